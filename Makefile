@@ -1,0 +1,41 @@
+# Each target sets up what it needs by itself; nothing is rebuilt when nothing changed.
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin
+BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+
+.PHONY: help demo test lint bench dist clean
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 10
+
+demo: $(VENV)/installed  ## formats, rounding and low-precision LU in half a minute
+	$(RUN)/python examples/demo.py
+
+test: lint  ## lint, then all tests
+	$(RUN)/python -m pytest
+
+lint: $(VENV)/installed  ## ruff, mypy and the import layers
+	$(RUN)/ruff format --check .
+	$(RUN)/ruff check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports --no-cache
+
+bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
+	$(RUN)/python benchmarks/bench_emulation.py
+
+dist: $(VENV)/installed  ## sdist and wheel in dist/
+	$(RUN)/python -m pip install --quiet build
+	$(RUN)/python -m build --outdir dist
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/installed: $(BUILD_INPUTS)
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(VENV)/bench-installed: $(VENV)/installed
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check '.[bench]' --no-build-isolation --no-deps
+	touch $@

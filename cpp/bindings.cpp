@@ -1,0 +1,221 @@
+// The extension module roundwise._kernels. Matrices come in their format's carrier, already
+// rounded; vectors come and go as float64 and are rounded on entry. Each call returns a Status.
+// Shapes are checked by the Python callers, types and memory orders by nanobind.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+
+#include "dispatch.hpp"
+#include "kernels.hpp"
+#include "sparse.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace roundwise;
+
+namespace {
+
+template <class T> using VectorIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using MatrixIn = nb::ndarray<const T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
+template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
+
+std::int64_t length(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+// Hands a vector's memory to NumPy.
+template <class E> nb::ndarray<nb::numpy, E, nb::ndim<1>> to_numpy(std::vector<E>&& values) {
+    auto* owned = new std::vector<E>(std::move(values));
+    nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<E>*>(p); });
+    return nb::ndarray<nb::numpy, E, nb::ndim<1>>(owned->data(), {owned->size()}, owner);
+}
+
+template <class T> nb::tuple to_numpy(SparseColumns<T>&& columns) {
+    return nb::make_tuple(to_numpy(std::move(columns.starts)), to_numpy(std::move(columns.indices)),
+                          to_numpy(std::move(columns.values)));
+}
+
+// A float64 vector rounded to a format and held in its carrier, as kernels take vectors.
+template <class T> class Rounded {
+    std::vector<T> values_;
+
+  public:
+    Status status = Status::ok;
+
+    explicit Rounded(std::int64_t n) : values_(static_cast<std::size_t>(n)) {}
+
+    Rounded(const Format& f, std::int64_t n, const double* x) : Rounded(n) {
+        std::vector<double> rounded(values_.size());
+        active_kernels<double>().round(f, Mode::nearest, 0, 0, n, x, rounded.data(), 1);
+        for (std::size_t i = 0; i < rounded.size(); ++i) {
+            values_[i] = static_cast<T>(rounded[i]);
+            if (!std::isfinite(x[i])) status = Status::nonfinite_input;
+            else if (!std::isfinite(rounded[i]) && status == Status::ok) status = Status::overflow;
+        }
+    }
+
+    T* data() { return values_.data(); }
+    const T* data() const { return values_.data(); }
+
+    Status write(double* out) const {
+        bool finite = true;
+        for (std::size_t i = 0; i < values_.size(); ++i) {
+            out[i] = static_cast<double>(values_[i]);
+            finite = finite && std::isfinite(out[i]);
+        }
+        return finite ? Status::ok : Status::overflow;
+    }
+};
+
+Status worse(Status a, Status b) { return static_cast<int>(a) > static_cast<int>(b) ? a : b; }
+
+template <class Compute> nb::tuple to_tuple(Status status, Compute compute) {
+    double value = 0;
+    if (status == Status::ok) {
+        value = static_cast<double>(compute());
+        if (!std::isfinite(value)) status = Status::overflow;
+    }
+    return nb::make_tuple(static_cast<int>(status), value);
+}
+
+template <class T>
+SparseView<T> view(const VectorIn<Index>& starts, const VectorIn<Index>& indices,
+                   const VectorIn<T>& values) {
+    return {length(starts.shape(0)) - 1, starts.data(), indices.data(), values.data()};
+}
+
+template <class T> void bind_carrier(nb::module_& m) {
+    m.def("round", [](const Format& f, int mode, std::uint64_t key, std::uint64_t first,
+                      VectorIn<T> x, VectorOut<T> y, int threads) {
+        nb::gil_scoped_release release;
+        active_kernels<T>().round(f, static_cast<Mode>(mode), key, first, length(x.shape(0)), x.data(),
+                                  y.data(), threads);
+    });
+    m.def("lu", [](const Format& f, MatrixOut<T> a, VectorOut<std::int32_t> perm, int threads) {
+        Verdict verdict;
+        {
+            nb::gil_scoped_release release;
+            verdict = active_kernels<T>().lu(f, length(a.shape(0)), a.data(), perm.data(), threads);
+        }
+        return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
+    });
+    m.def("solve_triangular", [](const Format& f, MatrixIn<T> a, bool lower, bool unit, bool transpose,
+                                 MatrixOut<double> b, int threads) {
+        nb::gil_scoped_release release;
+        Rounded<T> x(f, length(b.size()), b.data());
+        if (x.status != Status::ok) return static_cast<int>(x.status);
+        active_kernels<T>().solve_triangular(f, length(a.shape(0)), a.data(), lower, unit, transpose,
+                                             length(b.shape(1)), x.data(), threads);
+        return static_cast<int>(x.write(b.data()));
+    });
+    m.def("matvec", [](const Format& f, MatrixIn<T> a, bool transpose, VectorIn<double> x,
+                       VectorOut<double> y, int threads) {
+        nb::gil_scoped_release release;
+        Rounded<T> in(f, length(x.size()), x.data()), out(length(y.size()));
+        if (in.status != Status::ok) return static_cast<int>(in.status);
+        active_kernels<T>().matvec(f, length(a.shape(0)), length(a.shape(1)), a.data(), transpose,
+                                   in.data(), out.data(), threads);
+        return static_cast<int>(out.write(y.data()));
+    });
+    m.def("sparse_matvec", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
+                              VectorIn<T> values, bool transpose, VectorIn<double> x,
+                              VectorOut<double> y) {
+        nb::gil_scoped_release release;
+        Rounded<T> in(f, length(x.size()), x.data()), out(length(y.size()));
+        if (in.status != Status::ok) return static_cast<int>(in.status);
+        sparse_matvec<T>(f, view<T>(starts, indices, values), transpose, in.data(),
+                         length(y.size()), out.data());
+        return static_cast<int>(out.write(y.data()));
+    });
+    m.def("sparse_lu", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
+                          VectorIn<T> values, VectorIn<Index> diagonal, double threshold) {
+        SparseFactors<T> factors;
+        {
+            nb::gil_scoped_release release;
+            factors = sparse_lu<T>(f, view<T>(starts, indices, values), diagonal.data(), threshold);
+        }
+        return nb::make_tuple(static_cast<int>(factors.verdict.status), factors.verdict.column,
+                              to_numpy(std::move(factors.lower)), to_numpy(std::move(factors.upper)),
+                              to_numpy(std::move(factors.perm)));
+    });
+    m.def("sparse_solve", [](const Format& f, VectorIn<Index> l_starts, VectorIn<Index> l_indices,
+                             VectorIn<T> l_values, VectorIn<Index> u_starts,
+                             VectorIn<Index> u_indices, VectorIn<T> u_values, bool transpose,
+                             MatrixOut<double> b) {
+        nb::gil_scoped_release release;
+        Rounded<T> x(f, length(b.size()), b.data());
+        if (x.status != Status::ok) return static_cast<int>(x.status);
+        sparse_solve<T>(f, view<T>(l_starts, l_indices, l_values),
+                        view<T>(u_starts, u_indices, u_values), transpose, length(b.shape(1)), x.data());
+        return static_cast<int>(x.write(b.data()));
+    });
+}
+
+// Vector operations have no operand that names the carrier: `narrow` does.
+template <class Body> auto with_carrier(bool narrow, Body body) {
+    return narrow ? body(float{}) : body(double{});
+}
+
+void bind_vector_operations(nb::module_& m) {
+    m.def("dot", [](const Format& f, bool narrow, VectorIn<double> x, VectorIn<double> y) {
+        return with_carrier(narrow, [&](auto carrier) {
+            using T = decltype(carrier);
+            const Rounded<T> a(f, length(x.size()), x.data()), b(f, length(y.size()), y.data());
+            return to_tuple(worse(a.status, b.status), [&] {
+                return active_kernels<T>().dot(f, length(x.size()), a.data(), b.data());
+            });
+        });
+    });
+    m.def("norm2", [](const Format& f, bool narrow, VectorIn<double> x) {
+        return with_carrier(narrow, [&](auto carrier) {
+            using T = decltype(carrier);
+            const Rounded<T> a(f, length(x.size()), x.data());
+            return to_tuple(a.status,
+                            [&] { return active_kernels<T>().norm2(f, length(x.size()), a.data()); });
+        });
+    });
+    m.def("axpy", [](const Format& f, bool narrow, double alpha, VectorIn<double> x,
+                     VectorOut<double> y) {
+        return with_carrier(narrow, [&](auto carrier) {
+            using T = decltype(carrier);
+            const Rounded<T> factor(f, 1, &alpha), a(f, length(x.size()), x.data());
+            Rounded<T> b(f, length(y.size()), y.data());
+            const Status status = worse(worse(factor.status, a.status), b.status);
+            if (status != Status::ok) return static_cast<int>(status);
+            active_kernels<T>().axpy(f, length(x.size()), *factor.data(), a.data(), b.data());
+            return static_cast<int>(b.write(y.data()));
+        });
+    });
+    m.def("scale", [](const Format& f, bool narrow, double alpha, VectorOut<double> x) {
+        return with_carrier(narrow, [&](auto carrier) {
+            using T = decltype(carrier);
+            const Rounded<T> factor(f, 1, &alpha);
+            Rounded<T> a(f, length(x.size()), x.data());
+            const Status status = worse(factor.status, a.status);
+            if (status != Status::ok) return static_cast<int>(status);
+            active_kernels<T>().scale(f, length(x.size()), *factor.data(), a.data());
+            return static_cast<int>(a.write(x.data()));
+        });
+    });
+}
+
+}  // namespace
+
+NB_MODULE(_kernels, m) {
+    m.doc() = "Emulated low-precision kernels; use them through roundwise.round_to and the backends.";
+    nb::set_leak_warnings(false);  // Python caches one Format per format until the process ends
+    nb::class_<Format>(m, "Format")
+        .def("__init__",
+             [](Format* f, int p, double max, double min_normal, double quantum, int overflow) {
+                 new (f) Format{p, max, min_normal, quantum, static_cast<Overflow>(overflow)};
+             },
+             "p"_a, "max"_a, "min_normal"_a, "quantum"_a, "overflow"_a);
+    bind_carrier<float>(m);
+    bind_carrier<double>(m);
+    bind_vector_operations(m);
+    m.def("available_levels", &available_levels);
+    m.def("active_level", &active_level);
+    m.def("set_level", &set_level);
+}

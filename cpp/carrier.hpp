@@ -1,0 +1,76 @@
+// Carriers (float, double), vectors of them, and the handful of operations on both
+// that the kernels are written with. A scalar and a vector obey the same code.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+template <class T> struct Carrier;
+
+template <> struct Carrier<float> {
+    using Unsigned = std::uint32_t;
+    using Signed = std::int32_t;
+    static constexpr int precision = 24;
+    static constexpr Unsigned abs_mask = 0x7fffffffu;
+    static constexpr Unsigned infinity = 0x7f800000u;
+    static constexpr Unsigned quiet_nan = 0x7fc00000u;
+};
+
+template <> struct Carrier<double> {
+    using Unsigned = std::uint64_t;
+    using Signed = std::int64_t;
+    static constexpr int precision = 53;
+    static constexpr Unsigned abs_mask = 0x7fffffffffffffffu;
+    static constexpr Unsigned infinity = 0x7ff0000000000000u;
+    static constexpr Unsigned quiet_nan = 0x7ff8000000000000u;
+};
+
+// GCC's and Clang's generic vectors: lowered to whatever the target has.
+template <class T> struct Lanes {
+    static constexpr int count = ROUNDWISE_VECTOR_BYTES / sizeof(T);
+    typedef T type __attribute__((vector_size(ROUNDWISE_VECTOR_BYTES)));
+};
+template <class T> using Vector = typename Lanes<T>::type;
+
+// The unsigned and signed images of a scalar or vector X over carrier T.
+template <class X, class T> struct Image {
+    using Unsigned = Vector<typename Carrier<T>::Unsigned>;
+    using Signed = Vector<typename Carrier<T>::Signed>;
+};
+template <class T> struct Image<T, T> {
+    using Unsigned = typename Carrier<T>::Unsigned;
+    using Signed = typename Carrier<T>::Signed;
+};
+
+template <class To, class From> inline To bit_cast(From from) {
+    static_assert(sizeof(To) == sizeof(From), "bit_cast needs equal sizes");
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+template <class T> inline Vector<T> load(const T* source) {
+    Vector<T> v;
+    std::memcpy(&v, source, sizeof v);
+    return v;
+}
+
+template <class T> inline void store(T* target, Vector<T> v) { std::memcpy(target, &v, sizeof v); }
+
+template <class T> inline Vector<T> load_first(const T* source, std::int64_t count) {
+    Vector<T> v = {};
+    std::memcpy(&v, source, static_cast<std::size_t>(count) * sizeof(T));
+    return v;
+}
+
+template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t count) {
+    std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+template <class T> inline Vector<T> broadcast(T x) { return x - Vector<T>{}; }
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

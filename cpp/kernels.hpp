@@ -1,0 +1,45 @@
+// The table of kernels that each instruction-set level fills, for one carrier T.
+#pragma once
+
+#include <cstdint>
+
+#include "format.hpp"
+
+namespace roundwise {
+
+// Matrices are column-major. Each entry of a result is computed by the scalar recurrence
+// given here, in this order, every operation rounded to the format; entries are independent,
+// so vector width, blocking and threads cannot change a bit.
+template <class T> struct Kernels {
+    // y_i = x_i rounded; for Mode::stochastic, element i draws number first + i of stream key.
+    void (*round)(const Format&, Mode, std::uint64_t key, std::uint64_t first, std::int64_t n,
+                  const T* x, T* y, int threads);
+
+    // In place PA = LU, L unit lower: a_ij -= l_ik u_kj for k = 0, 1, ... The pivot is the
+    // first entry of largest magnitude; (PA)_i = A_perm(i).
+    Verdict (*lu)(const Format&, std::int64_t n, T* a, std::int32_t* perm, int threads);
+
+    // In place T X = B, T the lower (unit) or upper triangle of a, or its transpose:
+    // b_i -= t_ij x_j for j ascending (forward) or descending (backward), then b_i /= t_ii.
+    void (*solve_triangular)(const Format&, std::int64_t n, const T* a, bool lower, bool unit,
+                             bool transpose, std::int64_t columns, T* b, int threads);
+
+    // y_i = 0; y_i += a_ij x_j for j = 0, 1, ...; transpose: a_ji.
+    void (*matvec)(const Format&, std::int64_t rows, std::int64_t columns, const T* a,
+                   bool transpose, const T* x, T* y, int threads);
+
+    // s = 0; s += x_i y_i for i = 0, 1, ...
+    T (*dot)(const Format&, std::int64_t n, const T* x, const T* y);
+    // y_i += alpha x_i
+    void (*axpy)(const Format&, std::int64_t n, T alpha, const T* x, T* y);
+    // x_i *= alpha
+    void (*scale)(const Format&, std::int64_t n, T alpha, T* x);
+    // sqrt(dot(x, x)) on x scaled by the power of two that brings max |x_i| into [1, 2), so
+    // that no square overflows that need not; otherwise the scaling changes nothing.
+    T (*norm2)(const Format&, std::int64_t n, const T* x);
+};
+
+// The active level's kernels, and the levels themselves (defined in dispatch.cpp).
+template <class T> const Kernels<T>& active_kernels();
+
+}  // namespace roundwise

@@ -1,0 +1,19 @@
+// Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
+#include "dense.hpp"
+#include "round_array.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+// Constant-initialised: no code of this level may run before dispatch has allowed it.
+template <class T>
+constexpr Kernels<T> table = {round_array<T>, lu<T>,   solve_triangular<T>, matvec<T>, dot<T>,
+                              axpy<T>,        scale<T>, norm2<T>};
+
+extern const Kernels<float> float_kernels;
+extern const Kernels<double> double_kernels;
+constexpr Kernels<float> float_kernels = table<float>;
+constexpr Kernels<double> double_kernels = table<double>;
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

@@ -1,0 +1,106 @@
+// Rounding one value (or one vector) held in a carrier to a format: the inner step of
+// every kernel. Round to nearest, ties to even; the other modes are in round_array.hpp.
+#pragma once
+
+#include "carrier.hpp"
+#include "format.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+// Constants of a format in a carrier, shared by all rounders.
+template <class T> struct Limits {
+    using U = typename Carrier<T>::Unsigned;
+    int shift;        // carrier bits below the format's last one
+    U low;            // mask of those bits
+    U min_normal;     // bit patterns, to compare magnitudes as integers
+    U max;
+    U overflowed;     // what a too large magnitude becomes
+    T quantum;        // spacing below min_normal
+    T anchor;         // a power of two whose ulp in the carrier is the quantum
+
+    explicit Limits(const Format& f)
+        : shift(Carrier<T>::precision - f.p),
+          low((U{1} << shift) - 1),
+          min_normal(bit_cast<U>(static_cast<T>(f.min_normal))),
+          max(bit_cast<U>(static_cast<T>(f.max))),
+          overflowed(f.overflow == Overflow::inf   ? Carrier<T>::infinity
+                     : f.overflow == Overflow::nan ? Carrier<T>::quiet_nan
+                                                   : max),
+          quantum(static_cast<T>(f.quantum)),
+          anchor(static_cast<T>(f.quantum * static_cast<double>(U{1} << (Carrier<T>::precision - 1)))) {}
+};
+
+// The format is the carrier itself.
+template <class T> struct NoRounding {
+    explicit NoRounding(const Format&) {}
+    template <class X> X operator()(X x) const { return x; }
+};
+
+// The format has the carrier's exponent range (bf16 in float): its numbers, subnormal or
+// not, are the carrier's with the low bits zero, so adding a little less than half of the
+// last place and clearing the rest rounds, and a carry out of the top binade is infinity.
+// A NaN that arithmetic makes has no low bits set, so it cannot carry into the sign.
+template <class T> class SameRange {
+    using U = typename Carrier<T>::Unsigned;
+    int shift_;
+    U below_half_, keep_;
+
+  public:
+    explicit SameRange(const Format& f)
+        : shift_(Carrier<T>::precision - f.p),
+          below_half_((U{1} << (shift_ - 1)) - 1),
+          keep_(~((U{1} << shift_) - 1)) {}
+
+    template <class X> X operator()(X x) const {
+        using B = typename Image<X, T>::Unsigned;
+        B bits = bit_cast<B>(x);
+        bits += below_half_ + ((bits >> shift_) & 1);
+        return bit_cast<X>(bits & keep_);
+    }
+};
+
+// Any format that the carrier contains.
+template <class T> class AnyRange {
+    using U = typename Carrier<T>::Unsigned;
+    using S = typename Carrier<T>::Signed;
+    Limits<T> limits_;
+    U below_half_, odd_;
+
+  public:
+    explicit AnyRange(const Format& f)
+        : limits_(f),
+          below_half_(limits_.shift > 0 ? (U{1} << (limits_.shift - 1)) - 1 : 0),
+          odd_(limits_.shift > 0 ? 1 : 0) {}
+
+    template <class X> X operator()(X x) const {
+        using B = typename Image<X, T>::Unsigned;
+        using C = typename Image<X, T>::Signed;  // AVX2 compares signed integers only
+        const B bits = bit_cast<B>(x);
+        const B magnitude = bits & Carrier<T>::abs_mask;
+        const B normal =
+            (magnitude + below_half_ + ((magnitude >> limits_.shift) & odd_)) & ~limits_.low;
+        // Below min_normal the carrier's own addition rounds to a multiple of the quantum.
+        const X a = bit_cast<X>(magnitude);
+        const B tiny = bit_cast<B>((a + limits_.anchor) - limits_.anchor);
+        B r = bit_cast<C>(magnitude) < static_cast<S>(limits_.min_normal) ? tiny : normal;
+        r = bit_cast<C>(r) > static_cast<S>(limits_.max) ? r - r + limits_.overflowed : r;
+        r = bit_cast<C>(magnitude) > static_cast<S>(Carrier<T>::infinity) ? magnitude : r;
+        return bit_cast<X>(r | (bits & ~Carrier<T>::abs_mask));
+    }
+};
+
+// Calls body(rounder) with the cheapest rounder that is right for the format.
+template <class T, class Body> auto with_rounder(const Format& f, Body body) {
+    const Limits<T> limits(f);
+    const T carrier_quantum = bit_cast<T>(typename Carrier<T>::Unsigned{1});
+    const bool same_range = f.overflow == Overflow::inf &&
+                            limits.max == Carrier<T>::infinity - (limits.low + 1) &&
+                            limits.quantum == carrier_quantum * static_cast<T>(limits.low + 1);
+    if (same_range && limits.shift == 0) return body(NoRounding<T>(f));
+    if (same_range) return body(SameRange<T>(f));
+    return body(AnyRange<T>(f));
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

@@ -1,0 +1,203 @@
+#define ROUNDWISE_LEVEL scalar
+#define ROUNDWISE_VECTOR_BYTES 16
+#include "sparse.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "rounders.hpp"
+
+namespace roundwise {
+
+using scalar::with_rounder;
+
+namespace {
+
+// The columns k of L that column j of U needs: all pivots reachable from the rows of a_j in the
+// graph of L, found by depth-first search; also the rows that are no pivots yet.
+class Reach {
+    std::vector<Index> mark_, stack_, next_;
+
+  public:
+    std::vector<Index> pivots, rows;
+
+    explicit Reach(std::size_t n) : mark_(n, -1), stack_(n), next_(n) {}
+
+    template <class T>
+    void find(Index column, const Index* begin, const Index* end, const std::vector<Index>& position,
+              const SparseColumns<T>& lower) {
+        pivots.clear();
+        rows.clear();
+        for (const Index* row = begin; row != end; ++row) {
+            if (mark_[*row] == column) continue;
+            std::size_t depth = 0;
+            push(depth, *row, column, position, lower);
+            while (depth > 0) {
+                const Index top = stack_[depth - 1];
+                const Index k = position[top];
+                if (k < 0 || next_[depth - 1] == lower.starts[k + 1]) {
+                    if (k < 0) rows.push_back(top);
+                    else pivots.push_back(k);
+                    --depth;
+                    continue;
+                }
+                const Index child = lower.indices[next_[depth - 1]++];
+                if (mark_[child] != column) push(depth, child, column, position, lower);
+            }
+        }
+        std::sort(pivots.begin(), pivots.end());
+        std::sort(rows.begin(), rows.end());
+    }
+
+  private:
+    template <class T>
+    void push(std::size_t& depth, Index row, Index column, const std::vector<Index>& position,
+              const SparseColumns<T>& lower) {
+        mark_[row] = column;
+        stack_[depth] = row;
+        next_[depth] = position[row] < 0 ? 0 : lower.starts[position[row]];
+        ++depth;
+    }
+};
+
+// Renumbers L's rows from A's order to pivot order, ascending in each column.
+template <class T>
+void sort_by_pivot(SparseColumns<T>& lower, const std::vector<Index>& position) {
+    std::vector<std::pair<Index, T>> entries;
+    for (std::size_t j = 0; j + 1 < lower.starts.size(); ++j) {
+        entries.clear();
+        for (Index e = lower.starts[j]; e < lower.starts[j + 1]; ++e)
+            entries.emplace_back(position[lower.indices[e]], lower.values[e]);
+        std::sort(entries.begin(), entries.end(),
+                  [](const auto& a, const auto& b) { return a.first < b.first; });
+        for (std::size_t e = 0; e < entries.size(); ++e) {
+            lower.indices[lower.starts[j] + e] = entries[e].first;
+            lower.values[lower.starts[j] + e] = entries[e].second;
+        }
+    }
+}
+
+}  // namespace
+
+template <class T>
+SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index* diagonal,
+                           double threshold) {
+    const auto n = static_cast<std::size_t>(a.size);
+    SparseFactors<T> factors{{Status::ok, 0}, {}, {}, std::vector<Index>(n)};
+    std::vector<Index> position(n, -1);  // of a row among the pivots
+    std::vector<T> x(n, 0);
+    Reach reach(n);
+    factors.verdict = with_rounder<T>(f, [&](const auto& round) -> Verdict {
+        for (Index j = 0; j < a.size; ++j) {
+            const Index begin = a.starts[j], end = a.starts[j + 1];
+            reach.find(j, a.indices + begin, a.indices + end, position, factors.lower);
+            for (Index e = begin; e < end; ++e) x[a.indices[e]] = a.values[e];
+
+            for (const Index k : reach.pivots) {
+                const T u = x[factors.perm[k]];
+                x[factors.perm[k]] = 0;
+                if (!std::isfinite(u)) return {Status::overflow, j};
+                factors.upper.indices.push_back(k);
+                factors.upper.values.push_back(u);
+                for (Index e = factors.lower.starts[k]; e < factors.lower.starts[k + 1]; ++e) {
+                    T& target = x[factors.lower.indices[e]];
+                    target = round(target - round(factors.lower.values[e] * u));
+                }
+            }
+
+            Index pivot = -1;
+            T largest = 0;
+            for (const Index row : reach.rows) {
+                if (!std::isfinite(x[row])) return {Status::overflow, j};
+                if (std::abs(x[row]) > largest) {
+                    largest = std::abs(x[row]);
+                    pivot = row;
+                }
+            }
+            if (pivot < 0) return {Status::zero_pivot, j};
+            const Index preferred = diagonal[j];
+            if (position[preferred] < 0 && x[preferred] != 0 &&
+                static_cast<double>(std::abs(x[preferred])) >= threshold * static_cast<double>(largest))
+                pivot = preferred;
+
+            const T divisor = x[pivot];
+            for (const Index row : reach.rows) {
+                if (row != pivot && x[row] != 0) {
+                    factors.lower.indices.push_back(row);
+                    factors.lower.values.push_back(round(x[row] / divisor));
+                }
+                x[row] = 0;
+            }
+            factors.upper.indices.push_back(j);
+            factors.upper.values.push_back(divisor);
+            position[pivot] = j;
+            factors.perm[j] = pivot;
+            constexpr auto most = static_cast<std::size_t>(std::numeric_limits<Index>::max());
+            if (factors.lower.indices.size() > most || factors.upper.indices.size() > most)
+                throw std::length_error("the factors have more than 2^31 entries");
+            factors.lower.end_column();
+            factors.upper.end_column();
+        }
+        return {Status::ok, 0};
+    });
+    if (factors.verdict.status == Status::ok) sort_by_pivot(factors.lower, position);
+    return factors;
+}
+
+template <class T>
+void sparse_solve(const Format& f, const SparseView<T>& lower, const SparseView<T>& upper,
+                  bool transpose, std::int64_t columns, T* b) {
+    const auto n = static_cast<Index>(lower.size);
+    with_rounder<T>(f, [&](const auto& round) {
+        const auto subtract = [&](T& target, T factor, T x) { target = round(target - round(factor * x)); };
+        for (std::int64_t column = 0; column < columns; ++column, b += n) {
+            if (!transpose) {
+                for (Index j = 0; j < n; ++j)
+                    for (Index e = lower.starts[j]; e < lower.starts[j + 1]; ++e)
+                        subtract(b[lower.indices[e]], lower.values[e], b[j]);
+                for (Index j = n; j-- > 0;) {
+                    const Index last = upper.starts[j + 1] - 1;
+                    b[j] = round(b[j] / upper.values[last]);
+                    for (Index e = upper.starts[j]; e < last; ++e)
+                        subtract(b[upper.indices[e]], upper.values[e], b[j]);
+                }
+            } else {
+                for (Index j = 0; j < n; ++j) {
+                    const Index last = upper.starts[j + 1] - 1;
+                    for (Index e = upper.starts[j]; e < last; ++e)
+                        subtract(b[j], upper.values[e], b[upper.indices[e]]);
+                    b[j] = round(b[j] / upper.values[last]);
+                }
+                for (Index j = n; j-- > 0;)
+                    for (Index e = lower.starts[j + 1]; e-- > lower.starts[j];)
+                        subtract(b[j], lower.values[e], b[lower.indices[e]]);
+            }
+        }
+    });
+}
+
+template <class T>
+void sparse_matvec(const Format& f, const SparseView<T>& a, bool transpose, const T* x,
+                   std::int64_t outputs, T* y) {
+    std::fill(y, y + outputs, T{0});
+    with_rounder<T>(f, [&](const auto& round) {
+        for (std::int64_t i = 0; i < a.size; ++i)
+            for (Index e = a.starts[i]; e < a.starts[i + 1]; ++e) {
+                const Index j = a.indices[e];
+                T& target = transpose ? y[j] : y[i];
+                target = round(target + round(a.values[e] * (transpose ? x[i] : x[j])));
+            }
+    });
+}
+
+#define ROUNDWISE_INSTANTIATE(T)                                                                  \
+    template SparseFactors<T> sparse_lu(const Format&, const SparseView<T>&, const Index*, double); \
+    template void sparse_solve(const Format&, const SparseView<T>&, const SparseView<T>&, bool,   \
+                               std::int64_t, T*);                                                 \
+    template void sparse_matvec(const Format&, const SparseView<T>&, bool, const T*, std::int64_t, T*);
+ROUNDWISE_INSTANTIATE(float)
+ROUNDWISE_INSTANTIATE(double)
+
+}  // namespace roundwise

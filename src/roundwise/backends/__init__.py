@@ -1,0 +1,35 @@
+"""Backends: the kernels that algorithms are written against, one class per arithmetic model."""
+
+from __future__ import annotations
+
+from roundwise.backends.base import ArithmeticFailure, Backend, Factors, Matrix, Status
+from roundwise.backends.operation import OperationBackend
+from roundwise.backends.storage import StorageBackend
+from roundwise.exceptions import UnknownNameError
+
+BACKENDS: dict[str, type[Backend]] = {
+    "operation": OperationBackend,
+    "storage": StorageBackend,
+}
+
+
+def get_backend(arithmetic: str | Backend = "operation") -> Backend:
+    """The backend of that arithmetic model; a backend is returned as it is."""
+    if isinstance(arithmetic, Backend):
+        return arithmetic
+    if arithmetic not in BACKENDS:
+        raise UnknownNameError("arithmetic model", arithmetic, list(BACKENDS))
+    return BACKENDS[arithmetic]()
+
+
+__all__ = [
+    "BACKENDS",
+    "ArithmeticFailure",
+    "Backend",
+    "Factors",
+    "Matrix",
+    "OperationBackend",
+    "Status",
+    "StorageBackend",
+    "get_backend",
+]

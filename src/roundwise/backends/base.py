@@ -1,0 +1,191 @@
+"""The kernel contract: what an algorithm may ask of a backend.
+
+Vectors are plain float64 arrays at this level. Each kernel is given a format, rounds its
+vector operands to it, and returns a result in it. A kernel that cannot return finite numbers
+raises `ArithmeticFailure` with a named `Status`; it never returns inf, NaN or garbage.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FloatFormat
+
+Vector = NDArray[np.float64]
+
+
+class Status(enum.Enum):
+    """Why a kernel stopped; the value says what to do about it."""
+
+    OVERFLOW = (
+        "a result exceeds the format's largest number; scale the problem or use a wider range"
+    )
+    ZERO_PIVOT = "no nonzero pivot is left: the matrix is singular in this format; use more bits"
+    NONFINITE_INPUT = "an operand holds inf or NaN; remove it before the call"
+
+
+class ArithmeticFailure(RoundwiseError, ArithmeticError):
+    """A kernel could not return finite numbers.
+
+    Attributes
+    ----------
+    status : Status
+    kernel : str
+        Name of the kernel.
+    fmt : FloatFormat
+    column : int or None
+        Where a factorization stopped.
+    """
+
+    def __init__(
+        self, status: Status, kernel: str, fmt: FloatFormat, column: int | None = None
+    ) -> None:
+        self.status, self.kernel, self.fmt, self.column = status, kernel, fmt, column
+        place = "" if column is None else f" at column {column}"
+        super().__init__(f"{kernel} in {fmt}{place}: {status.name.lower()}: {status.value}")
+
+
+class Factors(ABC):
+    """``A[perm][:, order] = L U`` in a format, ready to solve with."""
+
+    fmt: FloatFormat
+    shape: tuple[int, int]
+    perm: NDArray[np.int32]
+    order: NDArray[np.int32] | None  # None: columns in their own order
+
+    @property
+    @abstractmethod
+    def L(self) -> Any:
+        """Unit lower triangular factor, float64, dense or sparse as A was."""
+
+    @property
+    @abstractmethod
+    def U(self) -> Any:
+        """Upper triangular factor, float64, dense or sparse as A was."""
+
+    @abstractmethod
+    def to(self, fmt: FloatFormat) -> Factors:
+        """These factors rounded to another format, to be applied in its arithmetic."""
+
+    @abstractmethod
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        """LU X = B, or (LU)' X = B, for a Fortran-ordered block B that may be overwritten."""
+
+    def solve(self, b: NDArray[Any], transpose: bool = False) -> Vector:
+        """Solve ``A x = b`` (or ``A' x = b``) by substitution, for a vector or a block of them."""
+        block = checked_block(b, self.shape[0])
+        # A = P' L U Q' and A' = Q U' L' P.
+        rows, columns = (self.order, self.perm) if transpose else (self.perm, self.order)
+        y = np.array(block if rows is None else block[rows], order="F")
+        y = self._solve_factored(y, transpose)
+        if columns is None:
+            x = y
+        else:
+            x = np.empty_like(y)
+            x[columns] = y
+        return x if np.ndim(b) == 2 else x[:, 0]
+
+
+class Matrix(ABC):
+    """A matrix rounded to a format; dense or sparse as it came."""
+
+    fmt: FloatFormat
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        """``A x`` or ``A' x``."""
+
+    @abstractmethod
+    def lu(self) -> Factors:
+        """LU factorization with (threshold) partial pivoting."""
+
+
+class Backend(ABC):
+    """Kernels under one arithmetic model."""
+
+    arithmetic: str
+
+    @abstractmethod
+    def matrix(self, A: Any, fmt: FloatFormat) -> Matrix:
+        """Round a dense array or a SciPy sparse matrix to a format."""
+
+    @abstractmethod
+    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> float:
+        """``x' y``."""
+
+    @abstractmethod
+    def axpy(self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> Vector:
+        """``y + alpha x``, as a new vector."""
+
+    @abstractmethod
+    def scale(self, alpha: float, x: NDArray[Any], fmt: FloatFormat) -> Vector:
+        """``alpha x``, as a new vector."""
+
+    @abstractmethod
+    def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
+        """``||x||_2``."""
+
+
+def checked_vector(x: Any, length: int | None = None) -> Vector:
+    """x as a contiguous float64 vector of that length, or a one-line error."""
+    x = np.asarray(x)
+    if x.dtype.kind != "f" or x.dtype.itemsize > 8:
+        raise TypeError(f"vectors are float64 or float32, got {x.dtype}; convert with astype")
+    if x.ndim != 1 or (length is not None and x.shape[0] != length):
+        wanted = "a vector" if length is None else f"a vector of length {length}"
+        raise ValueError(f"got shape {x.shape}; pass {wanted}")
+    return np.ascontiguousarray(x, dtype=np.float64)
+
+
+def checked_block(b: Any, rows: int) -> Vector:
+    """b as a float64 block of columns, not copied if it is one already."""
+    b = np.asarray(b)
+    if b.ndim == 1:
+        return checked_vector(b, rows)[:, None]
+    if b.ndim != 2 or b.shape[0] != rows:
+        raise ValueError(f"b has shape {b.shape}; pass ({rows},) or ({rows}, k)")
+    if b.dtype.kind != "f" or b.dtype.itemsize > 8:
+        raise TypeError(f"b is float64 or float32, got {b.dtype}; convert with astype")
+    return np.asarray(b, dtype=np.float64)
+
+
+def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
+    """A as a finite float64 array, or canonical CSR array if it is sparse."""
+    if sparse.issparse(A):
+        values, A = A.dtype, sparse.csr_array(A)
+    else:
+        A = np.asarray(A)
+        values = A.dtype
+    if values.kind != "f" or values.itemsize > 8:
+        raise TypeError(f"A is float64 or float32, got {values}; convert with astype")
+    if A.ndim != 2 or 0 in A.shape:
+        raise ValueError(f"A has shape {A.shape}; pass a matrix with at least one row and column")
+    A = A.astype(np.float64)
+    if sparse.issparse(A):
+        A.sum_duplicates()
+        if A.indices.dtype != np.int32:
+            raise ValueError("A has more entries than 32-bit indices reach; pass a smaller matrix")
+    if not np.isfinite(A.data if sparse.issparse(A) else A).all():
+        raise ArithmeticFailure(Status.NONFINITE_INPUT, "matrix", fmt)
+    return A
+
+
+def require_square(shape: tuple[int, int]) -> None:
+    """Factorizations need as many rows as columns."""
+    if shape[0] != shape[1]:
+        raise ValueError(f"A is {shape[0]} x {shape[1]}; pass a square matrix to factorize it")
+
+
+def require_nonzero_diagonal(diagonal: NDArray[Any], fmt: FloatFormat) -> None:
+    """U's diagonal may have underflowed when it was rounded."""
+    zeros = np.flatnonzero(diagonal == 0)
+    if zeros.size:
+        raise ArithmeticFailure(Status.ZERO_PIVOT, "rounding the factors", fmt, int(zeros[0]))

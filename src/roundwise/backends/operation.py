@@ -1,0 +1,246 @@
+"""The ``operation`` arithmetic model: every +, -, *, / and sqrt is rounded to the format.
+
+Each entry of a result is defined by a scalar recurrence with one fixed order, stated per kernel
+in ``cpp/kernels.hpp`` (dense) and ``cpp/sparse.hpp``: sums run left to right, factors are
+applied column by column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import roundwise._kernels as _kernels
+from roundwise.backends.base import (
+    ArithmeticFailure,
+    Backend,
+    Factors,
+    Matrix,
+    Status,
+    Vector,
+    checked_matrix,
+    checked_vector,
+    require_nonzero_diagonal,
+    require_square,
+)
+from roundwise.backends.carriers import carrier_type
+from roundwise.backends.ordering import colamd
+from roundwise.formats import FloatFormat
+from roundwise.rounding import kernel_format, round_to
+from roundwise.runtime import get_num_threads
+
+# The codes of cpp/format.hpp's Status; 0 is success.
+_STATUS = {1: Status.OVERFLOW, 2: Status.ZERO_PIVOT, 3: Status.NONFINITE_INPUT}
+
+
+def _check(code: int, kernel: str, fmt: FloatFormat, column: int | None = None) -> None:
+    if code != 0:
+        raise ArithmeticFailure(_STATUS[code], kernel, fmt, column)
+
+
+def _carried(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[Any]:
+    """Finite float64 values rounded to the format, in its carrier and x's memory order."""
+    rounded = round_to(x, fmt)
+    if not np.isfinite(rounded).all():
+        raise ArithmeticFailure(Status.OVERFLOW, "rounding the matrix", fmt)
+    return rounded.astype(carrier_type(fmt), copy=False)
+
+
+class DenseFactors(Factors):
+    """L and U packed in one column-major array."""
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], perm: NDArray[np.int32]) -> None:
+        self.fmt, self.perm, self.order = fmt, perm, None
+        self.shape = packed.shape
+        self._packed = packed
+        require_nonzero_diagonal(np.diagonal(packed), fmt)
+
+    @property
+    def L(self) -> Vector:
+        return np.tril(self._packed.astype(np.float64), -1) + np.eye(self.shape[0])
+
+    @property
+    def U(self) -> Vector:
+        return np.triu(self._packed.astype(np.float64))
+
+    def to(self, fmt: FloatFormat) -> DenseFactors:
+        if fmt == self.fmt:
+            return self
+        return DenseFactors(fmt, _carried(self._packed.astype(np.float64), fmt), self.perm)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        spec, threads = kernel_format(self.fmt), get_num_threads()
+        for lower in (not transpose, transpose):
+            code = _kernels.solve_triangular(
+                spec, self._packed, lower, lower, transpose, b, threads
+            )
+            _check(code, "triangular solve", self.fmt)
+        return b
+
+
+class DenseMatrix(Matrix):
+    def __init__(self, A: NDArray[np.float64], fmt: FloatFormat) -> None:
+        self.fmt, self.shape = fmt, A.shape
+        self._values = _carried(np.asfortranarray(A), fmt)
+
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        outputs, inputs = self.shape[::-1] if transpose else self.shape
+        y = np.empty(outputs)
+        code = _kernels.matvec(
+            kernel_format(self.fmt),
+            self._values,
+            transpose,
+            checked_vector(x, inputs),
+            y,
+            get_num_threads(),
+        )
+        _check(code, "matvec", self.fmt)
+        return y
+
+    def lu(self) -> DenseFactors:
+        require_square(self.shape)
+        packed = self._values.copy(order="F")
+        perm = np.empty(self.shape[0], dtype=np.int32)
+        code, column = _kernels.lu(kernel_format(self.fmt), packed, perm, get_num_threads())
+        _check(code, "LU factorization", self.fmt, column)
+        return DenseFactors(self.fmt, packed, perm)
+
+
+_Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
+
+
+class SparseFactors(Factors):
+    """L (without its diagonal) and U in compressed columns."""
+
+    def __init__(
+        self,
+        fmt: FloatFormat,
+        lower: _Columns,
+        upper: _Columns,
+        perm: NDArray[np.int32],
+        order: NDArray[np.int32] | None,
+    ) -> None:
+        self.fmt, self.perm, self.order = fmt, perm, order
+        self.shape = (len(perm), len(perm))
+        self._lower, self._upper = lower, upper
+        starts, _, values = upper
+        require_nonzero_diagonal(values[starts[1:] - 1], fmt)
+
+    def _as_array(self, columns: _Columns) -> sparse.csc_array:
+        starts, indices, values = columns
+        return sparse.csc_array((values.astype(np.float64), indices, starts), shape=self.shape)
+
+    @property
+    def L(self) -> sparse.csc_array:
+        return self._as_array(self._lower) + sparse.eye_array(self.shape[0], format="csc")
+
+    @property
+    def U(self) -> sparse.csc_array:
+        return self._as_array(self._upper)
+
+    def to(self, fmt: FloatFormat) -> SparseFactors:
+        if fmt == self.fmt:
+            return self
+        lower, upper = (
+            (starts, indices, _carried(values.astype(np.float64), fmt))
+            for starts, indices, values in (self._lower, self._upper)
+        )
+        return SparseFactors(fmt, lower, upper, self.perm, self.order)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        code = _kernels.sparse_solve(
+            kernel_format(self.fmt), *self._lower, *self._upper, transpose, b
+        )
+        _check(code, "sparse triangular solve", self.fmt)
+        return b
+
+
+class SparseMatrix(Matrix):
+    def __init__(self, A: sparse.csr_array, fmt: FloatFormat, pivot_threshold: float) -> None:
+        self.fmt, self.shape = fmt, A.shape
+        self._csr = (A.indptr, A.indices, _carried(A.data, fmt))
+        self._pivot_threshold = pivot_threshold
+
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        outputs, inputs = self.shape[::-1] if transpose else self.shape
+        y = np.empty(outputs)
+        code = _kernels.sparse_matvec(
+            kernel_format(self.fmt), *self._csr, transpose, checked_vector(x, inputs), y
+        )
+        _check(code, "sparse matvec", self.fmt)
+        return y
+
+    def lu(self) -> SparseFactors:
+        require_square(self.shape)
+        starts, indices, values = self._csr
+        A = sparse.csr_array((values, indices, starts), shape=self.shape).tocsc()
+        order = colamd(A)
+        if order is None:
+            raise ArithmeticFailure(Status.ZERO_PIVOT, "sparse LU factorization", self.fmt)
+        permuted = A[:, order]
+        permuted.sort_indices()
+        code, column, lower, upper, perm = _kernels.sparse_lu(
+            kernel_format(self.fmt),
+            permuted.indptr,
+            permuted.indices,
+            permuted.data,
+            order,
+            self._pivot_threshold,
+        )
+        _check(code, "sparse LU factorization", self.fmt, column)
+        return SparseFactors(self.fmt, lower, upper, perm, order)
+
+
+class OperationBackend(Backend):
+    """Emulated arithmetic, every operation rounded.
+
+    Parameters
+    ----------
+    pivot_threshold : float
+        Sparse LU keeps the diagonal entry as pivot if it is at least this part of the column's
+        largest; 1 is partial pivoting.
+    """
+
+    arithmetic = "operation"
+
+    def __init__(self, pivot_threshold: float = 1.0) -> None:
+        if not 0 < pivot_threshold <= 1:
+            raise ValueError(
+                f"pivot_threshold = {pivot_threshold}; choose 0 < pivot_threshold <= 1"
+            )
+        self.pivot_threshold = pivot_threshold
+
+    def matrix(self, A: Any, fmt: FloatFormat) -> Matrix:
+        A = checked_matrix(A, fmt)
+        if sparse.issparse(A):
+            return SparseMatrix(A, fmt, self.pivot_threshold)
+        return DenseMatrix(A, fmt)
+
+    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> float:
+        x = checked_vector(x)
+        code, value = _kernels.dot(*_vector_format(fmt), x, checked_vector(y, len(x)))
+        _check(code, "dot", fmt)
+        return value
+
+    def axpy(self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> Vector:
+        x = checked_vector(x)
+        result = checked_vector(y, len(x)).copy()
+        _check(_kernels.axpy(*_vector_format(fmt), alpha, x, result), "axpy", fmt)
+        return result
+
+    def scale(self, alpha: float, x: NDArray[Any], fmt: FloatFormat) -> Vector:
+        result = checked_vector(x).copy()
+        _check(_kernels.scale(*_vector_format(fmt), alpha, result), "scale", fmt)
+        return result
+
+    def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
+        code, value = _kernels.norm2(*_vector_format(fmt), checked_vector(x))
+        _check(code, "norm2", fmt)
+        return value
+
+
+def _vector_format(fmt: FloatFormat) -> tuple[_kernels.Format, bool]:
+    return kernel_format(fmt), carrier_type(fmt) is np.float32

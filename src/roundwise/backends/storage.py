@@ -1,0 +1,196 @@
+"""The ``storage`` arithmetic model: float64 arithmetic, results rounded when they are stored.
+
+A product, a solve or a dot is one float64 call of BLAS, LAPACK or SuperLU on rounded operands;
+only what it returns is rounded. Factors are those of the rounded matrix, rounded afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import blas, lapack
+from scipy.sparse.linalg import splu
+
+import roundwise._kernels as _kernels
+from roundwise.backends.base import (
+    ArithmeticFailure,
+    Backend,
+    Factors,
+    Matrix,
+    Status,
+    Vector,
+    checked_matrix,
+    checked_vector,
+    require_nonzero_diagonal,
+    require_square,
+)
+from roundwise.formats import FP64, FloatFormat
+from roundwise.rounding import kernel_format, round_to
+
+
+def _stored(x: Vector, kernel: str, fmt: FloatFormat) -> Vector:
+    """What is left of a float64 result when it is stored."""
+    rounded = round_to(x, fmt)
+    if not np.isfinite(rounded).all():
+        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
+    return rounded
+
+
+def _stored_number(x: float, kernel: str, fmt: FloatFormat) -> float:
+    return float(_stored(np.array([x]), kernel, fmt)[0])
+
+
+def _operand(x: NDArray[Any], length: int | None, kernel: str, fmt: FloatFormat) -> Vector:
+    x = checked_vector(x, length)
+    if not np.isfinite(x).all():
+        raise ArithmeticFailure(Status.NONFINITE_INPUT, kernel, fmt)
+    return _stored(x, kernel, fmt)
+
+
+def _number(alpha: float, kernel: str, fmt: FloatFormat) -> float:
+    return float(_operand(np.array([alpha]), 1, kernel, fmt)[0])
+
+
+def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
+    if not np.isfinite(b).all():
+        raise ArithmeticFailure(Status.NONFINITE_INPUT, kernel, fmt)
+    return _stored(b, kernel, fmt)
+
+
+class DenseFactors(Factors):
+    def __init__(self, fmt: FloatFormat, packed: Vector, perm: NDArray[np.int32]) -> None:
+        self.fmt, self.perm, self.order = fmt, perm, None
+        self.shape = packed.shape
+        self._packed = _stored(packed, "LU factorization", fmt)
+        require_nonzero_diagonal(np.diagonal(self._packed), fmt)
+
+    @property
+    def L(self) -> Vector:
+        return np.tril(self._packed, -1) + np.eye(self.shape[0])
+
+    @property
+    def U(self) -> Vector:
+        return np.triu(self._packed)
+
+    def to(self, fmt: FloatFormat) -> DenseFactors:
+        return DenseFactors(fmt, self._packed, self.perm)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        kernel = "triangular solve"
+        b = _stored_block(b, kernel, self.fmt)
+        no_swaps = np.arange(self.shape[0], dtype=np.int32)
+        x, _ = lapack.dgetrs(self._packed, no_swaps, b, trans=int(transpose), overwrite_b=True)
+        return _stored(x, kernel, self.fmt)
+
+
+class DenseMatrix(Matrix):
+    def __init__(self, A: Vector, fmt: FloatFormat) -> None:
+        self.fmt, self.shape = fmt, A.shape
+        self._values = _stored(np.asfortranarray(A), "rounding the matrix", fmt)
+
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        x = _operand(x, self.shape[0 if transpose else 1], "matvec", self.fmt)
+        return _stored(blas.dgemv(1.0, self._values, x, trans=int(transpose)), "matvec", self.fmt)
+
+    def lu(self) -> DenseFactors:
+        require_square(self.shape)
+        packed, swaps, info = lapack.dgetrf(self._values)
+        if info > 0:
+            raise ArithmeticFailure(Status.ZERO_PIVOT, "LU factorization", self.fmt, info - 1)
+        perm = np.arange(self.shape[0], dtype=np.int32)
+        for i, j in enumerate(swaps):
+            perm[[i, j]] = perm[[j, i]]
+        return DenseFactors(self.fmt, packed, perm)
+
+
+class SparseFactors(Factors):
+    def __init__(
+        self,
+        fmt: FloatFormat,
+        L: sparse.csc_array,
+        U: sparse.csc_array,
+        perm: NDArray[np.int32],
+        order: NDArray[np.int32] | None,
+    ) -> None:
+        self.fmt, self.perm, self.order, self.shape = fmt, perm, order, L.shape
+        self._lower, self._upper = sparse.tril(L, -1, format="csc"), U.copy()
+        for factor in (self._lower, self._upper):
+            factor.data = _stored(factor.data, "sparse LU factorization", fmt)
+            factor.sort_indices()  # the kernels need U's diagonal last
+        require_nonzero_diagonal(self._upper.diagonal(), fmt)
+
+    @property
+    def L(self) -> sparse.csc_array:
+        return self._lower + sparse.eye_array(self.shape[0], format="csc")
+
+    @property
+    def U(self) -> sparse.csc_array:
+        return self._upper
+
+    def to(self, fmt: FloatFormat) -> SparseFactors:
+        return SparseFactors(fmt, self._lower, self._upper, self.perm, self.order)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        kernel = "sparse triangular solve"
+        b = _stored_block(b, kernel, self.fmt)
+        lower, upper = (
+            (factor.indptr, factor.indices, factor.data) for factor in (self._lower, self._upper)
+        )
+        _kernels.sparse_solve(kernel_format(FP64), *lower, *upper, transpose, b)
+        return _stored(b, kernel, self.fmt)
+
+
+class SparseMatrix(Matrix):
+    def __init__(self, A: sparse.csr_array, fmt: FloatFormat) -> None:
+        self.fmt, self.shape = fmt, A.shape
+        self._csr = A
+        self._csr.data = _stored(A.data, "rounding the matrix", fmt)
+
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        x = _operand(x, self.shape[0 if transpose else 1], "sparse matvec", self.fmt)
+        A = self._csr.T if transpose else self._csr
+        return _stored(A @ x, "sparse matvec", self.fmt)
+
+    def lu(self) -> SparseFactors:
+        require_square(self.shape)
+        try:
+            factors = splu(self._csr.tocsc(), permc_spec="COLAMD")
+        except RuntimeError as error:
+            if "singular" not in str(error):
+                raise
+            raise ArithmeticFailure(
+                Status.ZERO_PIVOT, "sparse LU factorization", self.fmt
+            ) from error
+        perm, order = (np.argsort(p).astype(np.int32) for p in (factors.perm_r, factors.perm_c))
+        return SparseFactors(self.fmt, factors.L, factors.U, perm, order)
+
+
+class StorageBackend(Backend):
+    """Emulated arithmetic, results rounded when stored."""
+
+    arithmetic = "storage"
+
+    def matrix(self, A: Any, fmt: FloatFormat) -> Matrix:
+        A = checked_matrix(A, fmt)
+        return SparseMatrix(A, fmt) if sparse.issparse(A) else DenseMatrix(A, fmt)
+
+    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> float:
+        x = _operand(x, None, "dot", fmt)
+        y = _operand(y, len(x), "dot", fmt)
+        return _stored_number(blas.ddot(x, y), "dot", fmt)
+
+    def axpy(self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> Vector:
+        x = _operand(x, None, "axpy", fmt)
+        y = _operand(y, len(x), "axpy", fmt)
+        return _stored(y + _number(alpha, "axpy", fmt) * x, "axpy", fmt)
+
+    def scale(self, alpha: float, x: NDArray[Any], fmt: FloatFormat) -> Vector:
+        x = _operand(x, None, "scale", fmt)
+        return _stored(_number(alpha, "scale", fmt) * x, "scale", fmt)
+
+    def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
+        x = _operand(x, None, "norm2", fmt)
+        return _stored_number(blas.dnrm2(x), "norm2", fmt)

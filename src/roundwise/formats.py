@@ -1,0 +1,121 @@
+"""Floating-point formats as data: a new format needs no new code.
+
+A format holds the numbers ``±m * 2**(e - p + 1)`` with an integer significand
+``m < 2**p`` and ``emin <= e <= emax``; ``p`` counts the implicit bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from roundwise.exceptions import UnknownNameError
+
+Overflow = Literal["inf", "nan", "saturate"]
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """A binary floating-point format, no wider than float64.
+
+    Parameters
+    ----------
+    name : str
+        Used in messages, actions and saved files.
+    p : int
+        Significand bits, the implicit one included; 2 to 53.
+    emin, emax : int
+        Exponents of the smallest and largest normal binade (IEEE 754's convention).
+    subnormals : bool
+        Without them, rounding chooses between 0 and ``min_normal`` by the rounding
+        mode, a tie going to 0.
+    overflow : {"inf", "nan", "saturate"}
+        What a value becomes that rounds to more than `max`. OCP's E4M3 has no
+        infinity: its conversions give NaN, or saturate at `max` (take
+        ``dataclasses.replace(E4M3, overflow="saturate")``).
+    top_code_is_nan : bool
+        The largest significand of the top binade encodes NaN, as in OCP's E4M3, so
+        that `max` is the number below it.
+    """
+
+    name: str
+    p: int
+    emin: int
+    emax: int
+    subnormals: bool = True
+    overflow: Overflow = "inf"
+    top_code_is_nan: bool = False
+
+    def __post_init__(self) -> None:
+        for field in ("p", "emin", "emax"):
+            if type(getattr(self, field)) is not int:
+                raise TypeError(f"{field} must be an int, got {getattr(self, field)!r}")
+        if not 2 <= self.p <= 53:
+            raise ValueError(f"p = {self.p} is out of range; choose 2 <= p <= 53")
+        if not self.emin <= 0 <= self.emax:
+            raise ValueError(
+                f"emin = {self.emin}, emax = {self.emax}; choose emin <= 0 <= emax, so that 1 fits"
+            )
+        if self.emax > 1023 or self.emin < -1022:
+            raise ValueError(
+                f"emin = {self.emin}, emax = {self.emax} exceed float64, which carries the "
+                "values; choose emin >= -1022 and emax <= 1023"
+            )
+        if self.overflow not in get_args(Overflow):
+            raise ValueError(
+                f"overflow = {self.overflow!r}; choose one of {', '.join(get_args(Overflow))}"
+            )
+        if self.top_code_is_nan and self.overflow == "inf":
+            raise ValueError(
+                "a format whose top code is NaN has no infinity; choose another overflow"
+            )
+
+    @property
+    def unit_roundoff(self) -> float:
+        """``u = 2**-p``: the largest relative error of rounding to nearest, in range."""
+        return math.ldexp(1.0, -self.p)
+
+    @property
+    def max(self) -> float:
+        """The largest finite number."""
+        lost = 2 if self.top_code_is_nan else 1
+        return math.ldexp(2**self.p - lost, self.emax - self.p + 1)
+
+    @property
+    def min_normal(self) -> float:
+        """The smallest positive normal number, ``2**emin``."""
+        return math.ldexp(1.0, self.emin)
+
+    @property
+    def min_subnormal(self) -> float:
+        """The smallest positive number: `min_normal` in a format without subnormals."""
+        return math.ldexp(1.0, self.emin - self.p + 1) if self.subnormals else self.min_normal
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FP64 = FloatFormat("fp64", 53, -1022, 1023)
+FP32 = FloatFormat("fp32", 24, -126, 127)
+TF32 = FloatFormat("tf32", 11, -126, 127)
+BF16 = FloatFormat("bf16", 8, -126, 127)
+FP16 = FloatFormat("fp16", 11, -14, 15)
+E5M2 = FloatFormat("e5m2", 3, -14, 15)
+E4M3 = FloatFormat("e4m3", 4, -6, 8, overflow="nan", top_code_is_nan=True)
+
+NAMED_FORMATS: dict[str, FloatFormat] = {
+    fmt.name: fmt for fmt in (E4M3, E5M2, BF16, FP16, TF32, FP32, FP64)
+}
+
+
+def get_format(fmt: str | FloatFormat) -> FloatFormat:
+    """The format of that name, case ignored; a `FloatFormat` is returned as it is."""
+    if isinstance(fmt, FloatFormat):
+        return fmt
+    if not isinstance(fmt, str):
+        raise TypeError(f"a format is a name or a FloatFormat, got {type(fmt).__name__}")
+    try:
+        return NAMED_FORMATS[fmt.lower()]
+    except KeyError:
+        raise UnknownNameError("format", fmt, list(NAMED_FORMATS)) from None

@@ -1,0 +1,202 @@
+"""Rounding to a format: `round_to` for arrays, and `round_scalar`, the readable oracle.
+
+`round_to` runs compiled code that works on bit patterns; `round_scalar` is the definition in
+exact rational arithmetic, and the tests hold the one against the other.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any, Literal, get_args, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+import roundwise._kernels as _kernels
+from roundwise.formats import FloatFormat, get_format
+from roundwise.runtime import get_num_threads
+
+Mode = Literal["nearest", "toward_zero", "up", "down", "stochastic"]
+MODES: tuple[str, ...] = get_args(Mode)
+_OVERFLOW_CODES = {"inf": 0, "nan": 1, "saturate": 2}
+
+
+@cache
+def kernel_format(fmt: FloatFormat) -> _kernels.Format:
+    """The format as the compiled kernels take it."""
+    return _kernels.Format(
+        p=fmt.p,
+        max=fmt.max,
+        min_normal=fmt.min_normal,
+        quantum=fmt.min_subnormal,
+        overflow=_OVERFLOW_CODES[fmt.overflow],
+    )
+
+
+@overload
+def round_to(
+    x: float, fmt: str | FloatFormat, mode: Mode = ..., rng: Any = ..., out: None = ...
+) -> float: ...
+@overload
+def round_to(
+    x: NDArray[np.floating[Any]],
+    fmt: str | FloatFormat,
+    mode: Mode = ...,
+    rng: Any = ...,
+    out: NDArray[np.floating[Any]] | None = ...,
+) -> NDArray[Any]: ...
+def round_to(
+    x: Any,
+    fmt: str | FloatFormat,
+    mode: Mode = "nearest",
+    rng: np.random.Generator | int | None = None,
+    out: NDArray[Any] | None = None,
+) -> Any:
+    """Round every element of ``x`` to the nearest (or next) number of a format.
+
+    Parameters
+    ----------
+    x : float or array of float64 or float32
+        Any shape, strides and order.
+    fmt : str or FloatFormat
+    mode : {"nearest", "toward_zero", "up", "down", "stochastic"}
+        ``nearest`` breaks ties to the even significand. ``stochastic`` goes up with
+        probability (x - below) / (above - below), exactly for normal results.
+    rng : numpy.random.Generator or int
+        Needed by ``stochastic`` alone, which draws one 64-bit key from it; element i (in C
+        order) then uses number i of that key's counter-based stream, so that the result
+        depends neither on threads nor on the memory layout.
+    out : array, optional
+        Of x's shape and dtype; may be x itself.
+
+    Returns
+    -------
+    Array of x's shape and dtype (a float for a Python number). A float32 array rounded to a
+    format with a wider range than float32 overflows as float32 does.
+
+    Examples
+    --------
+    >>> round_to(1 + 2**-8 + 2**-40, "bf16")  # through float32 this would be 1.0
+    1.0078125
+    """
+    fmt = get_format(fmt)
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    key = _stochastic_key(rng) if mode == "stochastic" else 0
+    if isinstance(x, int | float) and not isinstance(x, np.generic):
+        x = np.float64(x)
+        wrap: Any = float
+    else:
+        wrap = None
+    x = np.asarray(x)
+    if x.dtype not in (np.float64, np.float32) or not x.dtype.isnative:
+        raise TypeError(f"round_to takes float64 or float32, got {x.dtype}; convert with astype")
+    if out is not None and (out.shape != x.shape or out.dtype != x.dtype):
+        raise ValueError(
+            f"out is {out.dtype} of shape {out.shape}; pass {x.dtype} of shape {x.shape}"
+        )
+    if out is not None and out is not x and np.may_share_memory(x, out):
+        x = x.copy()
+    result = _round_array(x, fmt, mode, key, out)
+    if wrap is not None:
+        return wrap(result)
+    return result[()] if x.ndim == 0 and out is None else result
+
+
+def _stochastic_key(rng: np.random.Generator | int | None) -> int:
+    if rng is None:
+        raise ValueError("mode 'stochastic' needs rng; pass a numpy.random.Generator or a seed")
+    return int(np.random.default_rng(rng).integers(2**64, dtype=np.uint64))
+
+
+def _round_array(
+    x: NDArray[Any], fmt: FloatFormat, mode: str, key: int, out: NDArray[Any] | None
+) -> NDArray[Any]:
+    if x.dtype == np.float32 and not _within_float32(fmt):
+        with np.errstate(over="ignore", invalid="ignore"):  # documented; signalling NaNs
+            wide = _round_array(x.astype(np.float64), fmt, mode, key, None)
+            narrow = wide.astype(np.float32)
+        return narrow if out is None else _copy_into(out, narrow)
+    # Elements are numbered in C order, so other layouts may be walked in memory order only
+    # where numbers play no part.
+    order: Literal["C", "K"] = "C" if mode == "stochastic" else "K"
+    target = np.empty_like(x, order=order) if out is None else out
+    if _same_dense_layout(x, target, order):
+        source, sink = x, target
+    else:
+        source = np.ascontiguousarray(x)
+        sink = np.empty_like(source)
+    _kernels.round(
+        kernel_format(fmt),
+        MODES.index(mode),
+        key,
+        0,
+        source.reshape(-1, order="A"),
+        sink.reshape(-1, order="A"),
+        get_num_threads(),
+    )
+    return target if sink is target else _copy_into(target, sink)
+
+
+def _same_dense_layout(x: NDArray[Any], y: NDArray[Any], order: str) -> bool:
+    if x.flags.c_contiguous and y.flags.c_contiguous:
+        return True
+    return order == "K" and x.flags.f_contiguous and y.flags.f_contiguous
+
+
+def _copy_into(target: NDArray[Any], source: NDArray[Any]) -> NDArray[Any]:
+    np.copyto(target, source)
+    return target
+
+
+def _within_float32(fmt: FloatFormat) -> bool:
+    return fmt.p <= 24 and fmt.emin >= -126 and fmt.emax <= 127
+
+
+def round_scalar(
+    x: float | Fraction, fmt: str | FloatFormat, mode: Mode = "nearest", draw: float = 0.5
+) -> float:
+    """Round one number exactly as the definition says; slow, and meant to be read.
+
+    ``x`` may be a `Fraction`, so that the exact result of an operation can be rounded once.
+    ``draw`` in [0, 1) decides a stochastic rounding.
+    """
+    fmt = get_format(fmt)
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    if isinstance(x, float) and math.isnan(x):
+        return x
+    sign = math.copysign(1.0, x)
+    overflowed = sign * {"inf": math.inf, "nan": math.nan, "saturate": fmt.max}[fmt.overflow]
+    if isinstance(x, float) and math.isinf(x):
+        return overflowed
+    magnitude = abs(Fraction(x))
+    if magnitude == 0:
+        return sign * 0.0
+
+    if magnitude < Fraction(fmt.min_normal):
+        spacing = Fraction(fmt.min_subnormal)
+    else:
+        spacing = Fraction(2) ** (_exponent(magnitude) - fmt.p + 1)
+    below, rest = divmod(magnitude, spacing)  # the neighbours are below and below + 1 spacings
+    away = {
+        "nearest": rest > spacing / 2 or (rest == spacing / 2 and below % 2 == 1),
+        "toward_zero": False,
+        "up": rest > 0 and sign > 0,
+        "down": rest > 0 and sign < 0,
+        "stochastic": draw < rest / spacing,
+    }[mode]
+    rounded = (below + away) * spacing
+    if rounded <= Fraction(fmt.max):
+        return sign * float(rounded)
+    if (mode, sign) in {("toward_zero", 1), ("toward_zero", -1), ("up", -1), ("down", 1)}:
+        return sign * fmt.max
+    return overflowed
+
+
+def _exponent(x: Fraction) -> int:
+    """The e with 2**e <= x < 2**(e + 1), for x > 0."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if x >= Fraction(2) ** e else e - 1

@@ -1,0 +1,48 @@
+"""The formats, backends and instruction-set levels that conformance checks run over."""
+
+import ml_dtypes
+import numpy as np
+
+import roundwise as rw
+
+FORMATS = list(rw.NAMED_FORMATS.values())
+
+# Formats that try the corners of the definition.
+ODD_FORMATS = [
+    rw.FloatFormat("no_subnormals", 5, -6, 7, subnormals=False),
+    rw.FloatFormat("saturating", 4, -6, 8, overflow="saturate", top_code_is_nan=True),
+    rw.FloatFormat("saturating_ieee", 6, -10, 9, overflow="saturate"),
+    rw.FloatFormat("nan_on_overflow", 3, -3, 3, overflow="nan"),
+    rw.FloatFormat("two_bits", 2, -4, 4),
+    rw.FloatFormat("wide", 7, -1001, 1023),
+    rw.FloatFormat("p24", 24, -200, 300),
+]
+
+# Formats whose bit patterns can be listed, with a library that knows them.
+PATTERNS = {
+    "bf16": (ml_dtypes.bfloat16, np.uint16),
+    "fp16": (np.float16, np.uint16),
+    "e5m2": (ml_dtypes.float8_e5m2, np.uint8),
+    "e4m3": (ml_dtypes.float8_e4m3fn, np.uint8),
+}
+
+MODES = ["nearest", "toward_zero", "up", "down"]
+
+BACKENDS = ["operation", "storage"]
+
+
+def all_values(name):
+    """Every number of the format, by its bit pattern, as float64 (NaN included)."""
+    dtype, bits = PATTERNS[name]
+    patterns = np.arange(2 ** (8 * np.dtype(bits).itemsize)).astype(bits)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return patterns.view(dtype).astype(np.float64)
+
+
+def same_bits(x, y):
+    """Equal, the sign of zero included, NaN equal to NaN."""
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    nan = np.isnan(x) & np.isnan(y)
+    return x.shape == y.shape and bool(
+        np.all(nan | ((x == y) & (np.signbit(x) == np.signbit(y))))
+    )
