@@ -37,5 +37,5 @@ $(VENV)/installed: $(BUILD_INPUTS)
 	touch $@
 
 $(VENV)/bench-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check '.[bench]' --no-build-isolation --no-deps
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	touch $@

@@ -43,6 +43,4 @@ def same_bits(x, y):
     """Equal, the sign of zero included, NaN equal to NaN."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     nan = np.isnan(x) & np.isnan(y)
-    return x.shape == y.shape and bool(
-        np.all(nan | ((x == y) & (np.signbit(x) == np.signbit(y))))
-    )
+    return x.shape == y.shape and bool(np.all(nan | ((x == y) & (np.signbit(x) == np.signbit(y)))))

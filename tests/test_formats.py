@@ -61,7 +61,7 @@ def test_get_format_takes_names_and_objects():
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(rw.UnknownNameError, match="bf17.*bf16.*fp64") as error:
+    with pytest.raises(rw.UnknownNameError, match=r"bf17.*bf16.*fp64") as error:
         rw.get_format("bf17")
     assert "\n" not in str(error.value)
     with pytest.raises(TypeError, match="a name or a FloatFormat, got int"):
@@ -71,14 +71,14 @@ def test_unknown_name_lists_the_known_ones():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(p=1), "p = 1 is out of range; choose 2 <= p <= 53"),
-        (dict(p=54), "p = 54 is out of range"),
-        (dict(p=8.0), "p must be an int"),
-        (dict(emin=1), "choose emin <= 0 <= emax"),
-        (dict(emax=1024), "exceed float64"),
-        (dict(emin=-1023), "exceed float64"),
-        (dict(overflow="wrap"), "choose one of inf, nan, saturate"),
-        (dict(top_code_is_nan=True), "has no infinity"),
+        ({"p": 1}, "p = 1 is out of range; choose 2 <= p <= 53"),
+        ({"p": 54}, "p = 54 is out of range"),
+        ({"p": 8.0}, "p must be an int"),
+        ({"emin": 1}, "choose emin <= 0 <= emax"),
+        ({"emax": 1024}, "exceed float64"),
+        ({"emin": -1023}, "exceed float64"),
+        ({"overflow": "wrap"}, "choose one of inf, nan, saturate"),
+        ({"top_code_is_nan": True}, "has no infinity"),
     ],
 )
 def test_impossible_formats_are_refused(arguments, message):

@@ -171,8 +171,9 @@ def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
     A = A.astype(np.float64)
     if sparse.issparse(A):
         A.sum_duplicates()
-        if A.indices.dtype != np.int32:
-            raise ValueError("A has more entries than 32-bit indices reach; pass a smaller matrix")
+        if A.nnz > np.iinfo(np.int32).max:
+            raise ValueError(f"A has {A.nnz} entries; the kernels' 32-bit indices reach 2**31 - 1")
+        A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
     if not np.isfinite(A.data if sparse.issparse(A) else A).all():
         raise ArithmeticFailure(Status.NONFINITE_INPUT, "matrix", fmt)
     return A

@@ -69,5 +69,5 @@ def carrier_type(fmt: FloatFormat) -> type[np.floating[Any]]:
             return dtype
     raise ValueError(
         f"{fmt.name} (p = {fmt.p}, emin = {fmt.emin}) cannot be emulated exactly in float64; "
-        "choose fp64, or p <= 24 with emin >= 3p - 1075"
+        "choose fp64, or p <= 25 with emin >= 3p - 1075"
     )

@@ -1,0 +1,105 @@
+"""A slow reference for the emulated kernels: each operation is exact, then rounded once.
+
+Sums, products and quotients are exact in rational arithmetic; square roots come from mpmath
+with far more bits than any format has. Orders of operations are those of cpp/kernels.hpp.
+"""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+
+import roundwise as rw
+
+
+class Arithmetic:
+    """Scalar operations rounded to a format (finite operands, nonzero divisors)."""
+
+    def __init__(self, fmt):
+        self.fmt = fmt
+
+    def add(self, x, y):
+        if x == 0 and y == 0:
+            return x + y  # the hardware's sign of zero
+        return rw.round_scalar(Fraction(x) + Fraction(y), self.fmt)
+
+    def subtract(self, x, y):
+        return self.add(x, -y)
+
+    def multiply(self, x, y):
+        sign = -1.0 if (np.signbit(x) != np.signbit(y)) else 1.0
+        return sign * rw.round_scalar(abs(Fraction(x) * Fraction(y)), self.fmt)
+
+    def divide(self, x, y):
+        sign = -1.0 if (np.signbit(x) != np.signbit(y)) else 1.0
+        return sign * rw.round_scalar(abs(Fraction(x) / Fraction(y)), self.fmt)
+
+    def sqrt(self, x):
+        with mpmath.workprec(300):
+            root = mpmath.sqrt(mpmath.mpf(x))
+            man, exp = int(root.man), int(root.exp)
+        return rw.round_scalar(Fraction(man) * Fraction(2) ** exp, self.fmt)
+
+
+def dot(fmt, x, y):
+    op, total = Arithmetic(fmt), 0.0
+    for a, b in zip(x, y, strict=True):
+        total = op.add(total, op.multiply(a, b))
+    return total
+
+
+def norm2(fmt, x):
+    op = Arithmetic(fmt)
+    _, exponent = np.frexp(np.abs(x).max())
+    scaled = [rw.round_scalar(Fraction(v) / Fraction(2) ** (int(exponent) - 1), fmt) for v in x]
+    root = op.sqrt(dot(fmt, scaled, scaled))
+    return rw.round_scalar(Fraction(root) * Fraction(2) ** (int(exponent) - 1), fmt)
+
+
+def axpy(fmt, alpha, x, y):
+    op = Arithmetic(fmt)
+    return np.array([op.add(b, op.multiply(alpha, a)) for a, b in zip(x, y, strict=True)])
+
+
+def matvec(fmt, A, x):
+    return np.array([dot(fmt, row, x) for row in A])
+
+
+def lu(fmt, A):
+    """Packed factors and row order, by the textbook's three loops."""
+    op, A = Arithmetic(fmt), A.copy()
+    n = len(A)
+    perm = np.arange(n)
+    for k in range(n):
+        pivot = k + int(np.argmax(np.abs(A[k:, k])))
+        A[[k, pivot]], perm[[k, pivot]] = A[[pivot, k]], perm[[pivot, k]]
+        for i in range(k + 1, n):
+            A[i, k] = op.divide(A[i, k], A[k, k])
+            for j in range(k + 1, n):
+                A[i, j] = op.subtract(A[i, j], op.multiply(A[i, k], A[k, j]))
+    return A, perm
+
+
+def solve_triangular(fmt, T, b, lower, unit):
+    op, x = Arithmetic(fmt), b.copy()
+    n = len(x)
+    order = range(n) if lower else range(n - 1, -1, -1)
+    for j in order:
+        if not unit:
+            x[j] = op.divide(x[j], T[j, j])
+        for i in range(j + 1, n) if lower else range(j):
+            x[i] = op.subtract(x[i], op.multiply(T[i, j], x[j]))
+    return x
+
+
+def solve(fmt, packed, perm, b):
+    y = solve_triangular(fmt, packed, b[perm], lower=True, unit=True)
+    return solve_triangular(fmt, packed, y, lower=False, unit=False)
+
+
+def solve_transposed(fmt, packed, perm, b):
+    y = solve_triangular(fmt, packed.T, b, lower=True, unit=False)
+    z = solve_triangular(fmt, packed.T, y, lower=False, unit=True)
+    x = np.empty_like(z)
+    x[perm] = z
+    return x

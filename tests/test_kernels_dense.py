@@ -1,0 +1,135 @@
+"""Dense kernels equal the slow reference bit for bit, on every level and thread count."""
+
+import numpy as np
+import pytest
+import reference
+from cases import FORMATS, ODD_FORMATS, same_bits
+
+import roundwise as rw
+from roundwise.backends.carriers import carrier_type
+
+KERNEL_FORMATS = FORMATS + ODD_FORMATS
+operation = rw.get_backend("operation")
+
+
+def data(fmt, *shape, seed=0):
+    """Numbers of the format, spread so that products and sums round, some of them subnormal."""
+    rng = np.random.default_rng(seed)
+    spread = 2.0 ** rng.integers(-3, 2, shape)
+    x = rw.round_to(rng.standard_normal(shape) * spread, fmt)
+    return np.where(rng.random(shape) < 0.1, 0.0, x)
+
+
+def matrix(fmt, n, seed=0):
+    """Tame enough that the formats with a tiny range survive; the pivots still move."""
+    A = data(fmt, n, n, seed=seed) / 8
+    return rw.round_to(np.roll(A + np.eye(n), 1, axis=0), fmt)
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_vector_kernels(fmt, simd_level):
+    for n in (1, 7, 33):
+        x, y = data(fmt, n, seed=1), data(fmt, n, seed=2)
+        alpha = float(rw.round_to(-1.3, fmt))
+        assert same_bits(operation.dot(x, y, fmt), reference.dot(fmt, x, y))
+        assert same_bits(operation.axpy(alpha, x, y, fmt), reference.axpy(fmt, alpha, x, y))
+        scaled = [reference.Arithmetic(fmt).multiply(alpha, v) for v in x]
+        assert same_bits(operation.scale(alpha, x, fmt), scaled)
+        if x.any():
+            assert same_bits(operation.norm2(x, fmt), reference.norm2(fmt, x))
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_matvec(fmt, simd_level):
+    for m, n in ((1, 1), (3, 20), (20, 3), (37, 11)):
+        A, x, y = data(fmt, m, n), data(fmt, n, seed=1), data(fmt, m, seed=2)
+        M = operation.matrix(A, fmt)
+        assert same_bits(M.matvec(x), reference.matvec(fmt, A, x))
+        assert same_bits(M.matvec(y, transpose=True), reference.matvec(fmt, A.T, y))
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_lu_and_solves(fmt, simd_level):
+    for n in (1, 5, 18):
+        A, B = matrix(fmt, n), data(fmt, n, 3, seed=4) / 4
+        F = operation.matrix(A, fmt).lu()
+        packed, perm = reference.lu(fmt, A)
+        assert np.array_equal(F.perm, perm)
+        assert same_bits(F.U, np.triu(packed))
+        assert same_bits(F.L, np.tril(packed, -1) + np.eye(n))
+        X, Y = F.solve(B), F.solve(B, transpose=True)
+        for j in range(3):
+            assert same_bits(
+                X[:, j], reference.solve(fmt, packed, perm, b := rw.round_to(B[:, j], fmt))
+            )
+            assert same_bits(Y[:, j], reference.solve_transposed(fmt, packed, perm, b))
+        assert same_bits(F.solve(B[:, 1]), X[:, 1])
+
+
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.FP64], ids=str)
+def test_lu_past_the_block_size(fmt):
+    # 40 > 32 crosses blocks, panels and vector tails.
+    A = matrix(fmt, 40, seed=7)
+    packed, perm = reference.lu(fmt, A)
+    F = operation.matrix(A, fmt).lu()
+    assert np.array_equal(F.perm, perm)
+    assert same_bits(np.tril(F.L, -1) + F.U, packed)
+    b = data(fmt, 40, seed=8)
+    assert same_bits(F.solve(b), reference.solve(fmt, packed, perm, b))
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+def test_bits_do_not_depend_on_level_or_threads(fmt, threads):
+    n = 211
+    A = rw.round_to(np.random.default_rng(0).standard_normal((n, n)) / 32 + np.eye(n), fmt)
+    B = data(fmt, n, 9)
+    wide = np.random.default_rng(1).standard_normal((1500, 1201)) / 64
+    x = data(fmt, 1201, seed=2)
+    results = []
+    for level in rw.simd_levels():
+        rw.set_simd_level(level)
+        for count in (1, 2, 3):
+            threads(count)
+            F = operation.matrix(A, fmt).lu()
+            M = operation.matrix(wide, fmt)
+            y = M.matvec(x)
+            results.append((F.L, F.U, F.solve(B), F.solve(B, transpose=True), y))
+            results[-1] += (M.matvec(np.ones(1500), transpose=True),)
+    for other in results[1:]:
+        assert all(same_bits(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("fmt", [rw.FP32, rw.FP64], ids=str)
+def test_hardware_formats_equal_numpy_loops(fmt):
+    dtype = carrier_type(fmt)
+    rng = np.random.default_rng(3)
+    A, x = rng.standard_normal((50, 60)).astype(dtype), rng.standard_normal(60).astype(dtype)
+    y = np.zeros(50, dtype)
+    for j in range(60):
+        y += A[:, j] * x[j]
+    assert same_bits(operation.matrix(A, fmt).matvec(x), y)
+
+
+def test_vectors_are_rounded_on_entry():
+    x = np.array([1 + 2.0**-20, 3.0])
+    rounded = rw.round_to(x, "bf16")
+    assert operation.dot(x, x, rw.BF16) == operation.dot(rounded, rounded, rw.BF16)
+
+
+def test_norm2_neither_overflows_nor_underflows_needlessly():
+    assert operation.norm2(np.full(4, 30000.0), rw.FP16) == 60000
+    assert operation.norm2(np.full(4, 2.0**-20), rw.FP16) == 2.0**-19
+    assert operation.norm2(np.full(4, 2.0**-149), rw.FP32) == 2.0**-148
+    assert operation.norm2(np.full(4, 2.0**-1074), rw.FP64) == 2.0**-1073
+    assert operation.norm2(np.zeros(3), rw.BF16) == 0
+
+
+def test_factors_applied_in_another_format():
+    A, b = matrix(rw.BF16, 20), data(rw.FP64, 20, seed=1)
+    F = operation.matrix(A, rw.BF16).lu()
+    wide = F.to(rw.FP64)
+    assert wide.fmt == rw.FP64
+    assert same_bits(wide.U, F.U)  # bf16's numbers are fp64's
+    packed = np.tril(F.L, -1) + F.U
+    assert same_bits(wide.solve(b), reference.solve(rw.FP64, packed, F.perm, b))
+    assert F.to(rw.BF16) is F
