@@ -1,0 +1,39 @@
+"""Linear systems to solve: the problem type, generators, the paper's data sets, files."""
+
+from roundwise.problems.datasets import (
+    Dataset,
+    SummaryRow,
+    dense_set,
+    pde_set,
+    sparse_set,
+    summary,
+)
+from roundwise.problems.dense import randsvd
+from roundwise.problems.linear_system import LinearSystem, Matrix, Vector
+from roundwise.problems.matrix_market import read_matrix_market
+from roundwise.problems.pde import (
+    anisotropic_2d,
+    convection_diffusion_2d,
+    high_contrast_2d,
+    poisson_2d,
+)
+from roundwise.problems.sparse import random_sparse_spd
+
+__all__ = [
+    "Dataset",
+    "LinearSystem",
+    "Matrix",
+    "SummaryRow",
+    "Vector",
+    "anisotropic_2d",
+    "convection_diffusion_2d",
+    "dense_set",
+    "high_contrast_2d",
+    "pde_set",
+    "poisson_2d",
+    "random_sparse_spd",
+    "randsvd",
+    "read_matrix_market",
+    "sparse_set",
+    "summary",
+]

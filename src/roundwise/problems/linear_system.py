@@ -1,0 +1,194 @@
+"""`LinearSystem`: a square real system Ax = b, checked once and then left unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Vector: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array
+"""A dense C-ordered array or a canonical `scipy.sparse.csr_array`, both float64."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearSystem:
+    """A problem: the real square system Ax = b, and its solution where it is known.
+
+    The data are copied, brought into one canonical form and made read-only, so that
+    a fingerprint once taken stays true. Two systems with the same content have the
+    same `fingerprint`; ``==`` compares identity.
+
+    Parameters
+    ----------
+    A : array_like or sparse
+        n-by-n. Dense input becomes a C-ordered float64 array, sparse input of any
+        format a float64 `csr_array` with sorted indices, duplicates summed and
+        explicit zeros dropped (indices int32 where that is enough). Integers and lower
+        precisions are converted; complex, extended precision and object entries are
+        refused, and so are NaN and infinity.
+    b : array_like
+        The right-hand side, n entries.
+    x_true : array_like, optional
+        The solution, n entries, where it is known; see `from_solution`.
+    name : str
+        For people; no part of the fingerprint.
+    meta : mapping of str to JSON-like values
+        How the system came about, e.g. ``{"generator": "randsvd", "kappa": 1e3}``;
+        no part of the fingerprint.
+
+    Examples
+    --------
+    >>> LinearSystem([[4, 1], [1, 3]], [1, 2], name="tiny")
+    LinearSystem('tiny', dense 2 x 2)
+    """
+
+    A: Matrix
+    b: Vector
+    x_true: Vector | None = None
+    name: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        A = _canonical_matrix(self.A)
+        n = A.shape[0]
+        # The class is frozen: object.__setattr__ is the documented way to normalise fields.
+        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "b", _canonical_vector("b", self.b, n))
+        if self.x_true is not None:
+            object.__setattr__(self, "x_true", _canonical_vector("x_true", self.x_true, n))
+        object.__setattr__(self, "meta", dict(self.meta))
+
+    @classmethod
+    def from_solution(
+        cls, A: Matrix, x_true: Vector, *, name: str = "", meta: Mapping[str, Any] | None = None
+    ) -> LinearSystem:
+        """The system whose solution is `x_true`: ``b = fl(A x_true)``.
+
+        b is one product in float64 arithmetic with the canonical A (BLAS for a dense A,
+        SciPy's row by row loop for a sparse one), without extra precision. Its rounding
+        errors make x_true solve the stored system only up to a relative error of order
+        ``kappa(A) * u``, u the unit roundoff of float64.
+        """
+        A = _canonical_matrix(A)
+        x_true = _canonical_vector("x_true", x_true, A.shape[0])
+        return cls(A, A @ x_true, x_true, name=name, meta=meta or {})
+
+    @property
+    def n(self) -> int:
+        """The number of unknowns."""
+        return int(self.A.shape[0])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether A is stored as a `csr_array`."""
+        return not isinstance(self.A, np.ndarray)
+
+    @property
+    def density(self) -> float:
+        """The number of nonzero entries over n**2, between 0 and 1."""
+        A = self.A
+        nonzeros = np.count_nonzero(A) if isinstance(A, np.ndarray) else A.nnz
+        return float(nonzeros) / self.n**2
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A 128-bit BLAKE2b hash of the content, as 32 hexadecimal digits.
+
+        It covers the storage kind (dense or sparse: they take different algorithms),
+        n, and the values of A, b and x_true as little-endian float64 with -0.0 taken
+        as 0.0. It depends neither on the machine, nor on the memory order or sparse
+        format the data came in, nor on `name` and `meta`.
+        """
+        A = self.A
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"roundwise.LinearSystem/1 {self.is_sparse:d} {self.n}".encode())
+        if isinstance(A, np.ndarray):
+            values = [A, self.b]
+        else:
+            digest.update(A.indptr.astype("<i8").tobytes())
+            digest.update(A.indices.astype("<i8").tobytes())
+            values = [A.data, self.b]
+        if self.x_true is not None:
+            values.append(self.x_true)
+        for array in values:
+            digest.update((array + 0.0).astype("<f8").tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        label = f"{self.name!r}, " if self.name else ""
+        kind = "sparse" if self.is_sparse else "dense"
+        density = f", density {100 * self.density:.3g} %" if self.is_sparse else ""
+        solution = "" if self.x_true is None else ", x_true known"
+        return f"LinearSystem({label}{kind} {self.n} x {self.n}{density}{solution})"
+
+
+def _canonical_matrix(A: Any) -> Matrix:
+    if not sp.issparse(A):
+        A = np.asarray(A)
+    _check_dtype("A", A.dtype)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"A has shape {A.shape}; pass a square matrix")
+    if A.shape[0] == 0:
+        raise ValueError("A is empty; pass a system with at least one unknown")
+    if not sp.issparse(A):
+        return _frozen_copy("A", A)
+    csr = sp.csr_array(A, dtype=np.float64, copy=True)
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    _check_finite("A", csr.data)
+    if max(csr.nnz, csr.shape[0]) <= np.iinfo(np.int32).max:  # one index type for the kernels
+        csr.indices = csr.indices.astype(np.int32, copy=False)
+        csr.indptr = csr.indptr.astype(np.int32, copy=False)
+    for part in (csr.data, csr.indices, csr.indptr):
+        part.flags.writeable = False
+    return csr
+
+
+def _canonical_vector(name: str, values: Any, n: int) -> Vector:
+    if sp.issparse(values):
+        raise TypeError(f"{name} is sparse; pass {name}.toarray().ravel()")
+    vector = np.asarray(values)
+    _check_dtype(name, vector.dtype)
+    if vector.ndim == 2 and 1 in vector.shape and vector.size == n:
+        raise ValueError(f"{name} has shape {vector.shape}; pass a vector: {name}.ravel()")
+    if vector.ndim != 1:
+        raise ValueError(
+            f"{name} has shape {vector.shape}; pass one vector with {n} entries per system"
+        )
+    if vector.size != n:
+        raise ValueError(f"{name} has {vector.size} rows, A has {n}; pass {name} with {n} rows")
+    return _frozen_copy(name, vector)
+
+
+def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    if np.issubdtype(dtype, np.complexfloating):
+        raise TypeError(
+            f"{name} is complex ({dtype}); only real systems: pass {name}.real if that is meant"
+        )
+    if not np.can_cast(dtype, np.float64):
+        raise TypeError(
+            f"{name} has dtype {dtype}, which float64 cannot hold; "
+            f"pass {name}.astype(numpy.float64) if that is meant"
+        )
+
+
+def _check_finite(name: str, values: NDArray[np.float64]) -> None:
+    bad = values.size - int(np.count_nonzero(np.isfinite(values)))
+    if bad:
+        raise ValueError(
+            f"{name} has {bad} NaN or infinite entries; replace or remove them before solving"
+        )
+
+
+def _frozen_copy(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    copy = np.array(values, dtype=np.float64, order="C", copy=True)
+    _check_finite(name, copy)
+    copy.flags.writeable = False
+    return copy

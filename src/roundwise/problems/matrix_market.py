@@ -1,0 +1,93 @@
+"""Linear systems from Matrix Market files, plain or gzipped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from roundwise.problems.linear_system import LinearSystem, Vector
+
+
+def read_matrix_market(
+    path: str | os.PathLike[str], rhs: str | os.PathLike[str] | None = None
+) -> LinearSystem:
+    """Read Ax = b from Matrix Market files.
+
+    Coordinate files stay sparse and array files dense; symmetric and skew-symmetric
+    storage is expanded; integers become float64.
+
+    Parameters
+    ----------
+    path : path
+        The matrix, ``.mtx`` or ``.mtx.gz``: real or integer, square.
+    rhs : path, optional
+        The right-hand side: a file with one column of n entries. `x_true` is then None.
+        Without it, ``x_true = reference_solution(n)`` and b = fl(A x_true), see
+        `LinearSystem.from_solution`.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        For a missing or malformed file, a matrix that is complex, not square, or a
+        pattern without values, and a right-hand side that does not fit. A pattern is
+        refused rather than filled with ones: that matrix is often singular.
+
+    References
+    ----------
+    R. F. Boisvert, R. Pozo, K. A. Remington, The Matrix Market Exchange Formats: Initial
+    Design, NISTIR 5935, 1996.
+    """
+    source = Path(path)
+    A = _read(source)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"{source} holds a {A.shape[0]} x {A.shape[1]} matrix; pass a square one")
+    name = source.name.removesuffix(".gz").removesuffix(".mtx")
+    meta = {"generator": "read_matrix_market", "family": name, "file": source.name}
+    if rhs is None:
+        return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
+    b = _read(Path(rhs))
+    if b.shape != (A.shape[0], 1):
+        raise ValueError(
+            f"{rhs} holds a {b.shape[0]} x {b.shape[1]} right-hand side; "
+            f"pass one column with {A.shape[0]} rows"
+        )
+    column = b.toarray() if sp.issparse(b) else b
+    return LinearSystem(A, column.ravel(), name=name, meta={**meta, "rhs": Path(rhs).name})
+
+
+def reference_solution(n: int) -> Vector:
+    """The solution assumed where a file brings no right-hand side.
+
+    ``x_i = (-1)**i (1 + frac(i (sqrt(5) - 1) / 2))``, i = 1..n: magnitudes between 1 and
+    2, no two alike, full significands. The usual vector of ones hides what should show:
+    every permutation of it is the same vector, it is exact in every format, and it lies
+    in the null space of a Laplacian. Only exactly rounded operations are used, so that
+    all machines get the same bits.
+    """
+    i = np.arange(1, n + 1, dtype=np.float64)
+    golden = (np.sqrt(5.0) - 1.0) / 2.0
+    return np.asarray(np.where(i % 2 == 0, 1.0, -1.0) * (1.0 + (i * golden) % 1.0))
+
+
+def _read(source: Path) -> Any:
+    """The dense array or `csr_array` in a real Matrix Market file."""
+    if not source.is_file():
+        raise FileNotFoundError(f"{source} does not exist; pass the path of a Matrix Market file")
+    try:
+        *_, value_field, _ = scipy.io.mminfo(source)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
+    if value_field == "complex":
+        raise ValueError(f"{source} is complex; only real systems: write its real form first")
+    if value_field == "pattern":
+        raise ValueError(f"{source} is a pattern without values; pass a file with real values")
+    try:
+        A = scipy.io.mmread(source)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
+    return sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
