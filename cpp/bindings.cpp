@@ -20,6 +20,7 @@ namespace {
 
 template <class T> using VectorIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using BasisIn = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // rows
 template <class T> using MatrixIn = nb::ndarray<const T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
 template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
 
@@ -101,6 +102,14 @@ template <class T> void bind_carrier(nb::module_& m) {
         }
         return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
     });
+    m.def("cholesky", [](const Format& f, MatrixOut<T> a, int threads) {
+        Verdict verdict;
+        {
+            nb::gil_scoped_release release;
+            verdict = active_kernels<T>().cholesky(f, length(a.shape(0)), a.data(), threads);
+        }
+        return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
+    });
     m.def("solve_triangular", [](const Format& f, MatrixIn<T> a, bool lower, bool unit, bool transpose,
                                  MatrixOut<double> b, int threads) {
         nb::gil_scoped_release release;
@@ -140,6 +149,25 @@ template <class T> void bind_carrier(nb::module_& m) {
                               to_numpy(std::move(factors.lower)), to_numpy(std::move(factors.upper)),
                               to_numpy(std::move(factors.perm)));
     });
+    m.def("sparse_cholesky", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
+                                VectorIn<T> values) {
+        SparseCholesky<T> factor;
+        {
+            nb::gil_scoped_release release;
+            factor = sparse_cholesky<T>(f, view<T>(starts, indices, values));
+        }
+        return nb::make_tuple(static_cast<int>(factor.verdict.status), factor.verdict.column,
+                              to_numpy(std::move(factor.lower)));
+    });
+    m.def("sparse_cholesky_solve", [](const Format& f, VectorIn<Index> starts,
+                                      VectorIn<Index> indices, VectorIn<T> values,
+                                      MatrixOut<double> b) {
+        nb::gil_scoped_release release;
+        Rounded<T> x(f, length(b.size()), b.data());
+        if (x.status != Status::ok) return static_cast<int>(x.status);
+        sparse_cholesky_solve<T>(f, view<T>(starts, indices, values), length(b.shape(1)), x.data());
+        return static_cast<int>(x.write(b.data()));
+    });
     m.def("sparse_solve", [](const Format& f, VectorIn<Index> l_starts, VectorIn<Index> l_indices,
                              VectorIn<T> l_values, VectorIn<Index> u_starts,
                              VectorIn<Index> u_indices, VectorIn<T> u_values, bool transpose,
@@ -159,6 +187,32 @@ template <class Body> auto with_carrier(bool narrow, Body body) {
 }
 
 void bind_vector_operations(nb::module_& m) {
+    m.def("orthogonalize", [](const Format& f, bool narrow, BasisIn v, VectorOut<double> w,
+                              VectorOut<double> h) {
+        return with_carrier(narrow, [&](auto carrier) {
+            using T = decltype(carrier);
+            const Rounded<T> basis(f, length(v.size()), v.data());
+            Rounded<T> a(f, length(w.size()), w.data()), coefficients(length(h.size()));
+            const Status status = worse(basis.status, a.status);
+            if (status != Status::ok) return static_cast<int>(status);
+            active_kernels<T>().orthogonalize(f, length(w.size()), length(v.shape(0)), basis.data(),
+                                              a.data(), coefficients.data());
+            return static_cast<int>(worse(a.write(w.data()), coefficients.write(h.data())));
+        });
+    });
+    m.def("givens", [](const Format& f, bool narrow, std::int64_t j, VectorOut<double> cosines,
+                       VectorOut<double> sines, VectorOut<double> h, VectorOut<double> g) {
+        return with_carrier(narrow, [&](auto carrier) {
+            using T = decltype(carrier);
+            Rounded<T> c(f, j + 1, cosines.data()), s(f, j + 1, sines.data());
+            Rounded<T> column(f, j + 2, h.data()), rhs(f, j + 2, g.data());
+            const Status status = worse(worse(c.status, s.status), worse(column.status, rhs.status));
+            if (status != Status::ok) return static_cast<int>(status);
+            active_kernels<T>().givens(f, j, c.data(), s.data(), column.data(), rhs.data());
+            return static_cast<int>(worse(worse(c.write(cosines.data()), s.write(sines.data())),
+                                          worse(column.write(h.data()), rhs.write(g.data()))));
+        });
+    });
     m.def("dot", [](const Format& f, bool narrow, VectorIn<double> x, VectorIn<double> y) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);

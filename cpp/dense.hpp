@@ -174,6 +174,47 @@ Verdict lu(const Format& f, std::int64_t n, T* a, std::int32_t* perm, int thread
     });
 }
 
+// The columns begin..end of a Cholesky factor; earlier ones have already been subtracted.
+template <class T, class Round>
+Verdict cholesky_panel(const Round& round, std::int64_t n, T* a, std::int64_t begin,
+                       std::int64_t end) {
+    for (std::int64_t j = begin; j < end; ++j) {
+        T* column = a + j * n;
+        for (std::int64_t i = j; i < n; ++i)
+            if (!is_finite(column[i])) return {Status::overflow, j};
+        if (!(column[j] > 0)) return {Status::not_positive_definite, j};
+        column[j] = round(std::sqrt(column[j]));
+        if (column[j] == 0) return {Status::not_positive_definite, j};  // no subnormals
+        for (std::int64_t i = j + 1; i < n; ++i) column[i] = round(column[i] / column[j]);
+        for (std::int64_t c = j + 1; c < end; ++c)
+            subtract_multiple(round, n - c, column[c], column + c, a + c + c * n);
+    }
+    return {Status::ok, 0};
+}
+
+template <class T> Verdict cholesky(const Format& f, std::int64_t n, T* a, int threads) {
+    return with_rounder<T>(f, [&](const auto& round) -> Verdict {
+        for (std::int64_t begin = 0; begin < n; begin += block_size) {
+            const std::int64_t end = n - begin < block_size ? n : begin + block_size;
+            const Verdict verdict = cholesky_panel(round, n, a, begin, end);
+            if (verdict.status != Status::ok) return verdict;
+            auto trailing = [&](std::int64_t first, std::int64_t last) {
+                for (std::int64_t c = end + first; c < end + last; c += 4) {
+                    const std::int64_t width = end + last - c < 4 ? end + last - c : 4;
+                    const T* panel = a + c + begin * n;
+                    update_unit_stride<T, Sign::minus>(round, n - c, width, end - begin, panel, n,
+                                                       View<T>{panel, n, 1}, a + c + c * n, n);
+                }
+            };
+            const double operations = 0.5 * static_cast<double>(n - end) * (n - end) * block_size;
+            parallel_for(n - end, 4, useful_threads(threads, operations), trailing);
+        }
+        for (std::int64_t j = 1; j < n; ++j)
+            for (std::int64_t i = 0; i < j; ++i) a[i + j * n] = 0;
+        return {Status::ok, 0};
+    });
+}
+
 template <class T>
 void matvec(const Format& f, std::int64_t rows, std::int64_t columns, const T* a, bool transpose,
             const T* x, T* y, int threads) {
@@ -190,18 +231,21 @@ void matvec(const Format& f, std::int64_t rows, std::int64_t columns, const T* a
     });
 }
 
-template <class T> T dot(const Format& f, std::int64_t n, const T* x, const T* y) {
+template <class T, class Round>
+T rounded_dot(const Round& round, std::int64_t n, const T* x, const T* y) {
     constexpr int width = Lanes<T>::count;
-    return with_rounder<T>(f, [&](const auto& round) {
-        T sum = 0;
-        std::int64_t i = 0;
-        for (; i + width <= n; i += width) {
-            const Vector<T> product = round(load(x + i) * load(y + i));
-            for (int lane = 0; lane < width; ++lane) sum = round(sum + product[lane]);
-        }
-        for (; i < n; ++i) sum = round(sum + round(x[i] * y[i]));
-        return sum;
-    });
+    T sum = 0;
+    std::int64_t i = 0;
+    for (; i + width <= n; i += width) {
+        const Vector<T> product = round(load(x + i) * load(y + i));
+        for (int lane = 0; lane < width; ++lane) sum = round(sum + product[lane]);
+    }
+    for (; i < n; ++i) sum = round(sum + round(x[i] * y[i]));
+    return sum;
+}
+
+template <class T> T dot(const Format& f, std::int64_t n, const T* x, const T* y) {
+    return with_rounder<T>(f, [&](const auto& round) { return rounded_dot(round, n, x, y); });
 }
 
 template <class T> void axpy(const Format& f, std::int64_t n, T alpha, const T* x, T* y) {
@@ -216,24 +260,60 @@ template <class T> void scale(const Format& f, std::int64_t n, T alpha, T* x) {
     });
 }
 
+template <class T, class Round> T rounded_norm2(const Round& round, std::int64_t n, const T* x) {
+    T largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        if (!is_finite(x[i])) return x[i] * x[i];  // inf or NaN
+        const T magnitude = x[i] < 0 ? -x[i] : x[i];
+        if (magnitude > largest) largest = magnitude;
+    }
+    if (largest == 0) return 0;
+    constexpr int lowest = sizeof(T) == 4 ? -126 : -1022;  // so that 2^-e is finite
+    const int e = std::ilogb(largest) < lowest ? lowest : std::ilogb(largest);
+    const T down = std::ldexp(T{1}, -e), up = std::ldexp(T{1}, e);
+    T sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const T scaled = round(x[i] * down);
+        sum = round(sum + round(scaled * scaled));
+    }
+    return round(round(std::sqrt(sum)) * up);
+}
+
 template <class T> T norm2(const Format& f, std::int64_t n, const T* x) {
-    return with_rounder<T>(f, [&](const auto& round) {
-        T largest = 0;
-        for (std::int64_t i = 0; i < n; ++i) {
-            if (!is_finite(x[i])) return x[i] * x[i];  // inf or NaN
-            const T magnitude = x[i] < 0 ? -x[i] : x[i];
-            if (magnitude > largest) largest = magnitude;
+    return with_rounder<T>(f, [&](const auto& round) { return rounded_norm2(round, n, x); });
+}
+
+template <class T>
+void orthogonalize(const Format& f, std::int64_t n, std::int64_t columns, const T* v, T* w, T* h) {
+    with_rounder<T>(f, [&](const auto& round) {
+        for (std::int64_t i = 0; i < columns; ++i) {
+            h[i] = rounded_dot(round, n, v + i * n, w);
+            subtract_multiple(round, n, h[i], v + i * n, w);
         }
-        if (largest == 0) return T{0};
-        constexpr int lowest = sizeof(T) == 4 ? -126 : -1022;  // so that 2^-e is finite
-        const int e = std::ilogb(largest) < lowest ? lowest : std::ilogb(largest);
-        const T down = std::ldexp(T{1}, -e), up = std::ldexp(T{1}, e);
-        T sum = 0;
-        for (std::int64_t i = 0; i < n; ++i) {
-            const T scaled = round(x[i] * down);
-            sum = round(sum + round(scaled * scaled));
+    });
+}
+
+template <class T>
+void givens(const Format& f, std::int64_t j, T* cosines, T* sines, T* h, T* g) {
+    with_rounder<T>(f, [&](const auto& round) {
+        const auto rotate = [&](T c, T s, T& x, T& y) {
+            const T rotated = round(round(c * x) + round(s * y));
+            y = round(round(c * y) - round(s * x));
+            x = rotated;
+        };
+        for (std::int64_t i = 0; i < j; ++i) rotate(cosines[i], sines[i], h[i], h[i + 1]);
+        const T length = rounded_norm2(round, 2, h + j);
+        if (length == 0) {
+            cosines[j] = 1;
+            sines[j] = 0;
+        } else {
+            cosines[j] = round(h[j] / length);
+            sines[j] = round(h[j + 1] / length);
         }
-        return round(round(std::sqrt(sum)) * up);
+        h[j] = length;
+        h[j + 1] = 0;
+        g[j + 1] = 0;
+        rotate(cosines[j], sines[j], g[j], g[j + 1]);
     });
 }
 

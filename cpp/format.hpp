@@ -7,7 +7,7 @@ namespace roundwise {
 
 enum class Overflow : int { inf, nan, saturate };
 enum class Mode : int { nearest, toward_zero, up, down, stochastic };
-enum class Status : int { ok, overflow, zero_pivot, nonfinite_input };
+enum class Status : int { ok, overflow, zero_pivot, nonfinite_input, not_positive_definite };
 
 struct Format {
     int p;               // significand bits, the implicit one included

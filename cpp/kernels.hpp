@@ -19,6 +19,10 @@ template <class T> struct Kernels {
     // first entry of largest magnitude; (PA)_i = A_perm(i).
     Verdict (*lu)(const Format&, std::int64_t n, T* a, std::int32_t* perm, int threads);
 
+    // In place A = LL', in the lower triangle: a_ij -= l_ik l_jk for k = 0, 1, ..., then
+    // l_jj = sqrt(a_jj), l_ij = a_ij / l_jj. What lies above the diagonal becomes 0.
+    Verdict (*cholesky)(const Format&, std::int64_t n, T* a, int threads);
+
     // In place T X = B, T the lower (unit) or upper triangle of a, or its transpose:
     // b_i -= t_ij x_j for j ascending (forward) or descending (backward), then b_i /= t_ii.
     void (*solve_triangular)(const Format&, std::int64_t n, const T* a, bool lower, bool unit,
@@ -37,6 +41,14 @@ template <class T> struct Kernels {
     // sqrt(dot(x, x)) on x scaled by the power of two that brings max |x_i| into [1, 2), so
     // that no square overflows that need not; otherwise the scaling changes nothing.
     T (*norm2)(const Format&, std::int64_t n, const T* x);
+
+    // Modified Gram-Schmidt of w against the columns of v: h_i = v_i' w, w -= h_i v_i, i = 0, 1, ...
+    void (*orthogonalize)(const Format&, std::int64_t n, std::int64_t columns, const T* v, T* w, T* h);
+
+    // Column j of a Hessenberg least squares problem, h with j + 2 entries: rotates h by the j
+    // earlier Givens rotations, then makes the one that clears h_(j+1) (c = h_j/d, s = h_(j+1)/d,
+    // d the 2-norm of both) and rotates h and the right-hand side g by it.
+    void (*givens)(const Format&, std::int64_t j, T* cosines, T* sines, T* h, T* g);
 };
 
 // The active level's kernels, and the levels themselves (defined in dispatch.cpp).

@@ -7,8 +7,10 @@ namespace ROUNDWISE_LEVEL {
 
 // Constant-initialised: no code of this level may run before dispatch has allowed it.
 template <class T>
-constexpr Kernels<T> table = {round_array<T>, lu<T>,   solve_triangular<T>, matvec<T>, dot<T>,
-                              axpy<T>,        scale<T>, norm2<T>};
+constexpr Kernels<T> table = {
+    round_array<T>, lu<T>,    cholesky<T>, solve_triangular<T>, matvec<T>, dot<T>,
+    axpy<T>,        scale<T>, norm2<T>,    orthogonalize<T>,    givens<T>,
+};
 
 extern const Kernels<float> float_kernels;
 extern const Kernels<double> double_kernels;

@@ -62,6 +62,11 @@ class Reach {
     }
 };
 
+template <class T> void require_indexable(const SparseColumns<T>& columns) {
+    if (columns.indices.size() > static_cast<std::size_t>(std::numeric_limits<Index>::max()))
+        throw std::length_error("a factor has more than 2^31 - 1 entries");
+}
+
 // Renumbers L's rows from A's order to pivot order, ascending in each column.
 template <class T>
 void sort_by_pivot(SparseColumns<T>& lower, const std::vector<Index>& position) {
@@ -134,9 +139,8 @@ SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index*
             factors.upper.values.push_back(divisor);
             position[pivot] = j;
             factors.perm[j] = pivot;
-            constexpr auto most = static_cast<std::size_t>(std::numeric_limits<Index>::max());
-            if (factors.lower.indices.size() > most || factors.upper.indices.size() > most)
-                throw std::length_error("the factors have more than 2^31 entries");
+            require_indexable(factors.lower);
+            require_indexable(factors.upper);
             factors.lower.end_column();
             factors.upper.end_column();
         }
@@ -144,6 +148,81 @@ SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index*
     });
     if (factors.verdict.status == Status::ok) sort_by_pivot(factors.lower, position);
     return factors;
+}
+
+template <class T> SparseCholesky<T> sparse_cholesky(const Format& f, const SparseView<T>& a) {
+    struct Entry {
+        Index column, place;  // of an entry of L, found by its row
+    };
+    const auto n = static_cast<std::size_t>(a.size);
+    SparseCholesky<T> result{{Status::ok, 0}, {}};
+    SparseColumns<T>& lower = result.lower;
+    std::vector<std::vector<Entry>> row(n);  // ascending, as columns are finished in order
+    std::vector<Index> mark(n, -1), pattern;
+    std::vector<T> x(n, 0);
+    result.verdict = with_rounder<T>(f, [&](const auto& round) -> Verdict {
+        for (Index j = 0; j < a.size; ++j) {
+            pattern.clear();
+            const auto touch = [&](Index i) {
+                if (mark[i] == j) return;
+                mark[i] = j;
+                if (i > j) pattern.push_back(i);
+            };
+            for (Index e = a.starts[j]; e < a.starts[j + 1]; ++e)
+                if (a.indices[e] >= j) {
+                    touch(a.indices[e]);
+                    x[a.indices[e]] = a.values[e];
+                }
+            for (const Entry entry : row[j]) {
+                const T factor = lower.values[entry.place];
+                for (Index e = entry.place; e < lower.starts[entry.column + 1]; ++e) {
+                    T& target = x[lower.indices[e]];
+                    touch(lower.indices[e]);
+                    target = round(target - round(lower.values[e] * factor));
+                }
+            }
+            std::vector<Entry>().swap(row[j]);
+            std::sort(pattern.begin(), pattern.end());
+
+            if (!std::isfinite(x[j])) return {Status::overflow, j};
+            const T diagonal = x[j] > 0 ? round(std::sqrt(x[j])) : T{0};
+            if (diagonal == 0) return {Status::not_positive_definite, j};
+            x[j] = 0;
+            lower.indices.push_back(j);
+            lower.values.push_back(diagonal);
+            for (const Index i : pattern) {
+                const T value = round(x[i] / diagonal);
+                x[i] = 0;
+                if (!std::isfinite(value)) return {Status::overflow, j};
+                row[i].push_back({j, static_cast<Index>(lower.indices.size())});
+                lower.indices.push_back(i);
+                lower.values.push_back(value);
+            }
+            require_indexable(lower);
+            lower.end_column();
+        }
+        return {Status::ok, 0};
+    });
+    return result;
+}
+
+template <class T>
+void sparse_cholesky_solve(const Format& f, const SparseView<T>& l, std::int64_t columns, T* b) {
+    const auto n = static_cast<Index>(l.size);
+    with_rounder<T>(f, [&](const auto& round) {
+        for (std::int64_t column = 0; column < columns; ++column, b += n) {
+            for (Index j = 0; j < n; ++j) {
+                b[j] = round(b[j] / l.values[l.starts[j]]);
+                for (Index e = l.starts[j] + 1; e < l.starts[j + 1]; ++e)
+                    b[l.indices[e]] = round(b[l.indices[e]] - round(l.values[e] * b[j]));
+            }
+            for (Index j = n; j-- > 0;) {
+                for (Index e = l.starts[j + 1]; --e > l.starts[j];)
+                    b[j] = round(b[j] - round(l.values[e] * b[l.indices[e]]));
+                b[j] = round(b[j] / l.values[l.starts[j]]);
+            }
+        }
+    });
 }
 
 template <class T>
@@ -194,6 +273,8 @@ void sparse_matvec(const Format& f, const SparseView<T>& a, bool transpose, cons
 
 #define ROUNDWISE_INSTANTIATE(T)                                                                  \
     template SparseFactors<T> sparse_lu(const Format&, const SparseView<T>&, const Index*, double); \
+    template SparseCholesky<T> sparse_cholesky(const Format&, const SparseView<T>&);              \
+    template void sparse_cholesky_solve(const Format&, const SparseView<T>&, std::int64_t, T*);   \
     template void sparse_solve(const Format&, const SparseView<T>&, const SparseView<T>&, bool,   \
                                std::int64_t, T*);                                                 \
     template void sparse_matvec(const Format&, const SparseView<T>&, bool, const T*, std::int64_t, T*);

@@ -39,6 +39,18 @@ template <class T>
 SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index* diagonal,
                            double threshold);
 
+// A = LL' of the symmetric a, of which only the entries on and below the diagonal are read;
+// left-looking: a_ij -= l_ik l_jk for k = 0, 1, ... The diagonal is the first entry of its column.
+template <class T> struct SparseCholesky {
+    Verdict verdict;
+    SparseColumns<T> lower;
+};
+template <class T> SparseCholesky<T> sparse_cholesky(const Format& f, const SparseView<T>& a);
+
+// In place LL' x = b, l with its diagonal first in each column.
+template <class T>
+void sparse_cholesky_solve(const Format& f, const SparseView<T>& l, std::int64_t columns, T* b);
+
 // In place L U x = b, or its transpose; per entry the order of the dense kernel.
 template <class T>
 void sparse_solve(const Format& f, const SparseView<T>& lower, const SparseView<T>& upper,

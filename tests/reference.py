@@ -103,3 +103,41 @@ def solve_transposed(fmt, packed, perm, b):
     x = np.empty_like(z)
     x[perm] = z
     return x
+
+
+def cholesky(fmt, A):
+    op, L = Arithmetic(fmt), np.tril(A)
+    n = len(L)
+    for j in range(n):
+        for k in range(j):
+            for i in range(j, n):
+                L[i, j] = op.subtract(L[i, j], op.multiply(L[i, k], L[j, k]))
+        L[j, j] = op.sqrt(L[j, j])
+        for i in range(j + 1, n):
+            L[i, j] = op.divide(L[i, j], L[j, j])
+    return L
+
+
+def orthogonalize(fmt, V, w):
+    op, w, h = Arithmetic(fmt), w.copy(), np.empty(len(V))
+    for i, v in enumerate(V):
+        h[i] = dot(fmt, v, w)
+        w = np.array([op.subtract(a, op.multiply(h[i], b)) for a, b in zip(w, v, strict=True)])
+    return h, w
+
+
+def givens(fmt, j, cosines, sines, h, g):
+    op = Arithmetic(fmt)
+
+    def rotate(c, s, x, y):
+        return (
+            op.add(op.multiply(c, x), op.multiply(s, y)),
+            op.subtract(op.multiply(c, y), op.multiply(s, x)),
+        )
+
+    for i in range(j):
+        h[i], h[i + 1] = rotate(cosines[i], sines[i], h[i], h[i + 1])
+    length = norm2(fmt, h[j : j + 2])
+    cosines[j], sines[j] = op.divide(h[j], length), op.divide(h[j + 1], length)
+    h[j], h[j + 1] = length, 0.0
+    g[j], g[j + 1] = rotate(cosines[j], sines[j], g[j], 0.0)

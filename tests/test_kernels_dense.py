@@ -133,3 +133,52 @@ def test_factors_applied_in_another_format():
     packed = np.tril(F.L, -1) + F.U
     assert same_bits(wide.solve(b), reference.solve(rw.FP64, packed, F.perm, b))
     assert F.to(rw.BF16) is F
+
+
+def spd(fmt, n, seed=0):
+    A = data(fmt, n, n, seed=seed) / 8
+    return rw.round_to((A + A.T) / 2 + np.eye(n) * 1.5, fmt)
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_cholesky(fmt, simd_level):
+    for n in (1, 6, 17):
+        A, b = spd(fmt, n), rw.round_to(data(fmt, n, seed=1) / 4, fmt)
+        F = operation.matrix(A, fmt).cholesky()
+        L = reference.cholesky(fmt, A)
+        assert same_bits(F.L, L)
+        y = reference.solve_triangular(fmt, L, b, lower=True, unit=False)
+        assert same_bits(F.solve(b), reference.solve_triangular(fmt, L.T, y, False, False))
+
+
+def test_cholesky_past_the_block_size(threads):
+    A = spd(rw.BF16, 70, seed=3)
+    L = reference.cholesky(rw.BF16, A)
+    for count in (1, 3):
+        threads(count)
+        assert same_bits(operation.matrix(A, rw.BF16).cholesky().L, L)
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_orthogonalize(fmt, simd_level):
+    V, w = data(fmt, 3, 21) / 4, data(fmt, 21, seed=1)
+    V = rw.round_to(V, fmt)
+    h, left = operation.orthogonalize(V, w, fmt)
+    expected_h, expected_left = reference.orthogonalize(fmt, V, w)
+    assert same_bits(h, expected_h)
+    assert same_bits(left, expected_left)
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_givens(fmt, simd_level):
+    m = 5
+    columns = data(fmt, m, m + 1, seed=3)
+    ours, theirs = ([np.zeros(m), np.zeros(m), np.zeros(m + 1)] for _ in range(2))
+    ours[2][0] = theirs[2][0] = float(rw.round_to(0.7, fmt))
+    for j in range(m):
+        h, k = columns[j, : j + 2].copy(), columns[j, : j + 2].copy()
+        operation.givens(j, ours[0], ours[1], h, ours[2], fmt)
+        reference.givens(fmt, j, theirs[0], theirs[1], k, theirs[2])
+        assert same_bits(h, k)
+        for mine, expected in zip(ours, theirs, strict=True):
+            assert same_bits(mine, expected)

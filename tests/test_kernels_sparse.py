@@ -110,3 +110,34 @@ def test_singular_matrices_are_named(backend, A):
     with pytest.raises(rw.ArithmeticFailure) as error:
         rw.get_backend(backend).matrix(sparse.csr_array(A), rw.FP64).lu()
     assert error.value.status is rw.Status.ZERO_PIVOT
+
+
+@pytest.mark.parametrize("fmt", FORMATS + ODD_FORMATS, ids=str)
+def test_cholesky_equals_the_dense_kernel(fmt):
+    A = sparse_matrix(18, density=0.1) / 8
+    A = rw.round_to((A + A.T) / 2 + 1.5 * np.eye(18), fmt)
+    F = operation.matrix(sparse.csr_array(A), fmt).cholesky()
+    D = operation.matrix(A[F.order][:, F.order], fmt).cholesky()
+    assert np.array_equal(F.L.toarray(), D.L)
+    b = rw.round_to(np.random.default_rng(1).uniform(-1, 1, (18, 2)), fmt)
+    assert np.array_equal(F.solve(b)[F.order], D.solve(b[F.order]))
+
+
+@pytest.mark.parametrize("backend", ["operation", "storage"])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_cholesky_refuses_what_is_not_positive_definite(backend, convert):
+    for A in (-np.eye(3), np.ones((3, 3)) - 2 * np.eye(3), np.diag([1.0, 0.0, 1.0])):
+        with pytest.raises(rw.ArithmeticFailure) as error:
+            rw.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
+        assert error.value.status is rw.Status.NOT_POSITIVE_DEFINITE
+
+
+@pytest.mark.parametrize("backend", ["operation", "storage"])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_cholesky_solves_in_fp64(backend, convert):
+    line = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(12, 12))
+    A = sparse.kronsum(line, line).toarray()
+    b = np.arange(1.0, 145.0)
+    F = rw.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
+    np.testing.assert_allclose(A @ F.solve(b), b, rtol=1e-12)
+    np.testing.assert_allclose(A @ F.to(rw.FP32).solve(b), b, rtol=1e-3)

@@ -29,6 +29,10 @@ class Status(enum.Enum):
     )
     ZERO_PIVOT = "no nonzero pivot is left: the matrix is singular in this format; use more bits"
     NONFINITE_INPUT = "an operand holds inf or NaN; remove it before the call"
+    NOT_POSITIVE_DEFINITE = (
+        "a Cholesky pivot is not positive: the matrix is not positive definite in this format; "
+        "use more bits or an LU factorization"
+    )
 
 
 class ArithmeticFailure(RoundwiseError, ArithmeticError):
@@ -53,17 +57,21 @@ class ArithmeticFailure(RoundwiseError, ArithmeticError):
 
 
 class Factors(ABC):
-    """``A[perm][:, order] = L U`` in a format, ready to solve with."""
+    """``A[perm][:, order] = L U`` in a format, ready to solve with.
+
+    ``perm`` and ``order`` are None where nothing is permuted. A Cholesky factorization has
+    ``U = L'``; the L of an LU factorization has a unit diagonal.
+    """
 
     fmt: FloatFormat
     shape: tuple[int, int]
-    perm: NDArray[np.int32]
-    order: NDArray[np.int32] | None  # None: columns in their own order
+    perm: NDArray[np.int32] | None
+    order: NDArray[np.int32] | None
 
     @property
     @abstractmethod
     def L(self) -> Any:
-        """Unit lower triangular factor, float64, dense or sparse as A was."""
+        """Lower triangular factor, float64, dense or sparse as A was."""
 
     @property
     @abstractmethod
@@ -107,6 +115,10 @@ class Matrix(ABC):
     def lu(self) -> Factors:
         """LU factorization with (threshold) partial pivoting."""
 
+    @abstractmethod
+    def cholesky(self) -> Factors:
+        """``A = L L'`` of a symmetric positive definite matrix; only its lower triangle is read."""
+
 
 class Backend(ABC):
     """Kernels under one arithmetic model."""
@@ -133,6 +145,32 @@ class Backend(ABC):
     def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
         """``||x||_2``."""
 
+    @abstractmethod
+    def orthogonalize(
+        self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
+    ) -> tuple[Vector, Vector]:
+        """Modified Gram-Schmidt of w against the rows of V: the coefficients, and what is left.
+
+        ``h_i = v_i' w; w = w - h_i v_i`` for i = 0, 1, ...
+        """
+
+    @abstractmethod
+    def givens(
+        self,
+        j: int,
+        cosines: Vector,
+        sines: Vector,
+        h: Vector,
+        g: Vector,
+        fmt: FloatFormat,
+    ) -> None:
+        """Bring column j of a Hessenberg least squares problem to triangular form, in place.
+
+        ``h`` (j + 2 entries) is rotated by the j rotations before it and by a new one that
+        clears its last entry, and so is the right-hand side ``g``; the new rotation goes to
+        ``cosines[j]``, ``sines[j]``. Afterwards ``|g[j + 1]|`` is the residual norm.
+        """
+
 
 def checked_vector(x: Any, length: int | None = None) -> Vector:
     """x as a contiguous float64 vector of that length, or a one-line error."""
@@ -155,6 +193,14 @@ def checked_block(b: Any, rows: int) -> Vector:
     if b.dtype.kind != "f" or b.dtype.itemsize > 8:
         raise TypeError(f"b is float64 or float32, got {b.dtype}; convert with astype")
     return np.asarray(b, dtype=np.float64)
+
+
+def checked_basis(V: Any, length: int) -> Vector:
+    """V as contiguous float64 rows of that length."""
+    V = np.asarray(V)
+    if V.ndim != 2 or V.shape[1] != length:
+        raise ValueError(f"V has shape {V.shape}; pass rows of length {length}")
+    return np.ascontiguousarray(V, dtype=np.float64)
 
 
 def checked_matrix(A: Any, fmt: FloatFormat) -> Any:

@@ -21,19 +21,25 @@ from roundwise.backends.base import (
     Matrix,
     Status,
     Vector,
+    checked_basis,
     checked_matrix,
     checked_vector,
     require_nonzero_diagonal,
     require_square,
 )
 from roundwise.backends.carriers import carrier_type
-from roundwise.backends.ordering import colamd
+from roundwise.backends.ordering import colamd, minimum_degree
 from roundwise.formats import FloatFormat
 from roundwise.rounding import kernel_format, round_to
 from roundwise.runtime import get_num_threads
 
 # The codes of cpp/format.hpp's Status; 0 is success.
-_STATUS = {1: Status.OVERFLOW, 2: Status.ZERO_PIVOT, 3: Status.NONFINITE_INPUT}
+_STATUS = {
+    1: Status.OVERFLOW,
+    2: Status.ZERO_PIVOT,
+    3: Status.NONFINITE_INPUT,
+    4: Status.NOT_POSITIVE_DEFINITE,
+}
 
 
 def _check(code: int, kernel: str, fmt: FloatFormat, column: int | None = None) -> None:
@@ -52,7 +58,9 @@ def _carried(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[Any]:
 class DenseFactors(Factors):
     """L and U packed in one column-major array."""
 
-    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], perm: NDArray[np.int32]) -> None:
+    def __init__(
+        self, fmt: FloatFormat, packed: NDArray[Any], perm: NDArray[np.int32] | None
+    ) -> None:
         self.fmt, self.perm, self.order = fmt, perm, None
         self.shape = packed.shape
         self._packed = packed
@@ -77,6 +85,32 @@ class DenseFactors(Factors):
             code = _kernels.solve_triangular(
                 spec, self._packed, lower, lower, transpose, b, threads
             )
+            _check(code, "triangular solve", self.fmt)
+        return b
+
+
+class DenseCholesky(Factors):
+    def __init__(self, fmt: FloatFormat, lower: NDArray[Any]) -> None:
+        self.fmt, self.perm, self.order = fmt, None, None
+        self.shape = lower.shape
+        self._lower = lower
+        require_nonzero_diagonal(np.diagonal(lower), fmt)
+
+    @property
+    def L(self) -> Vector:
+        return self._lower.astype(np.float64)
+
+    @property
+    def U(self) -> Vector:
+        return self.L.T
+
+    def to(self, fmt: FloatFormat) -> DenseCholesky:
+        return self if fmt == self.fmt else DenseCholesky(fmt, _carried(self.L, fmt))
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        spec, threads = kernel_format(self.fmt), get_num_threads()
+        for transposed in (False, True):  # (LL')' = LL'
+            code = _kernels.solve_triangular(spec, self._lower, True, False, transposed, b, threads)
             _check(code, "triangular solve", self.fmt)
         return b
 
@@ -108,6 +142,13 @@ class DenseMatrix(Matrix):
         _check(code, "LU factorization", self.fmt, column)
         return DenseFactors(self.fmt, packed, perm)
 
+    def cholesky(self) -> DenseCholesky:
+        require_square(self.shape)
+        lower = self._values.copy(order="F")
+        code, column = _kernels.cholesky(kernel_format(self.fmt), lower, get_num_threads())
+        _check(code, "Cholesky factorization", self.fmt, column)
+        return DenseCholesky(self.fmt, lower)
+
 
 _Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
 
@@ -120,40 +161,73 @@ class SparseFactors(Factors):
         fmt: FloatFormat,
         lower: _Columns,
         upper: _Columns,
-        perm: NDArray[np.int32],
+        perm: NDArray[np.int32] | None,
         order: NDArray[np.int32] | None,
     ) -> None:
         self.fmt, self.perm, self.order = fmt, perm, order
-        self.shape = (len(perm), len(perm))
+        self.shape = (len(upper[0]) - 1,) * 2
         self._lower, self._upper = lower, upper
         starts, _, values = upper
         require_nonzero_diagonal(values[starts[1:] - 1], fmt)
 
-    def _as_array(self, columns: _Columns) -> sparse.csc_array:
-        starts, indices, values = columns
-        return sparse.csc_array((values.astype(np.float64), indices, starts), shape=self.shape)
-
     @property
     def L(self) -> sparse.csc_array:
-        return self._as_array(self._lower) + sparse.eye_array(self.shape[0], format="csc")
+        return _csc(self._lower) + sparse.eye_array(self.shape[0], format="csc")
 
     @property
     def U(self) -> sparse.csc_array:
-        return self._as_array(self._upper)
+        return _csc(self._upper)
 
     def to(self, fmt: FloatFormat) -> SparseFactors:
         if fmt == self.fmt:
             return self
-        lower, upper = (
-            (starts, indices, _carried(values.astype(np.float64), fmt))
-            for starts, indices, values in (self._lower, self._upper)
-        )
+        lower, upper = (_columns_in(columns, fmt) for columns in (self._lower, self._upper))
         return SparseFactors(fmt, lower, upper, self.perm, self.order)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         code = _kernels.sparse_solve(
             kernel_format(self.fmt), *self._lower, *self._upper, transpose, b
         )
+        _check(code, "sparse triangular solve", self.fmt)
+        return b
+
+
+def _csc(columns: _Columns) -> sparse.csc_array:
+    starts, indices, values = columns
+    n = len(starts) - 1
+    return sparse.csc_array((values.astype(np.float64), indices, starts), shape=(n, n))
+
+
+def _columns_in(columns: _Columns, fmt: FloatFormat) -> _Columns:
+    starts, indices, values = columns
+    return starts, indices, _carried(values.astype(np.float64), fmt)
+
+
+class SparseCholesky(Factors):
+    """L in compressed columns, the diagonal first."""
+
+    def __init__(self, fmt: FloatFormat, lower: _Columns, order: NDArray[np.int32] | None) -> None:
+        self.fmt, self.perm, self.order = fmt, order, order
+        starts, _, values = lower
+        self.shape = (len(starts) - 1,) * 2
+        self._lower = lower
+        require_nonzero_diagonal(values[starts[:-1]], fmt)
+
+    @property
+    def L(self) -> sparse.csc_array:
+        return _csc(self._lower)
+
+    @property
+    def U(self) -> sparse.csc_array:
+        return self.L.T.tocsc()
+
+    def to(self, fmt: FloatFormat) -> SparseCholesky:
+        if fmt == self.fmt:
+            return self
+        return SparseCholesky(fmt, _columns_in(self._lower, fmt), self.order)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        code = _kernels.sparse_cholesky_solve(kernel_format(self.fmt), *self._lower, b)
         _check(code, "sparse triangular solve", self.fmt)
         return b
 
@@ -173,10 +247,27 @@ class SparseMatrix(Matrix):
         _check(code, "sparse matvec", self.fmt)
         return y
 
+    def _csc(self) -> sparse.csc_array:
+        starts, indices, values = self._csr
+        return sparse.csr_array((values, indices, starts), shape=self.shape).tocsc()
+
+    def cholesky(self) -> SparseCholesky:
+        require_square(self.shape)
+        A = self._csc()
+        order = minimum_degree(A)
+        if order is None:
+            raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, "sparse Cholesky", self.fmt)
+        permuted = A[order][:, order]
+        permuted.sort_indices()
+        code, column, lower = _kernels.sparse_cholesky(
+            kernel_format(self.fmt), permuted.indptr, permuted.indices, permuted.data
+        )
+        _check(code, "sparse Cholesky factorization", self.fmt, column)
+        return SparseCholesky(self.fmt, lower, order)
+
     def lu(self) -> SparseFactors:
         require_square(self.shape)
-        starts, indices, values = self._csr
-        A = sparse.csr_array((values, indices, starts), shape=self.shape).tocsc()
+        A = self._csc()
         order = colamd(A)
         if order is None:
             raise ArithmeticFailure(Status.ZERO_PIVOT, "sparse LU factorization", self.fmt)
@@ -240,6 +331,20 @@ class OperationBackend(Backend):
         code, value = _kernels.norm2(*_vector_format(fmt), checked_vector(x))
         _check(code, "norm2", fmt)
         return value
+
+    def orthogonalize(
+        self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
+    ) -> tuple[Vector, Vector]:
+        w = checked_vector(w).copy()
+        V = checked_basis(V, len(w))
+        h = np.empty(len(V))
+        _check(_kernels.orthogonalize(*_vector_format(fmt), V, w, h), "orthogonalize", fmt)
+        return h, w
+
+    def givens(
+        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat
+    ) -> None:
+        _check(_kernels.givens(*_vector_format(fmt), j, cosines, sines, h, g), "givens", fmt)
 
 
 def _vector_format(fmt: FloatFormat) -> tuple[_kernels.Format, bool]:

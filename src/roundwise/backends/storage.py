@@ -15,6 +15,7 @@ from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import splu
 
 import roundwise._kernels as _kernels
+from roundwise.backends import operation
 from roundwise.backends.base import (
     ArithmeticFailure,
     Backend,
@@ -22,6 +23,7 @@ from roundwise.backends.base import (
     Matrix,
     Status,
     Vector,
+    checked_basis,
     checked_matrix,
     checked_vector,
     require_nonzero_diagonal,
@@ -61,7 +63,7 @@ def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
 
 
 class DenseFactors(Factors):
-    def __init__(self, fmt: FloatFormat, packed: Vector, perm: NDArray[np.int32]) -> None:
+    def __init__(self, fmt: FloatFormat, packed: Vector, perm: NDArray[np.int32] | None) -> None:
         self.fmt, self.perm, self.order = fmt, perm, None
         self.shape = packed.shape
         self._packed = _stored(packed, "LU factorization", fmt)
@@ -86,6 +88,31 @@ class DenseFactors(Factors):
         return _stored(x, kernel, self.fmt)
 
 
+class CholeskyFactors(Factors):
+    """L L', dense or sparse: the float64 factor of the rounded matrix, rounded."""
+
+    def __init__(self, fmt: FloatFormat, float64_factors: Factors) -> None:
+        self._solver = float64_factors.to(fmt).to(FP64)
+        self.fmt, self.shape = fmt, float64_factors.shape
+        self.perm, self.order = float64_factors.perm, float64_factors.order
+
+    @property
+    def L(self) -> Any:
+        return self._solver.L
+
+    @property
+    def U(self) -> Any:
+        return self._solver.U
+
+    def to(self, fmt: FloatFormat) -> CholeskyFactors:
+        return CholeskyFactors(fmt, self._solver)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        kernel = "triangular solve"
+        b = _stored_block(b, kernel, self.fmt)
+        return _stored(self._solver._solve_factored(b, transpose), kernel, self.fmt)
+
+
 class DenseMatrix(Matrix):
     def __init__(self, A: Vector, fmt: FloatFormat) -> None:
         self.fmt, self.shape = fmt, A.shape
@@ -105,6 +132,10 @@ class DenseMatrix(Matrix):
             perm[[i, j]] = perm[[j, i]]
         return DenseFactors(self.fmt, packed, perm)
 
+    def cholesky(self) -> CholeskyFactors:
+        # The operation model in FP64 is plain float64 arithmetic.
+        return CholeskyFactors(self.fmt, operation.DenseMatrix(self._values, FP64).cholesky())
+
 
 class SparseFactors(Factors):
     def __init__(
@@ -112,7 +143,7 @@ class SparseFactors(Factors):
         fmt: FloatFormat,
         L: sparse.csc_array,
         U: sparse.csc_array,
-        perm: NDArray[np.int32],
+        perm: NDArray[np.int32] | None,
         order: NDArray[np.int32] | None,
     ) -> None:
         self.fmt, self.perm, self.order, self.shape = fmt, perm, order, L.shape
@@ -167,6 +198,9 @@ class SparseMatrix(Matrix):
         perm, order = (np.argsort(p).astype(np.int32) for p in (factors.perm_r, factors.perm_c))
         return SparseFactors(self.fmt, factors.L, factors.U, perm, order)
 
+    def cholesky(self) -> CholeskyFactors:
+        return CholeskyFactors(self.fmt, operation.SparseMatrix(self._csr, FP64, 1.0).cholesky())
+
 
 class StorageBackend(Backend):
     """Emulated arithmetic, results rounded when stored."""
@@ -194,3 +228,21 @@ class StorageBackend(Backend):
     def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
         x = _operand(x, None, "norm2", fmt)
         return _stored_number(blas.dnrm2(x), "norm2", fmt)
+
+    def orthogonalize(
+        self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
+    ) -> tuple[Vector, Vector]:
+        w = _operand(w, None, "orthogonalize", fmt)
+        V = _stored_block(checked_basis(V, len(w)), "orthogonalize", fmt)
+        h = np.empty(len(V))
+        for i, v in enumerate(V):
+            h[i] = _stored_number(blas.ddot(v, w), "orthogonalize", fmt)
+            w = _stored(w - h[i] * v, "orthogonalize", fmt)
+        return h, w
+
+    def givens(
+        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat
+    ) -> None:
+        operation.OperationBackend().givens(j, cosines, sines, h, g, FP64)
+        for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
+            values[:] = _stored(values, "givens", fmt)
