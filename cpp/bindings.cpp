@@ -191,10 +191,9 @@ void bind_vector_operations(nb::module_& m) {
                               VectorOut<double> h) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
-            const Rounded<T> basis(f, length(v.size()), v.data());
+            const std::vector<T> basis(v.data(), v.data() + v.size());  // the basis is not rounded again
             Rounded<T> a(f, length(w.size()), w.data()), coefficients(length(h.size()));
-            const Status status = worse(basis.status, a.status);
-            if (status != Status::ok) return static_cast<int>(status);
+            if (a.status != Status::ok) return static_cast<int>(a.status);
             active_kernels<T>().orthogonalize(f, length(w.size()), length(v.shape(0)), basis.data(),
                                               a.data(), coefficients.data());
             return static_cast<int>(worse(a.write(w.data()), coefficients.write(h.data())));

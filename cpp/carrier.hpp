@@ -66,6 +66,11 @@ template <class T> inline Vector<T> load_first(const T* source, std::int64_t cou
     return v;
 }
 
+// All of a vector, or its first lanes.
+template <class T> inline Vector<T> load_some(const T* source, std::int64_t count) {
+    return count == Lanes<T>::count ? load(source) : load_first(source, count);
+}
+
 template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t count) {
     std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
 }

@@ -56,7 +56,7 @@ template <class T> struct TriangularBlock {
             const std::int64_t end = lower ? block_size : j;
             for (std::int64_t i = begin; i < end; i += width) {
                 const Vector<T> old = load(x + i);
-                const Vector<T> updated = round(old - round(load(column + i) * x[j]));
+                const Vector<T> updated = round(old - round.product(load(column + i), x[j]));
                 const Vector<S> row = lane + static_cast<S>(i);
                 const Vector<S> remaining =
                     lower ? row > static_cast<S>(j) : row < static_cast<S>(j);
@@ -231,17 +231,33 @@ void matvec(const Format& f, std::int64_t rows, std::int64_t columns, const T* a
     });
 }
 
+// The order of all sums of products: `lanes` partial sums of every lanes-th product, added in a
+// tree. Wide enough for any vector unit, so that it need not depend on one.
+template <class T, class Round, class Product>
+T rounded_sum(const Round& round, std::int64_t n, Product product) {
+    constexpr int lanes = 32, width = Lanes<T>::count, vectors = lanes / width;
+    Vector<T> partial[vectors] = {};
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+        for (int v = 0; v < vectors; ++v)
+            partial[v] = round(partial[v] + product(i + v * width, std::int64_t{width}));
+    T sum[lanes];
+    for (int v = 0; v < vectors; ++v) {
+        const std::int64_t first = i + v * width;
+        const std::int64_t count = n - first < width ? n - first : width;
+        if (count > 0) partial[v] = round(partial[v] + product(first, count));
+        store<T>(sum + v * width, partial[v]);
+    }
+    for (int half = lanes / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; ++l) sum[l] = round(sum[l] + sum[l + half]);
+    return sum[0];
+}
+
 template <class T, class Round>
 T rounded_dot(const Round& round, std::int64_t n, const T* x, const T* y) {
-    constexpr int width = Lanes<T>::count;
-    T sum = 0;
-    std::int64_t i = 0;
-    for (; i + width <= n; i += width) {
-        const Vector<T> product = round(load(x + i) * load(y + i));
-        for (int lane = 0; lane < width; ++lane) sum = round(sum + product[lane]);
-    }
-    for (; i < n; ++i) sum = round(sum + round(x[i] * y[i]));
-    return sum;
+    return rounded_sum<T>(round, n, [&](std::int64_t i, std::int64_t count) {
+        return round.product(load_some(x + i, count), load_some(y + i, count));
+    });
 }
 
 template <class T> T dot(const Format& f, std::int64_t n, const T* x, const T* y) {
@@ -250,13 +266,13 @@ template <class T> T dot(const Format& f, std::int64_t n, const T* x, const T* y
 
 template <class T> void axpy(const Format& f, std::int64_t n, T alpha, const T* x, T* y) {
     with_rounder<T>(f, [&](const auto& round) {
-        for (std::int64_t i = 0; i < n; ++i) y[i] = round(y[i] + round(alpha * x[i]));
+        for (std::int64_t i = 0; i < n; ++i) y[i] = round(y[i] + round.product(alpha, x[i]));
     });
 }
 
 template <class T> void scale(const Format& f, std::int64_t n, T alpha, T* x) {
     with_rounder<T>(f, [&](const auto& round) {
-        for (std::int64_t i = 0; i < n; ++i) x[i] = round(alpha * x[i]);
+        for (std::int64_t i = 0; i < n; ++i) x[i] = round.product(alpha, x[i]);
     });
 }
 
@@ -271,11 +287,10 @@ template <class T, class Round> T rounded_norm2(const Round& round, std::int64_t
     constexpr int lowest = sizeof(T) == 4 ? -126 : -1022;  // so that 2^-e is finite
     const int e = std::ilogb(largest) < lowest ? lowest : std::ilogb(largest);
     const T down = std::ldexp(T{1}, -e), up = std::ldexp(T{1}, e);
-    T sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-        const T scaled = round(x[i] * down);
-        sum = round(sum + round(scaled * scaled));
-    }
+    const T sum = rounded_sum<T>(round, n, [&](std::int64_t i, std::int64_t count) {
+        const Vector<T> scaled = round(load_some(x + i, count) * down);
+        return round.product(scaled, scaled);
+    });
     return round(round(std::sqrt(sum)) * up);
 }
 
@@ -297,8 +312,8 @@ template <class T>
 void givens(const Format& f, std::int64_t j, T* cosines, T* sines, T* h, T* g) {
     with_rounder<T>(f, [&](const auto& round) {
         const auto rotate = [&](T c, T s, T& x, T& y) {
-            const T rotated = round(round(c * x) + round(s * y));
-            y = round(round(c * y) - round(s * x));
+            const T rotated = round(round.product(c, x) + round.product(s, y));
+            y = round(round.product(c, y) - round.product(s, x));
             x = rotated;
         };
         for (std::int64_t i = 0; i < j; ++i) rotate(cosines[i], sines[i], h[i], h[i + 1]);

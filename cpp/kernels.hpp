@@ -32,7 +32,8 @@ template <class T> struct Kernels {
     void (*matvec)(const Format&, std::int64_t rows, std::int64_t columns, const T* a,
                    bool transpose, const T* x, T* y, int threads);
 
-    // s = 0; s += x_i y_i for i = 0, 1, ...
+    // 32 partial sums s_l = 0; s_l += x_i y_i for i = l, l + 32, ...; then s_l += s_(l + h) for
+    // l < h, h = 16, 8, 4, 2, 1; the result is s_0. One chain would wait for each rounding.
     T (*dot)(const Format&, std::int64_t n, const T* x, const T* y);
     // y_i += alpha x_i
     void (*axpy)(const Format&, std::int64_t n, T alpha, const T* x, T* y);
@@ -42,7 +43,7 @@ template <class T> struct Kernels {
     // that no square overflows that need not; otherwise the scaling changes nothing.
     T (*norm2)(const Format&, std::int64_t n, const T* x);
 
-    // Modified Gram-Schmidt of w against the columns of v: h_i = v_i' w, w -= h_i v_i, i = 0, 1, ...
+    // Modified Gram-Schmidt of w against the columns of v, already in the format: h_i = v_i' w, w -= h_i v_i, i = 0, 1, ...
     void (*orthogonalize)(const Format&, std::int64_t n, std::int64_t columns, const T* v, T* w, T* h);
 
     // Column j of a Hessenberg least squares problem, h with j + 2 entries: rotates h by the j

@@ -31,10 +31,15 @@ template <class T> struct Limits {
           anchor(static_cast<T>(f.quantum * static_cast<double>(U{1} << (Carrier<T>::precision - 1)))) {}
 };
 
+// A rounder is called with the carrier's result of an operation; products have a name of their
+// own, as one rounder needs the factors. A product of a vector and a scalar is a vector.
+template <class X, class Y> using Wider = decltype(X() * Y());
+
 // The format is the carrier itself.
 template <class T> struct NoRounding {
     explicit NoRounding(const Format&) {}
     template <class X> X operator()(X x) const { return x; }
+    template <class X, class Y> Wider<X, Y> product(X x, Y y) const { return x * y; }
 };
 
 // The format has the carrier's exponent range (bf16 in float): its numbers, subnormal or
@@ -57,6 +62,35 @@ template <class T> class SameRange {
         B bits = bit_cast<B>(x);
         bits += below_half_ + ((bits >> shift_) & 1);
         return bit_cast<X>(bits & keep_);
+    }
+    template <class X, class Y> Wider<X, Y> product(X x, Y y) const { return (*this)(x * y); }
+};
+
+// The same for tf32 in float, whose subnormal products float would round first (see
+// backends/carriers.py): they are computed 2^64 times too large, where float holds them exactly,
+// rounded there to a multiple of the scaled quantum, and scaled back. What underflows even so
+// is far below half the quantum, and 0 either way.
+class SameRangeGuarded : public SameRange<float> {
+    static constexpr float up = 0x1p64f, down = 0x1p-64f;
+    float anchor_;  // its ulp is the scaled quantum
+
+  public:
+    explicit SameRangeGuarded(const Format& f)
+        : SameRange<float>(f), anchor_(static_cast<float>(f.quantum * 0x1p64 * 0x1p23)) {}
+
+    using SameRange<float>::operator();
+    template <class X, class Y> Wider<X, Y> product(X x, Y y) const {
+        using V = Wider<X, Y>;
+        using B = typename Image<V, float>::Unsigned;
+        using C = typename Image<V, float>::Signed;
+        const V plain = x * y;
+        const B magnitude = bit_cast<B>(plain) & Carrier<float>::abs_mask;
+        const V scaled = bit_cast<V>(bit_cast<B>((x * up) * y) & Carrier<float>::abs_mask);
+        const V tiny = ((scaled + anchor_) - anchor_) * down;
+        const B sign = bit_cast<B>(plain) & ~Carrier<float>::abs_mask;
+        constexpr std::int32_t min_normal = 0x00800000;
+        return bit_cast<V>(bit_cast<C>(magnitude) < min_normal ? bit_cast<B>(tiny) | sign
+                                                               : bit_cast<B>((*this)(plain)));
     }
 };
 
@@ -88,6 +122,7 @@ template <class T> class AnyRange {
         r = bit_cast<C>(magnitude) > static_cast<S>(Carrier<T>::infinity) ? magnitude : r;
         return bit_cast<X>(r | (bits & ~Carrier<T>::abs_mask));
     }
+    template <class X, class Y> Wider<X, Y> product(X x, Y y) const { return (*this)(x * y); }
 };
 
 // Calls body(rounder) with the cheapest rounder that is right for the format.
@@ -98,6 +133,8 @@ template <class T, class Body> auto with_rounder(const Format& f, Body body) {
                             limits.max == Carrier<T>::infinity - (limits.low + 1) &&
                             limits.quantum == carrier_quantum * static_cast<T>(limits.low + 1);
     if (same_range && limits.shift == 0) return body(NoRounding<T>(f));
+    if constexpr (Carrier<T>::precision == 24)
+        if (same_range && 3 * f.p > 24) return body(SameRangeGuarded(f));
     if (same_range) return body(SameRange<T>(f));
     return body(AnyRange<T>(f));
 }

@@ -108,7 +108,7 @@ SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index*
                 factors.upper.values.push_back(u);
                 for (Index e = factors.lower.starts[k]; e < factors.lower.starts[k + 1]; ++e) {
                     T& target = x[factors.lower.indices[e]];
-                    target = round(target - round(factors.lower.values[e] * u));
+                    target = round(target - round.product(factors.lower.values[e], u));
                 }
             }
 
@@ -178,7 +178,7 @@ template <class T> SparseCholesky<T> sparse_cholesky(const Format& f, const Spar
                 for (Index e = entry.place; e < lower.starts[entry.column + 1]; ++e) {
                     T& target = x[lower.indices[e]];
                     touch(lower.indices[e]);
-                    target = round(target - round(lower.values[e] * factor));
+                    target = round(target - round.product(lower.values[e], factor));
                 }
             }
             std::vector<Entry>().swap(row[j]);
@@ -214,11 +214,11 @@ void sparse_cholesky_solve(const Format& f, const SparseView<T>& l, std::int64_t
             for (Index j = 0; j < n; ++j) {
                 b[j] = round(b[j] / l.values[l.starts[j]]);
                 for (Index e = l.starts[j] + 1; e < l.starts[j + 1]; ++e)
-                    b[l.indices[e]] = round(b[l.indices[e]] - round(l.values[e] * b[j]));
+                    b[l.indices[e]] = round(b[l.indices[e]] - round.product(l.values[e], b[j]));
             }
             for (Index j = n; j-- > 0;) {
                 for (Index e = l.starts[j + 1]; --e > l.starts[j];)
-                    b[j] = round(b[j] - round(l.values[e] * b[l.indices[e]]));
+                    b[j] = round(b[j] - round.product(l.values[e], b[l.indices[e]]));
                 b[j] = round(b[j] / l.values[l.starts[j]]);
             }
         }
@@ -230,7 +230,7 @@ void sparse_solve(const Format& f, const SparseView<T>& lower, const SparseView<
                   bool transpose, std::int64_t columns, T* b) {
     const auto n = static_cast<Index>(lower.size);
     with_rounder<T>(f, [&](const auto& round) {
-        const auto subtract = [&](T& target, T factor, T x) { target = round(target - round(factor * x)); };
+        const auto subtract = [&](T& target, T factor, T x) { target = round(target - round.product(factor, x)); };
         for (std::int64_t column = 0; column < columns; ++column, b += n) {
             if (!transpose) {
                 for (Index j = 0; j < n; ++j)
@@ -266,7 +266,7 @@ void sparse_matvec(const Format& f, const SparseView<T>& a, bool transpose, cons
             for (Index e = a.starts[i]; e < a.starts[i + 1]; ++e) {
                 const Index j = a.indices[e];
                 T& target = transpose ? y[j] : y[i];
-                target = round(target + round(a.values[e] * (transpose ? x[i] : x[j])));
+                target = round(target + round.product(a.values[e], transpose ? x[i] : x[j]));
             }
     });
 }

@@ -45,7 +45,7 @@ inline void update_tile(const Round& round, std::int64_t k, const T* a, std::int
         for (int j = 0; j < columns; ++j) {
             const T factor = *b.at(l, j);
             for (int v = 0; v < vectors; ++v) {
-                const Vector<T> product = round(column[v] * factor);
+                const Vector<T> product = round.product(column[v], factor);
                 sum[j][v] = round(sign == Sign::plus ? sum[j][v] + product : sum[j][v] - product);
             }
         }

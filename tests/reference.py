@@ -42,10 +42,14 @@ class Arithmetic:
 
 
 def dot(fmt, x, y):
-    op, total = Arithmetic(fmt), 0.0
-    for a, b in zip(x, y, strict=True):
-        total = op.add(total, op.multiply(a, b))
-    return total
+    """32 partial sums, added in a tree."""
+    op, sums = Arithmetic(fmt), [0.0] * 32
+    for i, (a, b) in enumerate(zip(x, y, strict=True)):
+        sums[i % 32] = op.add(sums[i % 32], op.multiply(a, b))
+    while len(sums) > 1:
+        half = len(sums) // 2
+        sums = [op.add(a, b) for a, b in zip(sums[:half], sums[half:], strict=True)]
+    return sums[0]
 
 
 def norm2(fmt, x):
@@ -62,7 +66,11 @@ def axpy(fmt, alpha, x, y):
 
 
 def matvec(fmt, A, x):
-    return np.array([dot(fmt, row, x) for row in A])
+    op, y = Arithmetic(fmt), np.zeros(len(A))
+    for i, row in enumerate(A):
+        for a, b in zip(row, x, strict=True):
+            y[i] = op.add(y[i], op.multiply(a, b))
+    return y
 
 
 def lu(fmt, A):

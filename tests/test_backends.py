@@ -190,10 +190,10 @@ def test_wrong_calls_get_one_clear_line(backend, call, error, message):
 
 def test_storage_rounds_once_per_result():
     # Operation arithmetic loses every addend below half an ulp of the sum; storage does not.
-    x = np.concatenate([[1.0], np.full(64, 2.0**-9)])
-    ones = np.ones(65)
-    assert rw.get_backend("operation").dot(x, ones, rw.BF16) == 1.0
-    assert rw.get_backend("storage").dot(x, ones, rw.BF16) == 1.125
+    row = np.concatenate([[1.0], np.full(64, 2.0**-9)])
+    A, ones = np.tile(row, (65, 1)), np.ones(65)
+    assert rw.get_backend("operation").matrix(A, rw.BF16).matvec(ones)[0] == 1.0
+    assert rw.get_backend("storage").matrix(A, rw.BF16).matvec(ones)[0] == 1.125
 
 
 def test_backends_by_name():

@@ -74,7 +74,8 @@ def test_square_roots_are_innocuous():
 
 def test_carriers_of_the_named_formats():
     narrow = {fmt.name for fmt in rw.NAMED_FORMATS.values() if carrier_type(fmt) is np.float32}
-    assert narrow == {"e4m3", "e5m2", "bf16", "fp16", "fp32"}
+    assert narrow == {"e4m3", "e5m2", "bf16", "fp16", "tf32", "fp32"}
+    assert not is_innocuous(rw.TF32, rw.FP32)  # its products are guarded
 
 
 def test_tf32_products_would_round_twice_in_float32():
@@ -86,6 +87,27 @@ def test_tf32_products_would_round_twice_in_float32():
     assert rw.round_scalar(Fraction(x) * Fraction(y), "tf32") == q
     assert rw.round_to(float(np.float32(x) * np.float32(y)), "tf32") == 2 * q
     assert rw.get_backend("operation").dot(np.array([x]), np.array([y]), rw.TF32) == q
+
+
+@pytest.mark.parametrize("fmt", [rw.TF32, rw.BF16, rw.FloatFormat("ten", 10, -126, 127)], ids=str)
+def test_products_near_and_below_the_smallest_number(fmt, simd_level):
+    # All the exponents where a product is subnormal, half-way, or vanishes, in both kernels.
+    rng = np.random.default_rng(0)
+    n = 4000
+    significands = rng.integers(1, 2**fmt.p, (2, n)) * rng.choice([-1.0, 1.0], (2, n))
+    x = np.ldexp(significands[0], rng.integers(-136, -60, n))
+    x = rw.round_to(x, fmt)
+    y = rw.round_to(np.ldexp(significands[1], -149 - np.frexp(x)[1] + rng.integers(-3, 30, n)), fmt)
+    op = reference.Arithmetic(fmt)
+    expected = np.array([op.multiply(a, b) for a, b in zip(x, y, strict=True)])
+    operation = rw.get_backend("operation")
+    assert 0.1 < np.mean(expected != 0) < 0.99
+    diagonal = operation.matrix(np.diag(x[:300]), fmt)
+    assert np.array_equal(diagonal.matvec(y[:300]), expected[:300])
+    dots = [operation.dot(x[i : i + 1], y[i : i + 1], fmt) for i in range(n)]
+    assert np.array_equal(dots, expected)
+    negative = operation.scale(float(y[0]), x[:1], fmt)
+    assert np.signbit(negative[0]) == np.signbit(expected[0])
 
 
 @pytest.mark.parametrize(("p", "emin"), [(26, -126), (52, -126), (24, -1004)])

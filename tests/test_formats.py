@@ -48,6 +48,13 @@ def test_hardware_formats_agree_with_numpy(name, dtype):
     assert 2 * fmt.unit_roundoff == info.eps
 
 
+def test_sizes_are_those_of_the_encodings():
+    bits = {"e4m3": 8, "e5m2": 8, "bf16": 16, "fp16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
+    assert {name: fmt.bits for name, fmt in rw.NAMED_FORMATS.items()} == bits
+    stored = {"e4m3": 1, "e5m2": 1, "bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "fp64": 8}
+    assert {name: fmt.storage_bytes for name, fmt in rw.NAMED_FORMATS.items()} == stored
+
+
 def test_without_subnormals_the_smallest_number_is_normal():
     flushing = dataclasses.replace(rw.FP16, subnormals=False)
     assert flushing.min_subnormal == flushing.min_normal == 2.0**-14

@@ -1,7 +1,19 @@
 """Roundwise: how little floating-point precision does each step of a solver need?"""
 
+from roundwise import problems
+from roundwise.algorithms import (
+    Algorithm,
+    CgIR,
+    DeploymentRule,
+    GmresIR,
+    LuIR,
+    Outcome,
+    OutcomeStatus,
+    PaperRule,
+)
 from roundwise.backends import ArithmeticFailure, Status, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
+from roundwise.features import FEATURES, compute_features, paper_context
 from roundwise.formats import (
     BF16,
     E4M3,
@@ -14,6 +26,7 @@ from roundwise.formats import (
     FloatFormat,
     get_format,
 )
+from roundwise.problems import LinearSystem, read_matrix_market
 from roundwise.rounding import round_scalar, round_to
 from roundwise.runtime import (
     get_num_threads,
@@ -29,20 +42,34 @@ __all__ = [
     "BF16",
     "E4M3",
     "E5M2",
+    "FEATURES",
     "FP16",
     "FP32",
     "FP64",
     "NAMED_FORMATS",
     "TF32",
+    "Algorithm",
     "ArithmeticFailure",
+    "CgIR",
+    "DeploymentRule",
     "FloatFormat",
+    "GmresIR",
+    "LinearSystem",
+    "LuIR",
+    "Outcome",
+    "OutcomeStatus",
+    "PaperRule",
     "RoundwiseError",
     "Status",
     "UnknownNameError",
+    "compute_features",
     "get_backend",
     "get_format",
     "get_num_threads",
     "get_simd_level",
+    "paper_context",
+    "problems",
+    "read_matrix_market",
     "round_scalar",
     "round_to",
     "set_num_threads",

@@ -92,6 +92,17 @@ class FloatFormat:
         """The smallest positive number: `min_normal` in a format without subnormals."""
         return math.ldexp(1.0, self.emin - self.p + 1) if self.subnormals else self.min_normal
 
+    @property
+    def bits(self) -> int:
+        """Bits of an encoding: sign, exponent (zero and specials included) and fraction."""
+        exponents = self.emax - self.emin + 2 + (self.overflow == "inf")
+        return 1 + (exponents - 1).bit_length() + self.p - 1
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes a number takes in memory: the next power of two (TF32's 19 bits take four)."""
+        return 1 << max(0, math.ceil(math.log2(self.bits / 8)))
+
     def __str__(self) -> str:
         return self.name
 

@@ -67,6 +67,9 @@ class Factors(ABC):
     shape: tuple[int, int]
     perm: NDArray[np.int32] | None
     order: NDArray[np.int32] | None
+    is_sparse: bool
+    entries: int  # stored numbers
+    flops: float  # operations of the factorization
 
     @property
     @abstractmethod
@@ -106,6 +109,8 @@ class Matrix(ABC):
 
     fmt: FloatFormat
     shape: tuple[int, int]
+    is_sparse: bool
+    entries: int  # stored numbers
 
     @abstractmethod
     def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
@@ -151,7 +156,9 @@ class Backend(ABC):
     ) -> tuple[Vector, Vector]:
         """Modified Gram-Schmidt of w against the rows of V: the coefficients, and what is left.
 
-        ``h_i = v_i' w; w = w - h_i v_i`` for i = 0, 1, ...
+        ``h_i = v_i' w; w = w - h_i v_i`` for i = 0, 1, ... The rows of V must be numbers of
+        the format already (results of earlier kernels), as rounding them all again in each of
+        many calls would take longest.
         """
 
     @abstractmethod
@@ -170,6 +177,10 @@ class Backend(ABC):
         clears its last entry, and so is the right-hand side ``g``; the new rotation goes to
         ``cosines[j]``, ``sines[j]``. Afterwards ``|g[j + 1]|`` is the residual norm.
         """
+
+    @abstractmethod
+    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: FloatFormat) -> Vector:
+        """``R y = g`` for a small dense upper triangle R, by back substitution."""
 
 
 def checked_vector(x: Any, length: int | None = None) -> Vector:
@@ -225,6 +236,16 @@ def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
     return A
 
 
+def sparse_lu_flops(lower_starts: NDArray[Any], upper_indices: NDArray[Any]) -> float:
+    """Divisions and multiply-subtracts of a sparse LU, from the pattern of its factors.
+
+    ``lower_starts`` are the column starts of L without its diagonal.
+    """
+    below = np.diff(lower_starts).astype(np.float64)
+    right = np.bincount(upper_indices, minlength=len(below)) - 1.0
+    return float(np.sum(below * (1 + 2 * right)))
+
+
 def require_square(shape: tuple[int, int]) -> None:
     """Factorizations need as many rows as columns."""
     if shape[0] != shape[1]:
@@ -232,7 +253,7 @@ def require_square(shape: tuple[int, int]) -> None:
 
 
 def require_nonzero_diagonal(diagonal: NDArray[Any], fmt: FloatFormat) -> None:
-    """U's diagonal may have underflowed when it was rounded."""
+    """A factor's diagonal may have underflowed when it was rounded."""
     zeros = np.flatnonzero(diagonal == 0)
     if zeros.size:
-        raise ArithmeticFailure(Status.ZERO_PIVOT, "rounding the factors", fmt, int(zeros[0]))
+        raise ArithmeticFailure(Status.ZERO_PIVOT, "triangular matrix", fmt, int(zeros[0]))

@@ -17,7 +17,11 @@ differ from one only if G rounds z to a midpoint m of two neighbours in F and z 
 - Quotient x/y below 2**emin: m is a multiple of q/2, and x - m y is a nonzero multiple of the
   last place of x or of that of m y. With X, Y < 2**p the integer significands, |z - m| =
   |x - m y| / |y| is at least |z|/X or (q/2)/Y, and so more than (q/2) 2**-(p+1) =
-  2**(emin-2p-1) >= Q/2 by (3): G's error, at most Q/2, does not reach m.
+  2**(emin-2p-1). That is at least Q/2 if
+
+      (4)  emin >= Emin - P + 2p + 1,
+
+  which (3) implies: G's error, at most Q/2, does not reach m.
 - Square root below 2**emin: m is a multiple of q/2, m < 2**emin = 2**(p-1) q, and z**2 - m**2
   is a nonzero multiple of q**2/4, so |z - m| > q 2**-(p+2), and G's error is below
   2**-P 2**(p-1) q <= 2**-(p+3) q.
@@ -25,12 +29,15 @@ differ from one only if G rounds z to a midpoint m of two neighbours in F and z 
 - Overflow: what G overflows, F does too by (2), and F's overflow threshold is a midpoint m.
 
 (3) is no formality: it holds for bf16 in float32 with equality, and fails for tf32, whose
-subnormal products would round twice. So tf32 rides in float64. Figueroa's theorem needs round to
-nearest, the only mode of the kernels.
+subnormal products would round twice. For formats with float32's own exponent range and p <= 11,
+which satisfy (4), the kernels compute such products scaled up by 2**64 (cpp/rounders.hpp), where
+float32 holds them exactly. Figueroa's theorem needs round to nearest, the only mode of the
+kernels.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -62,10 +69,14 @@ def is_innocuous(fmt: FloatFormat, carrier: FloatFormat) -> bool:
     )
 
 
+def _has_guarded_products(fmt: FloatFormat) -> bool:
+    return fmt.p <= 11 and _same_numbers(dataclasses.replace(fmt, p=FP32.p), FP32)
+
+
 def carrier_type(fmt: FloatFormat) -> type[np.floating[Any]]:
     """The narrowest of float32 and float64 in which the format is emulated exactly."""
     for dtype, carrier in _CARRIERS:
-        if is_innocuous(fmt, carrier):
+        if is_innocuous(fmt, carrier) or (carrier is FP32 and _has_guarded_products(fmt)):
             return dtype
     raise ValueError(
         f"{fmt.name} (p = {fmt.p}, emin = {fmt.emin}) cannot be emulated exactly in float64; "

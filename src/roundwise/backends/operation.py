@@ -1,8 +1,8 @@
 """The ``operation`` arithmetic model: every +, -, *, / and sqrt is rounded to the format.
 
 Each entry of a result is defined by a scalar recurrence with one fixed order, stated per kernel
-in ``cpp/kernels.hpp`` (dense) and ``cpp/sparse.hpp``: sums run left to right, factors are
-applied column by column.
+in ``cpp/kernels.hpp`` (dense) and ``cpp/sparse.hpp``: products with matrices and factors run
+column by column, a dot product has 32 partial sums that are added in a tree.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from roundwise.backends.base import (
     checked_vector,
     require_nonzero_diagonal,
     require_square,
+    sparse_lu_flops,
 )
 from roundwise.backends.carriers import carrier_type
 from roundwise.backends.ordering import colamd, minimum_degree
@@ -58,12 +59,15 @@ def _carried(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[Any]:
 class DenseFactors(Factors):
     """L and U packed in one column-major array."""
 
+    is_sparse = False
+
     def __init__(
         self, fmt: FloatFormat, packed: NDArray[Any], perm: NDArray[np.int32] | None
     ) -> None:
         self.fmt, self.perm, self.order = fmt, perm, None
         self.shape = packed.shape
         self._packed = packed
+        self.entries, self.flops = packed.size, 2 / 3 * packed.shape[0] ** 3
         require_nonzero_diagonal(np.diagonal(packed), fmt)
 
     @property
@@ -90,10 +94,16 @@ class DenseFactors(Factors):
 
 
 class DenseCholesky(Factors):
+    """L in a column-major array."""
+
+    is_sparse = False
+
     def __init__(self, fmt: FloatFormat, lower: NDArray[Any]) -> None:
         self.fmt, self.perm, self.order = fmt, None, None
         self.shape = lower.shape
         self._lower = lower
+        n = lower.shape[0]
+        self.entries, self.flops = n * (n + 1) // 2, n**3 / 3
         require_nonzero_diagonal(np.diagonal(lower), fmt)
 
     @property
@@ -116,8 +126,12 @@ class DenseCholesky(Factors):
 
 
 class DenseMatrix(Matrix):
+    """Column-major, in the carrier."""
+
+    is_sparse = False
+
     def __init__(self, A: NDArray[np.float64], fmt: FloatFormat) -> None:
-        self.fmt, self.shape = fmt, A.shape
+        self.fmt, self.shape, self.entries = fmt, A.shape, A.size
         self._values = _carried(np.asfortranarray(A), fmt)
 
     def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
@@ -156,6 +170,8 @@ _Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
 class SparseFactors(Factors):
     """L (without its diagonal) and U in compressed columns."""
 
+    is_sparse = True
+
     def __init__(
         self,
         fmt: FloatFormat,
@@ -167,6 +183,8 @@ class SparseFactors(Factors):
         self.fmt, self.perm, self.order = fmt, perm, order
         self.shape = (len(upper[0]) - 1,) * 2
         self._lower, self._upper = lower, upper
+        self.entries = len(lower[1]) + len(upper[1])
+        self.flops = sparse_lu_flops(lower[0], upper[1])
         starts, _, values = upper
         require_nonzero_diagonal(values[starts[1:] - 1], fmt)
 
@@ -206,11 +224,15 @@ def _columns_in(columns: _Columns, fmt: FloatFormat) -> _Columns:
 class SparseCholesky(Factors):
     """L in compressed columns, the diagonal first."""
 
+    is_sparse = True
+
     def __init__(self, fmt: FloatFormat, lower: _Columns, order: NDArray[np.int32] | None) -> None:
         self.fmt, self.perm, self.order = fmt, order, order
         starts, _, values = lower
         self.shape = (len(starts) - 1,) * 2
         self._lower = lower
+        self.entries = len(values)
+        self.flops = float(np.sum(np.diff(starts).astype(np.float64) ** 2))
         require_nonzero_diagonal(values[starts[:-1]], fmt)
 
     @property
@@ -233,8 +255,12 @@ class SparseCholesky(Factors):
 
 
 class SparseMatrix(Matrix):
+    """Compressed rows, the values in the carrier."""
+
+    is_sparse = True
+
     def __init__(self, A: sparse.csr_array, fmt: FloatFormat, pivot_threshold: float) -> None:
-        self.fmt, self.shape = fmt, A.shape
+        self.fmt, self.shape, self.entries = fmt, A.shape, A.nnz
         self._csr = (A.indptr, A.indices, _carried(A.data, fmt))
         self._pivot_threshold = pivot_threshold
 
@@ -345,6 +371,14 @@ class OperationBackend(Backend):
         self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat
     ) -> None:
         _check(_kernels.givens(*_vector_format(fmt), j, cosines, sines, h, g), "givens", fmt)
+
+    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: FloatFormat) -> Vector:
+        R = _carried(np.asfortranarray(checked_matrix(R, fmt)), fmt)
+        require_nonzero_diagonal(np.diagonal(R), fmt)
+        y = checked_vector(g, len(R)).copy()[:, None]
+        code = _kernels.solve_triangular(kernel_format(fmt), R, False, False, False, y, 1)
+        _check(code, "triangular solve", fmt)
+        return y[:, 0]
 
 
 def _vector_format(fmt: FloatFormat) -> tuple[_kernels.Format, bool]:

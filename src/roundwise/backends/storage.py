@@ -28,6 +28,7 @@ from roundwise.backends.base import (
     checked_vector,
     require_nonzero_diagonal,
     require_square,
+    sparse_lu_flops,
 )
 from roundwise.formats import FP64, FloatFormat
 from roundwise.rounding import kernel_format, round_to
@@ -63,10 +64,15 @@ def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
 
 
 class DenseFactors(Factors):
+    """L and U packed in one array."""
+
+    is_sparse = False
+
     def __init__(self, fmt: FloatFormat, packed: Vector, perm: NDArray[np.int32] | None) -> None:
         self.fmt, self.perm, self.order = fmt, perm, None
         self.shape = packed.shape
         self._packed = _stored(packed, "LU factorization", fmt)
+        self.entries, self.flops = packed.size, 2 / 3 * packed.shape[0] ** 3
         require_nonzero_diagonal(np.diagonal(self._packed), fmt)
 
     @property
@@ -94,6 +100,8 @@ class CholeskyFactors(Factors):
     def __init__(self, fmt: FloatFormat, float64_factors: Factors) -> None:
         self._solver = float64_factors.to(fmt).to(FP64)
         self.fmt, self.shape = fmt, float64_factors.shape
+        self.is_sparse = float64_factors.is_sparse
+        self.entries, self.flops = float64_factors.entries, float64_factors.flops
         self.perm, self.order = float64_factors.perm, float64_factors.order
 
     @property
@@ -114,8 +122,12 @@ class CholeskyFactors(Factors):
 
 
 class DenseMatrix(Matrix):
+    """Column-major float64."""
+
+    is_sparse = False
+
     def __init__(self, A: Vector, fmt: FloatFormat) -> None:
-        self.fmt, self.shape = fmt, A.shape
+        self.fmt, self.shape, self.entries = fmt, A.shape, A.size
         self._values = _stored(np.asfortranarray(A), "rounding the matrix", fmt)
 
     def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
@@ -138,6 +150,10 @@ class DenseMatrix(Matrix):
 
 
 class SparseFactors(Factors):
+    """L (without its diagonal) and U in compressed columns."""
+
+    is_sparse = True
+
     def __init__(
         self,
         fmt: FloatFormat,
@@ -151,6 +167,8 @@ class SparseFactors(Factors):
         for factor in (self._lower, self._upper):
             factor.data = _stored(factor.data, "sparse LU factorization", fmt)
             factor.sort_indices()  # the kernels need U's diagonal last
+        self.entries = self._lower.nnz + self._upper.nnz
+        self.flops = sparse_lu_flops(self._lower.indptr, self._upper.indices)
         require_nonzero_diagonal(self._upper.diagonal(), fmt)
 
     @property
@@ -175,8 +193,12 @@ class SparseFactors(Factors):
 
 
 class SparseMatrix(Matrix):
+    """Compressed rows."""
+
+    is_sparse = True
+
     def __init__(self, A: sparse.csr_array, fmt: FloatFormat) -> None:
-        self.fmt, self.shape = fmt, A.shape
+        self.fmt, self.shape, self.entries = fmt, A.shape, A.nnz
         self._csr = A
         self._csr.data = _stored(A.data, "rounding the matrix", fmt)
 
@@ -233,7 +255,7 @@ class StorageBackend(Backend):
         self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
     ) -> tuple[Vector, Vector]:
         w = _operand(w, None, "orthogonalize", fmt)
-        V = _stored_block(checked_basis(V, len(w)), "orthogonalize", fmt)
+        V = checked_basis(V, len(w))
         h = np.empty(len(V))
         for i, v in enumerate(V):
             h[i] = _stored_number(blas.ddot(v, w), "orthogonalize", fmt)
@@ -246,3 +268,10 @@ class StorageBackend(Backend):
         operation.OperationBackend().givens(j, cosines, sines, h, g, FP64)
         for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
             values[:] = _stored(values, "givens", fmt)
+
+    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: FloatFormat) -> Vector:
+        g = _operand(g, len(R), "triangular solve", fmt)
+        R = _stored_block(checked_matrix(R, fmt), "triangular solve", fmt)
+        require_nonzero_diagonal(np.diagonal(R), fmt)
+        y, _ = lapack.dtrtrs(R, g)
+        return _stored(y, "triangular solve", fmt)

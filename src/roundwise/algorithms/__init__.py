@@ -1,0 +1,23 @@
+"""Algorithms with named stages, written once for every backend and format."""
+
+from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
+from roundwise.algorithms.cg_ir import CgIR
+from roundwise.algorithms.gmres_ir import GmresIR
+from roundwise.algorithms.lu_ir import LuIR
+from roundwise.algorithms.stage import Stage, Tally
+from roundwise.algorithms.stopping import DeploymentRule, PaperRule, StoppingRule
+
+__all__ = [
+    "Algorithm",
+    "CgIR",
+    "DeploymentRule",
+    "GmresIR",
+    "LuIR",
+    "Outcome",
+    "OutcomeStatus",
+    "PaperRule",
+    "Shared",
+    "Stage",
+    "StoppingRule",
+    "Tally",
+]

@@ -1,0 +1,184 @@
+"""The algorithm contract: `Algorithm`, the `Outcome` of a run, and nothing about learning.
+
+An algorithm is a frozen dataclass of settings with named stages. `Algorithm.run` gives each
+stage its format, as the action says, and returns the facts of the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.stage import Stage, Tally
+from roundwise.backends import ArithmeticFailure, Backend, get_backend
+from roundwise.formats import FloatFormat, get_format
+
+Action = tuple[FloatFormat, ...]
+ActionLike = str | Sequence[str | FloatFormat]
+T = TypeVar("T")
+
+
+class OutcomeStatus(enum.Enum):
+    """How a run ended; the value says it in words."""
+
+    CONVERGED = "the stopping rule's target was reached"
+    STAGNATED = "the corrections stopped shrinking; use more bits if the errors are too large"
+    HOPELESS = "the errors shrink too slowly to reach the target; use more bits in factor or gmres"
+    ITERATION_LIMIT = "the iteration budget was spent; raise it or use more bits"
+    OVERFLOW = "a stage exceeded its format's range; equilibrate or use a wider range"
+    ZERO_PIVOT = "the matrix is singular in the format of a stage; use more bits there"
+    NOT_POSITIVE_DEFINITE = (
+        "the matrix is not positive definite in the format of the factor stage; use more bits "
+        "there, or LU"
+    )
+    NONFINITE_INPUT = "the problem holds inf or NaN"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run was broken off by an arithmetic failure."""
+        return self in _FAILURES
+
+
+_FAILURES = {
+    OutcomeStatus.OVERFLOW,
+    OutcomeStatus.ZERO_PIVOT,
+    OutcomeStatus.NOT_POSITIVE_DEFINITE,
+    OutcomeStatus.NONFINITE_INPUT,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The facts of running an algorithm on a problem with an action; never a reward.
+
+    Attributes
+    ----------
+    status : OutcomeStatus
+    x : array or None
+        The result; after a failure the last finite one, None if there is none.
+    ferr, nbe, cbe : float
+        Normwise forward error and normwise and componentwise backward error, in float64
+        against the original data; inf without a result, NaN where the truth is not known.
+    outer_iterations, inner_iterations : int
+    history : tuple of dict
+        Numbers of each outer step.
+    reason : str
+        What failed and where, if something did.
+    action, arithmetic : str
+    operations : dict
+        ``(stage, format name)`` to `Tally`: flops and bytes moved, for a cost model to price.
+    """
+
+    status: OutcomeStatus
+    x: NDArray[np.float64] | None = field(repr=False, compare=False)
+    ferr: float = np.inf
+    nbe: float = np.inf
+    cbe: float = np.inf
+    outer_iterations: int = 0
+    inner_iterations: int = 0
+    history: tuple[Mapping[str, float], ...] = field(default=(), repr=False)
+    reason: str = ""
+    action: str = ""
+    arithmetic: str = ""
+    operations: Mapping[tuple[str, str], Tally] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_failure(cls, failure: ArithmeticFailure, **facts: Any) -> Outcome:
+        """The outcome of a run that a kernel broke off."""
+        facts = {"x": None} | facts
+        return cls(status=OutcomeStatus[failure.status.name], reason=str(failure), **facts)
+
+
+class Shared:
+    """What runs on one problem with one backend share, each computed once: factors, matrices.
+
+    Pass one to several runs of *the same* problem, algorithm and backend. A failure is
+    remembered too, and raised again.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of that key, made on the first call."""
+        if key not in self._made:
+            try:
+                self._made[key] = make()
+            except ArithmeticFailure as failure:
+                self._made[key] = failure
+        value = self._made[key]
+        if isinstance(value, ArithmeticFailure):
+            raise value
+        return value  # type: ignore[no-any-return]
+
+
+class Algorithm(ABC):
+    """An algorithm with named stages, each run in one format.
+
+    A subclass is a frozen dataclass: fields are settings, `stages` names the steps, and `_run`
+    does the work through the given `Stage` objects, which round, count and know their format.
+    """
+
+    stages: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def _run(self, problem: Any, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+        """Run, and return the outcome without action, arithmetic and operations."""
+
+    def formats(self, action: ActionLike) -> Action:
+        """The action's formats, from text like ``bf16-fp32-fp64-fp64`` or a sequence."""
+        parts = action.split("-") if isinstance(action, str) else action
+        if len(parts) != len(self.stages):
+            raise ValueError(
+                f"action {action!r} has {len(parts)} formats; pass one for each stage: "
+                f"{', '.join(self.stages)}"
+            )
+        return tuple(get_format(part) for part in parts)
+
+    def run(
+        self,
+        problem: Any,
+        action: ActionLike,
+        backend: str | Backend = "operation",
+        shared: Shared | None = None,
+    ) -> Outcome:
+        """Run on a problem with one format per stage.
+
+        Parameters
+        ----------
+        problem : LinearSystem, or what the algorithm takes
+        action : str or sequence of formats
+            One format per stage, in stage order.
+        backend : str or Backend
+        shared : Shared, optional
+            Reused factors and matrices of earlier runs on the same problem.
+        """
+        formats = self.formats(action)
+        backend = get_backend(backend)
+        stages = {
+            name: Stage(name, fmt, backend) for name, fmt in zip(self.stages, formats, strict=True)
+        }
+        try:
+            outcome = self._run(problem, stages, Shared() if shared is None else shared)
+        except ArithmeticFailure as failure:
+            outcome = Outcome.from_failure(failure)
+        return dataclasses.replace(
+            outcome,
+            action="-".join(fmt.name for fmt in formats),
+            arithmetic=backend.arithmetic,
+            operations={(s.name, s.fmt.name): s.tally for s in stages.values()},
+        )
+
+    def run_all(
+        self, problem: Any, actions: Iterable[ActionLike], backend: str | Backend = "operation"
+    ) -> list[Outcome]:
+        """One outcome per action, with factors and matrices shared."""
+        shared, backend = Shared(), get_backend(backend)
+        return [self.run(problem, action, backend, shared) for action in actions]

@@ -1,0 +1,108 @@
+"""CG-IR: refinement of symmetric positive definite systems by preconditioned conjugate gradients.
+
+    A = LL', x_0 = L'\\(L\\b)                        in u_f  (factor)
+    repeat  r = b - A x                             in u_r  (residual)
+            solve A z = r by CG, preconditioner LL' in u_g  (cg)
+            x = x + z                               in u    (update)
+
+Higham & Pranesh, SIAM J. Sci. Comput. 43 (2021), with CG in place of their GMRES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from roundwise.algorithms.base import Algorithm, Outcome, Shared
+from roundwise.algorithms.refinement import (
+    Correction,
+    Vector,
+    refine,
+    scaled_system,
+    shared_factors,
+)
+from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.stopping import PaperRule, StoppingRule
+from roundwise.backends import Factors, Matrix
+from roundwise.problems import LinearSystem
+
+
+def conjugate_gradients(
+    stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, most: int
+) -> Correction:
+    """Solve ``A z = r`` from z = 0 with the preconditioner M, in the stage's format.
+
+    Stops when the recurrence's residual is at most ``tolerance ||r||_2``, after `most` steps,
+    or when rounding errors have made a direction's curvature nonpositive.
+    """
+    z = np.zeros_like(r)
+    first = size = stage.norm2(r)
+    y = stage.solve(M, r)
+    p, rho = y, stage.dot(r, y)
+    steps = 0
+    while size > tolerance * first and steps < most:
+        q = stage.matvec(A, p)
+        curvature = stage.dot(p, q)
+        if curvature <= 0 or rho <= 0:
+            break
+        alpha = rho / curvature
+        z, r = stage.axpy(alpha, p, z), stage.axpy(-alpha, q, r)
+        y = stage.solve(M, r)
+        previous, rho = rho, stage.dot(r, y)
+        p = stage.axpy(rho / previous, p, y)
+        size = stage.norm2(r)
+        steps += 1
+    return Correction(z, steps, size / first if first > 0 else 0.0)
+
+
+@dataclass(frozen=True)
+class CgIR(Algorithm):
+    """CG-based iterative refinement in four precisions, for symmetric positive definite A.
+
+    Parameters
+    ----------
+    tolerance : float
+        Relative tolerance of the inner CG.
+    max_inner : int, optional
+        CG steps of one outer step; n if not given.
+    stop : StoppingRule
+        By default the paper's with tau = 0.5: corrections that do not halve stagnate.
+    """
+
+    stages: ClassVar[tuple[str, ...]] = ("factor", "update", "cg", "residual")
+
+    tolerance: float = 1e-4
+    max_inner: int | None = None
+    stop: StoppingRule = field(default_factory=lambda: PaperRule(tau=0.5, max_steps=100))
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance = {self.tolerance}; choose 0 < tolerance < 1")
+        if self.max_inner is not None and self.max_inner < 1:
+            raise ValueError(f"max_inner = {self.max_inner}; choose at least 1")
+
+    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+        factor, update, inner, residual = (stages[name] for name in self.stages)
+        system = shared.get("system", lambda: scaled_system(problem, equilibrate=False))
+        shared.get("symmetric", lambda: _require_symmetric(problem))
+        factors = shared_factors(factor, system, shared, cholesky=True)
+        A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A))
+        M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt))
+
+        def start(b: Vector) -> Correction:
+            return Correction(factor.solve(factors, b))
+
+        def correct(r: Vector) -> Correction:
+            most = problem.n if self.max_inner is None else self.max_inner
+            return conjugate_gradients(inner, A, M, r, self.tolerance, most)
+
+        return refine(problem, system, start, correct, residual, update, self.stop, shared)
+
+
+def _require_symmetric(problem: LinearSystem) -> bool:
+    if abs(problem.A - problem.A.T).max() > 0:
+        raise ValueError("CG-IR needs a symmetric matrix; use GmresIR or LuIR for this one")
+    return True

@@ -1,0 +1,66 @@
+"""Left-preconditioned GMRES in one format: MGS-Arnoldi with Givens rotations."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.refinement import Correction
+from roundwise.algorithms.stage import Stage
+from roundwise.backends import Factors, Matrix
+
+Vector = NDArray[np.float64]
+
+
+def gmres(
+    stage: Stage,
+    A: Matrix,
+    M: Factors,
+    r: Vector,
+    tolerance: float,
+    restart: int,
+    cycles: int,
+) -> Correction:
+    """Solve ``M \\ A z = M \\ r`` from z = 0, all arithmetic in the stage's format.
+
+    Stops when the preconditioned residual, as the Givens recurrence has it, is at most
+    ``tolerance ||M \\ r||_2``, or after `cycles` cycles of `restart` steps (Saad & Schultz 1986).
+    """
+    z = np.zeros_like(r)
+    w = stage.solve(M, r)
+    beta = first = stage.norm2(w)
+    iterations = 0
+    for cycle in range(cycles):
+        if cycle > 0:
+            w = stage.solve(M, stage.axpy(-1.0, stage.matvec(A, z), r))
+            beta = stage.norm2(w)
+        if beta <= tolerance * first:
+            break
+        step, taken, beta = _cycle(stage, A, M, w, beta, tolerance * first, restart)
+        z = step if cycle == 0 else stage.axpy(1.0, step, z)
+        iterations += taken
+    return Correction(z, iterations, beta / first if first > 0 else 0.0)
+
+
+def _cycle(
+    stage: Stage, A: Matrix, M: Factors, w: Vector, beta: float, target: float, restart: int
+) -> tuple[Vector, int, float]:
+    """At most `restart` Arnoldi steps from w with norm beta: the step, their number, residual."""
+    n = len(w)
+    V = np.empty((min(restart, n) + 1, n))  # one basis vector per row
+    R = np.zeros((len(V) - 1, len(V) - 1))
+    cosines, sines, g = np.zeros(len(R)), np.zeros(len(R)), np.zeros(len(V))
+    g[0] = beta
+    for j in range(len(R)):
+        V[j] = stage.scale(1.0 / beta, w)
+        w = stage.solve(M, stage.matvec(A, V[j]))
+        h, w = stage.orthogonalize(V[: j + 1], w)
+        beta = stage.norm2(w)
+        column = np.append(h, beta)
+        stage.givens(j, cosines, sines, column, g)
+        R[: j + 1, j] = column[:-1]
+        if abs(g[j + 1]) <= target or beta == 0:
+            break
+    k = j + 1
+    y = stage.solve_upper(R[:k, :k], g[:k])
+    return stage.combine(V[:k], y), k, abs(float(g[k]))

@@ -1,0 +1,82 @@
+"""GMRES-IR: iterative refinement whose corrections come from preconditioned GMRES.
+
+    PA = LU, x_0 = U\\(L\\Pb)                      in u_f  (factor)
+    repeat  r = b - A x                           in u_r  (residual)
+            solve U\\L\\P A z = U\\L\\P r by GMRES    in u_g  (gmres)
+            x = x + z                             in u    (update)
+
+Carson & Higham, SIAM J. Sci. Comput. 39 (2017) and 40 (2018); Carson & Chen's Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from roundwise.algorithms.base import Algorithm, Outcome, Shared
+from roundwise.algorithms.gmres import gmres
+from roundwise.algorithms.refinement import (
+    Correction,
+    Vector,
+    refine,
+    scaled_system,
+    shared_factors,
+)
+from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.stopping import PaperRule, StoppingRule
+from roundwise.problems import LinearSystem
+
+
+@dataclass(frozen=True)
+class GmresIR(Algorithm):
+    """GMRES-based iterative refinement in four precisions.
+
+    Parameters
+    ----------
+    tolerance : float
+        Relative tolerance of the inner GMRES, on the preconditioned residual.
+    restart : int, optional
+        Arnoldi steps of a GMRES cycle; n if not given.
+    cycles : int
+        GMRES cycles of one outer step.
+    equilibrate : bool
+        Scale rows and columns by powers of two first; needed for fp16 and fp8, whose range
+        most matrices exceed. The stopping rule then sees the scaled system.
+    stop : StoppingRule
+    """
+
+    stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
+
+    tolerance: float = 1e-6
+    restart: int | None = None
+    cycles: int = 1
+    equilibrate: bool = False
+    stop: StoppingRule = field(default_factory=PaperRule)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance = {self.tolerance}; choose 0 < tolerance < 1")
+        if self.cycles < 1 or (self.restart is not None and self.restart < 1):
+            raise ValueError("restart and cycles are counts; choose at least 1")
+
+    @classmethod
+    def paper(cls, tau: float = 1e-6) -> GmresIR:
+        """Carson & Chen's settings: tau is both the inner tolerance and the stagnation ratio."""
+        return cls(tolerance=tau, stop=PaperRule(tau))
+
+    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+        factor, update, inner, residual = (stages[name] for name in self.stages)
+        system = shared.get("system", lambda: scaled_system(problem, self.equilibrate))
+        factors = shared_factors(factor, system, shared)
+        A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A))
+        M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt))
+
+        def start(b: Vector) -> Correction:
+            return Correction(factor.solve(factors, b))
+
+        def correct(r: Vector) -> Correction:
+            restart = problem.n if self.restart is None else self.restart
+            return gmres(inner, A, M, r, self.tolerance, restart, self.cycles)
+
+        return refine(problem, system, start, correct, residual, update, self.stop, shared)

@@ -1,0 +1,91 @@
+"""A stage of a run: a backend's kernels bound to one format, counting what they do.
+
+Flops are the textbook's; bytes are compulsory traffic: each operand is read once and each
+result written once, in the format's size in memory (and four bytes per index of a sparse
+matrix). A cost model can price them for any machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.backends import Backend, Factors, Matrix
+from roundwise.formats import FloatFormat
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class Tally:
+    """Operations counted so far."""
+
+    flops: float = 0.0
+    bytes: float = 0.0
+
+
+class Stage:
+    """Kernels of a backend in one format; `roundwise.backends.base` says what they compute."""
+
+    def __init__(self, name: str, fmt: FloatFormat, backend: Backend) -> None:
+        self.name, self.fmt, self.backend = name, fmt, backend
+        self.tally = Tally()
+
+    def count(self, flops: float, numbers: float, indices: float = 0.0) -> None:
+        """Add flops and the traffic of numbers in this format and of 32-bit indices."""
+        self.tally.flops += flops
+        self.tally.bytes += numbers * self.fmt.storage_bytes + 4 * indices
+
+    def matrix(self, A: Any) -> Matrix:
+        """A rounded to this format; the conversion is not counted."""
+        return self.backend.matrix(A, self.fmt)
+
+    def matvec(self, A: Matrix, x: Vector) -> Vector:
+        """``A x`` with a matrix in this format."""
+        self.count(2 * A.entries, A.entries + sum(A.shape), A.entries if A.is_sparse else 0)
+        return A.matvec(x)
+
+    def count_factorization(self, factors: Factors) -> None:
+        """Count the making of factors, whether they were just made or are reused."""
+        self.count(factors.flops, 2 * factors.entries, factors.entries if factors.is_sparse else 0)
+
+    def solve(self, factors: Factors, b: Vector) -> Vector:
+        """Substitution with factors in this format."""
+        indices = factors.entries if factors.is_sparse else 0
+        self.count(2 * factors.entries, factors.entries + 2 * len(b), indices)
+        return factors.solve(b)
+
+    def dot(self, x: Vector, y: Vector) -> float:
+        self.count(2 * len(x), 2 * len(x))
+        return self.backend.dot(x, y, self.fmt)
+
+    def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
+        self.count(2 * len(x), 3 * len(x))
+        return self.backend.axpy(alpha, x, y, self.fmt)
+
+    def scale(self, alpha: float, x: Vector) -> Vector:
+        self.count(len(x), 2 * len(x))
+        return self.backend.scale(alpha, x, self.fmt)
+
+    def norm2(self, x: Vector) -> float:
+        self.count(2 * len(x), len(x))
+        return self.backend.norm2(x, self.fmt)
+
+    def orthogonalize(self, V: Vector, w: Vector) -> tuple[Vector, Vector]:
+        self.count(4 * V.size, V.size + 2 * len(w))
+        return self.backend.orthogonalize(V, w, self.fmt)
+
+    def givens(self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector) -> None:
+        self.count(6 * (j + 2), 4 * (j + 2))
+        self.backend.givens(j, cosines, sines, h, g, self.fmt)
+
+    def solve_upper(self, R: Vector, g: Vector) -> Vector:
+        self.count(len(g) ** 2, len(g) ** 2 / 2)
+        return self.backend.solve_upper(R, g, self.fmt)
+
+    def combine(self, V: Vector, y: Vector) -> Vector:
+        """``V' y``: a combination of the rows of V."""
+        return self.matvec(self.matrix(V.T), y)

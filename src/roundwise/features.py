@@ -1,0 +1,300 @@
+"""Features: numbers computed from a problem, each with what it cost to compute.
+
+`FEATURES` lists them, `compute_features` computes and times them, `paper_context` makes the
+paper's context vector from them. A feature is a float and never NaN: where it has no finite
+float64 value (a singular A, an overflow) it is ``inf``. A sparse A stays sparse except in
+`kappa_exact`. All but the condition numbers take a few passes over the entries of A or its factors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol, SupportsFloat
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.backends import Factors
+from roundwise.exceptions import RoundwiseError, UnknownNameError
+from roundwise.formats import FP64
+from roundwise.problems import LinearSystem, Vector
+
+# The paper's delta_c and delta_n, whose values it leaves open. No condition number is below 1.
+# The smallest normal float64 (2.2e-308) only catches the zero matrix: a larger floor would hide
+# that a small A underflows in a low format.
+KAPPA_FLOOR = 1.0
+NORM_FLOOR = float(np.finfo(np.float64).tiny)
+
+# The largest n for which kappa_exact makes a sparse A dense (32 MB, some seconds).
+KAPPA_EXACT_SPARSE_LIMIT = 2000
+
+
+class SupportsSolve(Protocol):
+    """All that `kappa_est` asks of a factorization; `roundwise.backends.Factors` has it."""
+
+    def solve(self, b: NDArray[Any], transpose: bool = False) -> Vector:
+        """``A^-1 b``, or ``A^-T b``, for a block b of columns."""
+
+
+@dataclass(frozen=True)
+class FeatureValue:
+    """A feature of one problem, and the seconds it took to compute; ``float()`` works."""
+
+    name: str
+    value: float
+    seconds: float
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Feature:
+    """How to compute a feature: ``compute(problem)`` or ``compute(problem, factors)``."""
+
+    name: str
+    compute: Callable[..., float]
+    doc: str
+    needs_factors: bool = False
+
+
+def compute_features(
+    problem: LinearSystem, names: Iterable[str], factors: SupportsSolve | None = None
+) -> dict[str, FeatureValue]:
+    """Compute features of a problem, each timed on its own.
+
+    Parameters
+    ----------
+    problem : LinearSystem
+    names : iterable of str
+        Keys of `FEATURES`.
+    factors : Factors, optional
+        A factorization of ``problem.A`` in any format, for the features with
+        ``needs_factors``; what it cost is not in their seconds. `kappa_est` takes any object
+        whose ``solve(b, transpose=False)`` applies the inverse to a block of columns.
+    """
+    if isinstance(names, str):
+        raise TypeError(f"names is the text {names!r}; pass a list of names: [{names!r}]")
+    names = list(names)
+    for name in names:  # all complaints before any work
+        if name not in FEATURES:
+            raise UnknownNameError("feature", name, list(FEATURES))
+        if FEATURES[name].needs_factors and factors is None:
+            raise ValueError(f"{name} needs a factorization; pass factors, e.g. a Matrix's lu()")
+    shape = getattr(factors, "shape", problem.A.shape)
+    if shape != problem.A.shape:
+        raise ValueError(f"factors are {shape}, A is {problem.A.shape}; pass the factors of A")
+    values = {}
+    for name in names:
+        arguments = (problem, factors) if FEATURES[name].needs_factors else (problem,)
+        start = perf_counter()
+        value = float(FEATURES[name].compute(*arguments))
+        seconds = perf_counter() - start
+        if math.isnan(value):
+            raise RoundwiseError(f"{name} is NaN; check that the factors are finite and of this A")
+        values[name] = FeatureValue(name, value, seconds)
+    return values
+
+
+def log10_floored(value: SupportsFloat, floor: float) -> float:
+    """``log10 max(value, floor)``; infinity stays infinity, NaN is refused."""
+    number = float(value)
+    if math.isnan(number) or not floor > 0:
+        raise ValueError(f"log10 max({number}, {floor}) is undefined; pass a number, a floor > 0")
+    return math.log10(max(number, floor))
+
+
+def paper_context(features: Mapping[str, SupportsFloat], kappa: str = "kappa_exact") -> Vector:
+    """The paper's context, ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``.
+
+    d_c and d_n are `KAPPA_FLOOR` and `NORM_FLOOR`. The first entry is ``inf`` where kappa is.
+
+    Parameters
+    ----------
+    features : mapping
+        Numbers, or what `compute_features` returns, with `kappa` and ``"norm_inf"`` in it.
+    kappa : str
+        ``"kappa_exact"`` (the paper's emulated experiments) or ``"kappa_est"`` (its native one).
+    """
+    floors = {kappa: KAPPA_FLOOR, "norm_inf": NORM_FLOOR}
+    for name in floors:
+        if name not in features:
+            raise ValueError(f"features lack {name!r}; ask compute_features for it too")
+    return np.array([log10_floored(features[name], floor) for name, floor in floors.items()])
+
+
+@np.errstate(over="ignore", under="ignore", divide="ignore")
+def kappa_exact(problem: LinearSystem) -> float:
+    """Condition number in the 2-norm, ``s_1 / s_n`` of the singular values; O(n^3).
+
+    Infinite if a row, a column or the computed s_n is zero. The SVD errs by a multiple of
+    ``unit_roundoff * s_1`` (Golub & Van Loan, Matrix Computations, section 8.6): beyond about
+    1e15 the value tells no more than that it is large, and a singular A without zero rows and
+    columns may give some 1e16.
+    """
+    A = problem.A
+    if not isinstance(A, np.ndarray):
+        if problem.n > KAPPA_EXACT_SPARSE_LIMIT:
+            raise ValueError(
+                f"kappa_exact would make a sparse matrix with n = {problem.n} dense, beyond "
+                f"n = {KAPPA_EXACT_SPARSE_LIMIT}; use kappa_est with a factorization"
+            )
+        A = A.toarray()
+    if not (_absolute_sums(A, 0).all() and _absolute_sums(A, 1).all()):
+        return math.inf
+    s = scipy.linalg.svdvals(_scaled_to_one(A), overwrite_a=True, check_finite=False)
+    return float(s[0] / s[-1])
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def kappa_est(problem: LinearSystem, factors: SupportsSolve) -> float:
+    """Condition number in the 1-norm, estimated from a factorization by some ten solves.
+
+    ``||A||_1 est(||A^-1||_1)``, a lower bound up to rounding and seldom below half the true
+    value: the block algorithm of Higham & Tisseur (2000), SIAM J. Matrix Anal. Appl. 21(4),
+    1185-1201, with two columns. It starts from the ones and the alternating vector of Higham
+    (1988), ACM Trans. Math. Softw. 14(4), 381-396, and keeps parallel columns: no random number
+    enters (SciPy's `onenormest` draws from NumPy's global state).
+
+    The inverse is that of LU, applied in fp64: factors in a low format see condition numbers
+    up to about 1 / unit_roundoff of that format. Infinite if applying it overflows.
+    """
+    norm = _absolute_sums(problem.A, 0).max()
+    solver = factors.to(FP64) if isinstance(factors, Factors) else factors
+
+    def apply(X: Vector, transpose: bool = False) -> Vector:
+        # Scaled by ||A||_1 here, so that only an ill-conditioned A overflows, not a small one.
+        Y = np.asarray(solver.solve(norm * X, transpose=transpose))
+        if not np.isfinite(Y).all():
+            raise OverflowError
+        return Y
+
+    try:
+        return _one_norm_estimate(apply, problem.n)
+    except ArithmeticError:  # also a kernel's ArithmeticFailure; A and its factors are finite
+        return math.inf
+
+
+def _one_norm_estimate(apply: Callable[..., Vector], n: int, steps: int = 5) -> float:
+    """Lower bound of ``||B||_1``, where ``apply(X)`` is B X and ``apply(X, True)`` is B' X."""
+    if n <= 2:
+        return float(np.abs(apply(np.eye(n))).sum(axis=0).max())
+    i = np.arange(n)
+    X = np.column_stack([np.ones(n), np.where(i % 2, -1.0, 1.0) * (1 + i / (n - 1))])
+    X /= np.abs(X).sum(axis=0)
+    estimate, chosen, visited = 0.0, None, np.zeros(n, dtype=bool)
+    for _ in range(steps):
+        Y = apply(X)
+        norms = np.abs(Y).sum(axis=0)
+        best = int(np.argmax(norms))
+        if norms[best] <= estimate:
+            break
+        estimate = float(norms[best])
+        # A subgradient of ||B x||_1; the unit vectors along its largest entries come next.
+        h = np.abs(apply(np.where(Y < 0, -1.0, 1.0), True)).max(axis=1)
+        if chosen is not None and h[chosen[best]] >= h.max():
+            break
+        h[visited] = -1.0
+        chosen = np.argsort(-h, kind="stable")[:2]
+        visited[chosen] = True
+        X = np.where(i[:, None] == chosen, 1.0, 0.0)
+    return estimate
+
+
+@np.errstate(under="ignore")
+def symmetry(problem: LinearSystem) -> float:
+    """Closeness to the transpose, ``1 - ||A - A'||_F / (2 ||A||_F)``, between 0 and 1.
+
+    Exactly 1 if A is symmetric (the zero matrix too), 0 if it is skew-symmetric.
+    """
+    A = _scaled_to_one(problem.A)  # so that no square overflows
+    norm, skew = (float(np.linalg.norm(_entries(M))) for M in (A, A - A.T))
+    return max(0.0, 1.0 - skew / (2 * norm)) if norm > 0 else 1.0
+
+
+@np.errstate(under="ignore")
+def diagonal_dominance(problem: LinearSystem) -> float:
+    """Smallest share of a diagonal entry in its row, ``min_i |a_ii| / sum_j |a_ij|``.
+
+    Between 0 and 1. At least 1/2 if and only if A is (weakly) diagonally dominant by rows, 1
+    if it is diagonal, 0 if a diagonal entry is zero. Scaling a row does not change it.
+    """
+    A: Any = problem.A
+    maxima = _row_maxima(A)
+    maxima[maxima == 0] = 1.0  # a zero row counts as 0 / 1
+    dense = isinstance(A, np.ndarray)
+    divisors = maxima[:, None] if dense else np.repeat(maxima, np.diff(A.indptr))
+    A = _like(A, _entries(A) / divisors)  # so that no sum overflows
+    return float((np.abs(A.diagonal()) / np.maximum(_absolute_sums(A, 1), 1.0)).min())
+
+
+@np.errstate(over="ignore")
+def row_scale_spread(problem: LinearSystem) -> float:
+    """Largest over smallest row in the max-norm; infinite if a row is zero."""
+    maxima = _row_maxima(problem.A)
+    return float(maxima.max() / maxima.min()) if maxima.all() else math.inf
+
+
+def pivot_growth(problem: LinearSystem, factors: Factors) -> float:
+    """``max_ij |u_ij| / max_ij |a_ij|``: at most 2**(n - 1) with partial pivoting, often small."""
+    return _largest(factors.U) / _largest(problem.A)
+
+
+def fill_ratio(problem: LinearSystem, factors: Factors) -> float:
+    """``nnz(L + U) / nnz(A)``, entries that are zero in float64 not counted."""
+    L, U, A = (np.count_nonzero(_entries(M)) for M in (factors.L, factors.U, problem.A))
+    return float((L + U - problem.n) / A)  # L + U has one diagonal
+
+
+def _entries(A: Any) -> NDArray[np.float64]:
+    return np.asarray(A.data if sparse.issparse(A) else A)
+
+
+def _like(A: Any, entries: NDArray[np.float64]) -> Any:
+    """A matrix with these entries in the places of A's."""
+    dense = isinstance(A, np.ndarray)
+    return entries if dense else sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
+
+
+def _largest(A: Any) -> float:
+    return float(np.abs(_entries(A)).max(initial=0.0))
+
+
+def _scaled_to_one(A: Any) -> Any:
+    """A times the power of two that brings its largest entry into [1/2, 1)."""
+    return _like(A, np.ldexp(_entries(A), -math.frexp(_largest(A))[1]))
+
+
+@np.errstate(over="ignore")  # a sum beyond float64 is inf
+def _absolute_sums(A: Any, axis: int) -> Vector:
+    return np.asarray(abs(A).sum(axis=axis)).ravel()
+
+
+def _row_maxima(A: Any) -> Vector:
+    maxima = abs(A).max(axis=1)
+    return np.asarray(maxima.toarray() if sparse.issparse(maxima) else maxima).ravel()
+
+
+FEATURES: dict[str, Feature] = {
+    feature.name: feature
+    for feature in (
+        Feature("n", lambda problem: problem.n, "number of unknowns"),
+        Feature("density", lambda problem: problem.density, "nnz(A) / n^2"),
+        Feature("max_abs", lambda problem: _largest(problem.A), "max_ij |a_ij|"),
+        Feature("norm_one", lambda problem: _absolute_sums(problem.A, 0).max(), "||A||_1"),
+        Feature("norm_inf", lambda problem: _absolute_sums(problem.A, 1).max(), "||A||_inf"),
+        Feature("symmetry", symmetry, "1 - ||A - A'||_F / (2 ||A||_F)"),
+        Feature("diagonal_dominance", diagonal_dominance, "min_i |a_ii| / sum_j |a_ij|"),
+        Feature("row_scale_spread", row_scale_spread, "max_i m_i / min_i m_i, m_i = max_j |a_ij|"),
+        Feature("kappa_exact", kappa_exact, "||A||_2 ||A^-1||_2 by an SVD"),
+        Feature("kappa_est", kappa_est, "||A||_1 est(||A^-1||_1)", needs_factors=True),
+        Feature("pivot_growth", pivot_growth, "max |u_ij| / max |a_ij|", needs_factors=True),
+        Feature("fill_ratio", fill_ratio, "nnz(L + U) / nnz(A)", needs_factors=True),
+    )
+}
+"""The features by name; those that need a factorization come last."""
