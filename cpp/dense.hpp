@@ -29,41 +29,49 @@ inline void subtract_multiple(const Round& round, std::int64_t n, T alpha, const
     update_unit_stride<T, Sign::minus>(round, n, 1, 1, x, 0, factor, y, 0);
 }
 
-// A diagonal block of a triangular matrix, copied to unit stride, ready to substitute with.
-template <class T> struct TriangularBlock {
-    T entry[block_size * block_size];
-    std::int64_t size;
-    bool lower, unit;
+// A diagonal block of a triangular matrix, ready to substitute with. It is read where it is if
+// whole columns of block_size entries lie there, else copied.
+template <class T> class TriangularBlock {
+    T copy_[block_size * block_size];
+    const T* entry_;
+    std::int64_t step_, size_;
+    bool lower_, unit_;
 
+  public:
     TriangularBlock(const View<T>& t, std::int64_t size, bool lower, bool unit)
-        : entry{}, size(size), lower(lower), unit(unit) {
+        : entry_(t.data), step_(t.column_stride), size_(size), lower_(lower), unit_(unit) {
+        if (t.row_stride == 1 && size == block_size) return;
         for (std::int64_t j = 0; j < size; ++j)
-            for (std::int64_t i = 0; i < size; ++i) entry[i + j * block_size] = *t.at(i, j);
+            for (std::int64_t i = 0; i < block_size; ++i)
+                copy_[i + j * block_size] = i < size ? *t.at(i, j) : 0;
+        entry_ = copy_;
+        step_ = block_size;
     }
+    TriangularBlock(const TriangularBlock&) = delete;  // entry_ may point into it
 
     template <class Round> void solve(const Round& round, T* b) const {
         using S = typename Carrier<T>::Signed;
         constexpr int width = Lanes<T>::count;
         T x[block_size] = {};
-        std::memcpy(x, b, static_cast<std::size_t>(size) * sizeof(T));
+        std::memcpy(x, b, static_cast<std::size_t>(size_) * sizeof(T));
         Vector<S> lane;
         for (int l = 0; l < width; ++l) lane[l] = l;
-        for (std::int64_t step = 0; step < size; ++step) {
-            const std::int64_t j = lower ? step : size - 1 - step;
-            const T* column = entry + j * block_size;
-            if (!unit) x[j] = round(x[j] / column[j]);
-            const std::int64_t begin = lower ? (j + 1) / width * width : 0;
-            const std::int64_t end = lower ? block_size : j;
+        for (std::int64_t step = 0; step < size_; ++step) {
+            const std::int64_t j = lower_ ? step : size_ - 1 - step;
+            const T* column = entry_ + j * step_;
+            if (!unit_) x[j] = round(x[j] / column[j]);
+            const std::int64_t begin = lower_ ? (j + 1) / width * width : 0;
+            const std::int64_t end = lower_ ? block_size : j;
             for (std::int64_t i = begin; i < end; i += width) {
                 const Vector<T> old = load(x + i);
                 const Vector<T> updated = round(old - round.product(load(column + i), x[j]));
                 const Vector<S> row = lane + static_cast<S>(i);
                 const Vector<S> remaining =
-                    lower ? row > static_cast<S>(j) : row < static_cast<S>(j);
+                    lower_ ? row > static_cast<S>(j) : row < static_cast<S>(j);
                 store<T>(x + i, remaining ? updated : old);
             }
         }
-        std::memcpy(b, x, static_cast<std::size_t>(size) * sizeof(T));
+        std::memcpy(b, x, static_cast<std::size_t>(size_) * sizeof(T));
     }
 };
 

@@ -30,6 +30,8 @@ MODES = ["nearest", "toward_zero", "up", "down"]
 
 BACKENDS = ["operation", "storage"]
 
+ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR()]
+
 
 def all_values(name):
     """Every number of the format, by its bit pattern, as float64 (NaN included)."""

@@ -31,6 +31,10 @@ class OutcomeStatus(enum.Enum):
     CONVERGED = "the stopping rule's target was reached"
     STAGNATED = "the corrections stopped shrinking; use more bits if the errors are too large"
     HOPELESS = "the errors shrink too slowly to reach the target; use more bits in factor or gmres"
+    UNCONFIRMED = (
+        "the residual stage's own residual met the target, the float64 residual does not; use "
+        "more bits in residual"
+    )
     ITERATION_LIMIT = "the iteration budget was spent; raise it or use more bits"
     OVERFLOW = "a stage exceeded its format's range; equilibrate or use a wider range"
     ZERO_PIVOT = "the matrix is singular in the format of a stage; use more bits there"

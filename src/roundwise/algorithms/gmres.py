@@ -56,7 +56,8 @@ def _cycle(
         w = stage.solve(M, stage.matvec(A, V[j]))
         h, w = stage.orthogonalize(V[: j + 1], w)
         beta = stage.norm2(w)
-        column = np.append(h, beta)
+        column = np.empty(j + 2)
+        column[:-1], column[-1] = h, beta
         stage.givens(j, cosines, sines, column, g)
         R[: j + 1, j] = column[:-1]
         if abs(g[j + 1]) <= target or beta == 0:

@@ -148,11 +148,12 @@ def refine(
     if x is None:
         return Outcome(status, None, reason=reason)
     x = system.solution(x)
+    nbe = measure.backward(x)
     return Outcome(
-        status,
+        stop.confirm(status, problem.n, nbe),
         x,
         ferr=measure.forward(x),
-        nbe=measure.backward(x),
+        nbe=nbe,
         cbe=measure.componentwise(x),
         outer_iterations=len(history),
         inner_iterations=int(sum(step["inner_iterations"] for step in history)),

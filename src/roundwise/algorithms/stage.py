@@ -33,11 +33,12 @@ class Stage:
     def __init__(self, name: str, fmt: FloatFormat, backend: Backend) -> None:
         self.name, self.fmt, self.backend = name, fmt, backend
         self.tally = Tally()
+        self._bytes_per_number = fmt.storage_bytes
 
     def count(self, flops: float, numbers: float, indices: float = 0.0) -> None:
         """Add flops and the traffic of numbers in this format and of 32-bit indices."""
         self.tally.flops += flops
-        self.tally.bytes += numbers * self.fmt.storage_bytes + 4 * indices
+        self.tally.bytes += numbers * self._bytes_per_number + 4 * indices
 
     def matrix(self, A: Any) -> Matrix:
         """A rounded to this format; the conversion is not counted."""

@@ -32,13 +32,17 @@ class Progress:
 
 
 class StoppingRule:
-    """Never stops; rules override one of the two methods."""
+    """Never stops; rules override what they need."""
 
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
         return None
 
     def after_update(self, progress: Progress) -> OutcomeStatus | None:
         return None
+
+    def confirm(self, status: OutcomeStatus, n: int, nbe: float) -> OutcomeStatus:
+        """The status once the backward error is known in float64, from the original data."""
+        return status
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class DeploymentRule(StoppingRule):
 
     - converged: ``||r|| <= tolerance (||A|| ||x|| + ||b||)``; without a tolerance,
       ``sqrt(n) u`` with float64's u, about what LAPACK's own refinement asks for;
+    - unconfirmed: that residual was too coarse, or of a scaled system: in float64 the original
+      one is larger;
     - hopeless: at the rate of the last step, the tolerance is not reached in `max_steps`;
     - the limit: `max_steps` corrections.
     """
@@ -91,10 +97,18 @@ class DeploymentRule(StoppingRule):
         if self.max_steps < 1:
             raise ValueError(f"max_steps = {self.max_steps}; choose at least 1")
 
+    def target(self, n: int) -> float:
+        """The backward error to reach for a system of n equations."""
+        return math.sqrt(n) * FP64.unit_roundoff if self.tolerance is None else self.tolerance
+
+    def confirm(self, status: OutcomeStatus, n: int, nbe: float) -> OutcomeStatus:
+        reached = nbe <= self.target(n)
+        if status is OutcomeStatus.CONVERGED and not reached:
+            return OutcomeStatus.UNCONFIRMED
+        return status
+
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
-        tolerance = self.tolerance
-        if tolerance is None:
-            tolerance = math.sqrt(progress.n) * FP64.unit_roundoff
+        tolerance = self.target(progress.n)
         errors = progress.backward_errors
         if errors[-1] <= tolerance:
             return OutcomeStatus.CONVERGED

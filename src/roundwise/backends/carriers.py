@@ -38,6 +38,7 @@ kernels.
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ def _has_guarded_products(fmt: FloatFormat) -> bool:
     return fmt.p <= 11 and _same_numbers(dataclasses.replace(fmt, p=FP32.p), FP32)
 
 
+@cache
 def carrier_type(fmt: FloatFormat) -> type[np.floating[Any]]:
     """The narrowest of float32 and float64 in which the format is emulated exactly."""
     for dtype, carrier in _CARRIERS:

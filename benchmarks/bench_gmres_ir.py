@@ -1,0 +1,60 @@
+"""The price of knowing: all outcomes of GMRES-IR for one system, and for the paper's dense set.
+
+Run with ``make bench`` on an idle machine; the second part takes minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import roundwise as rw
+from roundwise.problems import LinearSystem, dense_set, randsvd
+
+FORMATS = ("bf16", "tf32", "fp32", "fp64")
+ACTIONS = list(itertools.combinations_with_replacement(FORMATS, 4))  # the 35 monotone ones
+ALGORITHM = rw.GmresIR.paper(1e-6)
+
+
+def seconds(call, repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def all_outcomes(problem: LinearSystem) -> int:
+    rw.set_num_threads(1)
+    with threadpool_limits(1):
+        return len(ALGORITHM.run_all(problem, ACTIONS))
+
+
+def main() -> None:
+    problem = randsvd(300, 1e4, mode=2, rng=0)
+    rw.set_num_threads(1)
+    with threadpool_limits(1):
+        outcomes = seconds(lambda: ALGORITHM.run_all(problem, ACTIONS), 3)
+        fp64 = seconds(lambda: ALGORITHM.run(problem, ACTIONS[-1]), 9)
+        solve = seconds(lambda: np.linalg.solve(problem.A, problem.b), 9)
+    print("GMRES-IR, randsvd n = 300, kappa = 1e4, tau = 1e-6, one thread")
+    print(f"  numpy.linalg.solve     {1e3 * solve:9.2f} ms")
+    print(f"  the FP64 action        {1e3 * fp64:9.2f} ms   {fp64 / solve:6.1f}x")
+    print(f"  all 35 actions         {1e3 * outcomes:9.2f} ms   {outcomes / solve:6.1f}x")
+
+    data = dense_set(100, 100, seed=0)
+    start = time.perf_counter()
+    with ProcessPoolExecutor(2) as pool:
+        runs = sum(pool.map(all_outcomes, data.train + data.test))
+    elapsed = time.perf_counter() - start
+    print(f"  200 systems, {runs} runs  {elapsed:9.1f} s, two processes   (wanted: 180 s)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""Success rates, mean errors and iterations, and precision usage, by condition number.
+
+Success is judged twice: as the paper does, on a threshold that grows with kappa, and strictly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.actions import ActionSpace
+from roundwise.algorithms.base import Outcome
+from roundwise.evaluation.tables import Row
+
+RANGE_SLACK = 1e-6
+"""Relative slack of the upper end of a range: a matrix made with kappa = 1e3 counts as low, though
+its singular values give 1e3 only up to rounding."""
+
+
+@dataclass(frozen=True)
+class KappaRange:
+    """Condition numbers with ``low < kappa <= high``, the ends with a slack of `RANGE_SLACK`."""
+
+    name: str
+    low: float
+    high: float
+
+    def contains(self, kappas: ArrayLike) -> NDArray[np.bool_]:
+        kappas = np.asarray(kappas, dtype=np.float64)
+        slack = 1 + RANGE_SLACK
+        return np.asarray((kappas > self.low * slack) & (kappas <= self.high * slack))
+
+
+PAPER_RANGES = (
+    KappaRange("low", -math.inf, 1e3),
+    KappaRange("medium", 1e3, 1e6),
+    KappaRange("high", 1e6, 1e9),
+    KappaRange("very high", 1e9, math.inf),
+)
+"""The paper's ranges, closed above. Low starts below 1, which an estimate of kappa may be."""
+
+
+def assign_ranges(
+    kappas: ArrayLike, ranges: Sequence[KappaRange] = PAPER_RANGES
+) -> dict[KappaRange, NDArray[np.intp]]:
+    """The indices of the problems in each range; every problem must be in exactly one."""
+    kappas = np.asarray(kappas, dtype=np.float64)
+    if kappas.ndim != 1 or np.isnan(kappas).any():
+        raise ValueError("kappas must be a vector of condition numbers without NaN")
+    members = {r: np.flatnonzero(r.contains(kappas)) for r in ranges}
+    if not np.array_equal(np.sort(np.concatenate(list(members.values()))), np.arange(len(kappas))):
+        raise ValueError("the ranges overlap, or leave out a kappa; cover each exactly once")
+    return members
+
+
+def paper_success(
+    ferr: ArrayLike,
+    nbe: ArrayLike,
+    kappas: ArrayLike,
+    tau: float,
+    ranges: Sequence[KappaRange] = PAPER_RANGES,
+) -> NDArray[np.bool_]:
+    """``max(ferr, nbe) < tau median(kappa of the range)`` for each problem; NaN is no success.
+
+    Beyond kappa = 1 / tau the threshold exceeds 1, and the criterion asks for nothing.
+    """
+    errors = np.maximum(np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64))
+    success = np.zeros(len(errors), dtype=np.bool_)
+    for members in assign_ranges(kappas, ranges).values():
+        if len(members):
+            success[members] = errors[members] < _threshold(kappas, members, tau)
+    return success
+
+
+def strict_success(
+    ferr: ArrayLike, nbe: ArrayLike, baseline_ferr: ArrayLike, tau: float
+) -> NDArray[np.bool_]:
+    """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the FP64 baseline)``; NaN is no success.
+
+    A baseline without a result (inf), or with an unknown error (NaN), gives no slack.
+    """
+    ferr, nbe = np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64)
+    reference = np.asarray(baseline_ferr, dtype=np.float64)
+    limit = np.maximum(tau, 10 * np.where(np.isfinite(reference), reference, 0.0))
+    return np.asarray((nbe <= tau) & (ferr <= limit))
+
+
+@dataclass(frozen=True)
+class RangeAccuracy:
+    """How a choice of actions did in one range.
+
+    Attributes
+    ----------
+    name : str
+    count : int
+        Problems in the range.
+    without_result : int
+        Runs with no finite error (broken off, or diverged); they are no successes and are left
+        out of the means of ferr and nbe, but not of those of the iterations.
+    paper_success, strict_success : float
+        Shares of all problems in the range, between 0 and 1.
+    threshold : float
+        The paper's, ``tau median(kappa)``; NaN for all ranges together.
+    ferr, nbe, outer_iterations, inner_iterations : float
+        Arithmetic means; NaN over no runs, and ferr where no x_true is known.
+    """
+
+    name: str
+    count: int
+    without_result: int
+    paper_success: float
+    strict_success: float
+    threshold: float
+    ferr: float
+    nbe: float
+    outer_iterations: float
+    inner_iterations: float
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the paper's threshold exceeds 1, so that x = 0 would be a success."""
+        return self.threshold > 1
+
+
+@dataclass(frozen=True)
+class AccuracyTable:
+    """Accuracy in each range that has problems, and in all together (last)."""
+
+    tau: float
+    ranges: tuple[RangeAccuracy, ...]
+
+    def to_rows(self) -> list[Row]:
+        """Rows for `format_table`; a vacuous paper success is marked by ``*``."""
+        return [
+            {
+                "range": r.name,
+                "count": r.count,
+                "paper %": f"{100 * r.paper_success:.1f}{'*' if r.vacuous else ''}",
+                "strict %": f"{100 * r.strict_success:.1f}",
+                "no result": r.without_result,
+                "ferr": r.ferr,
+                "nbe": r.nbe,
+                "outer": r.outer_iterations,
+                "inner": r.inner_iterations,
+            }
+            for r in self.ranges
+        ]
+
+
+def accuracy_table(
+    outcomes: Sequence[Outcome],
+    baselines: Sequence[Outcome],
+    kappas: ArrayLike,
+    tau: float,
+    ranges: Sequence[KappaRange] = PAPER_RANGES,
+) -> AccuracyTable:
+    """Judge one run for each problem.
+
+    Parameters
+    ----------
+    outcomes, baselines : sequence of Outcome
+        The chosen run, and the all-FP64 run, of each problem.
+    kappas : array_like
+    tau : float
+        The tolerance of both criteria of success.
+    ranges : sequence of KappaRange
+        Those without problems are left out of the table.
+    """
+    if not len(outcomes) == len(baselines) == np.size(kappas) > 0:
+        raise ValueError(
+            f"{len(outcomes)} outcomes, {len(baselines)} baselines, {np.size(kappas)} kappas; "
+            "pass one of each for each problem, and at least one"
+        )
+    if not tau > 0:
+        raise ValueError(f"tau = {tau}; choose tau > 0")
+    ferr = np.array([o.ferr for o in outcomes], dtype=np.float64)
+    nbe = np.array([o.nbe for o in outcomes], dtype=np.float64)
+    outer = np.array([o.outer_iterations for o in outcomes], dtype=np.float64)
+    inner = np.array([o.inner_iterations for o in outcomes], dtype=np.float64)
+    paper = paper_success(ferr, nbe, kappas, tau, ranges)
+    strict = strict_success(ferr, nbe, [o.ferr for o in baselines], tau)
+
+    def judge(name: str, members: NDArray[np.intp], threshold: float) -> RangeAccuracy:
+        # An unknown ferr (NaN) does not make a result missing.
+        result = np.isfinite(nbe[members]) & ~np.isinf(ferr[members])
+        kept = members[result]
+        return RangeAccuracy(
+            name,
+            len(members),
+            without_result=int(np.count_nonzero(~result)),
+            paper_success=_mean(paper[members]),
+            strict_success=_mean(strict[members]),
+            threshold=threshold,
+            ferr=_mean(ferr[kept]),
+            nbe=_mean(nbe[kept]),
+            outer_iterations=_mean(outer[members]),
+            inner_iterations=_mean(inner[members]),
+        )
+
+    judged = [
+        judge(r.name, members, _threshold(kappas, members, tau))
+        for r, members in assign_ranges(kappas, ranges).items()
+        if len(members)
+    ]
+    judged.append(judge("all", np.arange(len(outcomes)), math.nan))
+    return AccuracyTable(tau, tuple(judged))
+
+
+@dataclass(frozen=True)
+class RangeUsage:
+    """Formats used in one range.
+
+    Attributes
+    ----------
+    name : str
+    count : int
+    formats : dict
+        Format name to the mean number of stages per solve; they sum to the number of stages.
+    stages : dict
+        Stage to format name to the share of solves, which sum to 1 for each stage.
+    """
+
+    name: str
+    count: int
+    formats: Mapping[str, float]
+    stages: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class UsageTable:
+    """Precision usage in each range that has problems, and in all together (last)."""
+
+    ranges: tuple[RangeUsage, ...]
+
+    def to_rows(self, by_stage: bool = False) -> list[Row]:
+        """Rows for `format_table`: one per range, or one per range and stage."""
+        if not by_stage:
+            return [{"range": r.name, "count": r.count, **r.formats} for r in self.ranges]
+        return [
+            {"range": r.name, "count": r.count, "stage": stage, **shares}
+            for r in self.ranges
+            for stage, shares in r.stages.items()
+        ]
+
+
+def usage_table(
+    chosen: ArrayLike,
+    space: ActionSpace,
+    kappas: ArrayLike,
+    ranges: Sequence[KappaRange] = PAPER_RANGES,
+) -> UsageTable:
+    """How often each format is used, from the index of the chosen action of each problem."""
+    indices = np.asarray(chosen)
+    if indices.shape != np.shape(kappas) or indices.ndim != 1 or not indices.size:
+        raise ValueError("pass one chosen action and one kappa for each problem, at least one")
+    if indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= len(space):
+        raise ValueError(f"chosen actions must be indices from 0 to {len(space) - 1}")
+
+    def use(name: str, members: NDArray[np.intp]) -> RangeUsage:
+        actions = [space[i] for i in indices[members]]
+        stages = {
+            stage: {
+                fmt.name: sum(a[s] == fmt for a in actions) / len(actions) for fmt in space.formats
+            }
+            for s, stage in enumerate(space.stages)
+        }
+        formats = {f.name: sum(share[f.name] for share in stages.values()) for f in space.formats}
+        return RangeUsage(name, len(members), formats, stages)
+
+    used = [use(r.name, m) for r, m in assign_ranges(kappas, ranges).items() if len(m)]
+    return UsageTable((*used, use("all", np.arange(indices.size))))
+
+
+def _threshold(kappas: ArrayLike, members: NDArray[np.intp], tau: float) -> float:
+    return tau * float(np.median(np.asarray(kappas, dtype=np.float64)[members]))
+
+
+def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:
+    return float(values.mean()) if values.size else math.nan

@@ -1,0 +1,53 @@
+"""Rewards: pure functions of an outcome, facts of its problem and the action.
+
+`PaperReward` is Carson & Chen's, term by term. `CostReward` is the logarithm of a modelled
+speedup: a `MachineProfile` prices the operations that an outcome counted, an `AccuracyTarget`
+says whether the answer was good enough, and a miss pays for the fallback. Nothing is solved
+here: `reward_matrix` turns a table of outcomes into rewards, for any reward, in milliseconds.
+"""
+
+from roundwise.rewards.base import OutcomeRow, ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.cost import CostReward
+from roundwise.rewards.machines import (
+    BITS_PROPORTIONAL,
+    GENERIC_AVX512_CPU,
+    H200_LIKE,
+    PROFILES,
+    MachineProfile,
+    MeasuredTime,
+    Rate,
+    cost_matrix,
+)
+from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
+from roundwise.rewards.saved import reward_from_dict, target_from_dict
+from roundwise.rewards.targets import (
+    AccuracyTarget,
+    BackwardErrorTarget,
+    StrictTarget,
+    met_matrix,
+)
+
+__all__ = [
+    "BITS_PROPORTIONAL",
+    "GENERIC_AVX512_CPU",
+    "H200_LIKE",
+    "PAPER_W1",
+    "PAPER_W2",
+    "PROFILES",
+    "AccuracyTarget",
+    "BackwardErrorTarget",
+    "CostReward",
+    "MachineProfile",
+    "MeasuredTime",
+    "OutcomeRow",
+    "PaperReward",
+    "ProblemFacts",
+    "Rate",
+    "Reward",
+    "StrictTarget",
+    "cost_matrix",
+    "met_matrix",
+    "reward_from_dict",
+    "reward_matrix",
+    "target_from_dict",
+]

@@ -1,0 +1,156 @@
+"""What every reward shares: facts of the problem, and rewards of whole tables of outcomes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import ActionSpace
+from roundwise.algorithms.base import Action, Outcome
+from roundwise.features import compute_features
+from roundwise.problems import LinearSystem
+
+OutcomeRow = Sequence[Outcome | None]
+"""The outcomes of one problem, in the order of an action space; None where not computed."""
+
+
+class StoredFacts(Protocol):
+    """What an outcome table keeps of a problem; `roundwise.outcomes` has it."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def norm_A(self) -> float: ...
+    @property
+    def norm_x_true(self) -> float: ...
+    @property
+    def norm_b(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class ProblemFacts:
+    """What rewards need to know of a problem, without its arrays.
+
+    Attributes
+    ----------
+    n : int
+    kappa : float
+        Condition number, exact or estimated; infinity is allowed.
+    norm_A : float
+        ``||A||_inf``.
+    norm_x_true : float
+        ``||x_true||_inf``; NaN if x_true is not known.
+    norm_b : float
+        ``||b||_2``.
+    baseline : Outcome, optional
+        The outcome of the safe action (all-FP64) on this problem. `Reward.row` finds it itself.
+    """
+
+    n: int
+    kappa: float
+    norm_A: float
+    norm_x_true: float
+    norm_b: float
+    baseline: Outcome | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n = {self.n}; a problem has at least one unknown")
+        for name in ("kappa", "norm_A", "norm_b"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} = {getattr(self, name)}; pass a number >= 0")
+        if self.norm_x_true < 0:
+            raise ValueError(
+                f"norm_x_true = {self.norm_x_true}; pass a number >= 0, or NaN if not known"
+            )
+
+    @classmethod
+    def from_problem(
+        cls, problem: LinearSystem, kappa: float, baseline: Outcome | None = None
+    ) -> ProblemFacts:
+        """The facts of a problem whose condition number is known, e.g. from its features."""
+        norm_A = compute_features(problem, ["norm_inf"])["norm_inf"].value
+        norm_x_true = math.nan if problem.x_true is None else float(np.abs(problem.x_true).max())
+        norm_b = math.hypot(*problem.b.tolist())  # neither overflows nor depends on the BLAS
+        return cls(problem.n, float(kappa), norm_A, norm_x_true, norm_b, baseline)
+
+    @classmethod
+    def from_stored(
+        cls, facts: StoredFacts, kappa: float, baseline: Outcome | None = None
+    ) -> ProblemFacts:
+        """The same from what an outcome table stored of the problem."""
+        return cls(facts.n, float(kappa), facts.norm_A, facts.norm_x_true, facts.norm_b, baseline)
+
+
+class Reward(ABC):
+    """A number to maximise, and the named, signed components that it is the sum of."""
+
+    @abstractmethod
+    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
+        """The summands by name; the same names for every outcome."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `reward_from_dict` reads it."""
+
+    def __call__(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> float:
+        return sum(self.components(outcome, facts, action).values())
+
+    def row(
+        self, outcomes: OutcomeRow, facts: ProblemFacts, space: ActionSpace
+    ) -> NDArray[np.float64]:
+        """The rewards of all actions on one problem; NaN where an outcome is None.
+
+        Unless `facts` has a baseline, the outcome of the space's safe action is it.
+        """
+        facts = with_baseline(facts, outcomes, space)
+        return np.array(
+            [
+                math.nan if outcome is None else self(outcome, facts, action)
+                for outcome, action in zip(outcomes, space, strict=True)
+            ]
+        )
+
+
+def reward_matrix(
+    reward: Reward,
+    outcome_rows: Sequence[OutcomeRow],
+    facts: Sequence[ProblemFacts],
+    space: ActionSpace,
+) -> NDArray[np.float64]:
+    """Rewards of N problems and A actions, shape (N, A); NaN where an outcome is None."""
+    pairs = zip(outcome_rows, facts, strict=True)
+    rows = [reward.row(outcomes, fact, space) for outcomes, fact in pairs]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(space))
+
+
+def with_baseline(facts: ProblemFacts, outcomes: OutcomeRow, space: ActionSpace) -> ProblemFacts:
+    """The facts with the safe action's outcome as baseline, unless they have one."""
+    if len(outcomes) != len(space):
+        raise ValueError(f"a row has {len(outcomes)} outcomes, the space {len(space)} actions")
+    for outcome, name in zip(outcomes, space.names, strict=True):
+        if outcome is not None and outcome.action not in ("", name):
+            raise ValueError(
+                f"an outcome of {outcome.action} stands where the space has {name}; pass the "
+                "outcomes in the order of the space"
+            )
+    if facts.baseline is None:
+        return dataclasses.replace(facts, baseline=outcomes[space.safe])
+    return facts
+
+
+def baseline_of(facts: ProblemFacts) -> Outcome:
+    """The baseline that the facts must have for what is asked."""
+    if facts.baseline is None:
+        raise ValueError(
+            "the facts have no baseline; run the safe action on the problem and pass "
+            "dataclasses.replace(facts, baseline=outcome)"
+        )
+    return facts.baseline

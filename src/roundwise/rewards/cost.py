@@ -1,0 +1,58 @@
+"""The reward that is a speedup: cost against accuracy, with fallbacks paid for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from roundwise.actions import format_action
+from roundwise.algorithms.base import Action, Outcome
+from roundwise.rewards.base import ProblemFacts, Reward, baseline_of
+from roundwise.rewards.machines import MachineProfile, MeasuredTime
+from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget
+
+
+@dataclass(frozen=True)
+class CostReward(Reward):
+    """log2 of the speedup over all-FP64, a miss paying for the fallback.
+
+    With c the cost of the run and F that of the baseline (the safe action, all-FP64) on the
+    same problem,
+
+    - ``saving = log2(F / c)`` if the accuracy target was met, else 0;
+    - ``fallback = log2(F / (c + F)) <= 0`` if it was missed, else 0.
+
+    The baseline itself always earns 0: if even it misses the target, there is nothing to fall
+    back to. A mean reward of 1 thus means twice as fast in the geometric mean.
+
+    Parameters
+    ----------
+    cost : MachineProfile or MeasuredTime
+    target : AccuracyTarget
+    """
+
+    cost: MachineProfile | MeasuredTime
+    target: AccuracyTarget = field(default_factory=BackwardErrorTarget)
+
+    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
+        baseline = baseline_of(facts)
+        F, c = self.cost.cost(baseline), self.cost.cost(outcome)
+        if not F > 0:
+            raise ValueError(
+                f"the baseline {baseline.action!r} costs nothing ({baseline.status.name}: "
+                f"{baseline.reason}); leave out problems that it cannot start on"
+            )
+        if outcome is baseline or format_action(action) == baseline.action:
+            return {"saving": 0.0, "fallback": 0.0}
+        if not self.target.met(outcome, facts):
+            return {"saving": 0.0, "fallback": math.log2(F / (c + F))}
+        if not c > 0:
+            raise ValueError(
+                f"the run of {format_action(action)} met the target at no cost; its operations "
+                "were not counted"
+            )
+        return {"saving": math.log2(F / c), "fallback": 0.0}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"reward": "cost", "cost": self.cost.to_dict(), "target": self.target.to_dict()}

@@ -1,0 +1,181 @@
+"""What a run costs: machine profiles, which price counted operations, and measured time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.base import Outcome
+from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64, NAMED_FORMATS
+from roundwise.rewards.base import OutcomeRow
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a machine does in one format; no `bytes_per_second` means that traffic is free."""
+
+    flops_per_second: float
+    bytes_per_second: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} = {value}; choose a finite number > 0")
+
+
+@dataclass(frozen=True)
+class MachineProfile:
+    """A machine as a table of rates, which prices what an outcome counted.
+
+    A roofline for each stage (Williams, Waterman & Patterson, Commun. ACM 52(4), 2009)::
+
+        cost = sum_stages max(flops / flops_per_second, bytes / bytes_per_second)
+               + outer_overhead * outer iterations + inner_overhead * inner iterations
+
+    Parameters
+    ----------
+    name : str
+    rates : mapping of format name to Rate
+        The formats that the machine can run.
+    outer_overhead, inner_overhead : float
+        Seconds of each iteration that do not depend on the size: launches, synchronisation.
+    source : str
+        Where the numbers come from.
+    """
+
+    name: str
+    rates: Mapping[str, Rate] = field(hash=False)
+    outer_overhead: float = 0.0
+    inner_overhead: float = 0.0
+    source: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.rates:
+            raise ValueError("rates are empty; pass a Rate for each format of the machine")
+        object.__setattr__(self, "rates", dict(self.rates))
+        for name in ("outer_overhead", "inner_overhead"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} = {getattr(self, name)}; choose a finite number >= 0")
+
+    def rate(self, fmt: str) -> Rate:
+        """The rate of a format; an error names the formats that the machine has."""
+        try:
+            return self.rates[fmt]
+        except KeyError:
+            raise RoundwiseError(
+                f"the machine profile {self.name!r} cannot run {fmt}, only "
+                f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate"
+            ) from None
+
+    def cost(self, outcome: Outcome) -> float:
+        """Seconds (or the profile's own unit) of a run, from its counted operations."""
+        cost = self.outer_overhead * outcome.outer_iterations
+        cost += self.inner_overhead * outcome.inner_iterations
+        for (_, fmt), tally in outcome.operations.items():
+            rate = self.rate(fmt)
+            compute = tally.flops / rate.flops_per_second
+            traffic = tally.bytes / rate.bytes_per_second if rate.bytes_per_second else 0.0
+            cost += max(compute, traffic)
+        return cost
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `from_dict` reads it."""
+        rates = {name: dataclasses.asdict(rate) for name, rate in self.rates.items()}
+        scalars = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return scalars | {"rates": rates}
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> MachineProfile:
+        """The profile that `to_dict` wrote, or one written by hand."""
+        try:
+            rates = {name: Rate(**rate) for name, rate in saved["rates"].items()}
+            return cls(**dict(saved) | {"rates": rates})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a saved machine profile ({error!r}); save it again") from error
+
+
+@dataclass(frozen=True)
+class MeasuredTime:
+    """The cost of a run is the time it took, where its outcome has ``seconds``."""
+
+    def cost(self, outcome: Outcome) -> float:
+        seconds = getattr(outcome, "seconds", None)
+        if seconds is None or not 0 <= seconds < math.inf:
+            raise ValueError(
+                f"the outcome of {outcome.action!r} has no measured time; price it with a "
+                "MachineProfile, or run a native backend"
+            )
+        return float(seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": "measured time"}
+
+
+BITS_PROPORTIONAL = MachineProfile(
+    "bits-proportional",
+    {fmt.name: Rate(FP64.p / fmt.p) for fmt in NAMED_FORMATS.values()},
+    source="the paper's proxy applied to the work done: a flop costs p/53 for p significand bits "
+    "(unit: one FP64 flop); memory traffic is free",
+)
+"""A flop costs its significand bits over 53; traffic is free. No machine, but no machine's luck."""
+
+GENERIC_AVX512_CPU = MachineProfile(
+    "generic-avx512-cpu",
+    {
+        "bf16": Rate(10.24e12, 3.0e11),
+        "fp16": Rate(10.24e12, 3.0e11),
+        "tf32": Rate(5.12e12, 3.0e11),
+        "fp32": Rate(5.12e12, 3.0e11),
+        "fp64": Rate(2.56e12, 3.0e11),
+    },
+    source="32 cores at 2.5 GHz with two 512-bit FMA units each (32 FP64 flops per cycle), twice "
+    "as many in FP32 and four times in BF16 and FP16 (AVX512-BF16, AVX512-FP16, no AMX); eight "
+    "channels of DDR5-4800 rounded to 300 GB/s; tf32 is stored and computed as fp32; peak rates",
+)
+"""One 32-core AVX-512 socket at peak, data in main memory; it has no FP8, and tf32 costs fp32."""
+
+H200_EFFICIENCY = 0.6
+"""Share of peak that `H200_LIKE` grants compute and memory alike: ratios of costs are at peak."""
+
+H200_LIKE = MachineProfile(
+    "h200-like",
+    {
+        name: Rate(H200_EFFICIENCY * flops, H200_EFFICIENCY * 4.8e12)
+        for name, flops in {
+            "e4m3": 1979e12,
+            "e5m2": 1979e12,
+            "bf16": 989e12,
+            "fp16": 989e12,
+            "tf32": 494e12,
+            "fp32": 67e12,
+            "fp64": 67e12,
+        }.items()
+    },
+    source="NVIDIA H200 SXM data sheet, dense (half of the figures quoted with sparsity): FP8 "
+    "1979, BF16 and FP16 989, TF32 494, FP64 67 Tflop/s on tensor cores, FP32 67 Tflop/s on "
+    "vector units; HBM3e 4.8 TB/s; kernels do not reach peak: all times 0.6; no launch latency, "
+    "so small systems are priced as part of a large batch",
+)
+"""A data-centre GPU by its data sheet: FP32 is no faster than FP64, TF32 and BF16 are 7 and 15
+times faster; work in vectors is bound by memory. Launch latency is left out (see `source`): add
+``outer_overhead`` and ``inner_overhead`` with `dataclasses.replace` to study single systems."""
+
+PROFILES: dict[str, MachineProfile] = {
+    profile.name: profile for profile in (BITS_PROPORTIONAL, GENERIC_AVX512_CPU, H200_LIKE)
+}
+
+
+def cost_matrix(
+    cost: MachineProfile | MeasuredTime, outcome_rows: Sequence[OutcomeRow]
+) -> NDArray[np.float64]:
+    """Costs, shape (N, A); NaN where an outcome is None."""
+    return np.array(
+        [[math.nan if o is None else cost.cost(o) for o in row] for row in outcome_rows]
+    )

@@ -1,0 +1,88 @@
+"""Accuracy targets: when an answer is good enough."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import ActionSpace
+from roundwise.algorithms.base import Outcome
+from roundwise.formats import FP64
+from roundwise.rewards.base import OutcomeRow, ProblemFacts, baseline_of, with_baseline
+
+
+class AccuracyTarget(ABC):
+    """When an answer is good enough; NaN never is."""
+
+    @abstractmethod
+    def met(self, outcome: Outcome, facts: ProblemFacts) -> bool:
+        """Whether the run's answer is good enough, whatever its status."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `target_from_dict` reads it."""
+
+
+@dataclass(frozen=True)
+class BackwardErrorTarget(AccuracyTarget):
+    """``nbe <= tolerance``; without a tolerance ``sqrt(n) u``, u = 2**-53, as `DeploymentRule`."""
+
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise ValueError(f"tolerance = {self.tolerance}; choose tolerance > 0, or None")
+
+    def met(self, outcome: Outcome, facts: ProblemFacts) -> bool:
+        default = math.sqrt(facts.n) * FP64.unit_roundoff
+        return bool(outcome.nbe <= (default if self.tolerance is None else self.tolerance))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"target": "backward_error", "tolerance": self.tolerance}
+
+
+@dataclass(frozen=True)
+class StrictTarget(AccuracyTarget):
+    """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the baseline)``.
+
+    A baseline without a result gives no slack: then ``ferr <= tau``.
+    """
+
+    tau: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if not self.tau > 0:
+            raise ValueError(f"tau = {self.tau}; choose tau > 0")
+
+    def met(self, outcome: Outcome, facts: ProblemFacts) -> bool:
+        reference = baseline_of(facts).ferr
+        if math.isnan(outcome.ferr) or math.isnan(reference):
+            raise ValueError(
+                "the strict target needs forward errors; pass problems with x_true, or use "
+                "BackwardErrorTarget"
+            )
+        slack = 10 * reference if math.isfinite(reference) else 0.0
+        return bool(outcome.nbe <= self.tau and outcome.ferr <= max(self.tau, slack))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"target": "strict", "tau": self.tau}
+
+
+def met_matrix(
+    target: AccuracyTarget,
+    outcome_rows: Sequence[OutcomeRow],
+    facts: Sequence[ProblemFacts],
+    space: ActionSpace,
+) -> NDArray[np.bool_]:
+    """Whether each outcome met the target, shape (N, A); False where an outcome is None."""
+    rows = []
+    for outcomes, fact in zip(outcome_rows, facts, strict=True):
+        completed = with_baseline(fact, outcomes, space)
+        rows.append([o is not None and target.met(o, completed) for o in outcomes])
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(space))
