@@ -4,12 +4,12 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench dist clean
+.PHONY: help demo test lint bench compare dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 10
 
-demo: $(VENV)/installed  ## formats, rounding and low-precision LU in half a minute
+demo: $(VENV)/installed  ## learn precisions on small systems, solve unseen ones; a figure in out/
 	$(RUN)/python examples/demo.py
 
 test: lint  ## lint, then all tests
@@ -24,6 +24,10 @@ lint: $(VENV)/installed  ## ruff, mypy and the import layers
 bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_emulation.py
 	$(RUN)/python benchmarks/bench_gmres_ir.py
+	$(RUN)/python benchmarks/bench_training.py
+
+compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
+	$(RUN)/python benchmarks/compare_policies.py
 
 dist: $(VENV)/installed  ## sdist and wheel in dist/
 	$(RUN)/python -m pip install --quiet build

@@ -1,58 +1,155 @@
-"""Formats, rounding traps, and what an LU factorization loses in each format."""
+"""The main job in small: learn which precisions GMRES-IR needs, then solve unseen systems.
+
+Trains on generated dense systems, compares the learned policies with all-FP64 and other
+baselines on systems they have not seen, and writes a figure to ``out/demo.png``.
+"""
+
+import os
+import time
+from pathlib import Path
 
 import numpy as np
 
 import roundwise as rw
+from roundwise.actions import format_action, monotone_space
+from roundwise.evaluation import (
+    accuracy_table,
+    best_fixed_action,
+    format_table,
+    modelled_speedup,
+    regrets,
+)
+from roundwise.outcomes import OutcomeTable, fill, progress_bar
+from roundwise.policies import FixedAction, TabularQ, TheoryRule, ThompsonSampling
+from roundwise.problems import dense_set
+from roundwise.rewards import (
+    GENERIC_AVX512_CPU,
+    CostReward,
+    ProblemFacts,
+    StrictTarget,
+    cost_matrix,
+    met_matrix,
+)
+from roundwise.tuning import Tuner
+
+TAU = 1e-6
+FORMATS = ("bf16", "tf32", "fp32", "fp64")
+OUT = Path("out")
 
 
-def formats_table() -> None:
-    print("Formats\n")
-    print("  name     p   emin   emax         u        min  min normal        max")
-    for fmt in rw.NAMED_FORMATS.values():
-        print(
-            f"  {fmt.name:<6}{fmt.p:>4}{fmt.emin:>7}{fmt.emax:>7}{fmt.unit_roundoff:>10.2e}"
-            f"{fmt.min_subnormal:>11.2e}{fmt.min_normal:>12.2e}{fmt.max:>11.2e}"
-        )
+def main() -> None:
+    start = time.perf_counter()
+    OUT.mkdir(exist_ok=True)
+    algorithm = rw.GmresIR.paper(TAU)
+    space = monotone_space(algorithm.stages, FORMATS)
+    data = dense_set(60, 40, seed=1, sizes=(50, 150))
+    print(f"{len(data.train)} training and {len(data.test)} unseen dense systems, n = 50 to 150,")
+    print(f"condition numbers 1e1 to 1e8; {len(space)} actions, every operation emulated")
 
+    # Facts first: every action once on every system. They are kept, so that a second run of this
+    # demo solves nothing again.
+    table = OutcomeTable(OUT / "demo.sqlite")
+    bar = progress_bar("outcomes")
+    fill(table, algorithm, data.train + data.test, space, jobs=os.cpu_count(), progress=bar)
+    learn, unseen = (table.view(algorithm, half, space) for half in (data.train, data.test))
 
-def rounding_table() -> None:
-    values = {
-        "1 + 2^-8 + 2^-40": 1 + 2**-8 + 2**-40,
-        "pi": np.pi,
-        "70000": 70000.0,
-        "3e-8": 3e-8,
-        "-1e-40": -1e-40,
+    # Then learning: by replay, in a second. A good answer has nbe <= tau and a forward error
+    # as FP64's, or below tau; a miss pays for its own failure and for FP64.
+    target = StrictTarget(TAU)
+    reward = CostReward(GENERIC_AVX512_CPU, target)
+    tuner = Tuner(algorithm, space=space, reward=reward)
+    fixed = best_fixed_action(tuner.rewards_of(learn, space))
+    policies = {
+        "learned: Thompson sampling": ThompsonSampling(),
+        "learned: the paper's table": TabularQ(),
+        "best single action in training": FixedAction(fixed),
+        "theory's limits on kappa": TheoryRule(target=TAU),
+        "all-FP64": FixedAction(),
     }
-    names = ["bf16", "fp16", "tf32", "e4m3"]
-    print("\nRounding to nearest, and once: the first line through float32 would be 1 in bf16\n")
-    print(f"  {'x':<18}" + "".join(f"{name:>14}" for name in names))
-    for label, x in values.items():
-        print(f"  {label:<18}" + "".join(f"{rw.round_to(x, name):>14.7g}" for name in names))
+    rewards, contexts = tuner.rewards_of(unseen, space), tuner.contexts_of(unseen)
+    kappas = 10 ** contexts[:, 0]
+    facts = [
+        ProblemFacts.from_stored(p, kappa) for p, kappa in zip(unseen.problems, kappas, strict=True)
+    ]
+    rows = [[unseen.outcome(i, j) for j in range(len(space))] for i in range(len(facts))]
+    costs, met = cost_matrix(reward.cost, rows), met_matrix(target, rows, facts, space)
+
+    summary, chosen, tuners = [], {}, {}
+    for name, policy in policies.items():
+        tuners[name] = Tuner(algorithm, space=space, reward=reward, policy=policy)
+        tuners[name].fit_view(learn, space)
+        chosen[name] = tuners[name].policy_.predict(contexts)
+        rng = np.random.default_rng(0)
+        speedup = modelled_speedup(costs, met, chosen[name], space.safe, rng)
+        summary.append(
+            {
+                "policy": name,
+                "modelled speedup": str(speedup.speedup),
+                "fallbacks %": 100 * speedup.fallback_rate,
+                "regret": regrets(rewards, chosen[name]).mean(),
+            }
+        )
+    print("\nOn the unseen systems, priced for one AVX-512 core; fallbacks to FP64 are paid for\n")
+    print(format_table(summary))
+    print(f"\nThe oracle, which knows every outcome, reaches {speedup.oracle:.3g}.")
+
+    best = "learned: Thompson sampling"
+    picked = [rows[i][j] for i, j in enumerate(chosen[best])]
+    baseline = [row[space.safe] for row in rows]
+    print(f"\nWhat {best.split(': ')[1]} gives, before any fallback\n")
+    print(format_table(accuracy_table(picked, baseline, kappas, TAU).to_rows()))
+
+    problem = data.test[0]
+    action = tuners[best].predict(problem)
+    outcome = algorithm.run(problem, action)
+    print(f"\nFor {problem.name} it picks {format_action(action)}: nbe {outcome.nbe:.1e}, ")
+    print(f"forward error {outcome.ferr:.1e}, {outcome.outer_iterations} refinement steps.")
+
+    figure(tuners, chosen, kappas, space)
+    print(f"\nFigure: {OUT / 'demo.png'}   ({time.perf_counter() - start:.0f} s)")
 
 
-def lu_table(n: int = 300) -> None:
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((n, n)) / np.sqrt(n)
-    x_true = rng.standard_normal(n)
-    b = A @ x_true
-    kappa = np.linalg.cond(A)
-    print(f"\nLU factorization and solve, n = {n}, condition number {kappa:.0f}")
-    print("Backward error of x over u, when every operation is rounded, or only what is stored\n")
-    print(f"  {'format':<8}{'operation':>12}{'storage':>12}")
-    for fmt in rw.NAMED_FORMATS.values():
-        row = ""
-        for arithmetic in ("operation", "storage"):
-            try:
-                x = rw.get_backend(arithmetic).matrix(A, fmt).lu().solve(b)
-            except rw.ArithmeticFailure as failure:
-                row += f"{failure.status.name.lower():>12}"
-                continue
-            size = np.abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max()
-            row += f"{np.abs(b - A @ x).max() / size / fmt.unit_roundoff:>12.2f}"
-        print(f"  {fmt.name:<8}{row}")
+def figure(tuners, chosen, kappas, space) -> None:
+    """Bits per stage that the learned policy picks, against kappa; and how it learned."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    colors = plt.colormaps["viridis"](np.linspace(0.85, 0.1, len(FORMATS)))
+    exponents = np.round(np.log10(kappas)).astype(int)
+    best = "learned: Thompson sampling"
+    levels = np.arange(exponents.min(), exponents.max() + 1)
+    bottom = np.zeros(len(levels))
+    for fmt, color in zip(FORMATS, colors, strict=True):
+        share = np.array(
+            [
+                np.mean(
+                    [sum(f.name == fmt for f in space[j]) for j in chosen[best][exponents == level]]
+                )
+                for level in levels
+            ]
+        )
+        left.bar(levels, share, bottom=bottom, color=color, label=fmt, width=0.8)
+        bottom += share
+    left.set(
+        xlabel="log10 of the condition number",
+        ylabel="stages (of 4) in this format",
+        title="What the learned policy picks for unseen systems",
+        ylim=(0, 4.8),
+    )
+    left.legend(ncols=4, frameon=False, loc="upper center")
+    for name in ("learned: Thompson sampling", "learned: the paper's table"):
+        right.plot(tuners[name].curves_.reward, label=name.split(": ")[1])
+    right.axhline(0, color="gray", lw=0.8)
+    right.annotate("all-FP64", (45, 0.05), color="gray")
+    right.set(
+        xlabel="episode", ylabel="mean reward: log2 of the speedup", title="Learning by replay"
+    )
+    right.legend(frameon=False, loc="lower right")
+    fig.savefig(OUT / "demo.png", dpi=150)
 
 
 if __name__ == "__main__":
-    formats_table()
-    rounding_table()
-    lu_table()
+    main()

@@ -232,6 +232,18 @@ def test_counted_operations_of_a_dense_run_by_hand():
     assert residual.bytes == 8 * (n**2 + 2 * n + 3 * n)
 
 
+def test_a_broken_off_factorization_has_its_price():
+    # The zero pivot is met at the last of n columns: all the work was done, to n^3 2/3.
+    n = 30
+    A = np.random.default_rng(0).standard_normal((n, n))
+    A[:, -1] = 0.0
+    outcome = rw.LuIR().run(LinearSystem(A, np.ones(n)), "fp32-fp64-fp64")
+    assert outcome.status is rw.OutcomeStatus.ZERO_PIVOT
+    tally = outcome.operations["factor", "fp32"]
+    assert tally.flops == pytest.approx(2 / 3 * (n**3 - 1))
+    assert tally.bytes == 4 * 2 * n**2
+
+
 def test_sharing_changes_nothing_and_factors_once(monkeypatch):
     problem = with_kappa(3, n=40)
     formats = ("bf16", "tf32", "fp32", "fp64")

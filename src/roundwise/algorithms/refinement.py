@@ -74,13 +74,26 @@ def _inverse_power_of_two(x: Vector) -> Vector:
 def shared_factors(
     factor: Stage, system: ScaledSystem, shared: Shared, cholesky: bool = False
 ) -> Factors:
-    """LU or Cholesky factors in the factor stage's format, made once and counted every time."""
+    """LU or Cholesky factors in the factor stage's format, made once and counted every time.
+
+    A factorization that breaks off at a column has cost what came before it: counted for a dense
+    matrix, where that is known; for a sparse one only the reading of A is.
+    """
 
     def make() -> Factors:
         A = factor.matrix(system.A)
         return A.cholesky() if cholesky else A.lu()
 
-    factors = shared.get(("factors", factor.fmt), make)
+    try:
+        factors = shared.get(("factors", factor.fmt), make)
+    except ArithmeticFailure as failure:
+        n, entries = len(system.b), float(system.A.size)
+        if failure.column is not None and not sparse.issparse(system.A):
+            share = (n**3 - (n - failure.column) ** 3) / (3 if cholesky else 1.5)
+            factor.count(share, 2 * entries)
+        else:
+            factor.count(0, entries)
+        raise
     factor.count_factorization(factors)
     return factors
 

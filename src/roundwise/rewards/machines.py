@@ -129,17 +129,18 @@ BITS_PROPORTIONAL = MachineProfile(
 GENERIC_AVX512_CPU = MachineProfile(
     "generic-avx512-cpu",
     {
-        "bf16": Rate(10.24e12, 3.0e11),
-        "fp16": Rate(10.24e12, 3.0e11),
-        "tf32": Rate(5.12e12, 3.0e11),
-        "fp32": Rate(5.12e12, 3.0e11),
-        "fp64": Rate(2.56e12, 3.0e11),
+        "bf16": Rate(320e9, 80e9),
+        "fp16": Rate(320e9, 80e9),
+        "tf32": Rate(160e9, 80e9),
+        "fp32": Rate(160e9, 80e9),
+        "fp64": Rate(80e9, 80e9),
     },
-    source="32 cores at 2.5 GHz with two 512-bit FMA units each (32 FP64 flops per cycle), twice "
-    "as many in FP32 and four times in BF16 and FP16 (AVX512-BF16, AVX512-FP16, no AMX); eight "
-    "channels of DDR5-4800 rounded to 300 GB/s; tf32 is stored and computed as fp32; peak rates",
+    source="one core at 2.5 GHz with two 512-bit FMA units: 32 FP64 flops per cycle, twice as many "
+    "in FP32 and four times in BF16 and FP16 (AVX512-BF16, AVX512-FP16, no AMX); 32 bytes per "
+    "cycle from its L2 cache, which holds dense systems up to about n = 500; tf32 is stored and "
+    "computed as fp32; peak rates",
 )
-"""One 32-core AVX-512 socket at peak, data in main memory; it has no FP8, and tf32 costs fp32."""
+"""One AVX-512 core at peak, data in its L2 cache; it has no FP8, and tf32 costs what fp32 does."""
 
 H200_EFFICIENCY = 0.6
 """Share of peak that `H200_LIKE` grants compute and memory alike: ratios of costs are at peak."""

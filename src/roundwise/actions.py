@@ -1,0 +1,248 @@
+"""Actions, one format per stage, and the spaces of actions that a policy chooses from.
+
+Formats are ordered by significand bits; ties by exponent range, then by name (`format_key`).
+Actions are ordered lexicographically, the first stage counting most (`action_key`): for
+GMRES-IR that is the factorization, where most of the work is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from roundwise.algorithms.base import Action, ActionLike
+from roundwise.formats import FloatFormat, get_format
+
+FormatKey = tuple[int, int, str]
+
+
+def format_key(fmt: FloatFormat) -> FormatKey:
+    """Orders formats: significand bits, then exponent range, then name."""
+    return fmt.p, fmt.emax - fmt.emin, fmt.name
+
+
+def action_key(action: Action) -> tuple[FormatKey, ...]:
+    """Orders actions: lexicographic in `format_key`, the first stage counting most."""
+    return tuple(format_key(fmt) for fmt in action)
+
+
+def format_action(action: Action) -> str:
+    """The text form, e.g. ``bf16-fp32-fp64-fp64``."""
+    return "-".join(fmt.name for fmt in action)
+
+
+def parse_action(text: str, stages: Sequence[str] | None = None) -> Action:
+    """The action of a text like ``bf16-fp32-fp64-fp64``, in named formats.
+
+    With `stages`, the number of formats is checked. A space with formats of your own knows
+    their names: use `ActionSpace.index`.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"an action's text form is a str, got {type(text).__name__}")
+    action = tuple(get_format(part.strip()) for part in text.split("-"))
+    if stages is not None and len(action) != len(stages):
+        raise ValueError(
+            f"action {text!r} has {len(action)} formats; pass one for each stage: "
+            f"{', '.join(stages)}"
+        )
+    return action
+
+
+@dataclass(frozen=True)
+class ActionSpace:
+    """The actions to choose from, by index; make one with `monotone_space` and its like.
+
+    Parameters
+    ----------
+    stages : tuple of str
+    actions : tuple of Action
+        Unique, at least one, one format per stage.
+    """
+
+    stages: tuple[str, ...]
+    actions: tuple[Action, ...]
+
+    def __post_init__(self) -> None:
+        if not self.stages or len(set(self.stages)) != len(self.stages):
+            raise ValueError(f"stages = {self.stages}; pass at least one, each with its own name")
+        if not self.actions:
+            raise ValueError("an action space needs at least one action")
+        for action in self.actions:
+            if not isinstance(action, tuple) or not all(isinstance(f, FloatFormat) for f in action):
+                raise TypeError(f"action {action!r} is no tuple of formats; use list_space")
+            if len(action) != len(self.stages):
+                raise ValueError(
+                    f"action {format_action(action)} has {len(action)} formats; pass one for each "
+                    f"stage: {', '.join(self.stages)}"
+                )
+        if len(set(self.actions)) != len(self.actions):
+            twice = next(a for a in self.actions if self.actions.count(a) > 1)
+            raise ValueError(f"action {format_action(twice)} is listed twice; pass each once")
+        for fmt in self.formats:
+            if "-" in fmt.name or not fmt.name:
+                raise ValueError(
+                    f"format name {fmt.name!r} cannot stand in an action's text; rename it"
+                )
+        if len({fmt.name for fmt in self.formats}) != len(self.formats):
+            raise ValueError("two formats of the space share a name; rename one")
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __iter__(self) -> Iterator[Action]:
+        return iter(self.actions)
+
+    def __getitem__(self, index: int) -> Action:
+        return self.actions[index]
+
+    @cached_property
+    def formats(self) -> tuple[FloatFormat, ...]:
+        """The formats that occur, low to high."""
+        return tuple(sorted({fmt for action in self.actions for fmt in action}, key=format_key))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The text form of each action."""
+        return tuple(format_action(action) for action in self.actions)
+
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def safe(self) -> int:
+        """Index of the safe action: most bits in the last stage, then in the one before, ...
+
+        An action that has the most bits in every stage wins. Where none has, the last stage
+        counts most: for refinement it is the residual, which bounds the accuracy that can be
+        reached at all, while a poor first stage costs iterations.
+        """
+        return max(range(len(self)), key=lambda i: action_key(self.actions[i])[::-1])
+
+    def index(self, action: ActionLike) -> int:
+        """Where an action, as text or as formats or their names, stands in the space."""
+        if isinstance(action, str):
+            text = action
+        else:
+            text = "-".join(f.name if isinstance(f, FloatFormat) else str(f) for f in action)
+        try:
+            return self._indices[text.lower() if text.lower() in self._indices else text]
+        except KeyError:
+            raise ValueError(
+                f"action {text!r} is not in the space of {len(self)} actions from {self.names[0]} "
+                f"to {self.names[-1]}; choose one of its names"
+            ) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the stages, the definition of each format, and the actions' names."""
+        return {
+            "stages": list(self.stages),
+            "formats": [dataclasses.asdict(fmt) for fmt in self.formats],
+            "actions": list(self.names),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> ActionSpace:
+        """The space that `to_dict` wrote."""
+        try:
+            formats = {d["name"]: FloatFormat(**d) for d in saved["formats"]}
+            actions = tuple(tuple(formats[n] for n in t.split("-")) for t in saved["actions"])
+            return cls(tuple(saved["stages"]), actions)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a saved action space ({error!r}); save it again") from error
+
+
+def full_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) -> ActionSpace:
+    """All m**k actions of m formats and k stages, in the order of `action_key`, low to high."""
+    return ActionSpace(_stages(stages), tuple(_product(stages, formats)))
+
+
+def monotone_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) -> ActionSpace:
+    """The actions whose significand bits do not decrease from stage to stage.
+
+    ``p_1 <= p_2 <= ... <= p_k``; C(m+k-1, k) actions of m formats with distinct bits. Formats
+    with equal bits (fp16 and tf32) may stand in either order, which adds actions. The order
+    is that of `full_space`.
+    """
+    actions = (
+        action
+        for action in _product(stages, formats)
+        if all(low.p <= high.p for low, high in itertools.pairwise(action))
+    )
+    return ActionSpace(_stages(stages), tuple(actions))
+
+
+def top_k(space: ActionSpace, k: int) -> ActionSpace:
+    """The k highest actions in the order of `action_key`; they keep their places in the space.
+
+    Of the paper's 35 actions the top 25 lack exactly those with ``u_f = u = bf16``.
+    """
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise TypeError(f"k counts actions, got {k!r}; pass an int")
+    if not 1 <= k <= len(space):
+        raise ValueError(f"k = {k}, the space has {len(space)} actions; choose 1 <= k <= that")
+    kept = set(sorted(space.actions, key=action_key)[len(space) - k :])
+    return ActionSpace(space.stages, tuple(a for a in space.actions if a in kept))
+
+
+def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSpace:
+    """The given actions, as text or as sequences of formats, in the given order."""
+    if isinstance(actions, str):
+        raise TypeError(f"actions is the text {actions!r}; pass a list of actions: [{actions!r}]")
+    stages = _stages(stages)
+    return ActionSpace(
+        stages,
+        tuple(
+            parse_action(action, stages)
+            if isinstance(action, str)
+            else tuple(get_format(fmt) for fmt in action)
+            for action in actions
+        ),
+    )
+
+
+def implied_failures(space: ActionSpace, failed: int) -> list[int]:
+    """Actions that need not be tried once one has failed: no stage of theirs is higher.
+
+    A format is no higher than another if it has no more significand bits and its exponents
+    lie within the other's. That fp16 fails by overflow thus says nothing about bf16. The action
+    that failed is not listed. Less precision failing where more did is the rule, not a theorem:
+    rounding errors may cancel by luck.
+    """
+    if not 0 <= failed < len(space):
+        raise IndexError(f"failed = {failed}, the space has {len(space)} actions")
+    limit = space[failed]
+    return [
+        i
+        for i, action in enumerate(space)
+        if i != failed and all(_within(f, g) for f, g in zip(action, limit, strict=True))
+    ]
+
+
+def _within(low: FloatFormat, high: FloatFormat) -> bool:
+    return (
+        low.p <= high.p
+        and low.max <= high.max
+        and low.emin >= high.emin
+        and low.min_subnormal >= high.min_subnormal
+    )
+
+
+def _stages(stages: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(stages, str):
+        raise TypeError(f"stages is the text {stages!r}; pass a tuple of names")
+    return tuple(stages)
+
+
+def _product(
+    stages: Sequence[str], formats: Iterable[str | FloatFormat]
+) -> Iterator[tuple[FloatFormat, ...]]:
+    if isinstance(formats, str):
+        raise TypeError(f"formats is the text {formats!r}; pass a list of names: [{formats!r}]")
+    # A format given twice (by name and as an object) is one format.
+    ordered = sorted({get_format(fmt) for fmt in formats}, key=format_key)
+    return itertools.product(ordered, repeat=len(_stages(stages)))

@@ -1,0 +1,306 @@
+"""`fill`: compute what a table lacks, in this process, in several, or on a cluster.
+
+One task is one problem with all its missing actions, so that factorizations are shared. Workers
+only compute; this process writes each result as it comes, in a transaction of its own. After
+Ctrl-C or kill -9 the file holds every problem that was finished, and `fill` goes on from there:
+at most the problems that were under way, one for each worker, are computed again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from time import perf_counter, sleep
+from typing import Any
+
+from roundwise import runtime
+from roundwise.algorithms import Algorithm
+from roundwise.algorithms.base import Action, ActionLike
+from roundwise.backends import ArithmeticFailure, Backend, get_backend
+from roundwise.exceptions import UnknownNameError
+from roundwise.features import FEATURES, FeatureValue, compute_features
+from roundwise.formats import FP64, FloatFormat
+from roundwise.outcomes.optional import require
+from roundwise.outcomes.records import (
+    Setting,
+    StoredProblem,
+    format_json,
+    origin_json,
+    outcome_facts,
+)
+from roundwise.outcomes.table import OutcomeTable, action_name
+from roundwise.outcomes.writing import ProblemResults
+from roundwise.problems import LinearSystem
+
+Progress = Callable[[int, int], None]
+
+PAPER_FEATURES = ("kappa_exact", "norm_inf")
+"""What `roundwise.features.paper_context` needs."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem, and what is missing of it."""
+
+    algorithm: Algorithm
+    problem: LinearSystem
+    actions: tuple[Action, ...]
+    arithmetic: str | Backend
+    features: tuple[str, ...]
+
+
+def fill(
+    table: OutcomeTable,
+    algorithm: Algorithm,
+    problems: Iterable[LinearSystem],
+    actions: Iterable[ActionLike],
+    *,
+    arithmetic: str | Backend = "operation",
+    features: Sequence[str] = PAPER_FEATURES,
+    jobs: int | None = None,
+    client: Any = None,
+    shard: tuple[int, int] | str | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Run the algorithm on every (problem, action) that the table lacks; return how many.
+
+    The result does not depend on the order of arguments, on how often the run was broken off, nor
+    on `jobs` and `client`: tasks compute with one BLAS thread everywhere, since BLAS results, which
+    the errors and some features contain, depend on it. (They also depend on the processor: on a
+    cluster of unlike ones, the last bits of a result tell where it was computed.)
+
+    No action is left out because a higher one failed: a table holds facts, and that is a guess. To
+    save that time, fill the high actions first, and call again for the problems and actions that
+    `roundwise.actions.implied_failures` leaves.
+
+    Parameters
+    ----------
+    table : OutcomeTable
+    algorithm : Algorithm
+    problems : iterable of LinearSystem
+    actions : iterable of actions
+        An `ActionSpace`, or texts or tuples of formats.
+    arithmetic : str or Backend
+    features : sequence of str
+        Keys of `FEATURES`, computed once per problem. Those that need a factorization get one in
+        fp64 by the operation backend, whose cost is not in their seconds; they are infinite if A
+        is singular in fp64.
+    jobs : int, optional
+        Processes, by joblib; -1 for all cores. 1, the default, computes in this process.
+    client : dask.distributed.Client, optional
+        Computes on its cluster instead.
+    shard : (i, n) or "i/n", optional
+        Take the i-th of n parts (i = 1..n) of the problems: every n-th in the order of their
+        fingerprints. Run each part with the same problems and a table of its own, then
+        `OutcomeTable.merge` them.
+    progress : callable, optional
+        ``progress(done, total)``, in (problem, action) pairs of this shard; first called with what
+        is stored already.
+    """
+    if jobs is not None and client is not None:
+        raise ValueError("jobs and client are both given; choose joblib (jobs) or Dask (client)")
+    if jobs is not None and jobs != -1 and (not isinstance(jobs, int) or jobs < 1):
+        raise ValueError(f"jobs = {jobs!r}; pass a count of at least 1, or -1 for all cores")
+    if isinstance(features, str):
+        raise TypeError(f"features is the text {features!r}; pass a list: [{features!r}]")
+    for name in features:
+        if name not in FEATURES:
+            raise UnknownNameError("feature", name, list(FEATURES))
+    setting = Setting.of(algorithm, arithmetic)
+    # The same action or problem may be given twice, and is computed once.
+    formats = _by_name(algorithm.formats(action) for action in actions)
+    chosen = _shard({problem.fingerprint: problem for problem in problems}, shard)
+
+    stored = table.stored(algorithm, chosen, formats.values(), setting.arithmetic)
+    known = table.stored_features(chosen)
+    tasks = []
+    for problem, row in zip(chosen, stored, strict=True):
+        missing = tuple(
+            a for a, is_stored in zip(formats.values(), row, strict=True) if not is_stored
+        )
+        lacking = tuple(dict.fromkeys(f for f in features if f not in known[problem.fingerprint]))
+        if missing or lacking:
+            tasks.append(Task(algorithm, problem, missing, arithmetic, lacking))
+
+    done = int(stored.sum())
+    computed = 0
+    report = progress if progress is not None else _no_progress
+    report(done, stored.size)
+    with closing(_results(tasks, jobs, client)) as results:
+        for result in results:
+            _write(table, result)
+            computed += len(result.outcomes)
+            report(done + computed, stored.size)
+    return computed
+
+
+def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
+    """Compute what is missing of one problem; what workers run."""
+    with _threads_limited(threads):
+        features = _features(task.problem, task.features)
+        outcomes = task.algorithm.run_all(task.problem, task.actions, task.arithmetic)
+    formats = {fmt.name: fmt for action in task.actions for fmt in action}
+    return ProblemResults(
+        problem=StoredProblem.of(task.problem),
+        setting=Setting.of(task.algorithm, task.arithmetic),
+        origin=origin_json(),
+        outcomes={outcome.action: outcome_facts(outcome) for outcome in outcomes},
+        features=features,
+        formats={name: format_json(fmt) for name, fmt in formats.items()},
+    )
+
+
+def _features(problem: LinearSystem, names: Sequence[str]) -> dict[str, FeatureValue]:
+    """Features, with the factorization that some need; it is the same for every arithmetic."""
+    plain = [name for name in names if not FEATURES[name].needs_factors]
+    rest = [name for name in names if FEATURES[name].needs_factors]
+    values = compute_features(problem, plain)
+    if rest:
+        start = perf_counter()
+        try:
+            factors = get_backend("operation").matrix(problem.A, FP64).lu()
+        except ArithmeticFailure:  # singular: learning that took the factorization
+            seconds = perf_counter() - start
+            return values | {name: FeatureValue(name, float("inf"), seconds) for name in rest}
+        values |= compute_features(problem, rest, factors)
+    return values
+
+
+def _write(table: OutcomeTable, result: ProblemResults) -> None:
+    try:
+        table.write(result)
+    except KeyboardInterrupt:
+        # What is computed shall not be lost: the write that was rolled back takes milliseconds.
+        table.write(result)
+        raise
+
+
+def _by_name(actions: Iterable[Action]) -> dict[str, Action]:
+    named: dict[str, FloatFormat] = {}
+    found = {}
+    for action in actions:
+        for fmt in action:
+            if named.setdefault(fmt.name, fmt) != fmt:
+                raise ValueError(f"two formats are called {fmt.name}; give each its own name")
+        found[action_name(action)] = action
+    return found
+
+
+def _shard(
+    problems: dict[str, LinearSystem], shard: tuple[int, int] | str | None
+) -> list[LinearSystem]:
+    if shard is None:
+        return list(problems.values())
+    try:
+        i, n = (int(part) for part in (shard.split("/") if isinstance(shard, str) else shard))
+    except (TypeError, ValueError):
+        i, n = 0, 0
+    if not 1 <= i <= n:
+        raise ValueError(f"shard = {shard!r}; pass 'i/n' or (i, n) with 1 <= i <= n, e.g. '1/4'")
+    taken = set(sorted(problems)[i - 1 :: n])
+    return [problem for fingerprint, problem in problems.items() if fingerprint in taken]
+
+
+def _results(
+    tasks: Sequence[Task], jobs: int | None, client: Any
+) -> Generator[ProblemResults, None, None]:
+    """Results in the order in which they are ready; closing it stops the workers."""
+    if not tasks:
+        return
+    if client is not None:
+        yield from _by_dask(tasks, client)
+    elif jobs in (None, 1):
+        for task in tasks:
+            yield evaluate(task, threads=None)
+    else:
+        yield from _by_joblib(tasks, jobs)
+
+
+def _by_joblib(tasks: Sequence[Task], jobs: int) -> Iterator[ProblemResults]:
+    joblib = require("joblib", "tune")
+    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        # Problems travel through pipes, not through temporary files, which kill -9 would leave.
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, max_nbytes=None)
+    yield from parallel(joblib.delayed(_evaluate_for)(os.getpid(), task) for task in tasks)
+
+
+def _evaluate_for(parent: int, task: Task) -> ProblemResults:
+    _leave_with(parent)
+    return evaluate(task)
+
+
+@cache
+def _leave_with(parent: int) -> None:
+    """End this worker when its parent has been killed; joblib's would idle for minutes."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(1.0)
+        os._exit(1)  # there is nobody left to clean up for
+
+    if os.name == "posix" and os.getppid() == parent:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _by_dask(tasks: Sequence[Task], client: Any) -> Generator[ProblemResults, None, None]:
+    distributed, dask = require("distributed", "dask"), require("dask", "dask")
+    waiting = iter(tasks)
+
+    def submit(count: int) -> list[Any]:
+        # A task travels as an argument, so that it survives the loss of a worker, which scattered
+        # data would not; few are under way, so that Dask need not warn of large ones.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return [client.submit(evaluate, task, pure=False) for task in islice(waiting, count)]
+
+    under_way = set(submit(2 * max(1, sum(client.nthreads().values()))))
+    completed = distributed.as_completed(under_way)
+    try:
+        for future in completed:
+            result = future.result()
+            under_way.remove(future)
+            new = submit(1)
+            under_way.update(new)
+            completed.update(new)
+            yield result
+    finally:
+        client.cancel(list(under_way))
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Nobody asked."""
+
+
+class _Threads:
+    """How many tasks of this process hold the limits; a worker of Dask may run several."""
+
+    lock = threading.Lock()
+    holders = 0
+    restore = ExitStack()
+
+
+@contextmanager
+def _threads_limited(kernel_threads: int | None) -> Iterator[None]:
+    """One BLAS thread, and so many of our kernels' (None: as many as set) within the block.
+
+    The limits are those of the process: the first task sets them, the last puts them back.
+    """
+    threadpoolctl = require("threadpoolctl", "tune")
+    with _Threads.lock:
+        if _Threads.holders == 0:
+            _Threads.restore.enter_context(threadpoolctl.threadpool_limits(1))
+            if kernel_threads is not None:
+                _Threads.restore.callback(runtime.set_num_threads, runtime.get_num_threads())
+                runtime.set_num_threads(kernel_threads)
+        _Threads.holders += 1
+    try:
+        yield
+    finally:
+        with _Threads.lock:
+            _Threads.holders -= 1
+            if _Threads.holders == 0:
+                _Threads.restore.close()

@@ -1,0 +1,187 @@
+"""How problems, algorithms and outcomes become text and numbers in a file, and back.
+
+JSON here is strict and canonical: sorted keys, no spaces, floats in their shortest form that reads
+back to the same bits, and the texts ``"inf"``, ``"-inf"``, ``"nan"`` for what JSON has no number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Tally
+from roundwise.backends import Backend, get_backend
+from roundwise.formats import FloatFormat
+from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
+from roundwise.problems import LinearSystem
+from roundwise.runtime import get_simd_level
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What outcomes depend on besides the problem and the action."""
+
+    algorithm: str
+    arithmetic: str
+    results_version: int = RESULTS_VERSION
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, arithmetic: str | Backend) -> Setting:
+        return cls(algorithm_json(algorithm), get_backend(arithmetic).arithmetic)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.algorithm, self.arithmetic, self.results_version
+
+
+@dataclass(frozen=True)
+class StoredProblem:
+    """What a table keeps of a problem: enough for every reward, and for people.
+
+    Attributes
+    ----------
+    fingerprint : str
+    n : int
+    norm_A : float
+        ``||A||_inf = max_i sum_j |a_ij|``.
+    norm_x_true : float
+        ``||x_true||_inf = max_i |x_i|``; NaN if the solution is not known.
+    norm_b : float
+        ``||b||_2``.
+    name : str
+    meta : dict
+    """
+
+    fingerprint: str
+    n: int
+    norm_A: float
+    norm_x_true: float
+    norm_b: float
+    name: str = ""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    @np.errstate(over="ignore")  # a norm beyond float64 is inf
+    def of(cls, problem: LinearSystem) -> StoredProblem:
+        x_true = problem.x_true
+        return cls(
+            problem.fingerprint,
+            problem.n,
+            norm_A=float(np.asarray(abs(problem.A).sum(axis=1)).max()),
+            norm_x_true=math.nan if x_true is None else float(np.abs(x_true).max()),
+            norm_b=math.hypot(*problem.b.tolist()),  # neither overflows nor depends on the BLAS
+            name=problem.name,
+            meta=problem.meta,
+        )
+
+
+def to_json(value: Any) -> str:
+    """Canonical JSON of numbers, text, sequences, mappings and dataclasses."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise OutcomeTableError(f"the table holds damaged JSON ({error}); fill it anew") from error
+
+
+def algorithm_json(algorithm: Algorithm) -> str:
+    """Canonical JSON of an algorithm: its class, its stages and all settings, nested ones too."""
+    return to_json({"algorithm": algorithm, "stages": algorithm.stages})
+
+
+def format_json(fmt: FloatFormat) -> str:
+    """Canonical JSON of a format's definition; its name is the key it is stored under."""
+    definition = dataclasses.asdict(fmt)
+    del definition["name"]
+    return to_json(definition)
+
+
+def outcome_facts(outcome: Outcome) -> dict[str, Any]:
+    """The columns of an outcome but its key; x is not stored."""
+    operations = {
+        stage: {"format": fmt, "flops": tally.flops, "bytes": tally.bytes}
+        for (stage, fmt), tally in outcome.operations.items()
+    }
+    return {
+        "status": outcome.status.name,
+        "ferr": float(outcome.ferr),
+        "nbe": float(outcome.nbe),
+        "cbe": float(outcome.cbe),
+        "outer_iterations": int(outcome.outer_iterations),
+        "inner_iterations": int(outcome.inner_iterations),
+        "reason": outcome.reason,
+        "operations": to_json(operations),
+        "history": to_json(outcome.history),
+    }
+
+
+def operations_from_json(text: str) -> dict[tuple[str, str], Tally]:
+    return {
+        (stage, tally["format"]): Tally(_number(tally["flops"]), _number(tally["bytes"]))
+        for stage, tally in from_json(text).items()
+    }
+
+
+def history_from_json(text: str) -> tuple[dict[str, float], ...]:
+    return tuple({name: _number(value) for name, value in step.items()} for step in from_json(text))
+
+
+def status_named(name: str) -> OutcomeStatus:
+    try:
+        return OutcomeStatus[name]
+    except KeyError:
+        raise OutcomeTableError(
+            f"the table holds the unknown status {name!r}; upgrade roundwise"
+        ) from None
+
+
+def from_column(value: Any) -> Any:
+    """A value as SQLite returns it, but NaN for NULL; no column holds anything else as NULL."""
+    return math.nan if value is None else value
+
+
+@cache
+def origin_json() -> str:
+    """Where this process computes: versions, machine, instruction set of the kernels."""
+    packages = {name: version(name) for name in ("roundwise", "numpy", "scipy")}
+    machine = {"node": platform.node(), "platform": platform.platform()}
+    return to_json(
+        packages | machine | {"python": platform.python_version(), "simd": get_simd_level()}
+    )
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) else value
+
+
+def _plain(value: Any) -> Any:
+    """The same in terms of JSON; a dataclass gets its class beside its fields."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"class": type(value).__name__} | fields
+    raise TypeError(
+        f"{type(value).__name__} cannot be stored; use numbers, text, lists, or frozen dataclasses "
+        "of these"
+    )

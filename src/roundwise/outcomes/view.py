@@ -1,0 +1,135 @@
+"""`OutcomeView`: the outcomes of some problems and actions as arrays, in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms import Outcome, OutcomeStatus
+from roundwise.algorithms.base import Action
+from roundwise.outcomes.records import (
+    StoredProblem,
+    history_from_json,
+    operations_from_json,
+)
+
+STATUSES = tuple(OutcomeStatus)
+"""The status that each code in `OutcomeView.status` stands for."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeView:
+    """N problems by A actions, read once from a table; what rewards and policies replay on.
+
+    Attributes
+    ----------
+    algorithm, arithmetic : str
+        The algorithm with its settings, as canonical JSON, and the arithmetic model.
+    stages : tuple of str
+    problems : tuple of StoredProblem
+        Length N, in the order that was asked for.
+    actions : tuple of Action
+        Length A, in the order that was asked for.
+    status : int8 array (N, A)
+        Indices into `STATUSES`.
+    ferr, nbe, cbe : float64 arrays (N, A)
+    outer, inner : int64 arrays (N, A)
+        Outer and inner iterations.
+    feature_names : tuple of str
+    features, feature_seconds : float64 arrays (N, number of features)
+        Values, and the seconds it took to compute each.
+    """
+
+    algorithm: str
+    arithmetic: str
+    stages: tuple[str, ...]
+    problems: tuple[StoredProblem, ...]
+    actions: tuple[Action, ...]
+    status: NDArray[np.int8]
+    ferr: NDArray[np.float64]
+    nbe: NDArray[np.float64]
+    cbe: NDArray[np.float64]
+    outer: NDArray[np.int64]
+    inner: NDArray[np.int64]
+    feature_names: tuple[str, ...]
+    features: NDArray[np.float64]
+    feature_seconds: NDArray[np.float64]
+    # (N, A) arrays of text: parsed only where somebody asks, which rewards seldom do.
+    reasons: NDArray[Any] = field(repr=False)
+    operations_json: NDArray[Any] = field(repr=False)
+    history_json: NDArray[Any] = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, A)."""
+        return len(self.problems), len(self.actions)
+
+    @cached_property
+    def action_names(self) -> tuple[str, ...]:
+        """The actions as text, like ``bf16-fp32-fp64-fp64``."""
+        return tuple("-".join(fmt.name for fmt in action) for action in self.actions)
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Where an arithmetic failure broke the run off, (N, A)."""
+        return np.array([status.failed for status in STATUSES])[self.status]
+
+    @cached_property
+    def flops(self) -> NDArray[np.float64]:
+        """Operations of each stage, (N, A, number of stages)."""
+        return self._tallies[..., 0]
+
+    @cached_property
+    def bytes(self) -> NDArray[np.float64]:
+        """Traffic of each stage, (N, A, number of stages)."""
+        return self._tallies[..., 1]
+
+    @cached_property
+    def _tallies(self) -> NDArray[np.float64]:
+        tallies = np.zeros((*self.shape, len(self.stages), 2))
+        place = {stage: k for k, stage in enumerate(self.stages)}
+        for index, text in np.ndenumerate(self.operations_json):
+            for (stage, _), tally in operations_from_json(text).items():
+                tallies[(*index, place[stage])] = tally.flops, tally.bytes
+        return tallies
+
+    def outcome(self, problem: int, action: int) -> Outcome:
+        """One outcome, as the algorithm returned it but for x, which is not stored."""
+        at = problem, action
+        return Outcome(
+            STATUSES[self.status[at]],
+            None,
+            ferr=float(self.ferr[at]),
+            nbe=float(self.nbe[at]),
+            cbe=float(self.cbe[at]),
+            outer_iterations=int(self.outer[at]),
+            inner_iterations=int(self.inner[at]),
+            history=history_from_json(self.history_json[at]),
+            reason=self.reasons[at],
+            action=self.action_names[action],
+            arithmetic=self.arithmetic,
+            operations=operations_from_json(self.operations_json[at]),
+        )
+
+    def row(self, problem: int) -> list[Outcome]:
+        """The outcomes of one problem, in the order of the actions."""
+        return [self.outcome(problem, action) for action in range(len(self.actions))]
+
+    def features_of(self, problem: int) -> dict[str, float]:
+        """The features of one problem by name."""
+        return dict(zip(self.feature_names, self.features[problem].tolist(), strict=True))
+
+    def take(self, problems: Iterable[int]) -> OutcomeView:
+        """The view of some of the problems, given by index; for splits and bootstraps."""
+        rows = np.asarray(list(problems), dtype=np.intp)
+        per_problem = ("status", "ferr", "nbe", "cbe", "outer", "inner", "features")
+        texts = ("feature_seconds", "reasons", "operations_json", "history_json")
+        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in per_problem + texts}
+        chosen = tuple(self.problems[row] for row in rows)
+        return dataclasses.replace(self, problems=chosen, **arrays)

@@ -1,0 +1,265 @@
+"""Policies that do not learn: what a learned one must beat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.actions import action_key, format_key
+from roundwise.algorithms.base import Action, ActionLike
+from roundwise.policies.base import Arrays, Contexts, Policy, last_argmax
+
+Limit = Literal["five-precision", "three-precision", "lu-ir"]
+
+
+class Baseline(Policy):
+    """A policy that ignores rewards; it explores as it chooses and predicts nothing."""
+
+    learns: ClassVar[bool] = False
+
+    def _start(self, contexts: Contexts) -> None:
+        pass
+
+    def _encode(self, contexts: Contexts) -> Sequence[Any]:
+        return contexts.tolist()  # type: ignore[no-any-return]
+
+    def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
+        return self.choose(state)
+
+    def update(self, state: Any, action: int, reward: float) -> float:
+        """Nothing is learned; the error is 0."""
+        return 0.0
+
+    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._start(np.empty((0, self._features)))
+
+
+class FixedAction(Baseline):
+    """Always the same action, given as text, formats or index; the safe one if not given."""
+
+    name: ClassVar[str] = "fixed"
+
+    def __init__(self, action: ActionLike | int | None = None) -> None:
+        self.action = action
+
+    def _start(self, contexts: Contexts) -> None:
+        if self.action is None:
+            self._index = self.space.safe
+        elif isinstance(self.action, (int, np.integer)):
+            self._index = int(self.action)
+            if not 0 <= self._index < len(self.space):
+                raise ValueError(
+                    f"action = {self.action}, the space has {len(self.space)} actions; choose "
+                    "an index in the space"
+                )
+        else:
+            self._index = self.space.index(self.action)
+
+    def choose(self, state: Any) -> int:
+        return self._index
+
+    def _settings(self) -> dict[str, Any]:
+        return {"action": self.space.names[self._index]}
+
+
+class TheoryRule(Baseline):
+    """The cheapest action for which rounding error analysis promises convergence at this kappa.
+
+    The limits on the condition number, with unit roundoffs u_f (factor), u_g (gmres or cg),
+    u (update) and u_r (residual), and constants and the growth with n left out:
+
+    - ``"five-precision"``: ``(u_g + kappa u_p) (1 + kappa^2 u_f^2) < 1`` with u_p = u_g, as the
+      preconditioned products of `GmresIR` run in u_g: about ``kappa < u_g^(-1/3) u_f^(-2/3)``
+      (Amestoy, Buttari, Higham, L'Excellent, Mary & Vieublé, SIAM J. Matrix Anal. Appl. 45,
+      2024, whose forward error condition this is).
+    - ``"three-precision"``: the same with ``u_p = u_g^2``, products in twice the precision:
+      about ``kappa < u^(-1/2) u_f^(-1)`` with u_g = u (Carson & Higham, SIAM J. Sci. Comput.
+      40, 2018). `GmresIR` has no such products: the limit is optimistic for it.
+    - ``"lu-ir"``: ``kappa u_f < 1`` (the same paper, for LU-IR).
+
+    The limiting accuracy must do as well: backward error ``max(u, u_r) <= target`` and, in
+    either case, ``u_r <= u``; forward error ``kappa u_r <= target`` unless u_r is that of the
+    safe action, which is then the best to be had. Without any such action: the safe one.
+
+    Parameters
+    ----------
+    target : float, optional
+        The accuracy asked for; the safe action's update unit roundoff if not given.
+    limit : {"five-precision", "three-precision", "lu-ir"}, optional
+        If not given, ``"five-precision"`` for stages with an inner solver, else ``"lu-ir"``.
+    kappa_feature : int
+        Which feature is log10 kappa.
+    costs : sequence of float, optional
+        The cost of each action of the space. If not given, the cheapest is the lowest in the
+        order of `action_key`: the factorization counts first.
+    """
+
+    name: ClassVar[str] = "theory"
+
+    def __init__(
+        self,
+        target: float | None = None,
+        limit: Limit | None = None,
+        kappa_feature: int = 0,
+        costs: Sequence[float] | None = None,
+    ) -> None:
+        if target is not None and not target > 0:
+            raise ValueError(f"target = {target}; choose a number > 0")
+        if limit is not None and limit not in get_args(Limit):
+            raise ValueError(f"limit = {limit!r}; choose one of {', '.join(get_args(Limit))}")
+        self.target = target
+        self.limit = limit
+        self.kappa_feature = kappa_feature
+        self.costs = None if costs is None else [float(c) for c in costs]
+
+    def _start(self, contexts: Contexts) -> None:
+        place = {stage: i for i, stage in enumerate(self.space.stages)}
+        for stage in ("factor", "update", "residual"):
+            if stage not in place:
+                raise ValueError(
+                    f"stages {self.space.stages} lack {stage!r}, which the theory needs"
+                )
+        if not 0 <= self.kappa_feature < self._features:
+            raise ValueError(
+                f"kappa_feature = {self.kappa_feature}; choose from 0 to {self._features - 1}"
+            )
+        inner = place.get("gmres", place.get("cg"))
+        self._limit = self.limit or ("lu-ir" if inner is None else "five-precision")
+        if inner is None and self._limit != "lu-ir":
+            raise ValueError(f"stages {self.space.stages} have no inner solver; use limit='lu-ir'")
+        if self.costs is not None and len(self.costs) != len(self.space):
+            raise ValueError(
+                f"{len(self.costs)} costs, {len(self.space)} actions; pass one cost per action"
+            )
+        self._places = place["factor"], place["update"], place["residual"]
+        self._inner = inner
+        self._cheapest_first = sorted(
+            range(len(self.space)),
+            key=lambda i: (self.costs[i] if self.costs else 0.0, action_key(self.space[i])),
+        )
+
+    def choose(self, state: Sequence[float]) -> int:
+        digits = state[self.kappa_feature]
+        kappa = 10.0 ** max(digits, 0.0) if digits < 300 else math.inf
+        for i in self._cheapest_first:
+            if self.promises(self.space[i], kappa):
+                return i
+        return self.space.safe
+
+    def promises(self, action: Action, kappa: float) -> bool:
+        """Whether the analysis promises convergence to the target."""
+        _, update, residual = self._places
+        u_f, u, u_r = (action[i].unit_roundoff for i in self._places)
+        safe = self.space[self.space.safe]
+        target = safe[update].unit_roundoff if self.target is None else self.target
+        best_residual = u_r <= safe[residual].unit_roundoff
+        accurate = max(u, u_r) <= target and u_r <= u and (best_residual or kappa * u_r <= target)
+        if self._limit == "lu-ir" or self._inner is None:
+            return accurate and kappa * u_f < 1
+        u_g = action[self._inner].unit_roundoff
+        u_p = u_g if self._limit == "five-precision" else u_g**2
+        return accurate and (u_g + kappa * u_p) * (1 + kappa * u_f * kappa * u_f) < 1
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "limit": self.limit,
+            "kappa_feature": self.kappa_feature,
+            "costs": self.costs,
+        }
+
+
+class Escalation(Baseline):
+    """Start cheapest, step up on failure; it looks at no feature.
+
+    `ladder` gives the actions in the order in which to try them, `choose` the first. The
+    default ladder has for each format of the first stage, low to high, the lowest and the
+    highest action with it: the second reuses the factors of the first (in the spirit of
+    multistage refinement, Oktay & Carson, Numer. Linear Algebra Appl. 29, 2022). Every ladder
+    ends with the safe action.
+
+    Parameters
+    ----------
+    actions : sequence of actions, optional
+        A ladder of your own, as text or formats.
+    """
+
+    name: ClassVar[str] = "escalation"
+
+    def __init__(self, actions: Iterable[ActionLike] | None = None) -> None:
+        if isinstance(actions, str):
+            raise TypeError(f"actions is the text {actions!r}; pass a list of actions")
+        self.actions = None if actions is None else tuple(actions)
+
+    def _start(self, contexts: Contexts) -> None:
+        if self.actions is None:
+            rungs = []
+            for first in sorted({action[0] for action in self.space}, key=format_key):
+                those = [i for i, action in enumerate(self.space) if action[0] == first]
+                those.sort(key=lambda i: action_key(self.space[i]))
+                rungs += [those[0], those[-1]]
+        else:
+            rungs = [self.space.index(action) for action in self.actions]
+        safe = self.space.safe
+        self._rungs = [*dict.fromkeys(rung for rung in rungs if rung != safe), safe]
+
+    def choose(self, state: Any) -> int:
+        return self._rungs[0]
+
+    def ladder(self, state: Any) -> Sequence[int]:
+        """The actions to try in turn; the last one is the safe one."""
+        return list(self._rungs)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"actions": [self.space.names[i] for i in self._rungs]}
+
+
+class Oracle(Baseline):
+    """Knows the reward of every action on every problem: the bound that regret is measured from.
+
+    Parameters
+    ----------
+    rewards : array (problems, actions)
+        Its rows belong to the rows of the contexts that are encoded; a state is a row number.
+    """
+
+    name: ClassVar[str] = "oracle"
+
+    def __init__(self, rewards: ArrayLike) -> None:
+        self.rewards = np.array(rewards, dtype=np.float64)
+        if self.rewards.ndim != 2 or np.isnan(self.rewards).any():
+            raise ValueError("rewards must be a (problems, actions) array without NaN")
+
+    def _start(self, contexts: Contexts) -> None:
+        if self.rewards.shape[1] != len(self.space):
+            raise ValueError(
+                f"rewards have {self.rewards.shape[1]} columns, the space has {len(self.space)} "
+                "actions; pass one column per action"
+            )
+
+    def _encode(self, contexts: Contexts) -> Sequence[Any]:
+        if len(contexts) != len(self.rewards):
+            raise ValueError(
+                f"{len(contexts)} contexts, {len(self.rewards)} rows of rewards; an oracle "
+                "answers for the problems it was made with"
+            )
+        return range(len(contexts))
+
+    def choose(self, state: int) -> int:
+        return last_argmax(self.rewards[state])
+
+    @classmethod
+    def _from_settings(cls, settings: Mapping[str, Any]) -> Oracle:
+        return cls(np.empty((0, 0)))
+
+    def arrays(self) -> Arrays:
+        self._check_started()
+        return {"rewards": self.rewards}
+
+    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.rewards = np.array(arrays["rewards"], dtype=np.float64)
+        super()._restore(settings, arrays)

@@ -1,0 +1,307 @@
+"""`RegressionPolicy`: any scikit-learn regressor as the model of the reward."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.policies.base import (
+    Arrays,
+    Contexts,
+    Policy,
+    check_epsilon_min,
+    check_reward,
+    decayed_epsilon,
+    last_argmax,
+    saved_ranges,
+)
+
+State = tuple[float, ...]
+
+# What a saved file may name: classes that fit numbers. A pipeline is not among them, as its
+# cache folder would be a file path, and unpickling, under the file's control.
+SAVED_MODULES = (
+    "sklearn.ensemble",
+    "sklearn.linear_model",
+    "sklearn.neural_network",
+    "sklearn.neighbors",
+    "sklearn.tree",
+    "sklearn.svm",
+    "sklearn.kernel_ridge",
+    "sklearn.dummy",
+)
+
+# The first fit needs a few numbers; the next ones come when the data have doubled.
+FIRST_FIT = 32
+
+
+class RegressionPolicy(Policy):
+    """Epsilon-greedy over a regression of the reward on continuous contexts.
+
+    The regressor sees the context, each stage's significand in decimal digits
+    (``p log10 2``) and exponent range (``log10 max``), and the margin of each stage,
+    ``digits - log10 kappa``: the digits that stage has left, by which a tree can learn one rule
+    for all formats. All are scaled to [-1, 1] by the training data. The target is the mean reward
+    of each (context, action) that was tried; all count the same, however often they were tried.
+
+    Training draws at random with probability ``max(epsilon_min, 1 - t/T)`` and is else greedy
+    by the last fit, renewed whenever the distinct data have doubled. `choose` fits all data
+    first, if there are new ones: one fit after training; in online use one per solve.
+
+    The greedy action has the largest prediction among the actions tried in some context: like
+    every regression it says something about unseen states, that is its reason not to give the
+    safe action there. Contexts are clipped to the training range, so that it does not
+    extrapolate. A context with an infinite entry gets the safe action and teaches nothing.
+
+    Saving: fitted scikit-learn models can only be pickled, so the file holds the data, the
+    regressor's class and its parameters, and loading fits again. The class must come from
+    `SAVED_MODULES`. A ``random_state`` of None is set to 0, so that the fit is the same; another
+    version of scikit-learn may still fit differently, which the file's ``sklearn`` entry tells.
+
+    Parameters
+    ----------
+    regressor : scikit-learn regressor, optional
+        It is cloned. ``GradientBoostingRegressor`` if not given.
+    epsilon_min : float
+    kappa_feature : int or None
+        Which feature is log10 kappa; None leaves the margins out.
+    """
+
+    name: ClassVar[str] = "regression"
+
+    def __init__(
+        self,
+        regressor: Any = None,
+        epsilon_min: float = 0.1,
+        kappa_feature: int | None = 0,
+    ) -> None:
+        if regressor is not None and not (
+            callable(getattr(regressor, "fit", None))
+            and callable(getattr(regressor, "predict", None))
+        ):
+            raise TypeError(f"regressor {regressor!r} lacks fit or predict; pass a regressor")
+        self.regressor = regressor
+        self.epsilon_min = check_epsilon_min(epsilon_min)
+        self.kappa_feature = kappa_feature
+
+    def _start(self, contexts: Contexts) -> None:
+        if self.kappa_feature is not None and not 0 <= self.kappa_feature < self._features:
+            raise ValueError(
+                f"kappa_feature = {self.kappa_feature}; choose from 0 to {self._features - 1}, or "
+                "None"
+            )
+        self._low, self._high = contexts.min(axis=0), contexts.max(axis=0)
+        self._distinct = max(len(np.unique(contexts, axis=0)), 1)
+        self._model = _fresh(_default_regressor() if self.regressor is None else self.regressor)
+        digits = np.array([[f.p * math.log10(2) for f in action] for action in self.space])
+        ranges = np.array([[math.log10(f.max) for f in action] for action in self.space])
+        self._digits, self._action_features = digits, np.hstack([digits, ranges])
+        self._sums: dict[tuple[State, int], list[float]] = {}  # [visits, sum of rewards]
+        self._tried = np.zeros(len(self.space), dtype=bool)
+        self._fitted_to = 0  # distinct data in the last fit
+        self._changed = False  # new data since
+        self._predictions: dict[State, NDArray[np.float64]] = {}
+
+    def _encode(self, contexts: Contexts) -> list[State | None]:
+        clipped = np.clip(contexts, self._low, self._high).tolist()
+        return [
+            tuple(row) if np.isfinite(x).all() else None
+            for row, x in zip(clipped, contexts, strict=True)
+        ]
+
+    def epsilon(self, progress: float) -> float:
+        """``max(epsilon_min, 1 - t/T)``."""
+        return decayed_epsilon(progress, self.epsilon_min)
+
+    def explore(self, state: State | None, rng: np.random.Generator, progress: float) -> int:
+        if state is None:
+            return self.space.safe
+        if rng.random() < self.epsilon(progress):
+            return int(rng.random() * len(self.space))
+        if len(self._sums) >= max(2 * self._fitted_to, FIRST_FIT):
+            self._fit()
+        return self._greedy(state) if self._fitted_to else self.space.safe
+
+    def update(self, state: State | None, action: int, reward: float) -> float:
+        check_reward(reward)
+        if state is None:
+            return 0.0
+        entry = self._sums.setdefault((state, action), [0.0, 0.0])
+        predicted = self._predictions.get(state)
+        known = entry[1] / entry[0] if entry[0] else 0.0
+        error = reward - (known if predicted is None else float(predicted[action]))
+        entry[0] += 1
+        entry[1] += reward
+        self._tried[action] = True
+        self._changed = True
+        return error
+
+    def choose(self, state: State | None) -> int:
+        if state is None or not self._sums:
+            return self.space.safe
+        if self._changed:
+            self._fit()
+        return self._greedy(state)
+
+    def _greedy(self, state: State) -> int:
+        predicted = self._predictions.get(state)
+        if predicted is None:
+            actions = np.arange(len(self.space))
+            rows = self._rows(np.tile(state, (len(actions), 1)), actions)
+            rows = (rows - self._middle) / self._scale
+            predicted = np.asarray(self._model.predict(rows), dtype=np.float64)
+            self._predictions[state] = predicted
+        return last_argmax(np.where(self._tried, predicted, -np.inf))
+
+    def _rows(self, X: Contexts, actions: NDArray[np.intp]) -> NDArray[np.float64]:
+        """What the regressor sees of each (context, action), before scaling."""
+        parts = [X, self._action_features[actions]]
+        if self.kappa_feature is not None:
+            parts.append(self._digits[actions] - X[:, self.kappa_feature, None])
+        return np.hstack(parts)
+
+    def _fit(self) -> None:
+        X = np.array([state for state, _ in self._sums])
+        visits, sums = np.array(list(self._sums.values())).T
+        rows = self._rows(X, np.array([action for _, action in self._sums]))
+        # To [-1, 1], by halves, so that nothing overflows; a constant feature,
+        # whose rounding errors must not be blown up, to 0.
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        self._middle, spread = low / 2 + high / 2, high / 2 - low / 2
+        self._scale = np.where(spread > 1e-9 * (1 + np.abs(self._middle)), spread, np.inf)
+        self._model = _fresh(self._model)
+        self._model.fit((rows - self._middle) / self._scale, sums / visits)
+        self._fitted_to, self._changed = len(self._sums), False
+        self._predictions = {}
+
+    @property
+    def coverage(self) -> float:
+        """Tried (context, action) pairs over those of the training contexts."""
+        self._check_started()
+        return min(1.0, len(self._sums) / (self._distinct * len(self.space)))
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "regressor": describe_estimator(self._model),
+            "epsilon_min": self.epsilon_min,
+            "kappa_feature": self.kappa_feature,
+            "distinct": self._distinct,
+            "sklearn": _sklearn().__version__,
+        }
+
+    @classmethod
+    def _from_settings(cls, settings: Mapping[str, Any]) -> RegressionPolicy:
+        regressor = make_estimator(settings["regressor"])
+        return cls(regressor, settings["epsilon_min"], settings["kappa_feature"])
+
+    def arrays(self) -> Arrays:
+        self._check_started()
+        data = np.array(list(self._sums.values())).reshape(-1, 2)
+        return {
+            "low": self._low,
+            "high": self._high,
+            "contexts": np.array([s for s, _ in self._sums]).reshape(-1, self._features),
+            "actions": np.array([a for _, a in self._sums], dtype=np.int64),
+            "visits": data[:, 0],
+            "sums": data[:, 1],
+        }
+
+    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._start(saved_ranges(arrays, self._features))
+        self._distinct = int(settings["distinct"])
+        X, actions, visits, sums = (
+            np.asarray(arrays[key]) for key in ("contexts", "actions", "visits", "sums")
+        )
+        shapes = [(len(actions), self._features)] + 3 * [(len(actions),)]
+        if (
+            [array.shape for array in (X, actions, visits, sums)] != shapes
+            or not (np.isfinite(X).all() and np.isfinite(sums).all())
+            or not np.all((visits > 0) & (visits < np.inf))
+            or not np.all((actions >= 0) & (actions < len(self.space)))
+        ):
+            raise ValueError("the saved training data are corrupt; save the policy again")
+        numbers = np.column_stack([visits, sums])
+        for x, action, entry in zip(X.tolist(), actions.tolist(), numbers.tolist(), strict=True):
+            self._sums[tuple(x), action] = entry
+            self._tried[action] = True
+        self._changed = bool(self._sums)
+
+
+def describe_estimator(estimator: Any) -> dict[str, Any]:
+    """A scikit-learn estimator's class and parameters, for JSON."""
+    kind = type(estimator)
+    module = ".".join(kind.__module__.split(".")[:2])
+    if module not in SAVED_MODULES or not hasattr(importlib.import_module(module), kind.__name__):
+        raise ValueError(
+            f"{kind.__module__}.{kind.__name__} cannot be saved without pickle; use a regressor of "
+            f"{', '.join(SAVED_MODULES)}"
+        )
+    parameters = estimator.get_params(deep=False)
+    return {
+        "class": f"{module}.{kind.__name__}",
+        "parameters": {key: _plain(value, key) for key, value in parameters.items()},
+    }
+
+
+def make_estimator(saved: Mapping[str, Any]) -> Any:
+    """The unfitted estimator that `describe_estimator` wrote; only from `SAVED_MODULES`."""
+    module, _, kind = str(saved["class"]).rpartition(".")
+    if module not in SAVED_MODULES:
+        raise ValueError(f"saved regressor {saved['class']!r} is not of {', '.join(SAVED_MODULES)}")
+    _sklearn()
+    made = getattr(importlib.import_module(module), kind, None)
+    base = importlib.import_module("sklearn.base").BaseEstimator
+    if not (isinstance(made, type) and issubclass(made, base)):
+        raise ValueError(f"scikit-learn has no {saved['class']!r}; install the version that saved")
+    return made(**{key: _rebuilt(value) for key, value in saved["parameters"].items()})
+
+
+def _plain(value: Any, key: str) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return {type(value).__name__: [_plain(item, key) for item in value]}
+    if hasattr(value, "get_params"):
+        return describe_estimator(value)
+    raise ValueError(
+        f"parameter {key} = {value!r} cannot be saved; use numbers, texts and estimators"
+    )
+
+
+def _rebuilt(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if "class" in value:
+        return make_estimator(value)
+    if "tuple" in value:
+        return tuple(_rebuilt(item) for item in value["tuple"])
+    return [_rebuilt(item) for item in value["list"]]
+
+
+def _fresh(regressor: Any) -> Any:
+    """An unfitted copy, with its randomness fixed."""
+    _sklearn()
+    copy = importlib.import_module("sklearn.base").clone(regressor)
+    if copy.get_params().get("random_state", 0) is None:
+        copy.set_params(random_state=0)
+    return copy
+
+
+def _default_regressor() -> Any:
+    _sklearn()
+    ensemble = importlib.import_module("sklearn.ensemble")
+    return ensemble.GradientBoostingRegressor(n_estimators=200, max_depth=4, random_state=0)
+
+
+def _sklearn() -> Any:
+    try:
+        return importlib.import_module("sklearn")
+    except ImportError as error:
+        raise ImportError("RegressionPolicy needs scikit-learn; install roundwise[tune]") from error

@@ -1,0 +1,220 @@
+"""`TabularQ`: the paper's policy, a table of action values over discretised contexts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.discretizer import FeatureDiscretizer
+from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min, decayed_epsilon
+
+Generalise = Literal["none", "nearest", "monotone"]
+_UNTRIED = -math.inf
+
+
+class TabularQ(Policy):
+    """Epsilon-greedy tabular Q-learning of a contextual bandit (Carson & Chen, Algorithm 3).
+
+    Training draws a random action with probability ``eps_t = max(eps_min, 1 - t/T)``, else the
+    greedy one, and updates
+
+        Q(s, a) <- Q(s, a) + alpha (r - Q(s, a)),   from Q(s, a) = 0 before the first visit,
+
+    with a constant alpha, or ``alpha = 1 / N(s, a)``, which makes Q the mean reward.
+
+    It departs from the paper, whose argmax runs over untried actions too (with the value 0):
+    here untried actions are never greedy and unseen states get the safe action.
+
+    Parameters
+    ----------
+    discretizer : FeatureDiscretizer, optional
+        Ten linear bins per feature if not given. It is not changed; `discretizer_` is fitted.
+    alpha : float or "1/N"
+    epsilon_min : float
+    generalise : {"none", "nearest", "monotone"}
+        What an unseen state does.
+
+        - ``"none"``: the safe action.
+        - ``"nearest"``: as the nearest visited state, by Euclidean distance of bin numbers; of
+          equally near ones that with the highest state index (the larger kappa, in the paper's
+          context).
+        - ``"monotone"``: as the nearest visited state that is at least as hard, that is, whose
+          bins are no lower in each of the `hard_features`; the safe action if there is none.
+          What solves the harder problem should solve the easier one: this errs towards time,
+          where ``"nearest"`` may err towards failure.
+    hard_features : sequence of int
+        The features that make a problem harder as they grow; the first, log10 kappa, if not
+        given. (The norm is none: a small one underflows, a large one overflows.)
+    """
+
+    name: ClassVar[str] = "tabular"
+
+    def __init__(
+        self,
+        discretizer: FeatureDiscretizer | None = None,
+        alpha: float | Literal["1/N"] = 0.5,
+        epsilon_min: float = 0.1,
+        generalise: Generalise = "none",
+        hard_features: Sequence[int] = (0,),
+    ) -> None:
+        if isinstance(alpha, str) and alpha != "1/N":
+            raise ValueError(f"alpha = {alpha!r}; choose a number in (0, 1] or '1/N'")
+        if not isinstance(alpha, str) and not 0 < alpha <= 1:
+            raise ValueError(f"alpha = {alpha}; choose 0 < alpha <= 1 or '1/N'")
+        if generalise not in get_args(Generalise):
+            raise ValueError(
+                f"generalise = {generalise!r}; choose one of {', '.join(get_args(Generalise))}"
+            )
+        self.discretizer = discretizer
+        self.alpha = alpha
+        self.epsilon_min = check_epsilon_min(epsilon_min)
+        self.generalise = generalise
+        self.hard_features = tuple(int(j) for j in hard_features)
+
+    def _start(self, contexts: Contexts) -> None:
+        d = contexts.shape[1]
+        if self.generalise == "monotone" and not all(0 <= j < d for j in self.hard_features):
+            raise ValueError(f"hard_features = {self.hard_features}; choose from 0 to {d - 1}")
+        settings = self.discretizer or FeatureDiscretizer(10)
+        self.discretizer_ = FeatureDiscretizer(settings.bins, settings.scale).fit(contexts)
+        self._reset()
+        self._occurring = len(set(self._encode(contexts)))
+
+    def _reset(self) -> None:
+        # Plain lists: reading one number from them is several times faster than from an array.
+        self._values: dict[int, list[float]] = {}
+        self._counts: dict[int, list[int]] = {}
+        self._tried = 0
+
+    def _encode(self, contexts: Contexts) -> list[int]:
+        states = self.discretizer_.transform(contexts)
+        # Clipping would take an infinite kappa for the largest seen: it gets its own state.
+        states[~np.isfinite(contexts).all(axis=1)] = self.discretizer_.n_states_
+        return states.tolist()  # type: ignore[no-any-return]
+
+    def epsilon(self, progress: float) -> float:
+        """``max(epsilon_min, 1 - t/T)``."""
+        return decayed_epsilon(progress, self.epsilon_min)
+
+    def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
+        if rng.random() < max(self.epsilon_min, 1.0 - progress):
+            return int(rng.random() * len(self.space.actions))
+        return self.choose(state)
+
+    def update(self, state: int, action: int, reward: float) -> float:
+        if not math.isfinite(reward):
+            raise ValueError(f"reward = {reward}; give a failed run a finite reward")
+        values = self._values.get(state)
+        if values is None:
+            values = self._values[state] = [_UNTRIED] * len(self.space)
+            self._counts[state] = [0] * len(self.space)
+        counts = self._counts[state]
+        count = counts[action] = counts[action] + 1
+        old = values[action]
+        if old == _UNTRIED:
+            old = 0.0
+            self._tried += 1
+        error = reward - old
+        values[action] = old + error * (1.0 / count if self.alpha == "1/N" else self.alpha)
+        return error
+
+    def choose(self, state: int) -> int:
+        values = self._values.get(state)
+        if values is None:
+            similar = None if self.generalise == "none" else self._similar(state)
+            if similar is None:
+                return self.space.safe
+            values = self._values[similar]
+        return len(values) - 1 - values[::-1].index(max(values))
+
+    def _similar(self, state: int) -> int | None:
+        """The visited state whose choice an unseen one takes."""
+        infinite = self.discretizer_.n_states_
+        if state == infinite:
+            return None
+        here = self.discretizer_.coordinates(state)
+        best: tuple[int, int] | None = None  # (minus the squared distance, state)
+        for visited in self._values:
+            if visited == infinite:
+                continue
+            there = self.discretizer_.coordinates(visited)
+            if self.generalise == "monotone" and any(
+                there[j] < here[j] for j in self.hard_features
+            ):
+                continue
+            distance = sum((i - j) ** 2 for i, j in zip(here, there, strict=True))
+            if best is None or (-distance, visited) > best:
+                best = -distance, visited
+        return None if best is None else best[1]
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Q as an array (states, actions), NaN where untried; infinite contexts are left out."""
+        self._check_started()
+        table = np.full((self.discretizer_.n_states_ + 1, len(self.space)), np.nan)
+        for state, row in self._values.items():
+            table[state] = [np.nan if value == _UNTRIED else value for value in row]
+        return table[:-1]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The visits N(s, a), as an array (states, actions)."""
+        self._check_started()
+        table = np.zeros((self.discretizer_.n_states_ + 1, len(self.space)), dtype=np.int64)
+        for state, row in self._counts.items():
+            table[state] = row
+        return table[:-1]
+
+    @property
+    def coverage(self) -> float:
+        """Tried (state, action) pairs over those of the states that occur in training."""
+        self._check_started()
+        return self._tried / (max(self._occurring, len(self._values)) * len(self.space))
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "alpha": self.alpha,
+            "epsilon_min": self.epsilon_min,
+            "generalise": self.generalise,
+            "hard_features": list(self.hard_features),
+            "discretizer": self.discretizer_.to_dict(),
+            "occurring": self._occurring,
+        }
+
+    @classmethod
+    def _from_settings(cls, settings: Mapping[str, Any]) -> TabularQ:
+        own = ("alpha", "epsilon_min", "generalise", "hard_features")
+        discretizer = FeatureDiscretizer.from_dict(settings["discretizer"])
+        return cls(discretizer, **{key: settings[key] for key in own})
+
+    def arrays(self) -> Arrays:
+        self._check_started()
+        states, width = list(self._values), len(self.space)
+        return {
+            "states": np.array(states, dtype=np.int64),
+            "values": np.array([self._values[s] for s in states]).reshape(-1, width),
+            "counts": np.array([self._counts[s] for s in states], dtype=np.int64).reshape(
+                -1, width
+            ),
+        }
+
+    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        assert self.discretizer is not None
+        self.discretizer_ = self.discretizer
+        self._occurring = int(settings["occurring"])
+        self._reset()
+        states, values, counts = arrays["states"], arrays["values"], arrays["counts"]
+        if values.shape != counts.shape or values.shape != (len(states), len(self.space)):
+            raise ValueError("the saved table's arrays do not fit its action space; save it again")
+        if not np.array_equal(np.isfinite(values), counts > 0) or not np.all(
+            (states >= 0) & (states <= self.discretizer_.n_states_)
+        ):
+            raise ValueError("the saved table is corrupt; save it again")
+        for state, row, visits in zip(states.tolist(), values, counts, strict=True):
+            self._values[state] = row.tolist()
+            self._counts[state] = visits.tolist()
+        self._tried = int(np.count_nonzero(counts))

@@ -1,0 +1,64 @@
+"""The context: which features a policy sees, and on which scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, SupportsFloat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.exceptions import UnknownNameError
+from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, log10_floored
+
+
+@dataclass(frozen=True)
+class Context:
+    """A vector of features; those with a floor enter as ``log10 max(value, floor)``.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Keys of `FEATURES`.
+    floors : tuple of float or None
+        One per feature; None takes the value as it is.
+    """
+
+    features: tuple[str, ...]
+    floors: tuple[float | None, ...]
+
+    def __post_init__(self) -> None:
+        if not self.features or len(self.features) != len(self.floors):
+            raise ValueError("a context needs at least one feature, and a floor or None for each")
+        for name in self.features:
+            if name not in FEATURES:
+                raise UnknownNameError("feature", name, list(FEATURES))
+        for floor in self.floors:
+            if floor is not None and not (floor > 0 and math.isfinite(floor)):
+                raise ValueError(f"floor = {floor}; choose a positive number, or None for no log")
+
+    def vector(self, values: Mapping[str, SupportsFloat]) -> NDArray[np.float64]:
+        """The context of one problem, from its features by name."""
+        missing = [name for name in self.features if name not in values]
+        if missing:
+            raise ValueError(f"features lack {', '.join(missing)}; pass all of {self.features}")
+        numbers = [float(values[name]) for name in self.features]
+        return np.array(
+            [
+                number if floor is None else log10_floored(number, floor)
+                for number, floor in zip(numbers, self.floors, strict=True)
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"features": list(self.features), "floors": list(self.floors)}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Context:
+        return cls(tuple(saved["features"]), tuple(saved["floors"]))
+
+
+PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
+"""Carson & Chen's: ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``."""

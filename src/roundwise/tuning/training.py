@@ -1,0 +1,102 @@
+"""Training a policy by replaying a table of rewards: no system is solved here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.actions import ActionSpace
+from roundwise.policies import Policy
+
+
+@dataclass(frozen=True)
+class TrainingCurves:
+    """One number per episode.
+
+    Attributes
+    ----------
+    reward : array
+        Mean reward of the actions tried.
+    error : array
+        Mean absolute reward prediction error.
+    epsilon : array
+        Share of random choices.
+    coverage : array
+        Share of what could be tried that was tried so far.
+    """
+
+    reward: NDArray[np.float64]
+    error: NDArray[np.float64]
+    epsilon: NDArray[np.float64]
+    coverage: NDArray[np.float64]
+
+    def to_dict(self) -> dict[str, list[float]]:
+        return {name: values.tolist() for name, values in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> TrainingCurves:
+        return cls(**{name: np.array(values, dtype=np.float64) for name, values in saved.items()})
+
+
+def train(
+    policy: Policy,
+    contexts: ArrayLike,
+    rewards: ArrayLike,
+    space: ActionSpace,
+    episodes: int,
+    rng: np.random.Generator,
+) -> TrainingCurves:
+    """Start the policy and let it learn (Carson & Chen, Algorithms 1 and 3).
+
+    In episode t = 1..T each problem is met once, in the given order: the policy explores an
+    action at progress t/T and learns its reward from the table.
+
+    Parameters
+    ----------
+    policy : Policy
+    contexts : array_like, (N, d)
+    rewards : array_like, (N, A)
+    space : ActionSpace
+        Of A actions.
+    episodes : int
+    rng : numpy.random.Generator
+    """
+    contexts = np.asarray(contexts, dtype=np.float64)
+    table = np.asarray(rewards, dtype=np.float64)
+    if episodes < 1:
+        raise ValueError(f"episodes = {episodes}; choose at least 1")
+    if table.shape != (len(contexts), len(space)):
+        raise ValueError(
+            f"rewards have shape {table.shape}; pass one row for each of {len(contexts)} contexts "
+            f"and one column for each of {len(space)} actions"
+        )
+    if not np.isfinite(table).all():
+        raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
+    policy.start(contexts, space)
+    curves = np.zeros((4, episodes))
+    if policy.learns:
+        states = list(policy.encode(contexts))
+        rows = table.tolist()  # plain floats: reading one from an array costs more than a policy
+        explore, update = policy.explore, policy.update
+        for t in range(episodes):
+            progress = (t + 1) / episodes
+            reward_sum = error_sum = 0.0
+            for state, row in zip(states, rows, strict=True):
+                action = explore(state, rng, progress)
+                reward = row[action]
+                error_sum += abs(update(state, action, reward))
+                reward_sum += reward
+            curves[:, t] = (
+                reward_sum / len(rows),
+                error_sum / len(rows),
+                policy.epsilon(progress),
+                policy.coverage,
+            )
+    else:
+        chosen = policy.predict(contexts)
+        curves[0] = table[np.arange(len(table)), chosen].mean()
+        curves[3] = 1.0
+    return TrainingCurves(*curves)

@@ -1,0 +1,286 @@
+"""`Tuner`: scikit-learn style ``fit(problems)``, then ``predict(problem)``."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import numpy as np
+
+from roundwise.actions import ActionSpace, monotone_space
+from roundwise.algorithms import Algorithm, Outcome
+from roundwise.algorithms.base import Action, ActionLike
+from roundwise.backends import get_backend
+from roundwise.features import FEATURES, compute_features
+from roundwise.formats import FP64, FloatFormat
+from roundwise.outcomes import OutcomeTable, OutcomeView, fill
+from roundwise.outcomes.records import algorithm_json
+from roundwise.policies import Policy, TabularQ, load_policy
+from roundwise.problems import LinearSystem
+from roundwise.rewards import ProblemFacts, Reward, reward_from_dict, reward_matrix
+from roundwise.rewards.paper import PAPER_W1
+from roundwise.tuning.context import PAPER_CONTEXT, Context
+from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
+from roundwise.tuning.settings import algorithm_from_json
+from roundwise.tuning.training import TrainingCurves, train
+
+
+class Tuner:
+    """Learns which formats an algorithm needs, from outcomes on training problems.
+
+    `fit` runs every action once on every problem (or takes what a table holds already), turns the
+    outcomes into rewards, and lets the policy learn by replay. Changing reward, policy or seed and
+    fitting again on the same table solves nothing again.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    formats : sequence of formats
+        The actions are the monotone ones over these, unless `space` is given.
+    space : ActionSpace, optional
+    policy : Policy, optional
+        The paper's `TabularQ` if not given.
+    reward : Reward, optional
+        The paper's with W1 if not given.
+    context : Context
+        What the policy sees; the paper's by default.
+    arithmetic : str
+    episodes : int
+    seed : int
+        Of the exploration.
+    table : OutcomeTable or path, optional
+        Where outcomes are kept; a temporary file if not given.
+    jobs, client, progress : optional
+        As in `roundwise.outcomes.fill`.
+
+    Attributes
+    ----------
+    policy_ : Policy
+        Trained.
+    space_ : ActionSpace
+    curves_ : TrainingCurves
+    contexts_, rewards_ : arrays (N, d) and (N, A)
+        Of the training problems; not kept in a saved file.
+    provenance_ : dict
+        How the policy came about.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        formats: Sequence[str | FloatFormat] = ("bf16", "tf32", "fp32", "fp64"),
+        *,
+        space: ActionSpace | None = None,
+        policy: Policy | None = None,
+        reward: Reward | None = None,
+        context: Context = PAPER_CONTEXT,
+        arithmetic: str = "operation",
+        episodes: int = 100,
+        seed: int = 0,
+        table: OutcomeTable | str | PathLike[str] | None = None,
+        jobs: int | None = None,
+        client: Any = None,
+        progress: Any = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.formats = formats
+        self.space = space
+        self.policy = policy
+        self.reward = reward
+        self.context = context
+        self.arithmetic = arithmetic
+        self.episodes = episodes
+        self.seed = seed
+        self.table = table
+        self.jobs = jobs
+        self.client = client
+        self.progress = progress
+
+    def fit(self, problems: Sequence[LinearSystem]) -> Tuner:
+        """Learn from these problems."""
+        problems = list(problems)
+        if not problems:
+            raise ValueError("no training problems; pass at least one")
+        space = self._make_space()
+        with self._open_table() as table:
+            fill(
+                table,
+                self.algorithm,
+                problems,
+                space,
+                arithmetic=self.arithmetic,
+                features=self.context.features,
+                jobs=self.jobs,
+                client=self.client,
+                progress=self.progress,
+            )
+            view = table.view(self.algorithm, problems, space, self.arithmetic)
+        return self.fit_view(view, space)
+
+    def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
+        """Learn from outcomes that are at hand; see `OutcomeTable.view`."""
+        space = self._make_space() if space is None else space
+        if tuple(view.actions) != space.actions:
+            raise ValueError("the view's actions are not those of the space; view(..., space)")
+        self.contexts_ = self.contexts_of(view)
+        self.rewards_ = self.rewards_of(view, space)
+        self.policy_ = TabularQ() if self.policy is None else copy.deepcopy(self.policy)
+        self.space_ = space
+        rng = np.random.default_rng(self.seed)
+        self.curves_ = train(self.policy_, self.contexts_, self.rewards_, space, self.episodes, rng)
+        self.provenance_ = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "roundwise": version("roundwise"),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "arithmetic": view.arithmetic,
+            "seed": self.seed,
+            "episodes": self.episodes,
+            "problems": [facts.fingerprint for facts in view.problems],
+        }
+        return self
+
+    def contexts_of(self, view: OutcomeView) -> np.ndarray:
+        """The contexts of a view's problems, (N, d)."""
+        rows = [self.context.vector(view.features_of(i)) for i in range(view.shape[0])]
+        return np.array(rows)
+
+    def rewards_of(self, view: OutcomeView, space: ActionSpace) -> np.ndarray:
+        """The rewards of a view's outcomes, (N, A)."""
+        count, actions = view.shape
+        kappa = _kappa_name(self.context)
+        facts = [
+            ProblemFacts.from_stored(view.problems[i], view.features_of(i)[kappa])
+            for i in range(count)
+        ]
+        rows = [[view.outcome(i, j) for j in range(actions)] for i in range(count)]
+        return reward_matrix(self._reward(), rows, facts, space)
+
+    def predict(self, problem: LinearSystem) -> Action:
+        """The action for a problem; computes the context's features."""
+        return self.predict_action(self.features(problem))
+
+    def predict_action(self, features: Mapping[str, SupportsFloat]) -> Action:
+        """The action for features by name, as `compute_features` returns them."""
+        self._check_fitted()
+        context = self.context.vector(features)
+        return self.space_[int(self.policy_.predict(context[None])[0])]
+
+    def features(self, problem: LinearSystem) -> dict[str, SupportsFloat]:
+        """The features of the context; one that needs factors gets an FP64 factorization."""
+        names = self.context.features
+        needs_factors = any(FEATURES[name].needs_factors for name in names)
+        A = problem.A
+        factors = get_backend("operation").matrix(A, FP64).lu() if needs_factors else None
+        return dict(compute_features(problem, names, factors))
+
+    def partial_fit(
+        self,
+        problem: LinearSystem,
+        action: ActionLike,
+        outcome: Outcome,
+        baseline: Outcome | None = None,
+    ) -> float:
+        """Learn from one run; returns the reward.
+
+        A reward that compares with all-FP64 (`CostReward`) needs that outcome as `baseline`.
+        """
+        self._check_fitted()
+        features = self.features(problem)
+        context = self.context.vector(features)
+        index = self.space_.index(action)
+        kappa = float(features[_kappa_name(self.context)])
+        facts = ProblemFacts.from_problem(problem, kappa, baseline)
+        reward = self._reward()(outcome, facts, self.space_[index])
+        self.policy_.update(self.policy_.encode(context[None])[0], index, reward)
+        return reward
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write ``path`` (JSON) and an npz file of the same name beside it."""
+        self._check_fitted()
+        path = Path(path)
+        if path.suffix != ".json":
+            raise ValueError(f"{path.name}: a tuner is saved as JSON; choose a name in .json")
+        content = {
+            "algorithm": json.loads(algorithm_json(self.algorithm)),
+            "arithmetic": self.arithmetic,
+            "context": self.context.to_dict(),
+            "reward": self._reward().to_dict(),
+            "policy": self.policy_.to_dict(),
+            "curves": self.curves_.to_dict(),
+            "provenance": self.provenance_,
+        }
+        write_tuner(path, content, self.policy_.arrays())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], algorithm: Algorithm | None = None) -> Tuner:
+        """The tuner that `save` wrote.
+
+        An algorithm of your own must be passed, as its class cannot be known from a file; its
+        settings are checked against the saved ones.
+        """
+        path = Path(path)
+        content, arrays = read_tuner(path)
+        try:
+            saved = content["algorithm"]
+            if algorithm is None:
+                algorithm = algorithm_from_json(saved)
+            elif json.loads(algorithm_json(algorithm)) != saved:
+                raise TunerFileError(f"{path} was trained for other settings: {saved}")
+            provenance = content["provenance"]
+            tuner = cls(
+                algorithm,
+                reward=reward_from_dict(content["reward"]),
+                context=Context.from_dict(content["context"]),
+                arithmetic=content["arithmetic"],
+                episodes=provenance["episodes"],
+                seed=provenance["seed"],
+            )
+            tuner.policy_ = tuner.policy = load_policy(content["policy"], arrays)
+            tuner.space_ = tuner.space = tuner.policy_.space
+            tuner.curves_ = TrainingCurves.from_dict(content["curves"])
+            tuner.provenance_ = provenance
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, TunerFileError):
+                raise
+            raise TunerFileError(f"{path} is damaged ({error}); save the tuner again") from error
+        return tuner
+
+    def _make_space(self) -> ActionSpace:
+        if self.space is not None:
+            return self.space
+        return monotone_space(self.algorithm.stages, self.formats)
+
+    def _reward(self) -> Reward:
+        return PAPER_W1 if self.reward is None else self.reward
+
+    @contextlib.contextmanager
+    def _open_table(self) -> Iterator[OutcomeTable]:
+        if self.table is None:
+            with tempfile.TemporaryDirectory() as folder:
+                yield OutcomeTable(Path(folder) / "outcomes.sqlite")
+        elif isinstance(self.table, OutcomeTable):
+            yield self.table
+        else:
+            yield OutcomeTable(self.table)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "policy_"):
+            raise ValueError("this tuner has learned nothing yet; call fit or Tuner.load first")
+
+
+def _kappa_name(context: Context) -> str:
+    for name in ("kappa_exact", "kappa_est"):
+        if name in context.features:
+            return name
+    raise ValueError("rewards need a condition number; put kappa_exact or kappa_est in the context")

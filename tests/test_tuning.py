@@ -1,0 +1,285 @@
+"""The tuner: learning by replay, predicting, saving; and what it says to garbage."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import roundwise as rw
+from roundwise.actions import list_space, monotone_space, top_k
+from roundwise.discretizer import FeatureDiscretizer
+from roundwise.outcomes import OutcomeTable
+from roundwise.policies import FixedAction, LinearUCB, Oracle, RegressionPolicy, TabularQ
+from roundwise.problems import LinearSystem, randsvd
+from roundwise.rewards import (
+    H200_LIKE,
+    PAPER_W1,
+    PAPER_W2,
+    CostReward,
+    ProblemFacts,
+    StrictTarget,
+)
+from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, TunerFileError, train
+
+FORMATS = ("bf16", "fp32", "fp64")
+SPACE = monotone_space(rw.GmresIR.stages, FORMATS)
+
+
+def problems(count, first_seed=0):
+    return [
+        randsvd(20 + 3 * i, 10.0 ** (1 + i % 6), mode=2, rng=first_seed + i) for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return OutcomeTable(tmp_path_factory.mktemp("tuning") / "outcomes.sqlite")
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return Tuner(rw.GmresIR.paper(), FORMATS, table=table, episodes=30).fit(problems(8))
+
+
+def synthetic(states=4, actions=5, seed=0):
+    """Contexts on a line, one bin each, and rewards with a known best action per context."""
+    rng = np.random.default_rng(seed)
+    contexts = np.repeat(np.arange(float(states)), 3)[:, None]
+    means = rng.permuted(np.tile(np.arange(actions), (states, 1)), axis=1).astype(float)
+    return contexts, np.repeat(means, 3, axis=0), means.argmax(axis=1)
+
+
+def one_stage_space(count):
+    names = [rw.FloatFormat(f"f{p}", p, -100, 100) for p in range(2, 2 + count)]
+    return list_space(("only",), [(fmt,) for fmt in names])
+
+
+# Training
+
+
+@pytest.mark.parametrize("alpha", [0.5, "1/N"])
+def test_tabular_q_converges_to_the_tables_argmax(alpha):
+    contexts, rewards, best = synthetic()
+    policy = TabularQ(FeatureDiscretizer(4), alpha=alpha)
+    curves = train(policy, contexts, rewards, one_stage_space(5), 200, np.random.default_rng(0))
+    assert np.array_equal(policy.predict(contexts), np.repeat(best, 3))
+    assert curves.coverage[-1] == 1.0
+    assert curves.error[-20:].max() <= 1e-12 < curves.error[0]
+    # At the end one choice in ten is random: mean reward 0.9 * 4 + 0.1 * 2, up to noise.
+    assert curves.reward[-50:].mean() == pytest.approx(3.8, abs=0.15)
+
+
+def test_the_papers_schedule_is_in_the_curves():
+    contexts, rewards, _ = synthetic()
+    curves = train(TabularQ(), contexts, rewards, one_stage_space(5), 20, np.random.default_rng(0))
+    assert curves.epsilon.tolist() == pytest.approx([max(0.1, 1 - t / 20) for t in range(1, 21)])
+
+
+def test_training_is_deterministic_by_seed():
+    contexts, rewards, _ = synthetic()
+    space = one_stage_space(5)
+    runs = [
+        train(TabularQ(), contexts, rewards, space, 10, np.random.default_rng(seed)).reward
+        for seed in (1, 1, 2)
+    ]
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+
+
+def test_baselines_need_no_training():
+    contexts, rewards, best = synthetic()
+    policy = Oracle(rewards)
+    curves = train(policy, contexts, rewards, one_stage_space(5), 7, np.random.default_rng(0))
+    assert np.all(curves.reward == 4.0)
+    assert np.array_equal(policy.predict(contexts), np.repeat(best, 3))
+
+
+def test_wrong_tables_are_refused():
+    contexts, rewards, _ = synthetic()
+    space, rng = one_stage_space(5), np.random.default_rng(0)
+    with pytest.raises(ValueError, match="one row for each of 12 contexts"):
+        train(TabularQ(), contexts, rewards[:-1], space, 5, rng)
+    with pytest.raises(ValueError, match="hold NaN or inf"):
+        train(TabularQ(), contexts, np.where(rewards == 0, np.nan, rewards), space, 5, rng)
+    with pytest.raises(ValueError, match="choose at least 1"):
+        train(TabularQ(), contexts, rewards, space, 0, rng)
+
+
+# Fit and predict
+
+
+def test_fit_learns_actions_of_the_space(fitted):
+    assert len(fitted.space_) == 15
+    assert fitted.rewards_.shape == (8, 15)
+    assert fitted.contexts_.shape == (8, 2)
+    assert len(fitted.curves_.reward) == 30
+    for problem in problems(2, first_seed=50):
+        action = fitted.predict(problem)
+        assert action in fitted.space_.actions
+        features = fitted.features(problem)
+        assert fitted.predict_action(features) == action
+        # The context is the paper's.
+        expected = [np.log10(float(features["kappa_exact"])), np.log10(abs(problem.A).sum(1).max())]
+        np.testing.assert_allclose(PAPER_CONTEXT.vector(features), expected, rtol=1e-12)
+
+
+def test_rewards_are_those_of_the_outcomes(fitted):
+    problem = problems(8)[3]
+    outcome = rw.GmresIR.paper().run(problem, SPACE[4])
+    kappa = float(fitted.features(problem)["kappa_exact"])
+    facts = ProblemFacts.from_problem(problem, kappa)
+    assert fitted.rewards_[3, 4] == pytest.approx(PAPER_W1(outcome, facts, SPACE[4]), rel=1e-9)
+
+
+def test_another_reward_policy_or_seed_solves_nothing_again(fitted, table, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("solved again")
+
+    monkeypatch.setattr(rw.GmresIR, "_run", refuse)
+    for policy, reward in itertools.product(
+        (TabularQ(alpha="1/N"), LinearUCB(), FixedAction()),
+        (PAPER_W2, CostReward(H200_LIKE, StrictTarget(1e-6))),
+    ):
+        tuner = Tuner(rw.GmresIR.paper(), FORMATS, table=table, policy=policy, reward=reward)
+        tuner.fit(problems(8))
+        assert not hasattr(policy, "space")  # the parameter is left alone
+        assert tuner.policy_.space == SPACE
+
+
+def test_top_k_space_and_storage_arithmetic(tmp_path):
+    space = top_k(SPACE, 5)
+    tuner = Tuner(
+        rw.GmresIR.paper(),
+        space=space,
+        arithmetic="storage",
+        table=tmp_path / "t.sqlite",
+        episodes=5,
+    )
+    tuner.fit(problems(3))
+    assert tuner.predict(problems(1)[0]) in space.actions
+    assert tuner.provenance_["arithmetic"] == "storage"
+    assert len(OutcomeTable(tmp_path / "t.sqlite")) == 15
+
+
+def test_estimated_condition_number_as_context():
+    context = Context(("kappa_est", "norm_inf", "density"), (1.0, 1e-300, None))
+    tuner = Tuner(rw.LuIR(), ("fp32", "fp64"), context=context, episodes=5).fit(problems(4))
+    assert tuner.contexts_.shape == (4, 3)
+    assert tuner.contexts_[0, 2] == 1.0
+    assert len(tuner.predict(problems(1)[0])) == 3
+
+
+def test_partial_fit_learns_online(table):
+    tuner = Tuner(rw.GmresIR.paper(), FORMATS, table=table, episodes=1).fit(problems(8))
+    problem, action = problems(1)[0], "bf16-bf16-bf16-bf16"
+    good = rw.GmresIR.paper().run(problem, "fp64-fp64-fp64-fp64")
+    index = tuner.space_.index(action)
+    state = tuner.policy_.encode(tuner.contexts_[:1])[0]
+    # An outcome better than any: repeated, it must become the greedy choice.
+    perfect = dataclasses.replace(good, ferr=1e-16, inner_iterations=0)
+    for _ in range(30):
+        reward = tuner.partial_fit(problem, action, perfect)
+    assert reward > tuner.rewards_[0].max()
+    assert tuner.policy_.choose(state) == index
+    assert tuner.predict(problem) == tuner.space_[index]
+    cost = Tuner(rw.GmresIR.paper(), FORMATS, table=table, reward=CostReward(H200_LIKE))
+    cost.fit(problems(8))
+    with pytest.raises(ValueError, match="no baseline"):
+        cost.partial_fit(problem, action, good)
+    cost.partial_fit(problem, action, good, baseline=good)
+
+
+# Garbage
+
+
+def test_garbage_gets_clear_errors_or_the_safe_action(fitted, table):
+    with pytest.raises(ValueError, match="no training problems"):
+        Tuner(rw.GmresIR.paper()).fit([])
+    with pytest.raises(ValueError, match="has learned nothing yet; call fit"):
+        Tuner(rw.GmresIR.paper()).predict(problems(1)[0])
+    with pytest.raises(ValueError, match=r"nan.* is undefined"):
+        fitted.predict_action({"kappa_exact": float("nan"), "norm_inf": 1.0})
+    with pytest.raises(ValueError, match="features lack norm_inf"):
+        fitted.predict_action({"kappa_exact": 10.0})
+    safe = fitted.space_[fitted.space_.safe]
+    assert fitted.predict_action({"kappa_exact": float("inf"), "norm_inf": 1.0}) == safe
+    singular = LinearSystem(np.diag([1.0, 0.0]), np.ones(2))
+    assert fitted.predict(singular) == safe
+    with pytest.raises(rw.UnknownNameError, match="unknown feature 'color'"):
+        Context(("color",), (None,))
+    with pytest.raises(ValueError, match="put kappa_exact or kappa_est in the context"):
+        Tuner(rw.LuIR(), ("fp64",), context=Context(("n",), (1.0,))).fit(problems(1))
+
+
+def test_one_problem_one_action():
+    tuner = Tuner(rw.LuIR(), ("fp64",), episodes=3).fit(problems(1))
+    assert [fmt.name for fmt in tuner.predict(problems(1)[0])] == ["fp64"] * 3
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    "policy", [TabularQ(), LinearUCB(), FixedAction(), RegressionPolicy()], ids=lambda p: p.name
+)
+def test_save_and_load_give_the_same_choices(policy, table, tmp_path):
+    if policy.name == "regression":
+        pytest.importorskip("sklearn")
+    tuner = Tuner(rw.GmresIR.paper(), FORMATS, table=table, policy=policy, episodes=5)
+    tuner.fit(problems(8)).save(tmp_path / "p.json")
+    loaded = Tuner.load(tmp_path / "p.json")
+    assert loaded.algorithm == tuner.algorithm
+    assert loaded.context == tuner.context
+    assert loaded.provenance_ == tuner.provenance_
+    assert np.array_equal(loaded.curves_.reward, tuner.curves_.reward)
+    rng = np.random.default_rng(0)
+    for kappa, norm in zip(10 ** rng.uniform(0, 9, 20), rng.uniform(0.1, 9, 20), strict=True):
+        features = {"kappa_exact": kappa, "norm_inf": norm}
+        assert loaded.predict_action(features) == tuner.predict_action(features)
+    loaded.save(tmp_path / "again.json")
+
+
+def test_saved_files_hold_no_pickle_and_tell_their_origin(fitted, tmp_path):
+    fitted.save(tmp_path / "p.json")
+    content = json.loads((tmp_path / "p.json").read_text())
+    assert content["schema"] == "roundwise-tuner"
+    assert {"roundwise", "seed", "arithmetic", "created", "machine"} <= content["provenance"].keys()
+    with np.load(tmp_path / "p.npz", allow_pickle=False) as arrays:
+        assert all(arrays[name].dtype != object for name in arrays.files)
+
+
+def test_bad_files_are_named(fitted, tmp_path):
+    path = tmp_path / "p.json"
+    with pytest.raises(ValueError, match=r"choose a name in \.json"):
+        fitted.save(tmp_path / "p.pkl")
+    fitted.save(path)
+    good = json.loads(path.read_text())
+
+    def refused(text, message):
+        path.write_text(text)
+        with pytest.raises(TunerFileError, match=message) as error:
+            Tuner.load(path)
+        assert "\n" not in str(error.value)
+
+    refused("{", "is no JSON")
+    refused("[]", "is no saved tuner")
+    refused(json.dumps(good | {"schema": "other"}), "is no saved tuner")
+    refused(json.dumps(good | {"version": 2}), "has version 2, this Roundwise reads 1")
+    refused(json.dumps(good | {"policy": {}}), "is damaged")
+    refused(json.dumps({k: v for k, v in good.items() if k != "context"}), "is damaged")
+    path.write_text(json.dumps(good))
+    (tmp_path / "p.npz").write_bytes(b"PK damaged")
+    refused(json.dumps(good), "does not belong to p.json")
+    (tmp_path / "p.npz").unlink()
+    refused(json.dumps(good), "is missing; keep it beside p.json")
+    with pytest.raises(FileNotFoundError):
+        Tuner.load(tmp_path / "nothing.json")
+
+
+def test_an_algorithm_of_your_own_is_passed_to_load(fitted, tmp_path):
+    fitted.save(tmp_path / "p.json")
+    assert Tuner.load(tmp_path / "p.json", rw.GmresIR.paper()).algorithm == rw.GmresIR.paper()
+    with pytest.raises(TunerFileError, match="trained for other settings"):
+        Tuner.load(tmp_path / "p.json", rw.GmresIR.paper(1e-8))
