@@ -1,5 +1,6 @@
 """The outcome table: facts are computed once, survive interruptions, and keep every bit."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -378,7 +379,7 @@ def test_two_dask_workers_give_the_same_bits(table, undisturbed):
     problems, content = undisturbed
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -484,10 +485,11 @@ def test_merge_refuses_what_is_no_other_table(table, tmp_path):
 # Interruptions
 
 SCRIPT = """
-import sys, time
+import signal, sys, time
 from test_outcomes import ACTIONS, GMRES_IR, OutcomeTable, fill, rw, systems
 
 def main(path, jobs, count):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in the background
     print("ready", flush=True)
     fill(OutcomeTable(path), GMRES_IR, systems(count, n=20), ACTIONS, features=list(rw.FEATURES),
          jobs=jobs, progress=lambda done, total: (print(done, flush=True), time.sleep(0.05)))
@@ -520,7 +522,8 @@ def start(tmp_path):
 
     yield begin
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 

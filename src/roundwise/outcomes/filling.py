@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from time import perf_counter, sleep
 from typing import Any
@@ -214,27 +213,33 @@ def _results(
         return
     if client is not None:
         yield from _by_dask(tasks, client)
-    elif jobs in (None, 1):
+    elif (processes := _processes(jobs)) > 1:
+        yield from _by_joblib(tasks, processes)
+    else:
         for task in tasks:
             yield evaluate(task, threads=None)
-    else:
-        yield from _by_joblib(tasks, jobs)
+
+
+def _processes(jobs: int | None) -> int:
+    if jobs == -1:
+        return int(require("joblib", "tune").cpu_count())
+    return 1 if jobs is None else jobs
 
 
 def _by_joblib(tasks: Sequence[Task], jobs: int) -> Iterator[ProblemResults]:
     joblib = require("joblib", "tune")
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         # Problems travel through pipes, not through temporary files, which kill -9 would leave.
-        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, max_nbytes=None)
-    yield from parallel(joblib.delayed(_evaluate_for)(os.getpid(), task) for task in tasks)
+        parallel = joblib.Parallel(
+            return_as="generator_unordered",
+            batch_size=1,
+            max_nbytes=None,
+            initializer=_leave_with,
+            initargs=(os.getpid(),),
+        )
+    yield from parallel(joblib.delayed(evaluate)(task) for task in tasks)
 
 
-def _evaluate_for(parent: int, task: Task) -> ProblemResults:
-    _leave_with(parent)
-    return evaluate(task)
-
-
-@cache
 def _leave_with(parent: int) -> None:
     """End this worker when its parent has been killed; joblib's would idle for minutes."""
 
@@ -243,7 +248,7 @@ def _leave_with(parent: int) -> None:
             sleep(1.0)
         os._exit(1)  # there is nobody left to clean up for
 
-    if os.name == "posix" and os.getppid() == parent:
+    if os.name == "posix":  # elsewhere the number of the parent does not change
         threading.Thread(target=watch, daemon=True).start()
 
 

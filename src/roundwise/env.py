@@ -1,0 +1,255 @@
+"""`PrecisionEnv`: the choice of precisions as a Gymnasium environment, for agents of any library.
+
+It is an adapter. Roundwise's own policies train without it, by replaying a table of rewards (see
+`roundwise.tuning.train`), which is much faster.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.actions import ActionSpace
+from roundwise.algorithms import Algorithm, Outcome
+from roundwise.algorithms.base import Shared
+from roundwise.backends import Backend, get_backend
+from roundwise.outcomes import OutcomeView
+from roundwise.problems import LinearSystem
+from roundwise.rewards import ProblemFacts, Reward, reward_matrix
+from roundwise.tuning import PAPER_CONTEXT, Context, Tuner
+
+try:
+    import gymnasium
+    from gymnasium.envs.registration import EnvSpec
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "roundwise.env needs gymnasium; pip install roundwise[gym] brings it"
+    ) from error
+
+Vector = NDArray[np.float64]
+
+
+class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
+    """Choose the format of each stage for one problem after the other.
+
+    ## Description
+    A contextual bandit (Carson & Chen, Algorithm 1) as episodes of one step. `reset` draws a
+    problem, uniformly, and shows its context; `step` runs one action on it, or looks up what a
+    run gave. ``reset(options={"problem": i})`` takes the problem with index i instead.
+
+    ## Action Space
+    ``Discrete(A)``: the index of an action of `space`.
+
+    ## Observation Space
+    ``Box`` of shape (d,), float64: the context of the problem, by default
+    ``[log10 kappa, log10 ||A||_inf]``. The bounds are the ranges over all problems; that of a
+    feature that is constant reaches 1 to either side of it. `step` returns the same observation.
+
+    ## Reward
+    The reward of the action on the problem. `step` adds to ``info``
+
+    - ``problem``: the index of the problem (`reset` has it, too),
+    - ``action``: the name of the action, say ``bf16-fp32-fp64-fp64``,
+    - ``oracle_regret``: the reward of the best action on this problem, less this one; absent
+      where problems are solved live, since the best action is known only after running all.
+
+    ## Episode End
+    Every episode is terminated by its first step, and none is truncated.
+
+    Parameters
+    ----------
+    contexts : array_like, (N, d)
+    rewards : array_like, (N, A), or callable
+        A function ``rewards(problem, action)`` of two indices is called at each step, and must
+        return the same each time.
+    space : ActionSpace
+        Of A actions.
+    """
+
+    def __init__(
+        self,
+        contexts: ArrayLike,
+        rewards: ArrayLike | Callable[[int, int], float],
+        space: ActionSpace,
+    ) -> None:
+        X = np.array(contexts, dtype=np.float64)
+        if X.ndim != 2 or not X.size:
+            raise ValueError(f"contexts have shape {X.shape}; pass one row for each problem")
+        if not np.isfinite(X).all():
+            raise ValueError("contexts hold NaN or inf; leave out problems that are singular")
+        self.contexts = X
+        self.space = space
+        self.observation_space = _bounding_box(X)
+        self.action_space = gymnasium.spaces.Discrete(len(space))
+        self._problem: int | None = None
+        self._best: Vector | None = None
+        self._reward_of: Callable[[int, int], float]
+        if callable(rewards):
+            self._reward_of = rewards
+        else:
+            rewards = table = self._checked(rewards)
+            self._best = table.max(axis=1)
+            self._reward_of = lambda problem, action: float(table[problem, action])
+        # With a specification, Gymnasium can check all of an environment, and make copies of it.
+        self.spec = EnvSpec(
+            "roundwise/Precision-v0",
+            entry_point="roundwise.env:PrecisionEnv",
+            kwargs={"contexts": X, "rewards": rewards, "space": space},
+        )
+
+    @classmethod
+    def from_view(
+        cls, view: OutcomeView, reward: Reward, context: Context = PAPER_CONTEXT
+    ) -> PrecisionEnv:
+        """Replay the outcomes of a table; see `OutcomeTable.view`.
+
+        The context must have a condition number in it, which rewards use.
+        """
+        space = ActionSpace(view.stages, view.actions)
+        features = [view.features_of(i) for i in range(view.shape[0])]
+        contexts = [context.vector(values) for values in features]
+        kappa = _kappa_name(context)
+        facts = [
+            ProblemFacts.from_stored(problem, values[kappa])
+            for problem, values in zip(view.problems, features, strict=True)
+        ]
+        rows = [view.row(i) for i in range(view.shape[0])]
+        return cls(contexts, reward_matrix(reward, rows, facts, space), space)
+
+    @classmethod
+    def from_problems(
+        cls,
+        problems: Sequence[LinearSystem],
+        algorithm: Algorithm,
+        space: ActionSpace,
+        reward: Reward,
+        context: Context = PAPER_CONTEXT,
+        arithmetic: str | Backend = "operation",
+    ) -> PrecisionEnv:
+        """Solve live: an action is run when an agent first chooses it for a problem.
+
+        Features are computed here. The first step on a problem also runs the safe action, with
+        which rewards may compare. Rewards are remembered, and factorizations shared between the
+        actions of a problem until all have been tried.
+        """
+        if space.stages != algorithm.stages:
+            raise ValueError(
+                f"the space has stages {', '.join(space.stages)}; make one for those of "
+                f"{type(algorithm).__name__}: {', '.join(algorithm.stages)}"
+            )
+        kappa = _kappa_name(context)
+        tuner = Tuner(algorithm, context=context)
+        features = [tuner.features(problem) for problem in problems]
+        kappas = tuple(float(values[kappa]) for values in features)
+        solves = _LiveSolves(
+            tuple(problems), kappas, algorithm, space, reward, get_backend(arithmetic)
+        )
+        return cls([context.vector(values) for values in features], solves, space)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Vector, dict[str, Any]]:
+        """Draw the next problem; returns its context and an info with its index."""
+        super().reset(seed=seed)
+        if options and "problem" in options:
+            self._problem = _index("problem", options["problem"], len(self.contexts))
+        else:
+            self._problem = int(self.np_random.integers(len(self.contexts)))
+        return self.contexts[self._problem].copy(), {"problem": self._problem}
+
+    def step(self, action: np.int64 | int) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        """Take an action on the problem; returns observation, reward, True, False, info."""
+        if self._problem is None:
+            raise gymnasium.error.ResetNeeded("the episode is over; call reset() before step()")
+        problem, index = self._problem, _index("action", action, len(self.space))
+        reward = self._reward_of(problem, index)
+        info: dict[str, Any] = {"problem": problem, "action": self.space.names[index]}
+        if self._best is not None:
+            info["oracle_regret"] = float(self._best[problem]) - reward
+        self._problem = None
+        return self.contexts[problem].copy(), reward, True, False, info
+
+    def _checked(self, rewards: ArrayLike) -> Vector:
+        table = np.array(rewards, dtype=np.float64)
+        count, actions = len(self.contexts), len(self.space)
+        if table.shape != (count, actions):
+            raise ValueError(
+                f"rewards have shape {table.shape}; pass one row for each of {count} contexts and "
+                f"one column for each of {actions} actions"
+            )
+        if not np.isfinite(table).all():
+            raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
+        return table
+
+
+@dataclass
+class _LiveSolves:
+    """Rewards from runs, each done once."""
+
+    problems: tuple[LinearSystem, ...]
+    kappas: tuple[float, ...]
+    algorithm: Algorithm
+    space: ActionSpace
+    reward: Reward
+    backend: Backend
+    known: dict[int, dict[int, float]] = field(default_factory=dict)
+    facts: dict[int, ProblemFacts] = field(default_factory=dict)
+    shared: dict[int, Shared] = field(default_factory=dict)
+
+    def __call__(self, problem: int, action: int) -> float:
+        if problem not in self.known:
+            self._meet(problem)
+        known = self.known[problem]
+        if action not in known:
+            outcome = self._run(problem, action)
+            known[action] = self.reward(outcome, self.facts[problem], self.space[action])
+            if len(known) == len(self.space):
+                del self.shared[problem]  # the factors are large, and of no further use
+        return known[action]
+
+    def _meet(self, problem: int) -> None:
+        """Run the safe action."""
+        self.shared[problem] = Shared()
+        safe = self.space.safe
+        baseline = self._run(problem, safe)
+        facts = ProblemFacts.from_problem(self.problems[problem], self.kappas[problem], baseline)
+        self.facts[problem] = facts
+        self.known[problem] = {safe: self.reward(baseline, facts, self.space[safe])}
+
+    def _run(self, problem: int, action: int) -> Outcome:
+        return self.algorithm.run(
+            self.problems[problem], self.space[action], self.backend, self.shared[problem]
+        )
+
+
+def _bounding_box(X: Vector) -> gymnasium.spaces.Box[np.float64]:
+    low, high = X.min(axis=0), X.max(axis=0)
+    # Gymnasium wants low < high. Around 1e300, where 1 is nothing, take the next number.
+    below = np.minimum(low - 1, np.nextafter(low, -np.inf))
+    above = np.maximum(high + 1, np.nextafter(high, np.inf))
+    constant = low == high
+    return gymnasium.spaces.Box(
+        np.where(constant, below, low), np.where(constant, above, high), dtype=np.float64
+    )
+
+
+def _index(what: str, value: Any, count: int) -> int:
+    try:
+        index = operator.index(value)  # agents choose ints, NumPy scalars, or arrays of shape ()
+    except TypeError:
+        raise TypeError(f"{what} = {value!r}; pass a whole number") from None
+    if not 0 <= index < count:
+        raise ValueError(f"{what} = {index}; choose 0 to {count - 1}")
+    return index
+
+
+def _kappa_name(context: Context) -> str:
+    for name in ("kappa_exact", "kappa_est"):
+        if name in context.features:
+            return name
+    raise ValueError("rewards need a condition number; put kappa_exact or kappa_est in the context")

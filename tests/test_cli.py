@@ -1,0 +1,267 @@
+"""The `roundwise` command: results, exit codes, one-line errors, and Ctrl-C."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import roundwise as rw
+from roundwise.actions import monotone_space
+from roundwise.cli import main
+from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
+
+QUICK = ["--train", "2", "--test", "0", "--formats", "fp32,fp64"]
+ACTIONS = 5  # non-decreasing choices of 2 formats for 4 stages: C(2 + 4 - 1, 4)
+
+
+def roundwise(*args):
+    return CliRunner().invoke(main, [str(arg) for arg in args], prog_name="roundwise")
+
+
+def succeed(*args):
+    result = roundwise(*args)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def fail(code, *args):
+    """The one line that a failing command prints."""
+    result = roundwise(*args)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "pde.sqlite"
+    succeed("fill", "pde", "--table", path, *QUICK)
+    return path
+
+
+def test_fill_stores_what_the_library_computes(tmp_path, filled):
+    algorithm = rw.GmresIR.paper(1e-6)
+    data = rw.problems.pde_set(2, 0, seed=0)
+    table = OutcomeTable(tmp_path / "library.sqlite")
+    fill(table, algorithm, data.train, monotone_space(algorithm.stages, ["fp32", "fp64"]))
+    assert len(table) == 2 * ACTIONS
+    assert OutcomeTable(filled).digest() == table.digest()
+
+
+def test_fill_again_computes_nothing(filled):
+    assert f"0 outcomes computed, {2 * ACTIONS} in" in succeed(
+        "fill", "pde", "--table", filled, *QUICK
+    )
+
+
+@pytest.mark.parametrize("problem_set", ["dense", "sparse", "pde"])
+def test_options_reach_the_settings(tmp_path, problem_set):
+    path = tmp_path / "t.sqlite"
+    options = ["--train", 0, "--test", 1, "--seed", 3, "--tau", 1e-4, "--formats", "fp64"]
+    options += ["--arithmetic", "storage"]
+    assert "1 outcomes computed, 1 in" in succeed("fill", problem_set, "--table", path, *options)
+    system = getattr(rw.problems, f"{problem_set}_set")(0, 1, seed=3).test[0]
+    stored = OutcomeTable(path).stored(
+        rw.GmresIR.paper(1e-4), [system], ["fp64-fp64-fp64-fp64"], "storage"
+    )
+    assert stored.all()
+
+
+def test_shards_merge_to_the_whole(tmp_path, filled):
+    parts = [tmp_path / f"part{i}.sqlite" for i in (1, 2)]
+    for i, part in enumerate(parts, start=1):
+        options = ["--shard", f"{i}/2", *QUICK]
+        assert f"{ACTIONS} outcomes computed" in succeed("fill", "pde", "--table", part, *options)
+    out = tmp_path / "all.sqlite"
+    assert f"{2 * ACTIONS} outcomes taken over" in succeed("merge", out, *parts)
+    assert OutcomeTable(out).digest() == OutcomeTable(filled).digest()
+
+
+def test_jobs_give_the_same(tmp_path, filled):
+    path = tmp_path / "jobs.sqlite"
+    succeed("fill", "pde", "--table", path, "--jobs", 2, *QUICK)
+    assert OutcomeTable(path).digest() == OutcomeTable(filled).digest()
+
+
+def test_info_of_the_installation():
+    facts = json.loads(succeed("info", "--json"))
+    assert facts["roundwise"] == rw.__version__
+    assert facts["simd"] == rw.get_simd_level()
+    assert facts["threads"] == rw.get_num_threads()
+    assert {fmt["name"] for fmt in facts["formats"]} == set(rw.NAMED_FORMATS)
+    text = succeed("info")
+    assert rw.__version__ in text
+    assert all(name in text for name in rw.NAMED_FORMATS)
+
+
+def test_info_of_a_table(filled):
+    facts = json.loads(succeed("info", "--table", filled, "--json"))
+    assert facts["problems"] == 2
+    assert facts["features"] == {"kappa_exact": 2, "norm_inf": 2}
+    sizes = [problem.n for problem in rw.problems.pde_set(2, 0, seed=0).train]
+    assert facts["n"] == [min(sizes), max(sizes)]
+    (setting,) = facts["settings"]
+    assert (setting["outcomes"], setting["problems"], setting["actions"]) == (10, 2, ACTIONS)
+    assert sum(setting["statuses"].values()) == 10
+    assert setting["algorithm"]["tolerance"] == 1e-6
+    assert setting["stages"] == list(rw.GmresIR.stages)
+    text = succeed("info", "--table", filled)
+    assert "GmresIR(" in text
+    assert "10 outcomes" in text
+
+
+def test_info_of_an_empty_table(tmp_path):
+    OutcomeTable(tmp_path / "t.sqlite")
+    facts = json.loads(succeed("info", "--table", tmp_path / "t.sqlite", "--json"))
+    assert (facts["problems"], facts["n"], facts["settings"]) == (0, None, [])
+    assert "0 problems" in succeed("info", "--table", tmp_path / "t.sqlite")
+
+
+@pytest.mark.parametrize("command", [[], ["fill"], ["merge"], ["info"]])
+def test_help_has_an_example(command):
+    assert "Example" in succeed(*command, "--help")
+    assert " ".join(["roundwise", *command]) in succeed(*command, "--help")
+
+
+def test_no_command_is_help_and_version_is_told():
+    assert succeed() == succeed("--help")
+    assert succeed("--version") == f"roundwise {rw.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("fil", "fill"),
+        ("fill", "dense|sparse|pde"),
+        ("fill dense", "--table"),
+        ("fill nonsense --table t", "'dense', 'sparse', 'pde'"),
+        ("fill dense --table t --train -1", "x>=0"),
+        ("fill dense --table t --train many", "integer"),
+        ("fill dense --table t --train 0 --test 0", "at least one system"),
+        ("fill dense --table t --tau 0", "choose tau > 0"),
+        ("fill dense --table t --tau 1", "choose 0 <"),
+        ("fill dense --table t --tau nan", "--tau"),
+        ("fill dense --table t --arithmetic exact", "'operation', 'storage'"),
+        ("fill dense --table t --formats fp32,fp63", "fp64"),
+        ("fill dense --table t --formats ,", "unknown format"),
+        ("fill dense --table t --jobs 0", "-1 for all cores"),
+        ("fill dense --table t --jobs 2 --dask tcp://a:1", "choose one"),
+        ("fill dense --table t --shard 3/2", "1 <= i <= n"),
+        ("fill dense --table t --shard half", "1 <= i <= n"),
+        ("fill dense --table .", "directory"),
+        ("merge out", "TABLE"),
+        ("merge out nowhere.sqlite", "does not exist"),
+        ("info --table nowhere.sqlite", "does not exist"),
+        ("info --yaml", "--yaml"),
+    ],
+)
+def test_wrong_arguments(tmp_path, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(tmp_path)
+    line = fail(2, *arguments.split())
+    assert complaint in line
+    assert "--help" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_library_errors_are_one_line(tmp_path, filled):
+    foreign = tmp_path / "notes.txt"
+    foreign.write_text("no table\n" * 100)
+    assert "no outcome table" in fail(1, "info", "--table", foreign)
+    assert "no outcome table" in fail(1, "fill", "pde", "--table", foreign)
+    assert "no outcome table" in fail(1, "merge", tmp_path / "out.sqlite", filled, foreign)
+    assert "is this table" in fail(1, "merge", filled, filled)
+    assert "folder exists" in fail(1, "fill", "pde", "--table", tmp_path / "no" / "t.sqlite")
+    assert foreign.read_text() == "no table\n" * 100
+
+
+def test_errors_of_many_lines_become_one(tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise OutcomeTableError("two\nlines")
+
+    monkeypatch.setattr("roundwise.cli.fill", broken)
+    assert fail(1, "fill", "pde", "--table", tmp_path / "t.sqlite", *QUICK) == (
+        "roundwise: two lines\n"
+    )
+
+
+def test_interrupt_before_any_work(tmp_path, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("roundwise.cli.fill", interrupted)
+    path = tmp_path / "t.sqlite"
+    assert "(0 outcomes), run the same command" in fail(130, "fill", "pde", "--table", path, *QUICK)
+
+
+def test_importing_roundwise_imports_no_extra():
+    code = "import roundwise, sys; print({'click', 'gymnasium', 'tqdm'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"
+
+
+def test_without_click_there_is_one_line():
+    code = "import sys; sys.modules['click'] = None; import roundwise.cli"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "roundwise: the command needs click; pip install roundwise[cli]\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
+def test_interrupted_fill_goes_on(tmp_path):
+    path, whole = tmp_path / "t.sqlite", tmp_path / "whole.sqlite"
+    command = ["fill", "sparse", "--train", "30", "--test", "0", "--formats", "fp32,fp64"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "roundwise.cli", *command, "--table", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (path.exists() and stored(path)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    kept = stored(path)
+    assert (process.returncode, out) == (130, "")
+    assert err.count("\n") == 1
+    assert f"({kept} outcomes), run the same command to go on" in err
+    assert 0 < kept < 30 * ACTIONS
+    rest = 30 * ACTIONS - kept
+    assert f"{rest} outcomes computed" in succeed(*command, "--table", path)
+    succeed(*command, "--table", whole)
+    assert OutcomeTable(path).digest() == OutcomeTable(whole).digest()
+
+
+def stored(path):
+    """Outcomes in a table that another process may be making just now."""
+    try:
+        return len(OutcomeTable(path, must_exist=True))
+    except OutcomeTableError:
+        return 0
+
+
+def test_dask_gives_the_same(tmp_path, filled):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    )
+    path = tmp_path / "dask.sqlite"
+    with cluster:
+        succeed("fill", "pde", "--table", path, "--dask", cluster.scheduler_address, *QUICK)
+    assert OutcomeTable(path).digest() == OutcomeTable(filled).digest()
+
+
+def test_no_scheduler_is_one_line(tmp_path):
+    pytest.importorskip("distributed")
+    options = ["--table", tmp_path / "t.sqlite", "--dask", "nonsense://address"]
+    assert "no Dask scheduler at nonsense://address" in fail(1, "fill", "pde", *options, *QUICK)
