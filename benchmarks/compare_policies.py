@@ -41,7 +41,7 @@ from roundwise.rewards import (
     Reward,
     StrictTarget,
 )
-from roundwise.tuning import Tuner, train
+from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards
 
 TAU = 1e-6
 SETS = {"dense": dense_set, "sparse": sparse_set, "pde": pde_set}
@@ -112,9 +112,8 @@ def compare(name: str, folder: Path, jobs: int, seeds: int) -> None:
     every, highest = list(range(len(space))), [space.index(action) for action in top]
     views = outcomes(name, folder, jobs, space)
     for label, reward in rewards_for(name).items():
-        tuner = Tuner(rw.GmresIR.paper(TAU), space=space, reward=reward)
-        contexts = tuple(tuner.contexts_of(view) for view in views)
-        learn, test = (tuner.rewards_of(view, space) for view in views)
+        contexts = tuple(view_contexts(view, PAPER_CONTEXT) for view in views)
+        learn, test = (view_rewards(view, reward, PAPER_CONTEXT, space) for view in views)
         choices: dict[str, np.ndarray] = {
             "the paper's tabular": np.array(
                 [chosen_by(TabularQ(), top, highest, contexts, learn, s) for s in range(seeds)]

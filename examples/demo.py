@@ -30,7 +30,7 @@ from roundwise.rewards import (
     cost_matrix,
     met_matrix,
 )
-from roundwise.tuning import Tuner
+from roundwise.tuning import PAPER_CONTEXT, Tuner, view_contexts, view_rewards
 
 TAU = 1e-6
 FORMATS = ("bf16", "tf32", "fp32", "fp64")
@@ -57,8 +57,7 @@ def main() -> None:
     # as FP64's, or below tau; a miss pays for its own failure and for FP64.
     target = StrictTarget(TAU)
     reward = CostReward(GENERIC_AVX512_CPU, target)
-    tuner = Tuner(algorithm, space=space, reward=reward)
-    fixed = best_fixed_action(tuner.rewards_of(learn, space))
+    fixed = best_fixed_action(view_rewards(learn, reward, PAPER_CONTEXT, space))
     policies = {
         "learned: Thompson sampling": ThompsonSampling(),
         "learned: the paper's table": TabularQ(),
@@ -66,12 +65,13 @@ def main() -> None:
         "theory's limits on kappa": TheoryRule(target=TAU),
         "all-FP64": FixedAction(),
     }
-    rewards, contexts = tuner.rewards_of(unseen, space), tuner.contexts_of(unseen)
+    rewards = view_rewards(unseen, reward, PAPER_CONTEXT, space)
+    contexts = view_contexts(unseen, PAPER_CONTEXT)
     kappas = 10 ** contexts[:, 0]
     facts = [
         ProblemFacts.from_stored(p, kappa) for p, kappa in zip(unseen.problems, kappas, strict=True)
     ]
-    rows = [[unseen.outcome(i, j) for j in range(len(space))] for i in range(len(facts))]
+    rows = [unseen.row(i) for i in range(len(facts))]
     costs, met = cost_matrix(reward.cost, rows), met_matrix(target, rows, facts, space)
 
     summary, chosen, tuners = [], {}, {}

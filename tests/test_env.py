@@ -15,7 +15,7 @@ from roundwise.actions import list_space, monotone_space
 from roundwise.env import PrecisionEnv
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.rewards import H200_LIKE, PAPER_W1, CostReward
-from roundwise.tuning import Context, Tuner
+from roundwise.tuning import PAPER_CONTEXT, Context, view_contexts, view_rewards
 
 ALGORITHM = rw.GmresIR.paper()
 SPACE = monotone_space(ALGORITHM.stages, ["bf16", "fp32", "fp64"])
@@ -123,11 +123,10 @@ def test_what_is_returned_may_be_changed():
 
 @pytest.mark.parametrize("reward", [PAPER_W1, REWARD])
 def test_view_live_and_tuner_agree(problems, view, reward):
-    tuner = Tuner(ALGORITHM, space=SPACE, reward=reward)
-    table = tuner.rewards_of(view, SPACE)
+    table = view_rewards(view, reward, PAPER_CONTEXT, SPACE)
     replayed = PrecisionEnv.from_view(view, reward)
     solved = PrecisionEnv.from_problems(problems, ALGORITHM, SPACE, reward)
-    np.testing.assert_array_equal(replayed.contexts, tuner.contexts_of(view))
+    np.testing.assert_array_equal(replayed.contexts, view_contexts(view, PAPER_CONTEXT))
     np.testing.assert_allclose(solved.contexts, replayed.contexts, rtol=1e-12)
     for problem in range(len(problems)):
         for action in range(len(SPACE)):

@@ -22,8 +22,7 @@ from roundwise.backends import BACKENDS
 from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
 from roundwise.outcomes import RESULTS_VERSION, OutcomeTable, fill, progress_bar
 from roundwise.outcomes.optional import require
-from roundwise.outcomes.records import from_json
-from roundwise.outcomes.schema import opened
+from roundwise.outcomes.summary import table_summary
 from roundwise.problems import Dataset
 
 try:
@@ -295,7 +294,7 @@ def info(table: Path | None, as_json: bool) -> None:
       roundwise info
       roundwise info --table dense.sqlite --json
     """
-    facts = installation_facts() if table is None else table_facts(table)
+    facts = installation_facts() if table is None else table_summary(table)
     if as_json:
         click.echo(json.dumps(facts, indent=2, allow_nan=False))
     else:
@@ -334,56 +333,6 @@ def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     for fmt in facts["formats"]:
         row = f"{fmt['p']:>4}{fmt['emin']:>7}{fmt['emax']:>6}{fmt['bits']:>6}"
         yield f"  {fmt['name']:<10}{row}"
-
-
-def table_facts(path: Path) -> dict[str, Any]:
-    """What a table holds, by setting; see docs/outcome-table.md for its columns."""
-    table = OutcomeTable(path, must_exist=True)
-    with opened(table.path) as connection:
-        connection.execute("BEGIN")  # one snapshot for all queries
-        problem_count, n_min, n_max = connection.execute(
-            "SELECT count(*), min(n), max(n) FROM problem"
-        ).fetchone()
-        features = connection.execute(
-            "SELECT name, count(*) FROM feature WHERE results_version = ? GROUP BY name",
-            (RESULTS_VERSION,),
-        ).fetchall()
-        settings = connection.execute(
-            "SELECT setting.id, algorithm, arithmetic, results_version, count(*), "
-            "count(DISTINCT problem), count(DISTINCT action) "
-            "FROM outcome JOIN setting ON setting.id = outcome.setting "
-            "GROUP BY setting.id ORDER BY algorithm, arithmetic, results_version"
-        ).fetchall()
-        statuses = connection.execute(
-            "SELECT setting, status, count(*) FROM outcome GROUP BY setting, status ORDER BY status"
-        ).fetchall()
-    return {
-        "table": str(path),
-        "problems": problem_count,
-        "n": None if n_min is None else [n_min, n_max],
-        "features": dict(features),
-        "settings": [
-            {
-                **from_json(algorithm),  # algorithm, stages
-                "arithmetic": arithmetic,
-                "results_version": results_version,
-                "outcomes": outcomes,
-                "problems": of_problems,
-                "actions": of_actions,
-                "statuses": {name: count for other, name, count in statuses if other == setting},
-            }
-            for (
-                setting,
-                algorithm,
-                arithmetic,
-                results_version,
-                outcomes,
-                of_problems,
-                of_actions,
-            ) in settings
-        ],
-        "origins": table.origins(),
-    }
 
 
 def table_text(facts: dict[str, Any]) -> Iterator[str]:

@@ -20,8 +20,8 @@ from roundwise.algorithms.base import Shared
 from roundwise.backends import Backend, get_backend
 from roundwise.outcomes import OutcomeView
 from roundwise.problems import LinearSystem
-from roundwise.rewards import ProblemFacts, Reward, reward_matrix
-from roundwise.tuning import PAPER_CONTEXT, Context, Tuner
+from roundwise.rewards import ProblemFacts, Reward
+from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, view_contexts, view_rewards
 
 try:
     import gymnasium
@@ -111,15 +111,8 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
         The context must have a condition number in it, which rewards use.
         """
         space = ActionSpace(view.stages, view.actions)
-        features = [view.features_of(i) for i in range(view.shape[0])]
-        contexts = [context.vector(values) for values in features]
-        kappa = _kappa_name(context)
-        facts = [
-            ProblemFacts.from_stored(problem, values[kappa])
-            for problem, values in zip(view.problems, features, strict=True)
-        ]
-        rows = [view.row(i) for i in range(view.shape[0])]
-        return cls(contexts, reward_matrix(reward, rows, facts, space), space)
+        rewards = view_rewards(view, reward, context, space)
+        return cls(view_contexts(view, context), rewards, space)
 
     @classmethod
     def from_problems(
@@ -142,10 +135,9 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
                 f"the space has stages {', '.join(space.stages)}; make one for those of "
                 f"{type(algorithm).__name__}: {', '.join(algorithm.stages)}"
             )
-        kappa = _kappa_name(context)
         tuner = Tuner(algorithm, context=context)
         features = [tuner.features(problem) for problem in problems]
-        kappas = tuple(float(values[kappa]) for values in features)
+        kappas = tuple(float(values[context.kappa_name]) for values in features)
         solves = _LiveSolves(
             tuple(problems), kappas, algorithm, space, reward, get_backend(arithmetic)
         )
@@ -246,10 +238,3 @@ def _index(what: str, value: Any, count: int) -> int:
     if not 0 <= index < count:
         raise ValueError(f"{what} = {index}; choose 0 to {count - 1}")
     return index
-
-
-def _kappa_name(context: Context) -> str:
-    for name in ("kappa_exact", "kappa_est"):
-        if name in context.features:
-            return name
-    raise ValueError("rewards need a condition number; put kappa_exact or kappa_est in the context")

@@ -255,22 +255,26 @@ def _leave_with(parent: int) -> None:
 def _by_dask(tasks: Sequence[Task], client: Any) -> Generator[ProblemResults, None, None]:
     distributed, dask = require("distributed", "dask"), require("dask", "dask")
     waiting = iter(tasks)
+    under_way: set[Any] = set()
 
-    def submit(count: int) -> list[Any]:
+    def submit() -> list[Any]:
+        """Two tasks for each thread that the cluster has now; it may grow and shrink."""
+        count = 2 * max(1, sum(client.nthreads().values())) - len(under_way)
         # A task travels as an argument, so that it survives the loss of a worker, which scattered
         # data would not; few are under way, so that Dask need not warn of large ones.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            return [client.submit(evaluate, task, pure=False) for task in islice(waiting, count)]
+            new = [
+                client.submit(evaluate, task, pure=False) for task in islice(waiting, max(0, count))
+            ]
+        under_way.update(new)
+        return new
 
-    under_way = set(submit(2 * max(1, sum(client.nthreads().values()))))
-    completed = distributed.as_completed(under_way)
     try:
+        completed = distributed.as_completed(submit())
         for future in completed:
             result = future.result()
             under_way.remove(future)
-            new = submit(1)
-            under_way.update(new)
-            completed.update(new)
+            completed.update(submit())
             yield result
     finally:
         client.cancel(list(under_way))

@@ -2,7 +2,7 @@
 
 from roundwise.tuning.context import PAPER_CONTEXT, Context
 from roundwise.tuning.files import TunerFileError
-from roundwise.tuning.training import TrainingCurves, train
+from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
 from roundwise.tuning.tuner import Tuner
 
 __all__ = [
@@ -12,4 +12,6 @@ __all__ = [
     "Tuner",
     "TunerFileError",
     "train",
+    "view_contexts",
+    "view_rewards",
 ]

@@ -39,6 +39,16 @@ class Context:
             if floor is not None and not (floor > 0 and math.isfinite(floor)):
                 raise ValueError(f"floor = {floor}; choose a positive number, or None for no log")
 
+    @property
+    def kappa_name(self) -> str:
+        """The condition number in this context, which rewards need to know."""
+        for name in ("kappa_exact", "kappa_est"):
+            if name in self.features:
+                return name
+        raise ValueError(
+            "rewards need a condition number; put kappa_exact or kappa_est in the context"
+        )
+
     def vector(self, values: Mapping[str, SupportsFloat]) -> NDArray[np.float64]:
         """The context of one problem, from its features by name."""
         missing = [name for name in self.features if name not in values]

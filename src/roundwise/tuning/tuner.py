@@ -26,12 +26,12 @@ from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.records import algorithm_json
 from roundwise.policies import Policy, TabularQ, load_policy
 from roundwise.problems import LinearSystem
-from roundwise.rewards import ProblemFacts, Reward, reward_from_dict, reward_matrix
+from roundwise.rewards import ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
 from roundwise.tuning.context import PAPER_CONTEXT, Context
 from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
 from roundwise.tuning.settings import algorithm_from_json
-from roundwise.tuning.training import TrainingCurves, train
+from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
 
 
 class Tuner:
@@ -129,10 +129,8 @@ class Tuner:
     def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
         """Learn from outcomes that are at hand; see `OutcomeTable.view`."""
         space = self._make_space() if space is None else space
-        if tuple(view.actions) != space.actions:
-            raise ValueError("the view's actions are not those of the space; view(..., space)")
-        self.contexts_ = self.contexts_of(view)
-        self.rewards_ = self.rewards_of(view, space)
+        self.contexts_ = view_contexts(view, self.context)
+        self.rewards_ = view_rewards(view, self._reward(), self.context, space)
         self.policy_ = TabularQ() if self.policy is None else copy.deepcopy(self.policy)
         self.space_ = space
         rng = np.random.default_rng(self.seed)
@@ -149,22 +147,6 @@ class Tuner:
             "problems": [facts.fingerprint for facts in view.problems],
         }
         return self
-
-    def contexts_of(self, view: OutcomeView) -> np.ndarray:
-        """The contexts of a view's problems, (N, d)."""
-        rows = [self.context.vector(view.features_of(i)) for i in range(view.shape[0])]
-        return np.array(rows)
-
-    def rewards_of(self, view: OutcomeView, space: ActionSpace) -> np.ndarray:
-        """The rewards of a view's outcomes, (N, A)."""
-        count, actions = view.shape
-        kappa = _kappa_name(self.context)
-        facts = [
-            ProblemFacts.from_stored(view.problems[i], view.features_of(i)[kappa])
-            for i in range(count)
-        ]
-        rows = [[view.outcome(i, j) for j in range(actions)] for i in range(count)]
-        return reward_matrix(self._reward(), rows, facts, space)
 
     def predict(self, problem: LinearSystem) -> Action:
         """The action for a problem; computes the context's features."""
@@ -199,7 +181,7 @@ class Tuner:
         features = self.features(problem)
         context = self.context.vector(features)
         index = self.space_.index(action)
-        kappa = float(features[_kappa_name(self.context)])
+        kappa = float(features[self.context.kappa_name])
         facts = ProblemFacts.from_problem(problem, kappa, baseline)
         reward = self._reward()(outcome, facts, self.space_[index])
         self.policy_.update(self.policy_.encode(context[None])[0], index, reward)
@@ -277,10 +259,3 @@ class Tuner:
     def _check_fitted(self) -> None:
         if not hasattr(self, "policy_"):
             raise ValueError("this tuner has learned nothing yet; call fit or Tuner.load first")
-
-
-def _kappa_name(context: Context) -> str:
-    for name in ("kappa_exact", "kappa_est"):
-        if name in context.features:
-            return name
-    raise ValueError("rewards need a condition number; put kappa_exact or kappa_est in the context")

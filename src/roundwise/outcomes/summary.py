@@ -1,0 +1,60 @@
+"""What a table holds, in numbers, for people and for ``roundwise info``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from roundwise.outcomes.records import from_json
+from roundwise.outcomes.schema import RESULTS_VERSION, opened
+from roundwise.outcomes.table import OutcomeTable
+
+
+def table_summary(path: Path) -> dict[str, Any]:
+    """What a table holds, by setting; see docs/outcome-table.md for its columns."""
+    table = OutcomeTable(path, must_exist=True)
+    with opened(table.path) as connection:
+        connection.execute("BEGIN")  # one snapshot for all queries
+        problem_count, n_min, n_max = connection.execute(
+            "SELECT count(*), min(n), max(n) FROM problem"
+        ).fetchone()
+        features = connection.execute(
+            "SELECT name, count(*) FROM feature WHERE results_version = ? GROUP BY name",
+            (RESULTS_VERSION,),
+        ).fetchall()
+        settings = connection.execute(
+            "SELECT setting.id, algorithm, arithmetic, results_version, count(*), "
+            "count(DISTINCT problem), count(DISTINCT action) "
+            "FROM outcome JOIN setting ON setting.id = outcome.setting "
+            "GROUP BY setting.id ORDER BY algorithm, arithmetic, results_version"
+        ).fetchall()
+        statuses = connection.execute(
+            "SELECT setting, status, count(*) FROM outcome GROUP BY setting, status ORDER BY status"
+        ).fetchall()
+    return {
+        "table": str(path),
+        "problems": problem_count,
+        "n": None if n_min is None else [n_min, n_max],
+        "features": dict(features),
+        "settings": [
+            {
+                **from_json(algorithm),  # algorithm, stages
+                "arithmetic": arithmetic,
+                "results_version": results_version,
+                "outcomes": outcomes,
+                "problems": of_problems,
+                "actions": of_actions,
+                "statuses": {name: count for other, name, count in statuses if other == setting},
+            }
+            for (
+                setting,
+                algorithm,
+                arithmetic,
+                results_version,
+                outcomes,
+                of_problems,
+                of_actions,
+            ) in settings
+        ],
+        "origins": table.origins(),
+    }
