@@ -199,6 +199,23 @@ void bind_vector_operations(nb::module_& m) {
             return static_cast<int>(worse(a.write(w.data()), coefficients.write(h.data())));
         });
     });
+    // The same in float64 arithmetic, each coefficient and each w rounded when it is stored.
+    m.def("orthogonalize_stored", [](const Format& f, const Format& float64, BasisIn v,
+                                     VectorOut<double> w, VectorOut<double> h) {
+        const Kernels<double>& kernels = active_kernels<double>();
+        const std::int64_t n = length(w.size());
+        const auto store = [&](std::int64_t count, double* x) {
+            kernels.round(f, Mode::nearest, 0, 0, count, x, x, 1);
+        };
+        store(n, w.data());
+        for (std::int64_t i = 0; i < length(v.shape(0)); ++i) {
+            const double* row = v.data() + i * n;
+            h.data()[i] = kernels.dot(float64, n, row, w.data());
+            store(1, h.data() + i);
+            kernels.axpy(float64, n, -h.data()[i], row, w.data());
+            store(n, w.data());
+        }
+    });
     m.def("givens", [](const Format& f, bool narrow, std::int64_t j, VectorOut<double> cosines,
                        VectorOut<double> sines, VectorOut<double> h, VectorOut<double> g) {
         return with_carrier(narrow, [&](auto carrier) {

@@ -202,3 +202,17 @@ def test_backends_by_name():
     assert rw.get_backend(same) is same
     with pytest.raises(rw.UnknownNameError, match="unknown arithmetic model 'native'; known: op"):
         rw.get_backend("native")
+
+
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.FP16, rw.FP64], ids=str)
+def test_storage_orthogonalize_by_hand(fmt):
+    rng = np.random.default_rng(0)
+    V = rw.round_to(rng.uniform(-1, 1, (3, 8)) / 4, fmt)
+    w = rw.round_to(rng.uniform(-1, 1, 8), fmt)
+    h, left = rw.get_backend("storage").orthogonalize(V, w, fmt)
+    for v, coefficient in zip(V, h, strict=True):
+        # Eight products of few bits: float64 sums of any order agree to its last bits.
+        exact = float(v @ w)
+        assert abs(coefficient - exact) <= fmt.unit_roundoff * abs(exact) + 1e-15
+        w = rw.round_to(w - coefficient * v, fmt)
+    np.testing.assert_array_equal(left, w)

@@ -254,12 +254,13 @@ class StorageBackend(Backend):
     def orthogonalize(
         self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
     ) -> tuple[Vector, Vector]:
-        w = _operand(w, None, "orthogonalize", fmt)
+        w = _operand(w, None, "orthogonalize", fmt).copy()
         V = checked_basis(V, len(w))
         h = np.empty(len(V))
-        for i, v in enumerate(V):
-            h[i] = _stored_number(blas.ddot(v, w), "orthogonalize", fmt)
-            w = _stored(w - h[i] * v, "orthogonalize", fmt)
+        # One compiled call: a loop over BLAS calls would spend its time in Python.
+        _kernels.orthogonalize_stored(kernel_format(fmt), kernel_format(FP64), V, w, h)
+        if not (np.isfinite(w).all() and np.isfinite(h).all()):
+            raise ArithmeticFailure(Status.OVERFLOW, "orthogonalize", fmt)
         return h, w
 
     def givens(
