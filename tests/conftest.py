@@ -1,6 +1,14 @@
 import pytest
+from threadpoolctl import threadpool_limits
 
 import roundwise as rw
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_blas_thread():
+    """Test matrices are small, and spinning BLAS threads slow each other down on a busy machine."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(params=rw.simd_levels())

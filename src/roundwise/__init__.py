@@ -35,6 +35,7 @@ from roundwise.runtime import (
     set_simd_level,
     simd_levels,
 )
+from roundwise.tuning import Tuner
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ __all__ = [
     "PaperRule",
     "RoundwiseError",
     "Status",
+    "Tuner",
     "UnknownNameError",
     "compute_features",
     "get_backend",
