@@ -8,6 +8,10 @@
 
 #include <cmath>
 
+#if defined(__x86_64__) || defined(_M_X64)
+#include <xmmintrin.h>
+#endif
+
 #include "dispatch.hpp"
 #include "kernels.hpp"
 #include "sparse.hpp"
@@ -23,6 +27,27 @@ template <class T> using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, n
 using BasisIn = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // rows
 template <class T> using MatrixIn = nb::ndarray<const T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
 template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
+
+// IEEE arithmetic for the length of a call, and so for the threads it starts: any library built
+// with -ffast-math may have switched subnormals off for the whole process.
+class IeeeArithmetic {
+#if defined(__x86_64__) || defined(_M_X64)
+    unsigned int saved_ = _mm_getcsr();
+
+  public:
+    IeeeArithmetic() { _mm_setcsr(0x1f80); }  // the power-on value: round to nearest, none masked off
+    ~IeeeArithmetic() { _mm_setcsr(saved_); }
+#elif defined(__aarch64__)
+    unsigned long saved_;
+
+  public:
+    IeeeArithmetic() {
+        asm volatile("mrs %0, fpcr" : "=r"(saved_));
+        asm volatile("msr fpcr, %0" : : "r"(0ul));
+    }
+    ~IeeeArithmetic() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+#endif
+};
 
 std::int64_t length(std::size_t n) { return static_cast<std::int64_t>(n); }
 
@@ -87,14 +112,27 @@ SparseView<T> view(const VectorIn<Index>& starts, const VectorIn<Index>& indices
     return {length(starts.shape(0)) - 1, starts.data(), indices.data(), values.data()};
 }
 
+template <class> auto strict() { return nb::arg().noconvert(); }
+
+template <class F, class R, class... Args>
+void define_strictly(nb::module_& m, const char* name, F f, R (F::*)(Args...) const) {
+    m.def(name, f, strict<Args>()..., nb::call_guard<IeeeArithmetic>());
+}
+
+// Binds a lambda that takes arrays as they are: nanobind would copy one that does not fit, and
+// what is written to a copy is lost.
+template <class F> void define(nb::module_& m, const char* name, F f) {
+    define_strictly(m, name, f, &F::operator());
+}
+
 template <class T> void bind_carrier(nb::module_& m) {
-    m.def("round", [](const Format& f, int mode, std::uint64_t key, std::uint64_t first,
+    define(m, "round", [](const Format& f, int mode, std::uint64_t key, std::uint64_t first,
                       VectorIn<T> x, VectorOut<T> y, int threads) {
         nb::gil_scoped_release release;
         active_kernels<T>().round(f, static_cast<Mode>(mode), key, first, length(x.shape(0)), x.data(),
                                   y.data(), threads);
     });
-    m.def("lu", [](const Format& f, MatrixOut<T> a, VectorOut<std::int32_t> perm, int threads) {
+    define(m, "lu", [](const Format& f, MatrixOut<T> a, VectorOut<std::int32_t> perm, int threads) {
         Verdict verdict;
         {
             nb::gil_scoped_release release;
@@ -102,7 +140,7 @@ template <class T> void bind_carrier(nb::module_& m) {
         }
         return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
     });
-    m.def("cholesky", [](const Format& f, MatrixOut<T> a, int threads) {
+    define(m, "cholesky", [](const Format& f, MatrixOut<T> a, int threads) {
         Verdict verdict;
         {
             nb::gil_scoped_release release;
@@ -110,7 +148,7 @@ template <class T> void bind_carrier(nb::module_& m) {
         }
         return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
     });
-    m.def("solve_triangular", [](const Format& f, MatrixIn<T> a, bool lower, bool unit, bool transpose,
+    define(m, "solve_triangular", [](const Format& f, MatrixIn<T> a, bool lower, bool unit, bool transpose,
                                  MatrixOut<double> b, int threads) {
         nb::gil_scoped_release release;
         Rounded<T> x(f, length(b.size()), b.data());
@@ -119,7 +157,7 @@ template <class T> void bind_carrier(nb::module_& m) {
                                              length(b.shape(1)), x.data(), threads);
         return static_cast<int>(x.write(b.data()));
     });
-    m.def("matvec", [](const Format& f, MatrixIn<T> a, bool transpose, VectorIn<double> x,
+    define(m, "matvec", [](const Format& f, MatrixIn<T> a, bool transpose, VectorIn<double> x,
                        VectorOut<double> y, int threads) {
         nb::gil_scoped_release release;
         Rounded<T> in(f, length(x.size()), x.data()), out(length(y.size()));
@@ -128,7 +166,7 @@ template <class T> void bind_carrier(nb::module_& m) {
                                    in.data(), out.data(), threads);
         return static_cast<int>(out.write(y.data()));
     });
-    m.def("sparse_matvec", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
+    define(m, "sparse_matvec", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
                               VectorIn<T> values, bool transpose, VectorIn<double> x,
                               VectorOut<double> y) {
         nb::gil_scoped_release release;
@@ -138,7 +176,7 @@ template <class T> void bind_carrier(nb::module_& m) {
                          length(y.size()), out.data());
         return static_cast<int>(out.write(y.data()));
     });
-    m.def("sparse_lu", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
+    define(m, "sparse_lu", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
                           VectorIn<T> values, VectorIn<Index> diagonal, double threshold) {
         SparseFactors<T> factors;
         {
@@ -149,7 +187,7 @@ template <class T> void bind_carrier(nb::module_& m) {
                               to_numpy(std::move(factors.lower)), to_numpy(std::move(factors.upper)),
                               to_numpy(std::move(factors.perm)));
     });
-    m.def("sparse_cholesky", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
+    define(m, "sparse_cholesky", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
                                 VectorIn<T> values) {
         SparseCholesky<T> factor;
         {
@@ -159,7 +197,7 @@ template <class T> void bind_carrier(nb::module_& m) {
         return nb::make_tuple(static_cast<int>(factor.verdict.status), factor.verdict.column,
                               to_numpy(std::move(factor.lower)));
     });
-    m.def("sparse_cholesky_solve", [](const Format& f, VectorIn<Index> starts,
+    define(m, "sparse_cholesky_solve", [](const Format& f, VectorIn<Index> starts,
                                       VectorIn<Index> indices, VectorIn<T> values,
                                       MatrixOut<double> b) {
         nb::gil_scoped_release release;
@@ -168,7 +206,7 @@ template <class T> void bind_carrier(nb::module_& m) {
         sparse_cholesky_solve<T>(f, view<T>(starts, indices, values), length(b.shape(1)), x.data());
         return static_cast<int>(x.write(b.data()));
     });
-    m.def("sparse_solve", [](const Format& f, VectorIn<Index> l_starts, VectorIn<Index> l_indices,
+    define(m, "sparse_solve", [](const Format& f, VectorIn<Index> l_starts, VectorIn<Index> l_indices,
                              VectorIn<T> l_values, VectorIn<Index> u_starts,
                              VectorIn<Index> u_indices, VectorIn<T> u_values, bool transpose,
                              MatrixOut<double> b) {
@@ -187,7 +225,7 @@ template <class Body> auto with_carrier(bool narrow, Body body) {
 }
 
 void bind_vector_operations(nb::module_& m) {
-    m.def("orthogonalize", [](const Format& f, bool narrow, BasisIn v, VectorOut<double> w,
+    define(m, "orthogonalize", [](const Format& f, bool narrow, BasisIn v, VectorOut<double> w,
                               VectorOut<double> h) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
@@ -200,7 +238,7 @@ void bind_vector_operations(nb::module_& m) {
         });
     });
     // The same in float64 arithmetic, each coefficient and each w rounded when it is stored.
-    m.def("orthogonalize_stored", [](const Format& f, const Format& float64, BasisIn v,
+    define(m, "orthogonalize_stored", [](const Format& f, const Format& float64, BasisIn v,
                                      VectorOut<double> w, VectorOut<double> h) {
         const Kernels<double>& kernels = active_kernels<double>();
         const std::int64_t n = length(w.size());
@@ -216,7 +254,7 @@ void bind_vector_operations(nb::module_& m) {
             store(n, w.data());
         }
     });
-    m.def("givens", [](const Format& f, bool narrow, std::int64_t j, VectorOut<double> cosines,
+    define(m, "givens", [](const Format& f, bool narrow, std::int64_t j, VectorOut<double> cosines,
                        VectorOut<double> sines, VectorOut<double> h, VectorOut<double> g) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
@@ -229,7 +267,7 @@ void bind_vector_operations(nb::module_& m) {
                                           worse(column.write(h.data()), rhs.write(g.data()))));
         });
     });
-    m.def("dot", [](const Format& f, bool narrow, VectorIn<double> x, VectorIn<double> y) {
+    define(m, "dot", [](const Format& f, bool narrow, VectorIn<double> x, VectorIn<double> y) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             const Rounded<T> a(f, length(x.size()), x.data()), b(f, length(y.size()), y.data());
@@ -238,7 +276,7 @@ void bind_vector_operations(nb::module_& m) {
             });
         });
     });
-    m.def("norm2", [](const Format& f, bool narrow, VectorIn<double> x) {
+    define(m, "norm2", [](const Format& f, bool narrow, VectorIn<double> x) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             const Rounded<T> a(f, length(x.size()), x.data());
@@ -246,7 +284,7 @@ void bind_vector_operations(nb::module_& m) {
                             [&] { return active_kernels<T>().norm2(f, length(x.size()), a.data()); });
         });
     });
-    m.def("axpy", [](const Format& f, bool narrow, double alpha, VectorIn<double> x,
+    define(m, "axpy", [](const Format& f, bool narrow, double alpha, VectorIn<double> x,
                      VectorOut<double> y) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
@@ -258,7 +296,7 @@ void bind_vector_operations(nb::module_& m) {
             return static_cast<int>(b.write(y.data()));
         });
     });
-    m.def("scale", [](const Format& f, bool narrow, double alpha, VectorOut<double> x) {
+    define(m, "scale", [](const Format& f, bool narrow, double alpha, VectorOut<double> x) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             const Rounded<T> factor(f, 1, &alpha);

@@ -2,8 +2,13 @@
 // that the kernels are written with. A scalar and a vector obey the same code.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 #include <cstring>
+
+#if defined(__FAST_MATH__) || FLT_EVAL_METHOD != 0
+#error "operations must be rounded to their own type: no fast-math, no x87"
+#endif
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
@@ -75,7 +80,12 @@ template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t 
     std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-template <class T> inline Vector<T> broadcast(T x) { return x - Vector<T>{}; }
+// Built-ins, as the standard library's overloads are functions of their own in a debug build.
+inline float square_root(float x) { return __builtin_sqrtf(x); }
+inline double square_root(double x) { return __builtin_sqrt(x); }
+inline int exponent_of(float x) { return __builtin_ilogbf(x); }
+inline int exponent_of(double x) { return __builtin_ilogb(x); }
+template <class T> inline T power_of_two(int e) { return static_cast<T>(__builtin_ldexp(1.0, e)); }
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

@@ -1,8 +1,6 @@
 // Dense emulated kernels; what each computes is stated in kernels.hpp.
 #pragma once
 
-#include <cmath>
-
 #include "kernels.hpp"
 #include "parallel.hpp"
 #include "update.hpp"
@@ -11,7 +9,7 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 constexpr std::int64_t block_size = 32;
-constexpr std::int64_t operations_per_thread = std::int64_t{1} << 20;
+constexpr std::int64_t operations_per_thread = std::int64_t{1} << 18;
 
 // Few enough threads that each has work to outweigh its start.
 inline int useful_threads(int threads, double operations) {
@@ -191,7 +189,7 @@ Verdict cholesky_panel(const Round& round, std::int64_t n, T* a, std::int64_t be
         for (std::int64_t i = j; i < n; ++i)
             if (!is_finite(column[i])) return {Status::overflow, j};
         if (!(column[j] > 0)) return {Status::not_positive_definite, j};
-        column[j] = round(std::sqrt(column[j]));
+        column[j] = round(square_root(column[j]));
         if (column[j] == 0) return {Status::not_positive_definite, j};  // no subnormals
         for (std::int64_t i = j + 1; i < n; ++i) column[i] = round(column[i] / column[j]);
         for (std::int64_t c = j + 1; c < end; ++c)
@@ -293,13 +291,13 @@ template <class T, class Round> T rounded_norm2(const Round& round, std::int64_t
     }
     if (largest == 0) return 0;
     constexpr int lowest = sizeof(T) == 4 ? -126 : -1022;  // so that 2^-e is finite
-    const int e = std::ilogb(largest) < lowest ? lowest : std::ilogb(largest);
-    const T down = std::ldexp(T{1}, -e), up = std::ldexp(T{1}, e);
+    const int e = exponent_of(largest) < lowest ? lowest : exponent_of(largest);
+    const T down = power_of_two<T>(-e), up = power_of_two<T>(e);
     const T sum = rounded_sum<T>(round, n, [&](std::int64_t i, std::int64_t count) {
         const Vector<T> scaled = round(load_some(x + i, count) * down);
         return round.product(scaled, scaled);
     });
-    return round(round(std::sqrt(sum)) * up);
+    return round(round(square_root(sum)) * up);
 }
 
 template <class T> T norm2(const Format& f, std::int64_t n, const T* x) {

@@ -1,6 +1,7 @@
 #include "parallel.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,8 +16,13 @@ void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody 
     std::vector<std::thread> others;
     others.reserve(static_cast<std::size_t>(parts - 1));
     const auto bound = [=](std::int64_t part) { return std::min(count, grains * part / parts * grain); };
-    for (std::int64_t part = 1; part < parts; ++part)
-        others.emplace_back(body, context, bound(part), bound(part + 1));
+    for (std::int64_t part = 1; part < parts; ++part) {
+        try {
+            others.emplace_back(body, context, bound(part), bound(part + 1));
+        } catch (const std::system_error&) {  // the system has no more threads to give
+            body(context, bound(part), bound(part + 1));
+        }
+    }
     body(context, 0, bound(1));
     for (std::thread& other : others) other.join();
 }

@@ -69,7 +69,8 @@ template <class T> class SameRange {
 // The same for tf32 in float, whose subnormal products float would round first (see
 // backends/carriers.py): they are computed 2^64 times too large, where float holds them exactly,
 // rounded there to a multiple of the scaled quantum, and scaled back. What underflows even so
-// is far below half the quantum, and 0 either way.
+// is far below half the quantum, and 0 either way. A product that is 0 already is left alone: its
+// other factor, scaled, may be infinite.
 class SameRangeGuarded : public SameRange<float> {
     static constexpr float up = 0x1p64f, down = 0x1p-64f;
     float anchor_;  // its ulp is the scaled quantum
@@ -89,8 +90,8 @@ class SameRangeGuarded : public SameRange<float> {
         const V tiny = ((scaled + anchor_) - anchor_) * down;
         const B sign = bit_cast<B>(plain) & ~Carrier<float>::abs_mask;
         constexpr std::int32_t min_normal = 0x00800000;
-        return bit_cast<V>(bit_cast<C>(magnitude) < min_normal ? bit_cast<B>(tiny) | sign
-                                                               : bit_cast<B>((*this)(plain)));
+        const auto is_tiny = (bit_cast<C>(magnitude) > 0) & (bit_cast<C>(magnitude) < min_normal);
+        return bit_cast<V>(is_tiny ? bit_cast<B>(tiny) | sign : bit_cast<B>((*this)(plain)));
     }
 };
 

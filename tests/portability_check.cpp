@@ -30,9 +30,20 @@ template <class T> void check(const Format& f) {
     std::vector<T> a(rounded.begin(), rounded.end()), x(a.begin(), a.begin() + n), y(n);
     std::vector<std::int32_t> perm(n);
     active_kernels<T>().matvec(f, n, n, a.data(), true, x.data(), y.data(), 1);
-    const Verdict verdict = active_kernels<T>().lu(f, n, a.data(), perm.data(), 2);
-    active_kernels<T>().solve_triangular(f, n, a.data(), false, false, false, 1, x.data(), 1);
-    std::printf("%016llx %d %016llx %016llx\n", hash(y), static_cast<int>(verdict.status), hash(a), hash(x));
+    const Kernels<T>& kernels = active_kernels<T>();
+    std::vector<T> spd = a, w = x, h(8), cosines(1, 1), sines(1), column{T(0.5), T(0.25)}, g{T(1), T(0)};
+    for (int i = 0; i < n; ++i) spd[i + i * n] = 64;
+    const Verdict positive = kernels.cholesky(f, n, spd.data(), 2);
+    kernels.orthogonalize(f, n, 8, a.data(), w.data(), h.data());
+    kernels.givens(f, 0, cosines.data(), sines.data(), column.data(), g.data());
+    const std::vector<T> numbers_out{kernels.dot(f, n, x.data(), y.data()), kernels.norm2(f, n, x.data()),
+                                     column[0], g[0], g[1]};
+    kernels.axpy(f, n, x[0], y.data(), w.data());
+    const Verdict verdict = kernels.lu(f, n, a.data(), perm.data(), 2);
+    kernels.solve_triangular(f, n, a.data(), false, false, false, 1, x.data(), 1);
+    std::printf("%d %d ", static_cast<int>(positive.status), static_cast<int>(verdict.status));
+    for (const auto& values : {y, spd, w, h, numbers_out, a, x}) std::printf("%016llx ", hash(values));
+    std::printf("\n");
 }
 
 int main() {
@@ -41,7 +52,7 @@ int main() {
         std::printf("level\n");
         check<float>({8, std::ldexp(255, 120), std::ldexp(1, -126), std::ldexp(1, -133), Overflow::inf});
         check<float>({11, 65504, std::ldexp(1, -14), std::ldexp(1, -24), Overflow::inf});
-        check<double>({11, std::ldexp(2047, 117), std::ldexp(1, -126), std::ldexp(1, -136), Overflow::inf});
+        check<float>({11, std::ldexp(2047, 117), std::ldexp(1, -126), std::ldexp(1, -136), Overflow::inf});
         check<double>({53, std::ldexp(9007199254740991, 971), std::ldexp(1, -1022), std::ldexp(1, -1074),
                        Overflow::inf});
     }

@@ -284,12 +284,54 @@ def test_equilibration_rescues_fp16():
 
 
 def test_a_coarse_residual_is_not_believed():
-    # All in bf16 the residual soon rounds to nothing; float64 sees that x is poor.
-    algorithm = rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-3, max_steps=5))
-    problem = with_kappa(1, n=30)
-    statuses = {a: algorithm.run(problem, "-".join([a] * 4)).status for a in ("e5m2", "fp64")}
-    assert statuses["fp64"] is converged
-    assert statuses["e5m2"] is not converged
+    # In bf16 both b and x round to 0.333984375: the residual is 0. In float64 it is 6.5e-4.
+    algorithm = rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-6))
+    problem = LinearSystem(np.eye(3), np.full(3, 1 / 3))
+    outcome = algorithm.run(problem, "bf16-bf16-bf16-bf16")
+    assert outcome.status is rw.OutcomeStatus.UNCONFIRMED
+    assert outcome.nbe > 1e-4
+    assert algorithm.run(problem, FP64_ACTION).status is converged
+
+
+def test_an_inner_solver_that_gives_up_has_not_converged():
+    # Cholesky in fp32, CG in bf16: rounding errors make a curvature or r' M r nonpositive.
+    for seed in range(20):
+        problem = random_sparse_spd(100, 0.02, beta=1e-6, rng=seed)
+        outcome = rw.CgIR().run(problem, "fp32-fp64-bf16-fp64")
+        assert not (outcome.status is converged and outcome.inner_iterations == 0)
+    # A correction that underflows to zero is no convergence either.
+    flushing = rw.FloatFormat("fp16ftz", 11, -14, 15, subnormals=False)
+    problem = LinearSystem(np.diag([6e4, 5e4]), np.ones(2))
+    for algorithm in (rw.GmresIR(), rw.LuIR()):
+        outcome = algorithm.run(problem, [flushing] * len(algorithm.stages))
+        assert outcome.status is not converged
+
+
+def test_norms_beyond_float64_do_not_look_like_convergence():
+    wide = rw.FloatFormat("wide8", 8, -1001, 1023)
+    A = np.array([[1.2e308, 1e308], [0, 1e308]])
+    problem = LinearSystem(A, [1e307, -3e307])
+    rough = rw.LuIR(stop=rw.DeploymentRule()).run(problem, [wide] * 3)
+    assert rough.status is not converged
+    assert rough.nbe > 1e-6
+    good = rw.LuIR(stop=rw.DeploymentRule()).run(problem, "fp64-fp64-fp64")
+    assert good.status is converged
+    assert 0 <= good.nbe <= 1e-15
+    tiny = rw.GmresIR().run(LinearSystem(np.eye(2) * 1e-300, [1e100, 1.0]), FP64_ACTION)
+    assert tiny.status is rw.OutcomeStatus.OVERFLOW
+    assert tiny.x is None or np.isfinite(tiny.x).all()
+
+
+def test_shared_work_belongs_to_one_problem():
+    shared, first = Shared(), with_kappa(1, n=10)
+    rw.LuIR().run(first, "fp32-fp64-fp64", shared=shared)
+    for call in (
+        lambda: rw.LuIR().run(with_kappa(2, n=10), "fp32-fp64-fp64", shared=shared),
+        lambda: rw.LuIR(equilibrate=True).run(first, "fp32-fp64-fp64", shared=shared),
+        lambda: rw.LuIR().run(first, "fp32-fp64-fp64", "storage", shared),
+    ):
+        with pytest.raises(ValueError, match="belongs to another problem"):
+            call()
 
 
 @pytest.mark.parametrize(

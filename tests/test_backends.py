@@ -1,5 +1,10 @@
 """What every backend promises: the same contract, named statuses, clear errors."""
 
+import platform
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from cases import BACKENDS, FORMATS
@@ -216,3 +221,59 @@ def test_storage_orthogonalize_by_hand(fmt):
         assert abs(coefficient - exact) <= fmt.unit_roundoff * abs(exact) + 1e-15
         w = rw.round_to(w - coefficient * v, fmt)
     np.testing.assert_array_equal(left, w)
+
+
+def test_formats_by_name_and_numbers_as_scalars(backend):
+    x = np.array([3.0, 4.0])
+    assert backend.norm2(x, "bf16") == 5.0
+    assert backend.dot(x, x, "fp32") == 25.0
+    np.testing.assert_array_equal(backend.scale(2, x, "fp64"), 2 * x)
+    np.testing.assert_array_equal(backend.matrix(np.eye(2), "fp16").matvec(x), x)
+    with pytest.raises(TypeError, match="NoneType"):
+        backend.scale(None, x, "fp64")
+
+
+def test_empty_vectors(backend):
+    empty = np.empty(0)
+    assert backend.dot(empty, empty, rw.BF16) == backend.norm2(empty, rw.BF16) == 0
+    assert backend.axpy(1.0, empty, empty, rw.BF16).shape == (0,)
+
+
+def test_givens_refuses_what_it_could_not_change(backend):
+    good = [np.zeros(3), np.zeros(3), np.ones(3), np.zeros(3)]
+    backend.givens(0, *good, rw.FP64)
+    strided = np.zeros((3, 2))[:, 0]
+    for place, bad in ((0, strided), (2, np.ones(3, np.float32)), (3, np.zeros(1)), (1, [0.0] * 3)):
+        arrays = [a.copy() for a in good]
+        arrays[place] = bad
+        with pytest.raises(ValueError, match="is changed in place; pass a contiguous"):
+            backend.givens(0, *arrays, rw.FP64)
+    with pytest.raises(ValueError, match="at least 0"):
+        backend.givens(-1, *good, rw.FP64)
+
+
+FLUSH_TO_ZERO = """
+#include <xmmintrin.h>
+void flush(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }
+unsigned state(void) { return _mm_getcsr() & 0x8040; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86's control register")
+def test_flush_to_zero_of_other_libraries_does_not_reach_the_kernels(tmp_path):
+    # Any library built with -ffast-math may switch subnormals off for the process.
+    (tmp_path / "ftz.c").write_text(FLUSH_TO_ZERO)
+    library = tmp_path / "ftz.so"
+    subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "ftz.c", "-o", library], check=True)
+    code = f"""
+import ctypes, numpy as np, roundwise as rw
+x = np.array([1e-39, 2e-39], dtype=np.float32)
+before = rw.round_to(x, "bf16").view(np.uint32).tolist()
+flush = ctypes.CDLL({str(library)!r})
+flush.flush()
+after = rw.round_to(x, "bf16").view(np.uint32).tolist()
+assert before == after and after[0] != 0, (before, after)
+assert flush.state() == 0x8040  # and is put back
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

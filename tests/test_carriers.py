@@ -21,7 +21,7 @@ def positive_numbers(fmt):
 
 
 def exact_results(fmt):
-    """All sums, differences, products, quotients and roots of the format's numbers."""
+    """All sums, differences, products and quotients of the format's numbers."""
     numbers = [Fraction(x) for x in positive_numbers(fmt)]
     for x, y in itertools.product(numbers, repeat=2):
         yield from (x + y, x * y, x / y)

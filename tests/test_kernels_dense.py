@@ -13,11 +13,43 @@ operation = rw.get_backend("operation")
 
 
 def data(fmt, *shape, seed=0):
-    """Numbers of the format, spread so that products and sums round, some of them subnormal."""
+    """Numbers of the format of moderate size, some of them zero; see `anywhere` for the rest."""
     rng = np.random.default_rng(seed)
     spread = 2.0 ** rng.integers(-3, 2, shape)
     x = rw.round_to(rng.standard_normal(shape) * spread, fmt)
     return np.where(rng.random(shape) < 0.1, 0.0, x)
+
+
+def anywhere(fmt, *shape, seed=0):
+    """Numbers from the whole range of the format: huge, tiny, subnormal, zero of both signs."""
+    rng = np.random.default_rng(seed)
+    exponent = rng.integers(fmt.emin - fmt.p, fmt.emax + 1, shape)
+    x = rw.round_to(np.ldexp(rng.uniform(-1, 1, shape), exponent), fmt)
+    return np.where(rng.random(shape) < 0.2, np.copysign(0.0, rng.uniform(-1, 1, shape)), x)
+
+
+@pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
+def test_products_and_sums_over_the_whole_range(fmt, simd_level):
+    x, y = anywhere(fmt, 40, 40, seed=1), anywhere(fmt, 40, 40, seed=2)
+    op = reference.Arithmetic(fmt)
+    compared = 0
+    for a, b in zip(x, y, strict=True):
+        alpha = float(b[0])
+        products = np.array([op.multiply(alpha, v) for v in a])
+        pairs = zip(products, b, strict=True)
+        sums = np.array([op.add(w, p) if np.isfinite(p) else p for p, w in pairs])
+        for expected, kernel, arguments in (
+            (products, operation.scale, (alpha, a, fmt)),
+            (sums, operation.axpy, (alpha, a, b, fmt)),
+            (0.0 + products, operation.matrix(a[:, None], fmt).matvec, (b[:1],)),
+        ):
+            if np.isfinite(expected).all():
+                compared += 1
+                assert same_bits(kernel(*arguments), expected)
+            else:
+                with pytest.raises(rw.ArithmeticFailure, match="overflow"):
+                    kernel(*arguments)
+    assert compared > 10
 
 
 def matrix(fmt, n, seed=0):
@@ -80,9 +112,10 @@ def test_lu_past_the_block_size(fmt):
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_bits_do_not_depend_on_level_or_threads(fmt, threads):
+    # Large enough that a second and a third thread have work (2^18 operations each).
     n = 211
     A = rw.round_to(np.random.default_rng(0).standard_normal((n, n)) / 32 + np.eye(n), fmt)
-    B = data(fmt, n, 9)
+    B = data(fmt, n, 40)
     wide = np.random.default_rng(1).standard_normal((1500, 1201)) / 64
     x = data(fmt, 1201, seed=2)
     results = []
@@ -157,6 +190,13 @@ def test_cholesky_past_the_block_size(threads):
     for count in (1, 3):
         threads(count)
         assert same_bits(operation.matrix(A, rw.BF16).cholesky().L, L)
+    large = spd(rw.BF16, 400, seed=4) + 20 * np.eye(400)
+    results = []
+    for count in (1, 2, 3):
+        threads(count)
+        results.append(operation.matrix(large, rw.BF16).cholesky().L)
+    assert same_bits(results[0], results[1])
+    assert same_bits(results[0], results[2])
 
 
 @pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)

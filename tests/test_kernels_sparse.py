@@ -141,3 +141,20 @@ def test_cholesky_solves_in_fp64(backend, convert):
     F = rw.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
     np.testing.assert_allclose(A @ F.solve(b), b, rtol=1e-12)
     np.testing.assert_allclose(A @ F.to(rw.FP32).solve(b), b, rtol=1e-3)
+
+
+def test_cholesky_reads_the_lower_triangle_alone():
+    A = np.array([[4.0, 1, 1, 1], [1, 3, 0, 0], [1, 0, 5, 0], [1, 0, 0, 6]])
+    b = np.ones(4)
+    for backend in ("operation", "storage"):
+        for convert in (np.asarray, sparse.csr_array):
+            F = rw.get_backend(backend).matrix(convert(np.tril(A)), rw.FP64).cholesky()
+            np.testing.assert_allclose(A @ F.solve(b), b, rtol=1e-14)
+
+
+def test_duplicates_are_summed_in_float64():
+    entries = (np.array([1.0, 2.0**-30], np.float32), ([0, 0], [0, 0]))
+    M = operation.matrix(sparse.coo_array(entries, shape=(1, 1)), rw.FP64)
+    assert M.matvec(np.ones(1))[0] == 1 + 2.0**-30
+    entries = (np.array([100, 100], np.int8), ([0, 0], [0, 0]))
+    assert rw.LinearSystem(sparse.coo_array(entries, shape=(1, 1)), [1.0]).A[0, 0] == 200

@@ -210,3 +210,12 @@ def test_fingerprint_is_the_same_in_another_process():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.strip()
     assert other == LinearSystem([[4, 1], [1, 3]], [1, 2]).fingerprint
+
+
+def test_a_copy_through_pickle_stays_read_only():
+    system = LinearSystem(np.eye(2), [1.0, 2.0], name="p", meta={"kappa": 1.0})
+    copied = pickle.loads(pickle.dumps(system))
+    assert copied.fingerprint == system.fingerprint
+    assert (copied.name, copied.meta) == ("p", {"kappa": 1.0})
+    with pytest.raises(ValueError, match="read-only"):
+        copied.A[0, 0] = 7.0

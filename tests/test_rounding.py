@@ -276,7 +276,10 @@ def test_python_numbers_give_python_floats():
         (lambda: rw.round_to(np.ones(3), "bf16", out=np.ones(4)), ValueError, r"shape \(3,\)"),
         (lambda: rw.round_to(np.ones(3), "bf16", out=np.ones(3, "f4")), ValueError, "pass float64"),
         (lambda: rw.round_scalar(1.0, "bf16", "rne"), ValueError, "unknown mode"),
-        (lambda: rw.set_num_threads(0), ValueError, "at least 1"),
+        (lambda: rw.round_to(np.ones(3), "bf16", out=[0.0] * 3), TypeError, "writeable array"),
+        (lambda: rw.round_to(np.ones(3), "bf16", out=np.broadcast_to(0.0, 3)), TypeError, "write"),
+        (lambda: rw.set_num_threads(True), ValueError, "from 1 to 1024"),
+        (lambda: rw.set_num_threads(0), ValueError, "from 1 to 1024"),
         (lambda: rw.set_simd_level("mmx"), ValueError, "'mmx' is not available here; choose"),
     ],
 )

@@ -19,6 +19,7 @@ import roundwise
 from roundwise import GmresIR, RoundwiseError, UnknownNameError, problems
 from roundwise.actions import monotone_space
 from roundwise.backends import BACKENDS
+from roundwise.experiments.command import reproduce_command
 from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
 from roundwise.outcomes import RESULTS_VERSION, OutcomeTable, fill, progress_bar
 from roundwise.outcomes.optional import require
@@ -115,6 +116,9 @@ def main(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+main.add_command(reproduce_command)
 
 
 @main.command("fill")

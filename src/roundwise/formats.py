@@ -33,7 +33,7 @@ class FloatFormat:
     overflow : {"inf", "nan", "saturate"}
         What a value becomes that rounds to more than `max`. OCP's E4M3 has no
         infinity: its conversions give NaN, or saturate at `max` (take
-        ``dataclasses.replace(E4M3, overflow="saturate")``).
+        ``dataclasses.replace(E4M3, name="e4m3sat", overflow="saturate")``).
     top_code_is_nan : bool
         The largest significand of the top binade encodes NaN, as in OCP's E4M3, so
         that `max` is the number below it.
@@ -48,6 +48,11 @@ class FloatFormat:
     top_code_is_nan: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or set("- \t\n") & set(self.name):
+            raise ValueError(
+                f"name = {self.name!r}; choose a text without spaces and '-', which joins the "
+                "formats of an action"
+            )
         for field in ("p", "emin", "emax"):
             if type(getattr(self, field)) is not int:
                 raise TypeError(f"{field} must be an int, got {getattr(self, field)!r}")

@@ -93,10 +93,13 @@ def round_to(
     x = np.asarray(x)
     if x.dtype not in (np.float64, np.float32) or not x.dtype.isnative:
         raise TypeError(f"round_to takes float64 or float32, got {x.dtype}; convert with astype")
-    if out is not None and (out.shape != x.shape or out.dtype != x.dtype):
-        raise ValueError(
-            f"out is {out.dtype} of shape {out.shape}; pass {x.dtype} of shape {x.shape}"
-        )
+    if out is not None:
+        if not isinstance(out, np.ndarray) or not out.flags.writeable:
+            raise TypeError("out must be a writeable array; pass numpy.empty_like(x)")
+        if out.shape != x.shape or out.dtype != x.dtype:
+            raise ValueError(
+                f"out is {out.dtype} of shape {out.shape}; pass {x.dtype} of shape {x.shape}"
+            )
     if out is not None and out is not x and np.may_share_memory(x, out):
         x = x.copy()
     result = _round_array(x, fmt, mode, key, out)
@@ -168,7 +171,7 @@ def round_scalar(
         raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
     if isinstance(x, float) and math.isnan(x):
         return x
-    sign = math.copysign(1.0, x)
+    sign = math.copysign(1.0, x) if isinstance(x, float) else (-1.0 if x < 0 else 1.0)
     overflowed = sign * {"inf": math.inf, "nan": math.nan, "saturate": fmt.max}[fmt.overflow]
     if isinstance(x, float) and math.isinf(x):
         return overflowed

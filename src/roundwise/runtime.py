@@ -2,8 +2,8 @@
 results are the same bits for every setting here.
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which
-joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` caps the
-instruction set, for example ``ROUNDWISE_SIMD=baseline``.
+joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` chooses
+the instruction set, for example ``ROUNDWISE_SIMD=baseline``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ import os
 
 import roundwise._kernels as _kernels
 
+_MOST_THREADS = 1024
 _threads: int | None = None
 
 
 def _threads_from_environment() -> int:
-    for variable in ("ROUNDWISE_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(variable, "")
-        if text:
-            if not text.isdecimal() or int(text) < 1:
-                raise ValueError(f"{variable}={text!r}; set it to a whole number of at least 1")
-            return int(text)
+    ours = os.environ.get("ROUNDWISE_NUM_THREADS", "")
+    if ours:
+        if not ours.isdecimal() or not 1 <= int(ours) <= _MOST_THREADS:
+            raise ValueError(f"ROUNDWISE_NUM_THREADS={ours!r}; set it to 1 to {_MOST_THREADS}")
+        return int(ours)
+    # OpenMP's may list a number for each level of nesting; what it does not say is not our error.
+    outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if outermost.isdecimal() and int(outermost) >= 1:
+        return min(int(outermost), _MOST_THREADS)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -38,8 +42,8 @@ def get_num_threads() -> int:
 def set_num_threads(threads: int) -> None:
     """Let one kernel call use up to this many threads."""
     global _threads
-    if not isinstance(threads, int) or threads < 1:
-        raise ValueError(f"threads = {threads!r}; pass a whole number of at least 1")
+    if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
+        raise ValueError(f"threads = {threads!r}; pass a whole number from 1 to {_MOST_THREADS}")
     _threads = threads
 
 

@@ -103,12 +103,23 @@ class Outcome:
 class Shared:
     """What runs on one problem with one backend share, each computed once: factors, matrices.
 
-    Pass one to several runs of *the same* problem, algorithm and backend. A failure is
-    remembered too, and raised again.
+    It belongs to the problem, algorithm and backend of its first run, and refuses others. A
+    failure is remembered too, and raised again.
     """
 
     def __init__(self) -> None:
         self._made: dict[Hashable, Any] = {}
+        self._owner: tuple[Any, Any, str] | None = None
+
+    def bind(self, problem: Any, algorithm: Any, arithmetic: str) -> None:
+        """Belong to these, or refuse if it already belongs to others."""
+        if self._owner is None:
+            self._owner = problem, algorithm, arithmetic
+        owner, settings, model = self._owner
+        if owner is not problem or settings != algorithm or model != arithmetic:
+            raise ValueError(
+                "this Shared belongs to another problem, algorithm or backend; pass a new one"
+            )
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of that key, made on the first call."""
@@ -119,7 +130,7 @@ class Shared:
                 self._made[key] = failure
         value = self._made[key]
         if isinstance(value, ArithmeticFailure):
-            raise value
+            raise value.with_traceback(None)  # else each run would lengthen it
         return value  # type: ignore[no-any-return]
 
 
@@ -169,8 +180,10 @@ class Algorithm(ABC):
         stages = {
             name: Stage(name, fmt, backend) for name, fmt in zip(self.stages, formats, strict=True)
         }
+        shared = Shared() if shared is None else shared
+        shared.bind(problem, self, backend.arithmetic)
         try:
-            outcome = self._run(problem, stages, Shared() if shared is None else shared)
+            outcome = self._run(problem, stages, shared)
         except ArithmeticFailure as failure:
             outcome = Outcome.from_failure(failure)
         return dataclasses.replace(

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.errors import ErrorMeasure, max_norm
+from roundwise.algorithms.errors import ErrorMeasure, exponent_of, max_norm
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import Progress, StoppingRule
-from roundwise.backends import ArithmeticFailure, Factors
+from roundwise.backends import ArithmeticFailure, Factors, Status
+from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
 
 Vector = NDArray[np.float64]
@@ -51,14 +52,18 @@ def scaled_system(problem: LinearSystem, equilibrate: bool) -> ScaledSystem:
     [1, 2): without rounding errors, as long as nothing underflows. A zero row or column is
     left alone.
     """
+    A, b = problem.A, problem.b
+    exponent = exponent_of(A)
+    if exponent > 900:  # row sums could overflow
+        A, b = A * math.ldexp(1.0, -exponent), np.ldexp(b, -exponent)
     if not equilibrate:
-        return ScaledSystem(problem.A, problem.b)
-    A = problem.A
+        return ScaledSystem(A, b)
     rows = _inverse_power_of_two(_largest(abs(A), axis=1))
     A = sparse.csr_array(sparse.diags_array(rows) @ A) if problem.is_sparse else rows[:, None] * A
     columns = _inverse_power_of_two(_largest(abs(A), axis=0))
     A = sparse.csr_array(A @ sparse.diags_array(columns)) if problem.is_sparse else A * columns
-    return ScaledSystem(A, rows * problem.b, rows, columns)
+    with np.errstate(over="ignore"):
+        return ScaledSystem(A, rows * b, rows, columns)
 
 
 def _largest(magnitudes: Any, axis: int) -> Vector:
@@ -108,7 +113,11 @@ def with_unit_size(solve: Callable[[Vector], Correction], b: Vector) -> Correcti
         return Correction(np.zeros_like(b))
     exponent = math.frexp(size)[1] - 1
     correction = solve(np.ldexp(b, -exponent))
-    return dataclasses.replace(correction, z=np.ldexp(correction.z, exponent))
+    with np.errstate(over="ignore"):
+        z = np.ldexp(correction.z, exponent)
+    if not np.isfinite(z).all():
+        raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
+    return dataclasses.replace(correction, z=z)
 
 
 def refine(
@@ -160,7 +169,11 @@ def refine(
 
     if x is None:
         return Outcome(status, None, reason=reason)
-    x = system.solution(x)
+    with np.errstate(over="ignore"):
+        x = system.solution(x)
+    if not np.isfinite(x).all():
+        overflow = ArithmeticFailure(Status.OVERFLOW, "undoing the equilibration", FP64)
+        return Outcome.from_failure(overflow, history=tuple(history))
     nbe = measure.backward(x)
     return Outcome(
         stop.confirm(status, problem.n, nbe),

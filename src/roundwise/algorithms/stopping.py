@@ -50,7 +50,8 @@ class PaperRule(StoppingRule):
     """The paper's rule, on the size of the corrections z_i alone.
 
     - converged: ``||z_i|| <= u ||x_i||``, u the unit roundoff of the update stage;
-    - stagnated: ``||z_i|| >= tau ||z_{i-1}||`` in `patience` consecutive steps;
+    - stagnated: ``||z_i|| >= tau ||z_{i-1}||`` in `patience` consecutive steps, or z_i = 0
+      although the residual is not;
     - the limit: `max_steps` corrections.
 
     The text of the paper stops at the first stagnating step (patience 1).
@@ -68,6 +69,8 @@ class PaperRule(StoppingRule):
 
     def after_update(self, progress: Progress) -> OutcomeStatus | None:
         z = progress.z_norms
+        if z[-1] == 0 and progress.backward_errors[-1] > 0:
+            return OutcomeStatus.STAGNATED  # the inner solver gave up, or z underflowed
         if z[-1] <= progress.update_format.unit_roundoff * progress.x_norms[-1]:
             return OutcomeStatus.CONVERGED
         last = zip(z[-self.patience - 1 :], z[-self.patience :], strict=False)

@@ -131,28 +131,30 @@ class Backend(ABC):
     arithmetic: str
 
     @abstractmethod
-    def matrix(self, A: Any, fmt: FloatFormat) -> Matrix:
+    def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
         """Round a dense array or a SciPy sparse matrix to a format."""
 
     @abstractmethod
-    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> float:
+    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
         """``x' y``."""
 
     @abstractmethod
-    def axpy(self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def axpy(
+        self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
+    ) -> Vector:
         """``y + alpha x``, as a new vector."""
 
     @abstractmethod
-    def scale(self, alpha: float, x: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
         """``alpha x``, as a new vector."""
 
     @abstractmethod
-    def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
+    def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
         """``||x||_2``."""
 
     @abstractmethod
     def orthogonalize(
-        self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
+        self, V: NDArray[Any], w: NDArray[Any], fmt: str | FloatFormat
     ) -> tuple[Vector, Vector]:
         """Modified Gram-Schmidt of w against the rows of V: the coefficients, and what is left.
 
@@ -169,7 +171,7 @@ class Backend(ABC):
         sines: Vector,
         h: Vector,
         g: Vector,
-        fmt: FloatFormat,
+        fmt: str | FloatFormat,
     ) -> None:
         """Bring column j of a Hessenberg least squares problem to triangular form, in place.
 
@@ -179,7 +181,7 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
         """``R y = g`` for a small dense upper triangle R, by back substitution."""
 
 
@@ -209,28 +211,47 @@ def checked_block(b: Any, rows: int) -> Vector:
 def checked_basis(V: Any, length: int) -> Vector:
     """V as contiguous float64 rows of that length."""
     V = np.asarray(V)
+    if V.dtype.kind != "f" or V.dtype.itemsize > 8:
+        raise TypeError(f"V is float64 or float32, got {V.dtype}; convert with astype")
     if V.ndim != 2 or V.shape[1] != length:
         raise ValueError(f"V has shape {V.shape}; pass rows of length {length}")
     return np.ascontiguousarray(V, dtype=np.float64)
 
 
+def check_rotations(j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector) -> None:
+    """What `Backend.givens` changes in place must be long enough, float64 and contiguous."""
+    if j < 0:
+        raise ValueError(f"j = {j}; pass a column number of at least 0")
+    for name, x, length in (
+        ("cosines", cosines, j + 1),
+        ("sines", sines, j + 1),
+        ("h", h, j + 2),
+        ("g", g, j + 2),
+    ):
+        fits = isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1
+        if not fits or len(x) < length or not x.flags.carray:
+            raise ValueError(
+                f"{name} is changed in place; pass a contiguous, writeable float64 vector of at "
+                f"least {length} entries"
+            )
+
+
 def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
     """A as a finite float64 array, or canonical CSR array if it is sparse."""
-    if sparse.issparse(A):
-        values, A = A.dtype, sparse.csr_array(A)
-    else:
+    if not sparse.issparse(A):
         A = np.asarray(A)
-        values = A.dtype
-    if values.kind != "f" or values.itemsize > 8:
-        raise TypeError(f"A is float64 or float32, got {values}; convert with astype")
+    if A.dtype.kind != "f" or A.dtype.itemsize > 8:
+        raise TypeError(f"A is float64 or float32, got {A.dtype}; convert with astype")
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(f"A has shape {A.shape}; pass a matrix with at least one row and column")
-    A = A.astype(np.float64)
     if sparse.issparse(A):
+        A = sparse.csr_array(A.astype(np.float64))  # duplicates are summed in float64
         A.sum_duplicates()
         if A.nnz > np.iinfo(np.int32).max:
             raise ValueError(f"A has {A.nnz} entries; the kernels' 32-bit indices reach 2**31 - 1")
         A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    else:
+        A = np.asarray(A, dtype=np.float64)
     if not np.isfinite(A.data if sparse.issparse(A) else A).all():
         raise ArithmeticFailure(Status.NONFINITE_INPUT, "matrix", fmt)
     return A

@@ -21,6 +21,7 @@ from roundwise.backends.base import (
     Matrix,
     Status,
     Vector,
+    check_rotations,
     checked_basis,
     checked_matrix,
     checked_vector,
@@ -30,7 +31,7 @@ from roundwise.backends.base import (
 )
 from roundwise.backends.carriers import carrier_type
 from roundwise.backends.ordering import colamd, minimum_degree
-from roundwise.formats import FloatFormat
+from roundwise.formats import FloatFormat, get_format
 from roundwise.rounding import kernel_format, round_to
 from roundwise.runtime import get_num_threads
 
@@ -280,6 +281,9 @@ class SparseMatrix(Matrix):
     def cholesky(self) -> SparseCholesky:
         require_square(self.shape)
         A = self._csc()
+        A = sparse.csc_array(
+            sparse.tril(A) + sparse.tril(A, -1).T
+        )  # only the lower triangle counts
         order = minimum_degree(A)
         if order is None:
             raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, "sparse Cholesky", self.fmt)
@@ -330,37 +334,45 @@ class OperationBackend(Backend):
             )
         self.pivot_threshold = pivot_threshold
 
-    def matrix(self, A: Any, fmt: FloatFormat) -> Matrix:
+    def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
+        fmt = get_format(fmt)
         A = checked_matrix(A, fmt)
         if sparse.issparse(A):
             return SparseMatrix(A, fmt, self.pivot_threshold)
         return DenseMatrix(A, fmt)
 
-    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> float:
+    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
+        fmt = get_format(fmt)
         x = checked_vector(x)
         code, value = _kernels.dot(*_vector_format(fmt), x, checked_vector(y, len(x)))
         _check(code, "dot", fmt)
         return value
 
-    def axpy(self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def axpy(
+        self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
+    ) -> Vector:
+        fmt = get_format(fmt)
         x = checked_vector(x)
         result = checked_vector(y, len(x)).copy()
-        _check(_kernels.axpy(*_vector_format(fmt), alpha, x, result), "axpy", fmt)
+        _check(_kernels.axpy(*_vector_format(fmt), float(alpha), x, result), "axpy", fmt)
         return result
 
-    def scale(self, alpha: float, x: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+        fmt = get_format(fmt)
         result = checked_vector(x).copy()
-        _check(_kernels.scale(*_vector_format(fmt), alpha, result), "scale", fmt)
+        _check(_kernels.scale(*_vector_format(fmt), float(alpha), result), "scale", fmt)
         return result
 
-    def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
+    def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
+        fmt = get_format(fmt)
         code, value = _kernels.norm2(*_vector_format(fmt), checked_vector(x))
         _check(code, "norm2", fmt)
         return value
 
     def orthogonalize(
-        self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
+        self, V: NDArray[Any], w: NDArray[Any], fmt: str | FloatFormat
     ) -> tuple[Vector, Vector]:
+        fmt = get_format(fmt)
         w = checked_vector(w).copy()
         V = checked_basis(V, len(w))
         h = np.empty(len(V))
@@ -368,11 +380,14 @@ class OperationBackend(Backend):
         return h, w
 
     def givens(
-        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat
+        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
     ) -> None:
+        fmt = get_format(fmt)
+        check_rotations(j, cosines, sines, h, g)
         _check(_kernels.givens(*_vector_format(fmt), j, cosines, sines, h, g), "givens", fmt)
 
-    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+        fmt = get_format(fmt)
         R = _carried(np.asfortranarray(checked_matrix(R, fmt)), fmt)
         require_nonzero_diagonal(np.diagonal(R), fmt)
         y = checked_vector(g, len(R)).copy()[:, None]

@@ -1,7 +1,8 @@
 """The ``storage`` arithmetic model: float64 arithmetic, results rounded when they are stored.
 
-A product, a solve or a dot is one float64 call of BLAS, LAPACK or SuperLU on rounded operands;
-only what it returns is rounded. Factors are those of the rounded matrix, rounded afterwards.
+A product, a dense solve or a dot is one float64 call of BLAS, LAPACK or SuperLU on rounded
+operands; only what it returns is rounded. Sparse substitution, Cholesky and Gram-Schmidt run our
+own kernels in float64. Factors are those of the rounded matrix, rounded afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from roundwise.backends.base import (
     require_square,
     sparse_lu_flops,
 )
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.rounding import kernel_format, round_to
 
 
@@ -54,7 +55,7 @@ def _operand(x: NDArray[Any], length: int | None, kernel: str, fmt: FloatFormat)
 
 
 def _number(alpha: float, kernel: str, fmt: FloatFormat) -> float:
-    return float(_operand(np.array([alpha]), 1, kernel, fmt)[0])
+    return float(_operand(np.array([float(alpha)]), 1, kernel, fmt)[0])
 
 
 def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
@@ -229,31 +230,43 @@ class StorageBackend(Backend):
 
     arithmetic = "storage"
 
-    def matrix(self, A: Any, fmt: FloatFormat) -> Matrix:
+    def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
+        fmt = get_format(fmt)
         A = checked_matrix(A, fmt)
         return SparseMatrix(A, fmt) if sparse.issparse(A) else DenseMatrix(A, fmt)
 
-    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> float:
+    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
+        fmt = get_format(fmt)
         x = _operand(x, None, "dot", fmt)
         y = _operand(y, len(x), "dot", fmt)
-        return _stored_number(blas.ddot(x, y), "dot", fmt)
+        return _stored_number(blas.ddot(x, y) if len(x) else 0.0, "dot", fmt)
 
-    def axpy(self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def axpy(
+        self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
+    ) -> Vector:
+        fmt = get_format(fmt)
         x = _operand(x, None, "axpy", fmt)
         y = _operand(y, len(x), "axpy", fmt)
-        return _stored(y + _number(alpha, "axpy", fmt) * x, "axpy", fmt)
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = y + _number(alpha, "axpy", fmt) * x
+        return _stored(result, "axpy", fmt)
 
-    def scale(self, alpha: float, x: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+        fmt = get_format(fmt)
         x = _operand(x, None, "scale", fmt)
-        return _stored(_number(alpha, "scale", fmt) * x, "scale", fmt)
+        with np.errstate(over="ignore"):
+            result = _number(alpha, "scale", fmt) * x
+        return _stored(result, "scale", fmt)
 
-    def norm2(self, x: NDArray[Any], fmt: FloatFormat) -> float:
+    def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
+        fmt = get_format(fmt)
         x = _operand(x, None, "norm2", fmt)
-        return _stored_number(blas.dnrm2(x), "norm2", fmt)
+        return _stored_number(blas.dnrm2(x) if len(x) else 0.0, "norm2", fmt)
 
     def orthogonalize(
-        self, V: NDArray[Any], w: NDArray[Any], fmt: FloatFormat
+        self, V: NDArray[Any], w: NDArray[Any], fmt: str | FloatFormat
     ) -> tuple[Vector, Vector]:
+        fmt = get_format(fmt)
         w = _operand(w, None, "orthogonalize", fmt).copy()
         V = checked_basis(V, len(w))
         h = np.empty(len(V))
@@ -264,13 +277,15 @@ class StorageBackend(Backend):
         return h, w
 
     def givens(
-        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat
+        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
     ) -> None:
+        fmt = get_format(fmt)
         operation.OperationBackend().givens(j, cosines, sines, h, g, FP64)
         for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
             values[:] = _stored(values, "givens", fmt)
 
-    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: FloatFormat) -> Vector:
+    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+        fmt = get_format(fmt)
         g = _operand(g, len(R), "triangular solve", fmt)
         R = _stored_block(checked_matrix(R, fmt), "triangular solve", fmt)
         require_nonzero_diagonal(np.diagonal(R), fmt)

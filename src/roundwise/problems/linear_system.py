@@ -65,6 +65,10 @@ class LinearSystem:
             object.__setattr__(self, "x_true", _canonical_vector("x_true", self.x_true, n))
         object.__setattr__(self, "meta", dict(self.meta))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Arrays come out of a pickle writeable; the constructor freezes them again.
+        return LinearSystem, (self.A, self.b, self.x_true, self.name, self.meta)
+
     @classmethod
     def from_solution(
         cls, A: Matrix, x_true: Vector, *, name: str = "", meta: Mapping[str, Any] | None = None
@@ -139,7 +143,7 @@ def _canonical_matrix(A: Any) -> Matrix:
         raise ValueError("A is empty; pass a system with at least one unknown")
     if not sp.issparse(A):
         return _frozen_copy("A", A)
-    csr = sp.csr_array(A, dtype=np.float64, copy=True)
+    csr = sp.csr_array(A.astype(np.float64))  # duplicates are summed in float64
     csr.sum_duplicates()
     csr.eliminate_zeros()
     _check_finite("A", csr.data)

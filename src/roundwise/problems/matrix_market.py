@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,18 @@ def reference_solution(n: int) -> Vector:
     return np.asarray(np.where(i % 2 == 0, 1.0, -1.0) * (1.0 + (i * golden) % 1.0))
 
 
+# What SciPy's reader raises on a damaged file, a corrupt gzip stream included.
+_UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error)
+
+
 def _read(source: Path) -> Any:
     """The dense array or `csr_array` in a real Matrix Market file."""
     if not source.is_file():
-        raise FileNotFoundError(f"{source} does not exist; pass the path of a Matrix Market file")
+        missing = "is no file" if source.exists() else "does not exist"
+        raise FileNotFoundError(f"{source} {missing}; pass the path of a Matrix Market file")
     try:
         *_, value_field, _ = scipy.io.mminfo(source)
-    except (ValueError, OSError, EOFError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
     if value_field == "complex":
         raise ValueError(f"{source} is complex; only real systems: write its real form first")
@@ -88,6 +94,6 @@ def _read(source: Path) -> Any:
         raise ValueError(f"{source} is a pattern without values; pass a file with real values")
     try:
         A = scipy.io.mmread(source)
-    except (ValueError, OSError, EOFError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
     return sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
