@@ -123,7 +123,7 @@ def test_what_is_returned_may_be_changed():
 
 @pytest.mark.parametrize("reward", [PAPER_W1, REWARD])
 def test_view_live_and_tuner_agree(problems, view, reward):
-    table = view_rewards(view, reward, PAPER_CONTEXT, SPACE)
+    table = view_rewards(view, reward, SPACE)
     replayed = PrecisionEnv.from_view(view, reward)
     solved = PrecisionEnv.from_problems(problems, ALGORITHM, SPACE, reward)
     np.testing.assert_array_equal(replayed.contexts, view_contexts(view, PAPER_CONTEXT))
@@ -180,10 +180,8 @@ def test_garbage_is_refused(problems, view):
         with pytest.raises(ValueError, match="rewards h"):
             PrecisionEnv(CONTEXTS, rewards, SMALL)
     no_kappa = Context(("norm_inf",), (1.0,))
-    with pytest.raises(ValueError, match="kappa_exact or kappa_est"):
-        PrecisionEnv.from_view(view, REWARD, no_kappa)
-    with pytest.raises(ValueError, match="kappa_exact or kappa_est"):
-        PrecisionEnv.from_problems(problems, ALGORITHM, SPACE, REWARD, no_kappa)
+    with pytest.raises(ValueError, match="needs a condition number"):
+        PrecisionEnv.from_problems(problems, ALGORITHM, SPACE, PAPER_W1, no_kappa)
     with pytest.raises(ValueError, match="features lack kappa_est"):
         PrecisionEnv.from_view(view, REWARD, Context(("kappa_est",), (1.0,)))
     with pytest.raises(ValueError, match="stages one, two"):

@@ -290,8 +290,8 @@ def test_regret_table_refuses_garbage():
         regret_table(R, {}, 7, rng())
 
 
-def test_ties_of_the_best_fixed_action_go_to_the_first():
-    assert best_fixed_action([[1.0, 2.0, 2.0]]) == 1
+def test_ties_of_the_best_fixed_action_go_to_the_last():
+    assert best_fixed_action([[1.0, 2.0, 2.0]]) == 2
 
 
 # --- bootstrap ------------------------------------------------------------------------------

@@ -181,15 +181,15 @@ def test_nearest_generalisation_by_brute_force():
             assert policy.choose(state) == wanted
 
 
-def test_infinite_context_is_a_state_of_its_own():
+def test_nothing_is_learned_from_an_infinite_context():
     for generalise in ("none", "nearest", "monotone"):
         policy = TabularQ(generalise=generalise)
         policy.start([[0.0], [5.0], [np.inf]], LINE)
         low, high, infinite = policy.encode([[0.0], [9.0], [np.inf]])
         policy.update(high, 0, 1.0)
         assert policy.choose(infinite) == LINE.safe
-        policy.update(infinite, 1, 1.0)
-        assert policy.choose(infinite) == 1
+        assert policy.update(infinite, 1, 1.0) == 0.0
+        assert policy.choose(infinite) == LINE.safe
         assert policy.choose(high) == 0
         assert policy.choose(low) == (LINE.safe if generalise == "none" else 0)
 

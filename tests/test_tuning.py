@@ -178,7 +178,9 @@ def test_partial_fit_learns_online(table):
     index = tuner.space_.index(action)
     state = tuner.policy_.encode(tuner.contexts_[:1])[0]
     # An outcome better than any: repeated, it must become the greedy choice.
-    perfect = dataclasses.replace(good, ferr=1e-16, inner_iterations=0)
+    perfect = dataclasses.replace(good, ferr=1e-16, inner_iterations=0, action=action)
+    with pytest.raises(ValueError, match="pass the action that was run"):
+        tuner.partial_fit(problem, action, good)
     for _ in range(30):
         reward = tuner.partial_fit(problem, action, perfect)
     assert reward > tuner.rewards_[0].max()
@@ -187,8 +189,8 @@ def test_partial_fit_learns_online(table):
     cost = Tuner(rw.GmresIR.paper(), FORMATS, table=table, reward=CostReward(H200_LIKE))
     cost.fit(problems(8))
     with pytest.raises(ValueError, match="no baseline"):
-        cost.partial_fit(problem, action, good)
-    cost.partial_fit(problem, action, good, baseline=good)
+        cost.partial_fit(problem, "fp64-fp64-fp64-fp64", good)
+    cost.partial_fit(problem, "fp64-fp64-fp64-fp64", good, baseline=good)
 
 
 # Garbage
@@ -209,8 +211,23 @@ def test_garbage_gets_clear_errors_or_the_safe_action(fitted, table):
     assert fitted.predict(singular) == safe
     with pytest.raises(rw.UnknownNameError, match="unknown feature 'color'"):
         Context(("color",), (None,))
-    with pytest.raises(ValueError, match="put kappa_exact or kappa_est in the context"):
-        Tuner(rw.LuIR(), ("fp64",), context=Context(("n",), (1.0,))).fit(problems(1))
+
+
+def test_a_policy_may_see_cheap_features_alone(table):
+    # The paper's reward needs kappa all the same: in training, not in the context.
+    cheap = Context(("norm_inf", "n"), (1e-300, 1.0))
+    for reward in (None, CostReward(H200_LIKE)):
+        tuner = Tuner(rw.GmresIR.paper(), FORMATS, context=cheap, reward=reward, table=table)
+        tuner.fit(problems(8))
+        assert tuner.contexts_.shape == (8, 2)
+        assert len(tuner.predict(problems(1)[0])) == 4
+
+
+def test_a_singular_matrix_gets_the_safe_action_from_an_estimate_too():
+    context = Context(("kappa_est", "norm_inf"), (1.0, 1e-300))
+    tuner = Tuner(rw.LuIR(), ("fp32", "fp64"), context=context, episodes=3).fit(problems(3))
+    singular = LinearSystem(np.diag([1.0, 0.0]), np.ones(2))
+    assert tuner.predict(singular) == tuner.space_[tuner.space_.safe]
 
 
 def test_one_problem_one_action():
@@ -246,7 +263,7 @@ def test_saved_files_hold_no_pickle_and_tell_their_origin(fitted, tmp_path):
     content = json.loads((tmp_path / "p.json").read_text())
     assert content["schema"] == "roundwise-tuner"
     assert {"roundwise", "seed", "arithmetic", "created", "machine"} <= content["provenance"].keys()
-    with np.load(tmp_path / "p.npz", allow_pickle=False) as arrays:
+    with np.load(tmp_path / content["arrays"], allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
 
 
@@ -269,10 +286,14 @@ def test_bad_files_are_named(fitted, tmp_path):
     refused(json.dumps(good | {"version": 2}), "has version 2, this Roundwise reads 1")
     refused(json.dumps(good | {"policy": {}}), "is damaged")
     refused(json.dumps({k: v for k, v in good.items() if k != "context"}), "is damaged")
-    path.write_text(json.dumps(good))
-    (tmp_path / "p.npz").write_bytes(b"PK damaged")
+    refused(json.dumps(good | {"curves": []}), "is damaged")
+    refused(json.dumps(good | {"arithmetic": "exact"}), "is damaged")
+    refused("[" * 100_000, "is no JSON")
+    (arrays,) = tmp_path.glob("p.*.npz")
+    refused(json.dumps(good | {"arrays": "../p.npz"}), "names no arrays beside it")
+    arrays.write_bytes(b"PK damaged")
     refused(json.dumps(good), "does not belong to p.json")
-    (tmp_path / "p.npz").unlink()
+    arrays.unlink()
     refused(json.dumps(good), "is missing; keep it beside p.json")
     with pytest.raises(FileNotFoundError):
         Tuner.load(tmp_path / "nothing.json")

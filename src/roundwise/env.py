@@ -22,6 +22,7 @@ from roundwise.outcomes import OutcomeView
 from roundwise.problems import LinearSystem
 from roundwise.rewards import ProblemFacts, Reward
 from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, view_contexts, view_rewards
+from roundwise.tuning.context import kappa_for
 
 try:
     import gymnasium
@@ -111,7 +112,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
         The context must have a condition number in it, which rewards use.
         """
         space = ActionSpace(view.stages, view.actions)
-        rewards = view_rewards(view, reward, context, space)
+        rewards = view_rewards(view, reward, space)
         return cls(view_contexts(view, context), rewards, space)
 
     @classmethod
@@ -137,7 +138,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
             )
         tuner = Tuner(algorithm, context=context)
         features = [tuner.features(problem) for problem in problems]
-        kappas = tuple(float(values[context.kappa_name]) for values in features)
+        kappas = tuple(kappa_for(reward, values) for values in features)
         solves = _LiveSolves(
             tuple(problems), kappas, algorithm, space, reward, get_backend(arithmetic)
         )

@@ -9,7 +9,7 @@ float64 value (a singular A, an overflow) it is ``inf``. A sparse A stays sparse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol, SupportsFloat
@@ -19,7 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.backends import Factors
+from roundwise.backends import ArithmeticFailure, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem, Vector
@@ -107,6 +107,26 @@ def log10_floored(value: SupportsFloat, floor: float) -> float:
     if math.isnan(number) or not floor > 0:
         raise ValueError(f"log10 max({number}, {floor}) is undefined; pass a number, a floor > 0")
     return math.log10(max(number, floor))
+
+
+def compute_with_factors(problem: LinearSystem, names: Sequence[str]) -> dict[str, FeatureValue]:
+    """The features, with an FP64 factorization by the operation backend if some need one.
+
+    Its cost is not in their seconds. If A is singular in FP64, those features are infinite, and
+    their seconds are what it took to learn that.
+    """
+    plain = [name for name in names if not FEATURES[name].needs_factors]
+    rest = [name for name in names if FEATURES[name].needs_factors]
+    values = compute_features(problem, plain)
+    if rest:
+        start = perf_counter()
+        try:
+            factors = get_backend("operation").matrix(problem.A, FP64).lu()
+        except ArithmeticFailure:
+            seconds = perf_counter() - start
+            return values | {name: FeatureValue(name, math.inf, seconds) for name in rest}
+        values |= compute_features(problem, rest, factors)
+    return values
 
 
 def paper_context(features: Mapping[str, SupportsFloat], kappa: str = "kappa_exact") -> Vector:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,8 @@ class Outcome:
     action, arithmetic : str
     operations : dict
         ``(stage, format name)`` to `Tally`: flops and bytes moved, for a cost model to price.
+    seconds : float or None
+        What this run took, shared work not included; no fact of the arithmetic, and not stored.
     """
 
     status: OutcomeStatus
@@ -92,6 +95,7 @@ class Outcome:
     action: str = ""
     arithmetic: str = ""
     operations: Mapping[tuple[str, str], Tally] = field(default_factory=dict, repr=False)
+    seconds: float | None = field(default=None, compare=False)
 
     @classmethod
     def from_failure(cls, failure: ArithmeticFailure, **facts: Any) -> Outcome:
@@ -181,7 +185,8 @@ class Algorithm(ABC):
             name: Stage(name, fmt, backend) for name, fmt in zip(self.stages, formats, strict=True)
         }
         shared = Shared() if shared is None else shared
-        shared.bind(problem, self, backend.arithmetic)
+        shared.bind(problem, self, backend.description)
+        start = time.perf_counter()
         try:
             outcome = self._run(problem, stages, shared)
         except ArithmeticFailure as failure:
@@ -191,6 +196,7 @@ class Algorithm(ABC):
             action="-".join(fmt.name for fmt in formats),
             arithmetic=backend.arithmetic,
             operations={(s.name, s.fmt.name): s.tally for s in stages.values()},
+            seconds=time.perf_counter() - start,
         )
 
     def run_all(

@@ -62,7 +62,12 @@ class GmresIR(Algorithm):
 
     @classmethod
     def paper(cls, tau: float = 1e-6) -> GmresIR:
-        """Carson & Chen's settings: tau is both the inner tolerance and the stagnation ratio."""
+        """Carson & Chen's settings: tau is both the inner tolerance and the stagnation ratio.
+
+        The first stagnating step ends the run, as their equation has it and as their 2.00 outer
+        iterations of FP64 show; their prose says that the scripts wait for three such steps
+        (``PaperRule(tau, patience=3)``).
+        """
         return cls(tolerance=tau, stop=PaperRule(tau))
 
     def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:

@@ -54,7 +54,8 @@ class PaperRule(StoppingRule):
       although the residual is not;
     - the limit: `max_steps` corrections.
 
-    The text of the paper stops at the first stagnating step (patience 1).
+    The paper's equation stops at the first stagnating step (patience 1), its prose speaks of
+    scripts that wait for three; its iteration counts agree with the equation.
     """
 
     tau: float = 1e-6

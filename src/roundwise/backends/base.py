@@ -130,6 +130,11 @@ class Backend(ABC):
 
     arithmetic: str
 
+    @property
+    def description(self) -> str:
+        """The arithmetic model, and any setting that is not the default: a key for results."""
+        return self.arithmetic
+
     @abstractmethod
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
         """Round a dense array or a SciPy sparse matrix to a format."""

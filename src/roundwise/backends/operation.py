@@ -334,6 +334,12 @@ class OperationBackend(Backend):
             )
         self.pivot_threshold = pivot_threshold
 
+    @property
+    def description(self) -> str:
+        if self.pivot_threshold == 1.0:
+            return self.arithmetic
+        return f"{self.arithmetic}, pivot_threshold={self.pivot_threshold!r}"
+
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
         fmt = get_format(fmt)
         A = checked_matrix(A, fmt)

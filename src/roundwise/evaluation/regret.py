@@ -104,15 +104,17 @@ def ratio_interval(
 
 
 def best_fixed_action(rewards: ArrayLike) -> int:
-    """The action with the highest mean reward (the first of equals) that every problem has.
+    """The action with the highest mean reward among those that every problem has.
 
-    From training rewards this is a policy; from test rewards it is chosen in hindsight.
+    Of equals the last, as policies choose. From training rewards this is a policy; from test
+    rewards it is chosen in hindsight.
     """
     R = _matrix("rewards", rewards)
     complete = np.flatnonzero(~np.isnan(R).any(axis=0))
     if not complete.size:
         raise ValueError("no action has a reward for every problem; fill the outcome table")
-    return int(complete[np.argmax(R[:, complete].mean(axis=0))])
+    means = R[:, complete].mean(axis=0)
+    return int(complete[len(means) - 1 - np.argmax(means[::-1])])
 
 
 def regrets(rewards: ArrayLike, chosen: ArrayLike) -> Vector:

@@ -1,29 +1,31 @@
 """`fill`: compute what a table lacks, in this process, in several, or on a cluster.
 
-One task is one problem with all its missing actions, so that factorizations are shared. Workers
+One task is one problem with its missing actions of one factor format, which share the
+factorization. Workers
 only compute; this process writes each result as it comes, in a transaction of its own. After
 Ctrl-C or kill -9 the file holds every problem that was finished, and `fill` goes on from there:
-at most the problems that were under way, one for each worker, are computed again.
+at most the tasks that were under way, one for each worker, are computed again.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from time import perf_counter, sleep
+from time import sleep
 from typing import Any
 
 from roundwise import runtime
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
-from roundwise.backends import ArithmeticFailure, Backend, get_backend
-from roundwise.exceptions import UnknownNameError
-from roundwise.features import FEATURES, FeatureValue, compute_features
-from roundwise.formats import FP64, FloatFormat
+from roundwise.backends import Backend
+from roundwise.exceptions import RoundwiseError, UnknownNameError
+from roundwise.features import FEATURES, compute_with_factors
+from roundwise.formats import FloatFormat
 from roundwise.outcomes.optional import require
 from roundwise.outcomes.records import (
     Setting,
@@ -31,6 +33,7 @@ from roundwise.outcomes.records import (
     format_json,
     origin_json,
     outcome_facts,
+    to_json,
 )
 from roundwise.outcomes.table import OutcomeTable, action_name
 from roundwise.outcomes.writing import ProblemResults
@@ -51,6 +54,12 @@ class Task:
     actions: tuple[Action, ...]
     arithmetic: str | Backend
     features: tuple[str, ...]
+
+
+_LOST_WORKER = (
+    "a worker process was killed, perhaps for lack of memory; what was finished is stored: run "
+    "again, with fewer jobs"
+)
 
 
 def fill(
@@ -110,12 +119,13 @@ def fill(
     for name in features:
         if name not in FEATURES:
             raise UnknownNameError("feature", name, list(FEATURES))
-    setting = Setting.of(algorithm, arithmetic)
     # The same action or problem may be given twice, and is computed once.
     formats = _by_name(algorithm.formats(action) for action in actions)
     chosen = _shard({problem.fingerprint: problem for problem in problems}, shard)
+    for problem in chosen:
+        to_json(problem.meta)  # what cannot be stored is refused before it is computed
 
-    stored = table.stored(algorithm, chosen, formats.values(), setting.arithmetic)
+    stored = table.stored(algorithm, chosen, formats.values(), arithmetic)
     known = table.stored_features(chosen)
     tasks = []
     for problem, row in zip(chosen, stored, strict=True):
@@ -123,8 +133,14 @@ def fill(
             a for a, is_stored in zip(formats.values(), row, strict=True) if not is_stored
         )
         lacking = tuple(dict.fromkeys(f for f in features if f not in known[problem.fingerprint]))
-        if missing or lacking:
-            tasks.append(Task(algorithm, problem, missing, arithmetic, lacking))
+        # One task for each format of the first stage, whose factors its actions share: an
+        # interruption loses no more than that.
+        groups: dict[FloatFormat, list[Action]] = {}
+        for action in missing:
+            groups.setdefault(action[0], []).append(action)
+        for group in list(groups.values()) or ([[]] if lacking else []):
+            tasks.append(Task(algorithm, problem, tuple(group), arithmetic, lacking))
+            lacking = ()
 
     done = int(stored.sum())
     computed = 0
@@ -141,7 +157,7 @@ def fill(
 def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
     """Compute what is missing of one problem; what workers run."""
     with _threads_limited(threads):
-        features = _features(task.problem, task.features)
+        features = compute_with_factors(task.problem, task.features)
         outcomes = task.algorithm.run_all(task.problem, task.actions, task.arithmetic)
     formats = {fmt.name: fmt for action in task.actions for fmt in action}
     return ProblemResults(
@@ -152,22 +168,6 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
         features=features,
         formats={name: format_json(fmt) for name, fmt in formats.items()},
     )
-
-
-def _features(problem: LinearSystem, names: Sequence[str]) -> dict[str, FeatureValue]:
-    """Features, with the factorization that some need; it is the same for every arithmetic."""
-    plain = [name for name in names if not FEATURES[name].needs_factors]
-    rest = [name for name in names if FEATURES[name].needs_factors]
-    values = compute_features(problem, plain)
-    if rest:
-        start = perf_counter()
-        try:
-            factors = get_backend("operation").matrix(problem.A, FP64).lu()
-        except ArithmeticFailure:  # singular: learning that took the factorization
-            seconds = perf_counter() - start
-            return values | {name: FeatureValue(name, float("inf"), seconds) for name in rest}
-        values |= compute_features(problem, rest, factors)
-    return values
 
 
 def _write(table: OutcomeTable, result: ProblemResults) -> None:
@@ -237,7 +237,11 @@ def _by_joblib(tasks: Sequence[Task], jobs: int) -> Iterator[ProblemResults]:
             initializer=_leave_with,
             initargs=(os.getpid(),),
         )
-    yield from parallel(joblib.delayed(evaluate)(task) for task in tasks)
+    lost = importlib.import_module("joblib.externals.loky.process_executor").BrokenProcessPool
+    try:
+        yield from parallel(joblib.delayed(evaluate)(task) for task in tasks)
+    except lost as error:
+        raise RoundwiseError(_LOST_WORKER) from error
 
 
 def _leave_with(parent: int) -> None:
@@ -272,7 +276,10 @@ def _by_dask(tasks: Sequence[Task], client: Any) -> Generator[ProblemResults, No
     try:
         completed = distributed.as_completed(submit())
         for future in completed:
-            result = future.result()
+            try:
+                result = future.result()
+            except distributed.KilledWorker as error:
+                raise RoundwiseError(_LOST_WORKER) from error
             under_way.remove(future)
             completed.update(submit())
             yield result

@@ -36,7 +36,7 @@ class Setting:
 
     @classmethod
     def of(cls, algorithm: Algorithm, arithmetic: str | Backend) -> Setting:
-        return cls(algorithm_json(algorithm), get_backend(arithmetic).arithmetic)
+        return cls(algorithm_json(algorithm), get_backend(arithmetic).description)
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -180,7 +180,11 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(item) for name, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"class": type(value).__name__} | fields
+        kind = type(value)
+        # A class of the library is known by its name; yours by where it is defined.
+        ours = kind.__module__.split(".")[0] == "roundwise"
+        name = kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
+        return {"class": name} | fields
     raise TypeError(
         f"{type(value).__name__} cannot be stored; use numbers, text, lists, or frozen dataclasses "
         "of these"

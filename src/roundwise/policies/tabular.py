@@ -14,6 +14,7 @@ from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min,
 
 Generalise = Literal["none", "nearest", "monotone"]
 _UNTRIED = -math.inf
+_INFINITE = -1  # the state of contexts with an infinite entry: nothing is learned there
 
 
 class TabularQ(Policy):
@@ -92,8 +93,8 @@ class TabularQ(Policy):
 
     def _encode(self, contexts: Contexts) -> list[int]:
         states = self.discretizer_.transform(contexts)
-        # Clipping would take an infinite kappa for the largest seen: it gets its own state.
-        states[~np.isfinite(contexts).all(axis=1)] = self.discretizer_.n_states_
+        # Clipping would take an infinite kappa for the largest seen.
+        states[~np.isfinite(contexts).all(axis=1)] = _INFINITE
         return states.tolist()  # type: ignore[no-any-return]
 
     def epsilon(self, progress: float) -> float:
@@ -108,6 +109,8 @@ class TabularQ(Policy):
     def update(self, state: int, action: int, reward: float) -> float:
         if not math.isfinite(reward):
             raise ValueError(f"reward = {reward}; give a failed run a finite reward")
+        if state == _INFINITE:
+            return 0.0
         values = self._values.get(state)
         if values is None:
             values = self._values[state] = [_UNTRIED] * len(self.space)
@@ -133,14 +136,11 @@ class TabularQ(Policy):
 
     def _similar(self, state: int) -> int | None:
         """The visited state whose choice an unseen one takes."""
-        infinite = self.discretizer_.n_states_
-        if state == infinite:
+        if state == _INFINITE:
             return None
         here = self.discretizer_.coordinates(state)
         best: tuple[int, int] | None = None  # (minus the squared distance, state)
         for visited in self._values:
-            if visited == infinite:
-                continue
             there = self.discretizer_.coordinates(visited)
             if self.generalise == "monotone" and any(
                 there[j] < here[j] for j in self.hard_features
@@ -153,21 +153,21 @@ class TabularQ(Policy):
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """Q as an array (states, actions), NaN where untried; infinite contexts are left out."""
+        """Q as an array (states, actions), NaN where untried."""
         self._check_started()
-        table = np.full((self.discretizer_.n_states_ + 1, len(self.space)), np.nan)
+        table = np.full((self.discretizer_.n_states_, len(self.space)), np.nan)
         for state, row in self._values.items():
             table[state] = [np.nan if value == _UNTRIED else value for value in row]
-        return table[:-1]
+        return table
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """The visits N(s, a), as an array (states, actions)."""
         self._check_started()
-        table = np.zeros((self.discretizer_.n_states_ + 1, len(self.space)), dtype=np.int64)
+        table = np.zeros((self.discretizer_.n_states_, len(self.space)), dtype=np.int64)
         for state, row in self._counts.items():
             table[state] = row
-        return table[:-1]
+        return table
 
     @property
     def coverage(self) -> float:

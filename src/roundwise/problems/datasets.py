@@ -3,15 +3,19 @@
 Carson and Chen, Precision autotuning for linear solvers via contextual bandit-based RL,
 section "Experiments". Each system has a random stream of its own, made from the seed, the
 half (training or test) and its position: asking for fewer systems gives the first ones of
-the same set. Values agree between machines up to the last bits only, because LAPACK and
-the vectorised sine of NumPy do.
+the same set. Systems are made with one BLAS thread (which needs threadpoolctl, of the `tune`
+extra), as LAPACK's last bits, and with them the fingerprints, depend on the number of threads.
+Between machines values agree up to the last bits only, because LAPACK and the vectorised sine of
+NumPy do.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -172,6 +176,16 @@ def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
     return int(rng.integers(ends[0], ends[1], endpoint=True))
 
 
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        raise ImportError(
+            "data sets are made with one BLAS thread; install roundwise[tune] for threadpoolctl"
+        ) from None
+    return threadpool_limits(1)  # type: ignore[no-any-return]
+
+
 def _build(
     name: str,
     draw: Callable[[np.random.Generator, int], LinearSystem],
@@ -186,7 +200,9 @@ def _build(
         stream = np.random.SeedSequence(seed, spawn_key=(half, index))
         return draw(np.random.default_rng(stream), index)
 
-    train, test = (
-        tuple(system(half, index) for index in range(count)) for half, count in enumerate(counts)
-    )
+    with _one_blas_thread():
+        train, test = (
+            tuple(system(half, index) for index in range(count))
+            for half, count in enumerate(counts)
+        )
     return Dataset(name, seed, train, test)

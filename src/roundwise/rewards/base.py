@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,15 @@ class ProblemFacts:
 
 
 class Reward(ABC):
-    """A number to maximise, and the named, signed components that it is the sum of."""
+    """A number to maximise, and the named, signed components that it is the sum of.
+
+    Attributes
+    ----------
+    needs_kappa : bool
+        Whether `ProblemFacts.kappa` is looked at; if not, it may be infinite for want of a better.
+    """
+
+    needs_kappa: ClassVar[bool] = True
 
     @abstractmethod
     def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from roundwise.actions import format_action
 from roundwise.algorithms.base import Action, Outcome
@@ -31,6 +31,8 @@ class CostReward(Reward):
     cost : MachineProfile or MeasuredTime
     target : AccuracyTarget
     """
+
+    needs_kappa: ClassVar[bool] = False
 
     cost: MachineProfile | MeasuredTime
     target: AccuracyTarget = field(default_factory=BackwardErrorTarget)

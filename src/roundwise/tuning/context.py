@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, log10_floored
+from roundwise.rewards import Reward
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,6 @@ class Context:
             if floor is not None and not (floor > 0 and math.isfinite(floor)):
                 raise ValueError(f"floor = {floor}; choose a positive number, or None for no log")
 
-    @property
-    def kappa_name(self) -> str:
-        """The condition number in this context, which rewards need to know."""
-        for name in ("kappa_exact", "kappa_est"):
-            if name in self.features:
-                return name
-        raise ValueError(
-            "rewards need a condition number; put kappa_exact or kappa_est in the context"
-        )
-
     def vector(self, values: Mapping[str, SupportsFloat]) -> NDArray[np.float64]:
         """The context of one problem, from its features by name."""
         missing = [name for name in self.features if name not in values]
@@ -68,6 +59,16 @@ class Context:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Context:
         return cls(tuple(saved["features"]), tuple(saved["floors"]))
+
+
+def kappa_for(reward: Reward, features: Mapping[str, SupportsFloat]) -> float:
+    """The condition number among the features, exact or estimated, if the reward needs one."""
+    for name in ("kappa_exact", "kappa_est"):
+        if name in features:
+            return float(features[name])
+    if reward.needs_kappa:
+        raise ValueError("this reward needs a condition number; add kappa_exact or kappa_est")
+    return math.inf
 
 
 PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))

@@ -1,6 +1,6 @@
 """Saved tuners: one JSON file, and the learned arrays in an npz file beside it. No pickle.
 
-The JSON names its schema and version and holds the SHA-256 of the npz, so that a foreign, newer,
+The JSON names its schema and version, the npz file and its SHA-256, so that a foreign, newer,
 damaged or mismatched file is refused with a line that says so.
 """
 
@@ -34,32 +34,36 @@ def write_tuner(path: Path, content: Mapping[str, Any], arrays: Arrays) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()
-    header = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "arrays": _arrays_path(path).name,
-        "sha256": hashlib.sha256(packed).hexdigest(),
-    }
-    _replace(_arrays_path(path), packed)
+    digest = hashlib.sha256(packed).hexdigest()
+    beside = path.with_name(f"{path.stem}.{digest[:12]}.npz")
+    header = {"schema": SCHEMA, "version": VERSION, "arrays": beside.name, "sha256": digest}
     text = json.dumps(header | dict(content), indent=1, allow_nan=False)
+    # The JSON is replaced last and names its arrays: the old pair or the new is always whole.
+    _replace(beside, packed)
     _replace(path, text.encode() + b"\n")
+    for old in path.parent.glob(f"{path.stem}.????????????.npz"):
+        if old != beside:
+            old.unlink()
 
 
 def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
     """The content and the arrays, or a `TunerFileError`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TunerFileError(f"{path} is no JSON ({error}); save the tuner again") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise TunerFileError(f"{path} is no saved tuner; pass a file that Tuner.save wrote")
     version = content.get("version")
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise TunerFileError(
             f"{path} has version {version!r}, this Roundwise reads {VERSION}; "
             "use the version of Roundwise that saved it, or train again"
         )
-    beside = _arrays_path(path)
+    name = content.get("arrays")
+    if not isinstance(name, str) or Path(name).name != name:
+        raise TunerFileError(f"{path} names no arrays beside it; save the tuner again")
+    beside = path.with_name(name)
     if not beside.is_file():
         raise TunerFileError(f"{beside} is missing; keep it beside {path.name}")
     packed = beside.read_bytes()
@@ -71,10 +75,6 @@ def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise TunerFileError(f"{beside} is damaged ({error}); save the tuner again") from error
     return content, arrays
-
-
-def _arrays_path(path: Path) -> Path:
-    return path.with_suffix(".npz")
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ from roundwise.actions import ActionSpace
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import Policy
 from roundwise.rewards import ProblemFacts, Reward, reward_matrix
-from roundwise.tuning.context import Context
+from roundwise.tuning.context import Context, kappa_for
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,14 @@ def view_contexts(view: OutcomeView, context: Context) -> NDArray[np.float64]:
     return np.array([context.vector(view.features_of(i)) for i in range(view.shape[0])])
 
 
-def view_rewards(
-    view: OutcomeView, reward: Reward, context: Context, space: ActionSpace
-) -> NDArray[np.float64]:
+def view_rewards(view: OutcomeView, reward: Reward, space: ActionSpace) -> NDArray[np.float64]:
     """The rewards of a view's outcomes, (N, A)."""
     if tuple(view.actions) != space.actions:
         raise ValueError("the view's actions are not those of the space; view(..., space)")
-    problems, kappa = range(view.shape[0]), context.kappa_name
-    if kappa not in view.feature_names:
-        raise ValueError(f"features lack {kappa}; fill the table with it")
+    problems = range(view.shape[0])
     facts = [
-        ProblemFacts.from_stored(view.problems[i], view.features_of(i)[kappa]) for i in problems
+        ProblemFacts.from_stored(view.problems[i], kappa_for(reward, view.features_of(i)))
+        for i in problems
     ]
     return reward_matrix(reward, [view.row(i) for i in problems], facts, space)
 

@@ -20,15 +20,15 @@ from roundwise.actions import ActionSpace, monotone_space
 from roundwise.algorithms import Algorithm, Outcome
 from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import get_backend
-from roundwise.features import FEATURES, compute_features
-from roundwise.formats import FP64, FloatFormat
+from roundwise.features import compute_with_factors
+from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.records import algorithm_json
 from roundwise.policies import Policy, TabularQ, load_policy
 from roundwise.problems import LinearSystem
 from roundwise.rewards import ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
-from roundwise.tuning.context import PAPER_CONTEXT, Context
+from roundwise.tuning.context import PAPER_CONTEXT, Context, kappa_for
 from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
 from roundwise.tuning.settings import algorithm_from_json
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
@@ -118,7 +118,7 @@ class Tuner:
                 problems,
                 space,
                 arithmetic=self.arithmetic,
-                features=self.context.features,
+                features=self._feature_names(),
                 jobs=self.jobs,
                 client=self.client,
                 progress=self.progress,
@@ -130,7 +130,7 @@ class Tuner:
         """Learn from outcomes that are at hand; see `OutcomeTable.view`."""
         space = self._make_space() if space is None else space
         self.contexts_ = view_contexts(view, self.context)
-        self.rewards_ = view_rewards(view, self._reward(), self.context, space)
+        self.rewards_ = view_rewards(view, self._reward(), space)
         self.policy_ = TabularQ() if self.policy is None else copy.deepcopy(self.policy)
         self.space_ = space
         rng = np.random.default_rng(self.seed)
@@ -159,12 +159,8 @@ class Tuner:
         return self.space_[int(self.policy_.predict(context[None])[0])]
 
     def features(self, problem: LinearSystem) -> dict[str, SupportsFloat]:
-        """The features of the context; one that needs factors gets an FP64 factorization."""
-        names = self.context.features
-        needs_factors = any(FEATURES[name].needs_factors for name in names)
-        A = problem.A
-        factors = get_backend("operation").matrix(A, FP64).lu() if needs_factors else None
-        return dict(compute_features(problem, names, factors))
+        """The features of the context; those that need factors get an FP64 factorization."""
+        return dict(compute_with_factors(problem, self.context.features))
 
     def partial_fit(
         self,
@@ -178,12 +174,19 @@ class Tuner:
         A reward that compares with all-FP64 (`CostReward`) needs that outcome as `baseline`.
         """
         self._check_fitted()
-        features = self.features(problem)
-        context = self.context.vector(features)
         index = self.space_.index(action)
-        kappa = float(features[self.context.kappa_name])
-        facts = ProblemFacts.from_problem(problem, kappa, baseline)
-        reward = self._reward()(outcome, facts, self.space_[index])
+        if outcome.action not in ("", self.space_.names[index]):
+            raise ValueError(
+                f"the outcome is that of {outcome.action}, the action {self.space_.names[index]}; "
+                "pass the action that was run"
+            )
+        features = compute_with_factors(problem, self._feature_names())
+        context = self.context.vector(features)
+        reward = self._reward()(
+            outcome,
+            ProblemFacts.from_problem(problem, kappa_for(self._reward(), features), baseline),
+            self.space_[index],
+        )
         self.policy_.update(self.policy_.encode(context[None])[0], index, reward)
         return reward
 
@@ -232,7 +235,10 @@ class Tuner:
             tuner.space_ = tuner.space = tuner.policy_.space
             tuner.curves_ = TrainingCurves.from_dict(content["curves"])
             tuner.provenance_ = provenance
-        except (KeyError, TypeError, ValueError) as error:
+            if tuner.space_.stages != algorithm.stages:
+                raise TunerFileError(f"{path}: its actions are for stages {tuner.space_.stages}")
+            get_backend(tuner.arithmetic.split(",")[0])
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, TunerFileError):
                 raise
             raise TunerFileError(f"{path} is damaged ({error}); save the tuner again") from error
@@ -242,6 +248,13 @@ class Tuner:
         if self.space is not None:
             return self.space
         return monotone_space(self.algorithm.stages, self.formats)
+
+    def _feature_names(self) -> tuple[str, ...]:
+        """The context's features, and a condition number if the reward alone needs one."""
+        names = self.context.features
+        if self._reward().needs_kappa and not {"kappa_exact", "kappa_est"} & set(names):
+            names = (*names, "kappa_exact")
+        return names
 
     def _reward(self) -> Reward:
         return PAPER_W1 if self.reward is None else self.reward
