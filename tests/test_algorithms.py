@@ -14,7 +14,7 @@ import roundwise as rw
 from roundwise.algorithms import Shared, Stage
 from roundwise.algorithms.gmres import gmres
 from roundwise.algorithms.stopping import Progress
-from roundwise.backends import operation
+from roundwise.backends import operation_dense
 from roundwise.problems import (
     LinearSystem,
     convection_diffusion_2d,
@@ -250,9 +250,11 @@ def test_sharing_changes_nothing_and_factors_once(monkeypatch):
     actions = list(itertools.combinations_with_replacement(formats, 4))
     algorithm = rw.GmresIR.paper()
     calls = []
-    original = operation.DenseMatrix.lu
+    original = operation_dense.DenseMatrix.lu
     monkeypatch.setattr(
-        operation.DenseMatrix, "lu", lambda self: calls.append(self.fmt.name) or original(self)
+        operation_dense.DenseMatrix,
+        "lu",
+        lambda self: calls.append(self.fmt.name) or original(self),
     )
     together = algorithm.run_all(problem, actions)
     assert sorted(calls) == sorted(formats)

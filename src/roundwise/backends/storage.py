@@ -16,7 +16,7 @@ from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import splu
 
 import roundwise._kernels as _kernels
-from roundwise.backends import operation
+from roundwise.backends import operation, operation_dense, operation_sparse
 from roundwise.backends.base import (
     ArithmeticFailure,
     Backend,
@@ -147,7 +147,7 @@ class DenseMatrix(Matrix):
 
     def cholesky(self) -> CholeskyFactors:
         # The operation model in FP64 is plain float64 arithmetic.
-        return CholeskyFactors(self.fmt, operation.DenseMatrix(self._values, FP64).cholesky())
+        return CholeskyFactors(self.fmt, operation_dense.DenseMatrix(self._values, FP64).cholesky())
 
 
 class SparseFactors(Factors):
@@ -222,7 +222,9 @@ class SparseMatrix(Matrix):
         return SparseFactors(self.fmt, factors.L, factors.U, perm, order)
 
     def cholesky(self) -> CholeskyFactors:
-        return CholeskyFactors(self.fmt, operation.SparseMatrix(self._csr, FP64, 1.0).cholesky())
+        return CholeskyFactors(
+            self.fmt, operation_sparse.SparseMatrix(self._csr, FP64, 1.0).cholesky()
+        )
 
 
 class StorageBackend(Backend):
