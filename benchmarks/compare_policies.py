@@ -82,7 +82,7 @@ def policies(fixed: int) -> dict[str, Policy]:
 def perceptron() -> Any:
     from sklearn.neural_network import MLPRegressor
 
-    return MLPRegressor((32, 32), max_iter=300, random_state=0)
+    return MLPRegressor(hidden_layer_sizes=(32, 32), max_iter=300, random_state=0)
 
 
 def escalation_regret(outcomes: OutcomeView, reward: CostReward, rewards: np.ndarray) -> float:

@@ -19,7 +19,6 @@ import roundwise
 from roundwise import GmresIR, RoundwiseError, UnknownNameError, problems
 from roundwise.actions import monotone_space
 from roundwise.backends import BACKENDS
-from roundwise.experiments.command import reproduce_command
 from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
 from roundwise.outcomes import RESULTS_VERSION, OutcomeTable, fill, progress_bar
 from roundwise.outcomes.optional import require
@@ -31,6 +30,8 @@ try:
 except ModuleNotFoundError:
     # This module is the command and nothing else: its user expects a line, not a traceback.
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
+
+from roundwise.experiments.command import reproduce_command
 
 SETS: dict[str, Callable[..., Dataset]] = {
     "dense": problems.dense_set,

@@ -1,0 +1,371 @@
+"""What the experiments share: data set -> outcome table -> training -> evaluation -> result.
+
+An experiment is run for the paper's two weightings and two tolerances. Facts come first: every
+action once on every system, into an `OutcomeTable` that lives in a cache folder. Everything after
+that is replay: a second run, another reward or another seed solves nothing again. The same
+settings give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.algorithms import GmresIR, Outcome
+from roundwise.evaluation import (
+    AccuracyTable,
+    RangeAccuracy,
+    RegretTable,
+    SeedSpread,
+    UsageTable,
+    accuracy_table,
+    regret_table,
+    seed_spread,
+    usage_table,
+)
+from roundwise.experiments.sets import make, recall, remember
+from roundwise.outcomes import OutcomeTable, OutcomeView, fill
+from roundwise.policies import TabularQ
+from roundwise.rewards import PaperReward, ProblemFacts, reward_matrix
+from roundwise.tuning import PAPER_CONTEXT, TrainingCurves, train, view_contexts
+
+FORMATS = ("bf16", "tf32", "fp32", "fp64")
+WEIGHTS = {"W1": (1.0, 0.1), "W2": (1.0, 1.0)}
+"""(w1, w2): the weights of accuracy and of precision."""
+
+KAPPA = "kappa_exact"
+"""The feature that the paper's state and reward take for kappa."""
+
+Bars = Callable[[str], Callable[[int, int], None]]
+"""Makes the progress callback of a task from its description."""
+
+METRICS: dict[str, Callable[[RangeAccuracy], float]] = {
+    "success": lambda r: 100 * r.paper_success,
+    "strict": lambda r: 100 * r.strict_success,
+    "ferr": lambda r: r.ferr,
+    "nbe": lambda r: r.nbe,
+    "outer": lambda r: r.outer_iterations,
+    "gmres": lambda r: r.inner_iterations,
+    "no_result": lambda r: float(r.without_result),
+}
+"""What is compared with the paper, by name; success rates in percent."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a result depends on; the defaults are the paper's.
+
+    Parameters
+    ----------
+    systems : int
+        Systems of each half, training and test.
+    seeds : int
+        Trainings, which differ in their exploration alone: the data set is the same.
+    seed : int
+        Of the data set; the trainings take this and the numbers after it.
+    actions : int
+        The highest so many of the 35 monotone actions.
+    arithmetic : str
+    taus : tuple of float
+    episodes : int
+    alpha : float
+    sizes : (int, int)
+        Smallest and largest n; grids of PDEs are rounded up to squares.
+    """
+
+    systems: int = 100
+    seeds: int = 10
+    seed: int = 0
+    actions: int = 25
+    arithmetic: str = "operation"
+    taus: tuple[float, ...] = (1e-6, 1e-8)
+    episodes: int = 100
+    alpha: float = 0.5
+    sizes: tuple[int, int] = (100, 500)
+
+    def __post_init__(self) -> None:
+        for name in ("systems", "seeds", "episodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; choose at least 1")
+        if not 1 <= self.actions <= 35:
+            raise ValueError(f"actions = {self.actions}; choose 1 to 35 (the paper: 25)")
+
+    @property
+    def space(self) -> ActionSpace:
+        """The paper's actions."""
+        return top_k(monotone_space(GmresIR.stages, FORMATS), self.actions)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One of the paper's experiments.
+
+    Attributes
+    ----------
+    name, title : str
+    data : str
+        Which data set it runs on, see `roundwise.experiments.sets`.
+    lambda_iter : float
+        Weight of the iteration penalty.
+    by_range : bool
+        Whether the paper reports it by range of the condition number.
+    about : str
+        What it reproduces, for the report.
+    departures : tuple of (title, text)
+        Where it departs from the paper, or the paper's numbers from its text.
+    heavy_tailed : bool
+        Whether a few systems carry the mean errors, so that other draws of them are looked at.
+    """
+
+    name: str
+    title: str
+    data: str
+    lambda_iter: float
+    by_range: bool
+    about: str
+    departures: tuple[tuple[str, str], ...] = ()
+    heavy_tailed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """The outcomes of the training or of the test systems at one tau."""
+
+    view: OutcomeView
+    contexts: NDArray[np.float64]
+    rows: Sequence[Sequence[Outcome]] = field(repr=False)
+    facts: Sequence[ProblemFacts] = field(repr=False)
+
+    @classmethod
+    def of(cls, view: OutcomeView) -> Half:
+        kappas = view.features[:, view.feature_names.index(KAPPA)]
+        return cls(
+            view,
+            view_contexts(view, PAPER_CONTEXT),
+            [view.row(i) for i in range(view.shape[0])],
+            [
+                ProblemFacts.from_stored(problem, kappa)
+                for problem, kappa in zip(view.problems, kappas.tolist(), strict=True)
+            ],
+        )
+
+    @cached_property
+    def kappas(self) -> NDArray[np.float64]:
+        return np.array([facts.kappa for facts in self.facts])
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.array([facts.n for facts in self.facts])
+
+    @cached_property
+    def families(self) -> tuple[str, ...]:
+        return tuple(str(problem.meta.get("family", "")) for problem in self.view.problems)
+
+    def picked(self, chosen: NDArray[np.intp]) -> list[Outcome]:
+        """The outcome of the chosen action of each system."""
+        return [row[action] for row, action in zip(self.rows, chosen.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """All outcomes of a data set: by tau, of both halves."""
+
+    data: str
+    space: ActionSpace
+    halves: Mapping[float, tuple[Half, Half]]
+    densities: tuple[NDArray[np.float64], NDArray[np.float64]]
+    origins: tuple[Mapping[str, str], ...]
+    computed: int
+
+    @property
+    def first(self) -> tuple[Half, Half]:
+        """The halves at the first tau; systems and features are the same at each."""
+        return next(iter(self.halves.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One weighting at one tau: what was learned, and what it is worth on the test systems.
+
+    Attributes
+    ----------
+    weight : str
+        ``W1`` or ``W2``.
+    tau : float
+    policy : TabularQ
+        Of the first seed.
+    rewards : array (N, A)
+        Of the test systems.
+    chosen : array (S, N)
+        The greedy action of each seed's policy on each test system.
+    curves, accuracies, usages : tuples
+        One per seed.
+    regrets : RegretTable
+    """
+
+    weight: str
+    tau: float
+    reward: PaperReward
+    policy: TabularQ
+    rewards: NDArray[np.float64]
+    chosen: NDArray[np.intp]
+    curves: tuple[TrainingCurves, ...]
+    accuracies: tuple[AccuracyTable, ...]
+    usages: tuple[UsageTable, ...]
+    regrets: RegretTable
+
+    def metric(self, kappa_range: str, name: str) -> SeedSpread:
+        """A number of `METRICS` in a range, over the seeds."""
+        return seed_spread([range_metric(table, kappa_range, name) for table in self.accuracies])
+
+    def first(self, kappa_range: str, name: str) -> float:
+        """The same of the first seed."""
+        return range_metric(self.accuracies[0], kappa_range, name)
+
+    def usage(self, kappa_range: str, fmt: str) -> list[float]:
+        """Mean stages per solve in that format, one number per seed."""
+        return [
+            next(r for r in table.ranges if r.name == kappa_range).formats[fmt]
+            for table in self.usages
+        ]
+
+    def low_precision(self, kappa_range: str) -> float:
+        """Mean stages below fp64, over solves and seeds."""
+        stages = len(self.policy.space.stages)
+        return stages - float(np.mean(self.usage(kappa_range, "fp64")))
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """An experiment's cases, and the all-FP64 baseline by tau.
+
+    `draws` holds the baseline's mean ferr on other test sets, where that was asked for.
+    """
+
+    experiment: Experiment
+    settings: Settings
+    facts: Facts
+    cases: tuple[Case, ...]
+    baselines: Mapping[float, AccuracyTable]
+    draws: tuple[float, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """The ranges of kappa that have test systems."""
+        table = next(iter(self.baselines.values()))
+        return tuple(r.name for r in table.ranges if r.name != "all")
+
+    def case(self, weight: str, tau: float) -> Case:
+        return next(c for c in self.cases if (c.weight, c.tau) == (weight, tau))
+
+
+def range_metric(table: AccuracyTable, kappa_range: str, name: str) -> float:
+    """A number of `METRICS` in one range of a table."""
+    return METRICS[name](next(r for r in table.ranges if r.name == kappa_range))
+
+
+def gather(
+    data: str,
+    settings: Settings,
+    cache: Path,
+    jobs: int | None = None,
+    bars: Bars | None = None,
+) -> Facts:
+    """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes."""
+    cache.mkdir(parents=True, exist_ok=True)
+    table = OutcomeTable(cache / f"{data}.sqlite")
+    systems, seed, sizes = settings.systems, settings.seed, settings.sizes
+    key = f"systems {systems}, seed {seed}, sizes {sizes[0]} to {sizes[1]}"
+    note, computed = recall(cache, data, key, systems, seed, sizes), 0
+    if note is None or not _is_complete(table, note.fingerprints, settings):
+        made = make(data, systems, systems, seed, sizes)
+        note = remember(cache, data, key, made)
+        for tau in settings.taus:
+            computed += fill(
+                table,
+                GmresIR.paper(tau),
+                made.train + made.test,
+                settings.space,
+                arithmetic=settings.arithmetic,
+                jobs=jobs,
+                progress=bars(f"{data}, tau = {tau:.0e}") if bars is not None else None,
+            )
+
+    def half(tau: float, fingerprints: Sequence[str]) -> Half:
+        algorithm, space = GmresIR.paper(tau), settings.space
+        return Half.of(table.view(algorithm, fingerprints, space, settings.arithmetic))
+
+    return Facts(
+        data,
+        settings.space,
+        {
+            tau: (half(tau, note.train.fingerprints), half(tau, note.test.fingerprints))
+            for tau in settings.taus
+        },
+        (np.array(note.train.densities), np.array(note.test.densities)),
+        tuple(table.origins()),
+        computed,
+    )
+
+
+def _is_complete(table: OutcomeTable, fingerprints: Sequence[str], settings: Settings) -> bool:
+    features = table.stored_features(fingerprints).values()
+    return all(set(PAPER_CONTEXT.features) <= known for known in features) and all(
+        table.stored(GmresIR.paper(tau), fingerprints, settings.space, settings.arithmetic).all()
+        for tau in settings.taus
+    )
+
+
+def run(
+    experiment: Experiment,
+    settings: Settings,
+    facts: Facts,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Train and evaluate the paper's policy for each weighting and tau; nothing is solved."""
+    total, cases, baselines = len(settings.taus) * len(WEIGHTS), [], {}
+    for tau, (_, test) in facts.halves.items():
+        safe = np.full(len(test.rows), facts.space.safe, dtype=np.intp)
+        baseline = test.picked(safe)
+        baselines[tau] = accuracy_table(baseline, baseline, test.kappas, tau)
+        for weight in WEIGHTS:
+            cases.append(_run_case(experiment, settings, facts, weight, tau))
+            if progress is not None:
+                progress(len(cases), total)
+    return Result(experiment, settings, facts, tuple(cases), baselines)
+
+
+def _run_case(
+    experiment: Experiment, settings: Settings, facts: Facts, weight: str, tau: float
+) -> Case:
+    space, (learn, test) = facts.space, facts.halves[tau]
+    w1, w2 = WEIGHTS[weight]
+    reward = PaperReward(w1=w1, w2=w2, lambda_iter=experiment.lambda_iter)
+    training, rewards = (reward_matrix(reward, h.rows, h.facts, space) for h in (learn, test))
+    policies, curves = [], []
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        policy = TabularQ(alpha=settings.alpha)
+        rng = np.random.default_rng(seed)
+        curves.append(train(policy, learn.contexts, training, space, settings.episodes, rng))
+        policies.append(policy)
+    chosen = np.array([policy.predict(test.contexts) for policy in policies])
+    baseline = test.picked(np.full(len(test.rows), space.safe, dtype=np.intp))
+    return Case(
+        weight,
+        tau,
+        reward,
+        policies[0],
+        rewards,
+        chosen,
+        tuple(curves),
+        tuple(accuracy_table(test.picked(c), baseline, test.kappas, tau) for c in chosen),
+        tuple(usage_table(c, space, test.kappas) for c in chosen),
+        # The bootstrap gets a stream of its own, so that it does not depend on the trainings.
+        regret_table(rewards, {f"RL({weight})": chosen}, space.safe, np.random.default_rng(0)),
+    )

@@ -1,0 +1,28 @@
+"""Figures, tables and self-contained HTML reports, from plain data.
+
+`figures` draws (it needs matplotlib); `content` says what a report holds; the functions here write
+it.
+"""
+
+from roundwise.report.content import Cell, Figure, Finding, Report, Section, Table, Verdict
+from roundwise.report.html import format_html, write_html
+from roundwise.report.images import write_figure
+from roundwise.report.markdown import format_markdown, write_markdown
+from roundwise.report.tables import format_text, write_csv
+
+__all__ = [
+    "Cell",
+    "Figure",
+    "Finding",
+    "Report",
+    "Section",
+    "Table",
+    "Verdict",
+    "format_html",
+    "format_markdown",
+    "format_text",
+    "write_csv",
+    "write_figure",
+    "write_html",
+    "write_markdown",
+]

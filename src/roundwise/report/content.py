@@ -1,0 +1,205 @@
+"""What a report holds, as plain data: the writers turn it into HTML, Markdown, CSV and text.
+
+Texts are plain paragraphs, separated by blank lines. Two marks are understood everywhere: lines
+that start with ``- `` are a list, and `` `code` `` is code. Everything else is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+Cell = str | int | float | None
+"""One entry of a table; None and NaN mean that there is no value."""
+
+Verdict = Literal["confirmed", "refuted", "partly"]
+"""What became of a claim."""
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A captioned table; cells stay numbers, and each writer formats them.
+
+    Parameters
+    ----------
+    caption : str
+        What is shown, one sentence.
+    header : sequence of str
+        One heading per column.
+    rows : sequence of sequences
+        One cell per column: text, a number or None. Give numbers as numbers: a column of them is
+        right-aligned, in one format, and written to CSV with all digits. Rows with an equal first
+        cell are a group.
+    note : str
+        Below the table: what a reader must know to judge it.
+    formats : mapping of str to str, optional
+        A format specification such as ``".1f"`` for the numbers of a column, by its heading,
+        where the default (see `tables.column_texts`) does not do.
+    """
+
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    formats: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plain = tuple(tuple(_plain(cell, self.caption) for cell in row) for row in self.rows)
+        object.__setattr__(self, "rows", plain)
+        if not self.header:
+            raise ValueError(f"table {self.caption!r} has no columns; pass at least one heading")
+        for i, row in enumerate(self.rows):
+            if len(row) != len(self.header):
+                raise ValueError(
+                    f"row {i} of table {self.caption!r} has {len(row)} cells; "
+                    f"pass {len(self.header)}, one per heading"
+                )
+        if unknown := set(self.formats) - set(self.header):
+            raise ValueError(
+                f"formats of table {self.caption!r} name no column: {sorted(unknown)}; "
+                f"use headings: {list(self.header)}"
+            )
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A captioned figure.
+
+    Parameters
+    ----------
+    caption : str
+        What is shown and what to see in it.
+    name : str
+        Name of its files, without an ending: lower-case letters, digits, ``-`` and ``_``.
+    image : matplotlib Figure or path
+        What to draw, or an SVG or PNG file.
+    alt : str
+        For those who cannot see it; the caption if empty.
+    """
+
+    caption: str
+    name: str
+    image: MatplotlibFigure | Path | str
+    alt: str = ""
+
+    def __post_init__(self) -> None:
+        _check_slug("figure name", self.name)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, what became of it, and the numbers that say so."""
+
+    claim: str
+    verdict: Verdict
+    evidence: str
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict {self.verdict!r}; use one of {', '.join(VERDICTS)}")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: text, then tables, then figures, then subsections.
+
+    `anchor` names it in links and must be unique in its report.
+    """
+
+    title: str
+    anchor: str
+    text: str = ""
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    subsections: Sequence[Section] = ()
+
+    def __post_init__(self) -> None:
+        _check_slug("anchor", self.anchor)
+
+    def walk(self) -> Iterator[Section]:
+        """This section and all below it, in reading order."""
+        yield self
+        for section in self.subsections:
+            yield from section.walk()
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report; the writers show its parts in the order of the fields.
+
+    Parameters
+    ----------
+    title : str
+    summary : sequence of str
+        The few sentences that a reader in a hurry needs.
+    findings : sequence of Finding
+        Claims that were checked.
+    sections : sequence of Section
+    settings, provenance : mapping of str to object
+        What was run; and on what, when, with which versions. Values are shown as text, lists
+        separated by commas.
+    departures : sequence of (title, text)
+        Where the work departs from what it reproduces, and what that explains.
+    """
+
+    title: str
+    summary: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+    sections: Sequence[Section] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    provenance: Mapping[str, object] = field(default_factory=dict)
+    departures: Sequence[tuple[str, str]] = ()
+
+    RESERVED = ("summary", "findings", "settings", "provenance", "departures", "contents")
+
+    def __post_init__(self) -> None:
+        _check_unique("anchor", [*self.RESERVED, *(s.anchor for s in self.walk())])
+        _check_unique("figure name", [figure.name for figure in self.figures()])
+
+    def walk(self) -> Iterator[Section]:
+        """All sections and subsections, in reading order."""
+        for section in self.sections:
+            yield from section.walk()
+
+    def tables(self) -> list[Table]:
+        """All tables, in reading order."""
+        return [table for section in self.walk() for table in section.tables]
+
+    def figures(self) -> list[Figure]:
+        """All figures, in reading order."""
+        return [figure for section in self.walk() for figure in section.figures]
+
+
+def _plain(cell: object, caption: str) -> Cell:
+    """A cell with NumPy's scalars as Python's."""
+    value = cell.item() if isinstance(cell, np.generic) else cell
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise TypeError(
+        f"a cell of table {caption!r} is {type(cell).__name__}; pass text, a number or None"
+    )
+
+
+def _check_slug(kind: str, text: str) -> None:
+    if not SLUG.fullmatch(text):
+        raise ValueError(
+            f"{kind} {text!r}; use lower-case letters and digits, joined by - or _, like 'dense-w1'"
+        )
+
+
+def _check_unique(kind: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{kind} {name!r} is used twice in the report; rename one")

@@ -1,0 +1,139 @@
+"""The look that all figures share: one style, colours for colour-blind eyes, panels, axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.outcomes.optional import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Parameters = ParamSpec("Parameters")
+
+INK = "#1f2328"
+FAINT = "#6e7781"
+GRID = "#e4e7eb"
+
+GROUP_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+"""Okabe & Ito's colours, those that stand out from white first."""
+
+GROUP_MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+
+LINE_STYLES = ("-", "--", "-.", ":")
+
+WIDTH = 10.0
+"""Inches; on a laptop a figure fills the text column at about this size."""
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#9aa2ab",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": "#9aa2ab",
+    "ytick.color": "#9aa2ab",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "text.color": INK,
+    "figure.facecolor": "white",  # opaque: the page behind it may be dark
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "lines.linewidth": 1.6,
+}
+
+
+def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
+    """Run a figure function in the common style; say what to install without matplotlib."""
+
+    @wraps(draw)
+    def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
+        with require("matplotlib", "plot").rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def panels(
+    rows: int, columns: int, size: tuple[float, float], **options: Any
+) -> tuple[Figure, NDArray[Any]]:
+    """A figure with rows x columns axes; no pyplot, so that nothing global is kept alive."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.07)  # type: ignore[union-attr,call-arg]
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def sequential_colors(count: int) -> list[tuple[float, float, float, float]]:
+    """Light to dark, told apart by lightness alone; for things with an order."""
+    from matplotlib import colormaps
+
+    positions = np.linspace(0.93, 0.08, count) if count > 1 else np.array([0.3])
+    return [colormaps["viridis"](float(p)) for p in positions]
+
+
+def ink_on(color: Sequence[float]) -> str:
+    """Black or white, whichever is read better on a colour (relative luminance)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
+    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
+    return "black" if luminance > 0.179 else "white"
+
+
+def legend_above(figure: Figure, handles: Sequence[Any], columns: int | None = None) -> None:
+    """One legend for all panels, above them."""
+    figure.legend(
+        handles=list(handles),
+        loc="outside upper left",
+        ncols=columns or len(handles),
+        handlelength=1.6,
+    )
+
+
+def decade_ticks(ax: Axes, kappas: NDArray[np.float64]) -> None:
+    """Ticks of an axis of systems sorted by kappa: where each power of ten is first reached."""
+    exponents = np.floor(np.log10(np.maximum(kappas, 1.0)) + 1e-6).astype(int)
+    first = {int(k): int(np.argmax(exponents == k)) for k in np.unique(exponents)}
+    room = len(kappas) / 14  # labels closer than this would touch
+    places: list[int] = []
+    for exponent in sorted(first, key=first.__getitem__):
+        if not places or first[exponent] - first[places[-1]] >= room:
+            places.append(exponent)
+    ax.set_xticks([first[k] - 0.5 for k in places], [f"$10^{{{k}}}$" for k in places])
+    ax.set_xlim(-1, len(kappas))
+
+
+def vector(values: ArrayLike, name: str, length: int | None = None) -> NDArray[np.float64]:
+    """A 1-d float array, of the given length."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or (length is not None and len(array) != length):
+        wanted = "a vector" if length is None else f"a vector of length {length}"
+        raise ValueError(f"{name} has shape {array.shape}; pass {wanted}")
+    return array
+
+
+def need_cases(cases: Mapping[str, Any], name: str) -> None:
+    if not cases:
+        raise ValueError(f"{name} is empty; pass at least one case")

@@ -1,0 +1,129 @@
+"""Reports and tables as Markdown (CommonMark with tables)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from roundwise.report.content import Figure, Report, Section, Table
+from roundwise.report.images import write_figure
+from roundwise.report.tables import numeric_columns, table_texts
+from roundwise.report.text import blocks, entries, inline, verdict_counts
+
+MARKS = {"confirmed": "✓ confirmed", "refuted": "✗ refuted", "partly": "◐ partly"}
+
+
+def format_markdown(table: Table) -> str:
+    """A table as Markdown: bold caption, rows, note."""
+    lines = [f"**{_line(table.caption)}**", ""] if table.caption else []
+    rules = ["--:" if right else ":--" for right in numeric_columns(table)]
+    for cells in [list(table.header), rules, *table_texts(table)]:
+        texts = cells if cells is rules else [_cell(cell) for cell in cells]
+        lines.append("| " + " | ".join(texts) + " |")
+    if table.note:
+        lines += ["", f"*{_line(table.note)}*"]
+    return "\n".join(lines)
+
+
+def write_markdown(report: Report, path: Path | str, figures: str = "figures") -> None:
+    """Write a report, and its figures as SVG into a folder beside it.
+
+    Parameters
+    ----------
+    report : Report
+    path : path
+    figures : str
+        Name of that folder.
+    """
+    path = Path(path)
+    files = {
+        figure.name: write_figure(figure, path.parent / figures).name for figure in report.figures()
+    }
+    path.write_text(_Writer(figures, files).report(report), encoding="utf-8")
+
+
+class _Writer:
+    """Numbers tables and figures as it meets them."""
+
+    def __init__(self, folder: str, files: Mapping[str, str]) -> None:
+        self.folder, self.files = folder, files
+        self.tables = self.figures = 0
+
+    def report(self, report: Report) -> str:
+        parts = [f"# {_line(report.title)}"]
+        if report.summary:
+            parts += ["## Summary", "\n".join(f"- {_line(line)}" for line in report.summary)]
+        if report.findings:
+            rows = [[f.claim, MARKS[f.verdict], f.evidence] for f in report.findings]
+            checked = Table("", ["claim", "verdict", "evidence"], rows)
+            parts += ["## Findings", verdict_counts(report.findings), format_markdown(checked)]
+        for section in report.sections:
+            parts += self.section(section, 2)
+        if report.departures:
+            parts.append("## Departures")
+            for title, text in report.departures:
+                parts += [f"### {_line(title)}", *_paragraphs(text)]
+        for title, values in (("Settings", report.settings), ("Provenance", report.provenance)):
+            if values:
+                rows = [list(pair) for pair in entries(values)]
+                parts += [f"## {title}", _pairs(rows)]
+        return "\n\n".join(parts) + "\n"
+
+    def section(self, section: Section, level: int) -> list[str]:
+        parts = ["#" * level + " " + _line(section.title), *_paragraphs(section.text)]
+        for table in section.tables:
+            self.tables += 1
+            numbered = f"Table {self.tables}. {table.caption}"
+            parts.append(
+                format_markdown(
+                    Table(numbered, table.header, table.rows, table.note, table.formats)
+                )
+            )
+        parts += [self.figure(figure) for figure in section.figures]
+        for inner in section.subsections:
+            parts += self.section(inner, min(level + 1, 6))
+        return parts
+
+    def figure(self, figure: Figure) -> str:
+        self.figures += 1
+        address = f"{self.folder}/{self.files[figure.name]}"
+        picture = f"![{_line(figure.alt or figure.caption)}]({address})"
+        return f"{picture}\n\n**Figure {self.figures}.** {_line(figure.caption)}"
+
+
+def _pairs(rows: list[list[str]]) -> str:
+    """Names and values, all to the left, whatever they look like."""
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows]
+    return "\n".join(["| what | value |", "| :-- | :-- |", *lines])
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [
+        "\n".join(f"- {_line(item)}" for item in block)
+        if isinstance(block, list)
+        else _plain_start(_line(block))
+        for block in blocks(text)
+    ]
+
+
+def _plain_start(line: str) -> str:
+    """A paragraph that starts like a heading, a quotation, a rule or a list is none of these."""
+    return re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", line)
+
+
+def _line(text: str) -> str:
+    return inline(" ".join(text.split()), _escaped, lambda code: f"`{code}`")
+
+
+def _cell(text: str) -> str:
+    """Tables are cut at each bar, even inside of code."""
+    return inline(
+        " ".join(text.split()),
+        lambda plain: _escaped(plain).replace("|", "\\|"),
+        lambda code: "`" + code.replace("|", "\\|") + "`",
+    )
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\*_<\[\]])", r"\\\1", text)

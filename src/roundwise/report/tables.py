@@ -1,0 +1,135 @@
+"""Tables as aligned text and as CSV, and the formatting of their numbers."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from roundwise.report.content import Cell, Table
+
+MISSING = "-"
+"""Shown where there is no value."""
+
+NUMBER = re.compile(r"[-+\N{MINUS SIGN}±<>≤≥~]?\s*(\d|\.\d|inf)")
+
+
+def column_texts(cells: Sequence[Cell], spec: str | None = None) -> list[str]:
+    """The cells of one column as text, its numbers in one format so that decimals align.
+
+    Integers stay integers. Floats have two decimals in scientific notation if one of them is
+    below 1e-3 or at least 1e5 in size, else as many decimals (at most 3) as the smallest needs
+    for three digits, less those that are zero throughout. Strings stay as they are; None and NaN
+    become a dash.
+
+    Parameters
+    ----------
+    cells : sequence of str, int, float or None
+    spec : str, optional
+        A format specification for all numbers, instead of this rule.
+    """
+    if spec is None:
+        numbers = [cell for cell in cells if isinstance(cell, (int, float))]
+        sizes = [abs(x) for x in numbers if math.isfinite(x) and x != 0]
+        spec = "d" if all(isinstance(x, int) for x in numbers) else _float_format(sizes)
+    return [_text(cell, spec) for cell in cells]
+
+
+def table_texts(table: Table) -> list[list[str]]:
+    """The rows of a table as text, see `column_texts`."""
+    columns = [
+        column_texts([row[j] for row in table.rows], table.formats.get(heading))
+        for j, heading in enumerate(table.header)
+    ]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def numeric_columns(table: Table) -> list[bool]:
+    """Which columns hold numbers, or texts that begin like one; these are right-aligned."""
+    return [_looks_numeric([row[j] for row in table.rows]) for j in range(len(table.header))]
+
+
+def group_starts(table: Table) -> list[bool]:
+    """Which rows begin a new group: their first cell differs from the one above.
+
+    No row does if all first cells differ, for then there are no groups.
+    """
+    first = [row[0] for row in table.rows]
+    changes = [i > 0 and first[i] != first[i - 1] for i in range(len(first))]
+    return changes if sum(changes) < len(first) - 1 else [False] * len(first)
+
+
+def format_text(table: Table) -> str:
+    """A table for the terminal: caption, aligned columns, note."""
+    rows, numeric = table_texts(table), numeric_columns(table)
+    widths = [max(map(len, column)) for column in zip(table.header, *rows, strict=True)]
+
+    def line(texts: Sequence[str]) -> str:
+        cells = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(texts, widths, numeric, strict=True)
+        ]
+        return "  ".join(cells).rstrip()
+
+    lines = [table.caption, "", line(table.header), line(["-" * width for width in widths])]
+    for row, starts_group in zip(rows, group_starts(table), strict=True):
+        lines += [""] * starts_group + [line(row)]
+    if table.note:
+        lines += ["", table.note]
+    return "\n".join(lines)
+
+
+def write_csv(table: Table, path: Path | str) -> None:
+    """Write the header and all rows as CSV (RFC 4180, UTF-8, lines end with ``\\n``).
+
+    Floats have all their digits, so that reading them gives the same numbers; None is an empty
+    cell, NaN ``nan``. Caption and note are left out.
+    """
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.header)
+        writer.writerows([_exact(cell) for cell in row] for row in table.rows)
+
+
+def _float_format(sizes: Sequence[float]) -> str:
+    """For the sizes of the nonzero, finite numbers of a column."""
+    if not sizes:
+        return ".2f"
+    if min(sizes) < 1e-3 or max(sizes) >= 1e5:
+        return ".2e"
+    decimals = min(max(2 - math.floor(math.log10(min(sizes))), 0), 3)
+    while decimals and all(f"{size:.{decimals}f}".endswith("0") for size in sizes):
+        decimals -= 1
+    return f".{decimals}f"
+
+
+def _text(cell: Cell, spec: str) -> str:
+    if cell is None or cell == "":
+        return MISSING
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return cell
+    if math.isnan(cell):
+        return MISSING
+    if math.isinf(cell):
+        return "inf" if cell > 0 else "-inf"
+    if cell == 0 and spec.endswith("e"):
+        return "0"
+    return format(int(cell) if spec == "d" else float(cell), spec)
+
+
+def _looks_numeric(cells: Sequence[Cell]) -> bool:
+    present = [cell for cell in cells if cell is not None and cell not in ("", MISSING)]
+    return bool(present) and all(
+        NUMBER.match(cell) if isinstance(cell, str) else not isinstance(cell, bool)
+        for cell in present
+    )
+
+
+def _exact(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return repr(cell) if isinstance(cell, float) else str(cell)

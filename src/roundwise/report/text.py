@@ -1,0 +1,71 @@
+"""The few marks that texts of a report may carry: paragraphs, lists and code."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+
+from roundwise.report.content import Finding, Verdict
+
+CODE = re.compile(r"`([^`]+)`")
+
+
+def blocks(text: str) -> list[str | list[str]]:
+    """Paragraphs as strings, and lists as lists of items, in reading order.
+
+    A line that starts with ``- `` begins an item; what follows it indented belongs to it.
+    """
+    found: list[str | list[str]] = []
+    for part in re.split(r"\n\s*\n", text.strip()):
+        lines: list[tuple[bool, str]] = []
+        for line in part.splitlines():
+            if re.match(r"\s*- ", line):
+                lines.append((True, line.strip()[2:].strip()))
+            elif lines and (not lines[-1][0] or line.startswith(" ")):
+                lines[-1] = (lines[-1][0], f"{lines[-1][1]} {line.strip()}")
+            elif line.strip():
+                lines.append((False, line.strip()))
+        for is_item, run in groupby(lines, key=lambda pair: pair[0]):
+            texts = [line for _, line in run]
+            found += [texts] if is_item else texts
+    return found
+
+
+def inline(text: str, plain: Callable[[str], str], code: Callable[[str], str]) -> str:
+    """A line with its code and all other text each passed through a function."""
+    parts = CODE.split(text)
+    return "".join(code(part) if i % 2 else plain(part) for i, part in enumerate(parts))
+
+
+def verdict_counts(findings: Sequence[Finding]) -> str:
+    """How many claims were confirmed, and what became of the others."""
+    counts = Counter(finding.verdict for finding in findings)
+    words: dict[Verdict, str] = {
+        "confirmed": "confirmed",
+        "partly": "confirmed in part",
+        "refuted": "refuted",
+    }
+    parts = [f"{counts[verdict]} {text}" for verdict, text in words.items() if counts[verdict]]
+    return f"{len(findings)} claims: {', '.join(parts)}."
+
+
+def entries(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Settings or provenance as pairs of text: lists by commas, nothing as ``-``."""
+    return [(str(name), _value(value)) for name, value in values.items()]
+
+
+def _value(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return re.sub(r"e([-+])0(?=\d)", r"e\1", f"{value:.6g}")  # 1e-6, not 1e-06
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} = {_value(v)}" for name, v in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+        return ", ".join(_value(v) for v in items)
+    return str(value)
