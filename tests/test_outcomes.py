@@ -666,6 +666,14 @@ def test_what_cannot_be_stored_is_refused_before_it_is_computed(table, monkeypat
 # Files
 
 
+def test_reading_makes_no_table_of_an_empty_file(tmp_path):
+    path = tmp_path / "empty"
+    path.touch()
+    with pytest.raises(OutcomeTableError, match="an empty file"):
+        OutcomeTable(path, must_exist=True)
+    assert path.stat().st_size == 0
+
+
 def test_files_that_are_no_tables(tmp_path):
     path = tmp_path / "file"
     path.write_text("no database at all\n" * 100)

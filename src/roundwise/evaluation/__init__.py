@@ -15,7 +15,6 @@ from roundwise.evaluation.accuracy import (
     accuracy_table,
     assign_ranges,
     paper_success,
-    strict_success,
     usage_table,
 )
 from roundwise.evaluation.regret import (
@@ -33,6 +32,7 @@ from roundwise.evaluation.regret import (
     seed_spread,
 )
 from roundwise.evaluation.tables import Row, format_table
+from roundwise.rewards.targets import strict_success
 
 __all__ = [
     "PAPER_RANGES",

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
 from roundwise.evaluation.tables import Row
+from roundwise.rewards.targets import strict_success
 
 RANGE_SLACK = 1e-6
 """Relative slack of the upper end of a range: a matrix made with kappa = 1e3 counts as low, though
@@ -74,19 +75,6 @@ def paper_success(
         if len(members):
             success[members] = errors[members] < _threshold(kappas, members, tau)
     return success
-
-
-def strict_success(
-    ferr: ArrayLike, nbe: ArrayLike, baseline_ferr: ArrayLike, tau: float
-) -> NDArray[np.bool_]:
-    """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the FP64 baseline)``; NaN is no success.
-
-    A baseline without a result (inf), or with an unknown error (NaN), gives no slack.
-    """
-    ferr, nbe = np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64)
-    reference = np.asarray(baseline_ferr, dtype=np.float64)
-    limit = np.maximum(tau, 10 * np.where(np.isfinite(reference), reference, 0.0))
-    return np.asarray((nbe <= tau) & (ferr <= limit))
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ class OutcomeTable:
         self.path = Path(path)
         if must_exist and not self.path.is_file():
             raise OutcomeTableError(f"{self.path}: no such file; check the path, or fill it first")
+        if must_exist and self.path.stat().st_size == 0:
+            raise OutcomeTableError(f"{self.path}: an empty file; check the path, or fill it first")
         prepare(self.path)
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
@@ -47,6 +47,19 @@ class BackwardErrorTarget(AccuracyTarget):
         return {"target": "backward_error", "tolerance": self.tolerance}
 
 
+def strict_success(
+    ferr: ArrayLike, nbe: ArrayLike, baseline_ferr: ArrayLike, tau: float
+) -> NDArray[np.bool_]:
+    """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the FP64 baseline)``; NaN is no success.
+
+    A baseline without a result (inf), or with an unknown error (NaN), gives no slack.
+    """
+    ferr, nbe = np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64)
+    reference = np.asarray(baseline_ferr, dtype=np.float64)
+    limit = np.maximum(tau, 10 * np.where(np.isfinite(reference), reference, 0.0))
+    return np.asarray((nbe <= tau) & (ferr <= limit))
+
+
 @dataclass(frozen=True)
 class StrictTarget(AccuracyTarget):
     """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the baseline)``.
@@ -67,8 +80,7 @@ class StrictTarget(AccuracyTarget):
                 "the strict target needs forward errors; pass problems with x_true, or use "
                 "BackwardErrorTarget"
             )
-        slack = 10 * reference if math.isfinite(reference) else 0.0
-        return bool(outcome.nbe <= self.tau and outcome.ferr <= max(self.tau, slack))
+        return bool(strict_success(outcome.ferr, outcome.nbe, reference, self.tau))
 
     def to_dict(self) -> dict[str, Any]:
         return {"target": "strict", "tau": self.tau}
