@@ -165,7 +165,6 @@ def test_foreign_dict_is_refused(saved):
         (lambda: ActionSpace(("a",), (("fp64",),)), TypeError, "list_space"),
         (lambda: parse_action("fp64", STAGES), ValueError, "one for each stage"),
         (lambda: parse_action(7), TypeError, "str"),
-        (lambda: full_space(("a",), [rw.FloatFormat("x-y", 9, -9, 9)]), ValueError, "rename"),
         (
             lambda: full_space(("a",), ["fp64", rw.FloatFormat("fp64", 9, -9, 9)]),
             ValueError,

@@ -82,11 +82,6 @@ class ActionSpace:
         if len(set(self.actions)) != len(self.actions):
             twice = next(a for a in self.actions if self.actions.count(a) > 1)
             raise ValueError(f"action {format_action(twice)} is listed twice; pass each once")
-        for fmt in self.formats:
-            if "-" in fmt.name or not fmt.name:
-                raise ValueError(
-                    f"format name {fmt.name!r} cannot stand in an action's text; rename it"
-                )
         if len({fmt.name for fmt in self.formats}) != len(self.formats):
             raise ValueError("two formats of the space share a name; rename one")
 
