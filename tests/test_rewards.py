@@ -265,8 +265,9 @@ def test_measured_time():
     timed = outcome("fp64")
     with pytest.raises(ValueError, match="no measured time"):
         MeasuredTime().cost(timed)
-    object.__setattr__(timed, "seconds", 0.125)
-    assert MeasuredTime().cost(timed) == 0.125
+    assert MeasuredTime().cost(dataclasses.replace(timed, seconds=0.125)) == 0.125
+    run = rw.LuIR().run(rw.problems.randsvd(20, 10, rng=0), "fp64-fp64-fp64")
+    assert MeasuredTime().cost(run) == run.seconds > 0
 
 
 # --- targets --------------------------------------------------------------------------------

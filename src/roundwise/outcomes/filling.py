@@ -3,7 +3,7 @@
 One task is one problem with its missing actions of one factor format, which share the
 factorization. Workers
 only compute; this process writes each result as it comes, in a transaction of its own. After
-Ctrl-C or kill -9 the file holds every problem that was finished, and `fill` goes on from there:
+Ctrl-C or kill -9 the file holds every task that was finished, and `fill` goes on from there:
 at most the tasks that were under way, one for each worker, are computed again.
 """
 

@@ -106,13 +106,13 @@ class MeasuredTime:
     """The cost of a run is the time it took, where its outcome has ``seconds``."""
 
     def cost(self, outcome: Outcome) -> float:
-        seconds = getattr(outcome, "seconds", None)
+        seconds = outcome.seconds
         if seconds is None or not 0 <= seconds < math.inf:
             raise ValueError(
                 f"the outcome of {outcome.action!r} has no measured time; price it with a "
-                "MachineProfile, or run a native backend"
+                "MachineProfile, or run it again: times are not stored"
             )
-        return float(seconds)
+        return seconds
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": "measured time"}
