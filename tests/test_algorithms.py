@@ -322,6 +322,9 @@ def test_norms_beyond_float64_do_not_look_like_convergence():
     tiny = rw.GmresIR().run(LinearSystem(np.eye(2) * 1e-300, [1e100, 1.0]), FP64_ACTION)
     assert tiny.status is rw.OutcomeStatus.OVERFLOW
     assert tiny.x is None or np.isfinite(tiny.x).all()
+    steep = LinearSystem(np.diag([1e-300, 1.0]), [1e100, 1.0])
+    scaled = rw.GmresIR(equilibrate=True).run(steep, FP64_ACTION)
+    assert scaled.status is rw.OutcomeStatus.OVERFLOW
 
 
 def test_shared_work_belongs_to_one_problem():

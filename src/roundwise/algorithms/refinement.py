@@ -63,7 +63,10 @@ def scaled_system(problem: LinearSystem, equilibrate: bool) -> ScaledSystem:
     columns = _inverse_power_of_two(_largest(abs(A), axis=0))
     A = sparse.csr_array(A @ sparse.diags_array(columns)) if problem.is_sparse else A * columns
     with np.errstate(over="ignore"):
-        return ScaledSystem(A, rows * b, rows, columns)
+        b = rows * b
+    if not np.isfinite(b).all():
+        raise ArithmeticFailure(Status.OVERFLOW, "equilibrating the right-hand side", FP64)
+    return ScaledSystem(A, b, rows, columns)
 
 
 def _largest(magnitudes: Any, axis: int) -> Vector:
