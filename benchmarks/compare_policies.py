@@ -34,7 +34,7 @@ from roundwise.policies import (
     TheoryRule,
     ThompsonSampling,
 )
-from roundwise.problems import dense_set, pde_set, sparse_set
+from roundwise.problems import DATA_SETS
 from roundwise.rewards import (
     GENERIC_AVX512_CPU,
     H200_LIKE,
@@ -49,7 +49,6 @@ from roundwise.rewards import (
 from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards
 
 TAU = 1e-6
-SETS = {"dense": dense_set, "sparse": sparse_set, "pde": pde_set}
 FORMATS = ("bf16", "tf32", "fp32", "fp64")
 EPISODES = 100
 
@@ -130,7 +129,7 @@ def hindsight(contexts: tuple[np.ndarray, np.ndarray], rewards: np.ndarray) -> n
 
 def outcomes(name: str, folder: Path, jobs: int, space: ActionSpace) -> list[OutcomeView]:
     algorithm = rw.GmresIR.paper(TAU)
-    data = SETS[name](100, 100, seed=0)
+    data = DATA_SETS[name](100, 100, seed=0)
     table = OutcomeTable(folder / f"{name}.sqlite")
     bar = progress_bar(f"{name} outcomes")
     fill(table, algorithm, data.train + data.test, space, jobs=jobs, progress=bar)
@@ -170,17 +169,21 @@ def compare(name: str, folder: Path, jobs: int, seeds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="*", metavar="SET", help=f"{', '.join(SETS)}; default: all")
+    parser.add_argument(
+        "sets", nargs="*", metavar="SET", help=f"{', '.join(DATA_SETS)}; default: all"
+    )
     parser.add_argument("--folder", type=Path, default=Path("out"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seeds", type=int, default=10)
     arguments = parser.parse_args()
-    if unknown := set(arguments.sets) - set(SETS):
-        parser.error(f"unknown set {', '.join(sorted(unknown))}; choose from {', '.join(SETS)}")
+    if unknown := set(arguments.sets) - set(DATA_SETS):
+        parser.error(
+            f"unknown set {', '.join(sorted(unknown))}; choose from {', '.join(DATA_SETS)}"
+        )
     arguments.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "Stochastic Optimizer")  # the perceptron may stop early
-    for name in arguments.sets or SETS:
+    for name in arguments.sets or DATA_SETS:
         compare(name, arguments.folder, arguments.jobs, arguments.seeds)
 
 

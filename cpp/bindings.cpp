@@ -74,7 +74,7 @@ template <class T> class Rounded {
 
     Rounded(const Format& f, std::int64_t n, const double* x) : Rounded(n) {
         std::vector<double> rounded(values_.size());
-        active_kernels<double>().round(f, Mode::nearest, 0, 0, n, x, rounded.data(), 1);
+        active_kernels<double>().round(f, Mode::nearest, 0, n, x, rounded.data(), 1);
         for (std::size_t i = 0; i < rounded.size(); ++i) {
             values_[i] = static_cast<T>(rounded[i]);
             if (!std::isfinite(x[i])) status = Status::nonfinite_input;
@@ -126,10 +126,10 @@ template <class F> void define(nb::module_& m, const char* name, F f) {
 }
 
 template <class T> void bind_carrier(nb::module_& m) {
-    define(m, "round", [](const Format& f, int mode, std::uint64_t key, std::uint64_t first,
+    define(m, "round", [](const Format& f, int mode, std::uint64_t key,
                       VectorIn<T> x, VectorOut<T> y, int threads) {
         nb::gil_scoped_release release;
-        active_kernels<T>().round(f, static_cast<Mode>(mode), key, first, length(x.shape(0)), x.data(),
+        active_kernels<T>().round(f, static_cast<Mode>(mode), key, length(x.shape(0)), x.data(),
                                   y.data(), threads);
     });
     define(m, "lu", [](const Format& f, MatrixOut<T> a, VectorOut<std::int32_t> perm, int threads) {
@@ -243,7 +243,7 @@ void bind_vector_operations(nb::module_& m) {
         const Kernels<double>& kernels = active_kernels<double>();
         const std::int64_t n = length(w.size());
         const auto store = [&](std::int64_t count, double* x) {
-            kernels.round(f, Mode::nearest, 0, 0, count, x, x, 1);
+            kernels.round(f, Mode::nearest, 0, count, x, x, 1);
         };
         store(n, w.data());
         for (std::int64_t i = 0; i < length(v.shape(0)); ++i) {

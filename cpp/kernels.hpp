@@ -11,9 +11,8 @@ namespace roundwise {
 // given here, in this order, every operation rounded to the format; entries are independent,
 // so vector width, blocking and threads cannot change a bit.
 template <class T> struct Kernels {
-    // y_i = x_i rounded; for Mode::stochastic, element i draws number first + i of stream key.
-    void (*round)(const Format&, Mode, std::uint64_t key, std::uint64_t first, std::int64_t n,
-                  const T* x, T* y, int threads);
+    // y_i = x_i rounded; for Mode::stochastic, element i draws number i of stream key.
+    void (*round)(const Format&, Mode, std::uint64_t key, std::int64_t n, const T* x, T* y, int threads);
 
     // In place PA = LU, L unit lower: a_ij -= l_ik u_kj for k = 0, 1, ... The pivot is the
     // first entry of largest magnitude; (PA)_i = A_perm(i).

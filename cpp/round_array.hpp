@@ -83,7 +83,7 @@ void for_each_vector(std::int64_t begin, std::int64_t end, const T* x, T* y, Ste
 }
 
 template <class T>
-void round_range(const Format& f, Mode mode, std::uint64_t key, std::uint64_t first,
+void round_range(const Format& f, Mode mode, std::uint64_t key,
                  std::int64_t begin, std::int64_t end, const T* x, T* y) {
     using V = Vector<T>;
     if (mode == Mode::nearest) {
@@ -101,16 +101,16 @@ void round_range(const Format& f, Mode mode, std::uint64_t key, std::uint64_t fi
         Vector<typename Carrier<T>::Unsigned> random;
         for (int lane = 0; lane < Lanes<T>::count; ++lane)
             random[lane] = static_cast<typename Carrier<T>::Unsigned>(
-                random_bits(key, first + static_cast<std::uint64_t>(i + lane)));
+                random_bits(key, static_cast<std::uint64_t>(i + lane)));
         return round.stochastic(v, random);
     });
 }
 
 template <class T>
-void round_array(const Format& f, Mode mode, std::uint64_t key, std::uint64_t first,
+void round_array(const Format& f, Mode mode, std::uint64_t key,
                  std::int64_t n, const T* x, T* y, int threads) {
     auto range = [&](std::int64_t begin, std::int64_t end) {
-        round_range(f, mode, key, first, begin, end, x, y);
+        round_range(f, mode, key, begin, end, x, y);
     };
     parallel_for(n, std::int64_t{1} << 18, threads, range);
 }

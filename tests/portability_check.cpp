@@ -24,7 +24,7 @@ template <class T> void check(const Format& f) {
         x = static_cast<double>(state >> 20) / 8796093022208.0 - 1;
     }
     for (Mode mode : {Mode::stochastic, Mode::up, Mode::nearest}) {
-        active_kernels<double>().round(f, mode, 5, 0, n * n, numbers.data(), rounded.data(), 1);
+        active_kernels<double>().round(f, mode, 5, n * n, numbers.data(), rounded.data(), 1);
         std::printf("%016llx ", hash(rounded));
     }
     std::vector<T> a(rounded.begin(), rounded.end()), x(a.begin(), a.begin() + n), y(n);

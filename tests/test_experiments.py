@@ -90,9 +90,9 @@ def test_a_second_run_solves_nothing_and_gives_the_same(results, cache, data):
 
 def test_a_replay_makes_few_systems(cache, monkeypatch, results):
     made = []
-    builder = sets.SETS["dense"]
+    builder = sets.DATA_SETS["dense"]
     monkeypatch.setitem(
-        sets.SETS, "dense", lambda a, b, **k: made.append(a + b) or builder(a, b, **k)
+        sets.DATA_SETS, "dense", lambda a, b, **k: made.append(a + b) or builder(a, b, **k)
     )
     gather("dense", SLICE, cache)
     assert made == [2 * sets.CHECKED]

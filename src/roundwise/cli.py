@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,6 @@ from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
 from roundwise.outcomes import RESULTS_VERSION, OutcomeTable, fill, progress_bar
 from roundwise.outcomes.optional import require
 from roundwise.outcomes.summary import table_summary
-from roundwise.problems import Dataset
 
 try:
     import click
@@ -33,11 +32,6 @@ except ModuleNotFoundError:
 
 from roundwise.experiments.command import reproduce_command
 
-SETS: dict[str, Callable[..., Dataset]] = {
-    "dense": problems.dense_set,
-    "sparse": problems.sparse_set,
-    "pde": problems.pde_set,
-}
 INTERRUPTED = 130
 
 
@@ -123,7 +117,9 @@ main.add_command(reproduce_command)
 
 
 @main.command("fill")
-@click.argument("problem_set", metavar="dense|sparse|pde", type=click.Choice(list(SETS)))
+@click.argument(
+    "problem_set", metavar="dense|sparse|pde", type=click.Choice(list(problems.DATA_SETS))
+)
 @click.option("--table", type=TABLE, required=True, metavar="PATH", help="The file to fill.")
 @click.option(
     "--train",
@@ -224,7 +220,7 @@ def fill_command(
     target = OutcomeTable(table)  # complains before any work
     new = None
     try:
-        data = SETS[problem_set](train, test, seed=seed)
+        data = problems.DATA_SETS[problem_set](train, test, seed=seed)
         with dask_client(dask) as client:
             new = fill(
                 target,

@@ -135,7 +135,6 @@ def _round_array(
         kernel_format(fmt),
         MODES.index(mode),
         key,
-        0,
         source.reshape(-1, order="A"),
         sink.reshape(-1, order="A"),
         get_num_threads(),

@@ -36,9 +36,8 @@ class Correction:
 class ScaledSystem:
     """``(R A C) y = R b`` with ``x = C y``; R and C diagonal powers of two, or nothing."""
 
-    A: Any
-    b: Vector
-    rows: Vector | None = None
+    A: Any  # R A C
+    b: Vector  # R b
     columns: Vector | None = None
 
     def solution(self, y: Vector) -> Vector:
@@ -66,7 +65,7 @@ def scaled_system(problem: LinearSystem, equilibrate: bool) -> ScaledSystem:
         b = rows * b
     if not np.isfinite(b).all():
         raise ArithmeticFailure(Status.OVERFLOW, "equilibrating the right-hand side", FP64)
-    return ScaledSystem(A, b, rows, columns)
+    return ScaledSystem(A, b, columns)
 
 
 def _largest(magnitudes: Any, axis: int) -> Vector:

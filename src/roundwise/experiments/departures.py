@@ -1,7 +1,7 @@
 """Where every experiment departs from the paper, and the paper's numbers from its text.
 
 The reproduction follows the *text*. The paper's numbers come from its released code, which differs
-from it; what is said about that code here was found by reading it.
+from it. What is said about that code here comes from notes of a reading; it was not run.
 """
 
 Departures = tuple[tuple[str, str], ...]

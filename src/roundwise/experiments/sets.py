@@ -8,18 +8,13 @@ and had the fingerprints that it says: another generator, LAPACK or processor ma
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from roundwise.problems import Dataset, LinearSystem, dense_set, pde_set, sparse_set
+from roundwise.problems import DATA_SETS, Dataset, LinearSystem
 
-SETS: dict[str, Callable[..., Dataset]] = {
-    "dense": dense_set,
-    "sparse": sparse_set,
-    "pde": pde_set,
-}
 CHECKED = 4
 """Systems of each half that are made again before a note is believed: one of each PDE family."""
 
@@ -51,7 +46,7 @@ class SetNote:
 
 def make(data: str, train: int, test: int, seed: int, sizes: tuple[int, int]) -> Dataset:
     """A data set by name."""
-    return SETS[data](train, test, seed=seed, sizes=sizes)
+    return DATA_SETS[data](train, test, seed=seed, sizes=sizes)
 
 
 def remember(cache: Path, data: str, key: str, made: Dataset) -> SetNote:

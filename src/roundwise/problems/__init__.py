@@ -1,6 +1,7 @@
 """Linear systems to solve: the problem type, generators, the paper's data sets, files."""
 
 from roundwise.problems.datasets import (
+    DATA_SETS,
     Dataset,
     SummaryRow,
     dense_set,
@@ -20,6 +21,7 @@ from roundwise.problems.pde import (
 from roundwise.problems.sparse import random_sparse_spd
 
 __all__ = [
+    "DATA_SETS",
     "Dataset",
     "LinearSystem",
     "Matrix",

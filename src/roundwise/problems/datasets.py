@@ -172,6 +172,14 @@ def _row(subset: str, facts: list[tuple[float, int, float]]) -> SummaryRow:
     )
 
 
+DATA_SETS: dict[str, Callable[..., Dataset]] = {
+    "dense": dense_set,
+    "sparse": sparse_set,
+    "pde": pde_set,
+}
+"""The paper's data sets by name."""
+
+
 def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
     return int(rng.integers(ends[0], ends[1], endpoint=True))
 
