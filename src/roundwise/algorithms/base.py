@@ -10,7 +10,8 @@ import dataclasses
 import enum
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -80,7 +81,10 @@ class Outcome:
     operations : dict
         ``(stage, format name)`` to `Tally`: flops and bytes moved, for a cost model to price.
     seconds : float or None
-        What this run took, shared work not included; no fact of the arithmetic, and not stored.
+        What this run takes on its own: shared work counts in full, measuring the errors does not.
+    timings : dict
+        The seconds of each stage, conversions to its format included, and of ``verify``. Of
+        emulated arithmetic times say nothing; only those of the native one are stored.
     """
 
     status: OutcomeStatus
@@ -96,6 +100,7 @@ class Outcome:
     arithmetic: str = ""
     operations: Mapping[tuple[str, str], Tally] = field(default_factory=dict, repr=False)
     seconds: float | None = field(default=None, compare=False)
+    timings: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_failure(cls, failure: ArithmeticFailure, **facts: Any) -> Outcome:
@@ -108,12 +113,20 @@ class Shared:
     """What runs on one problem with one backend share, each computed once: factors, matrices.
 
     It belongs to the problem, algorithm and backend of its first run, and refuses others. A
-    failure is remembered too, and raised again.
+    failure is remembered too, and raised again. So is what each thing took to make: a run that
+    reuses it is charged for it.
+
+    Attributes
+    ----------
+    reused, untimed : float
+        Seconds of the present run: those that sharing saved it, and those that are no part of it.
     """
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, Any] = {}
+        self._made: dict[Hashable, tuple[Any, float]] = {}
         self._owner: tuple[Any, Any, str] | None = None
+        self._charged: set[Hashable] = set()  # in the present run
+        self.reused = self.untimed = 0.0
 
     def bind(self, problem: Any, algorithm: Any, arithmetic: str) -> None:
         """Belong to these, or refuse if it already belongs to others."""
@@ -124,18 +137,38 @@ class Shared:
             raise ValueError(
                 "this Shared belongs to another problem, algorithm or backend; pass a new one"
             )
+        self._charged.clear()
+        self.reused = self.untimed = 0.0
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of that key, made on the first call."""
-        if key not in self._made:
+    def get(self, key: Hashable, make: Callable[[], T], stage: Stage | None = None) -> T:
+        """The value of that key, made on the first call; its time goes to the stage, if given."""
+        if key in self._charged:
+            value, seconds = self._made[key][0], 0.0
+        elif key in self._made:
+            value, seconds = self._made[key]
+            self.reused += seconds
+        else:
+            start = time.perf_counter()
             try:
-                self._made[key] = make()
+                value = make()
             except ArithmeticFailure as failure:
-                self._made[key] = failure
-        value = self._made[key]
+                value = failure
+            seconds = time.perf_counter() - start
+            self._made[key] = value, seconds
+        self._charged.add(key)
+        if stage is not None:
+            stage.seconds += seconds
         if isinstance(value, ArithmeticFailure):
             raise value.with_traceback(None)  # else each run would lengthen it
         return value  # type: ignore[no-any-return]
+
+    @contextmanager
+    def diagnostics(self) -> Iterator[None]:
+        """Work that is no part of the run, such as comparing with the true solution."""
+        start, reused = time.perf_counter(), self.reused
+        yield
+        self.untimed += time.perf_counter() - start
+        self.reused = reused
 
 
 class Algorithm(ABC):
@@ -196,7 +229,8 @@ class Algorithm(ABC):
             action="-".join(fmt.name for fmt in formats),
             arithmetic=backend.arithmetic,
             operations={(s.name, s.fmt.name): s.tally for s in stages.values()},
-            seconds=time.perf_counter() - start,
+            seconds=time.perf_counter() - start + shared.reused - shared.untimed,
+            timings={s.name: s.seconds for s in stages.values()} | dict(outcome.timings),
         )
 
     def run_all(

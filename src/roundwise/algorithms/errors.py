@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import blas
 
 from roundwise.problems import LinearSystem
 
@@ -49,17 +51,26 @@ class ErrorMeasure:
         """Normwise: ``||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm (Rigal & Gaches)."""
         x, b = self._scaled(x)
         with np.errstate(over="ignore", invalid="ignore"):
-            residual = b - self._A @ x
+            residual = b - product(self._A, x)
             return _ratio(max_norm(residual), self._norm_A * max_norm(x) + max_norm(b))
 
     def componentwise(self, x: Vector) -> float:
         """``max_i |b - A x|_i / (|A| |x| + |b|)_i``, 0/0 being 0 (Oettli & Prager)."""
         x, b = self._scaled(x)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            residual = np.abs(b - self._A @ x)
-            size = self._abs_A @ np.abs(x) + np.abs(b)
+            residual = np.abs(b - product(self._A, x))
+            size = product(self._abs_A, np.abs(x)) + np.abs(b)
             ratios = np.where(residual == 0, 0.0, residual / size)
         return float(ratios.max()) if np.isfinite(size).all() else math.inf
+
+
+def product(A: Any, x: Vector) -> Vector:
+    """``A x`` of a C-ordered or sparse A, by SciPy's BLAS.
+
+    NumPy's ``@`` would wake a second BLAS, whose threads go on spinning for a while and slow down
+    the LAPACK calls around it.
+    """
+    return np.asarray(A @ x if sparse.issparse(A) else blas.dgemv(1.0, A.T, x, trans=1))
 
 
 def max_norm(x: NDArray[Any]) -> float:

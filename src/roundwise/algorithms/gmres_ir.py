@@ -20,8 +20,8 @@ from roundwise.algorithms.refinement import (
     Correction,
     Vector,
     refine,
-    scaled_system,
     shared_factors,
+    shared_system,
 )
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
@@ -72,10 +72,10 @@ class GmresIR(Algorithm):
 
     def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
         factor, update, inner, residual = (stages[name] for name in self.stages)
-        system = shared.get("system", lambda: scaled_system(problem, self.equilibrate))
+        system = shared_system(problem, self.equilibrate, residual, shared)
         factors = shared_factors(factor, system, shared)
-        A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A))
-        M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt))
+        A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A), inner)
+        M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
 
         def start(b: Vector) -> Correction:
             return Correction(factor.solve(factors, b))

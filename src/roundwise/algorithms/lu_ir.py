@@ -19,8 +19,8 @@ from roundwise.algorithms.refinement import (
     Correction,
     Vector,
     refine,
-    scaled_system,
     shared_factors,
+    shared_system,
 )
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
@@ -46,7 +46,7 @@ class LuIR(Algorithm):
 
     def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
         factor, update, residual = (stages[name] for name in self.stages)
-        system = shared.get("system", lambda: scaled_system(problem, self.equilibrate))
+        system = shared_system(problem, self.equilibrate, residual, shared)
         factors = shared_factors(factor, system, shared)
 
         def solve(b: Vector) -> Correction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.errors import ErrorMeasure, exponent_of, max_norm
+from roundwise.algorithms.errors import ErrorMeasure, max_norm
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import Progress, StoppingRule
-from roundwise.backends import ArithmeticFailure, Factors, Status
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Status
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
 
@@ -38,25 +39,39 @@ class ScaledSystem:
 
     A: Any  # R A C
     b: Vector  # R b
+    norm_A: float  # in the infinity norm, as all norms here
     columns: Vector | None = None
 
     def solution(self, y: Vector) -> Vector:
         return y if self.columns is None else self.columns * y
 
 
-def scaled_system(problem: LinearSystem, equilibrate: bool) -> ScaledSystem:
-    """The system to refine: the problem itself, or its row and column equilibration.
+def shared_system(
+    problem: LinearSystem, equilibrate: bool, residual: Stage, shared: Shared
+) -> ScaledSystem:
+    """The system to refine: the problem itself, or its row and column equilibration."""
+
+    def make() -> ScaledSystem:
+        return scaled_system(problem, equilibrate, residual.backend)
+
+    return shared.get("system", make, residual)
+
+
+def scaled_system(problem: LinearSystem, equilibrate: bool, backend: Backend) -> ScaledSystem:
+    """The problem itself, or its row and column equilibration.
 
     Rows, then columns, are scaled by the power of two that brings their largest entry into
     [1, 2): without rounding errors, as long as nothing underflows. A zero row or column is
-    left alone.
+    left alone. If sums of A's entries could overflow, all are scaled down in any case.
     """
     A, b = problem.A, problem.b
-    exponent = exponent_of(A)
-    if exponent > 900:  # row sums could overflow
-        A, b = A * math.ldexp(1.0, -exponent), np.ldexp(b, -exponent)
+    norm_A, largest = backend.sizes(A)
+    exponent = math.frexp(largest)[1]
+    if exponent > 900:
+        A, b = A * math.ldexp(1.0, 1 - exponent), np.ldexp(b, 1 - exponent)
+        norm_A, _ = backend.sizes(A)
     if not equilibrate:
-        return ScaledSystem(A, b)
+        return ScaledSystem(A, b, norm_A)
     rows = _inverse_power_of_two(_largest(abs(A), axis=1))
     A = sparse.csr_array(sparse.diags_array(rows) @ A) if problem.is_sparse else rows[:, None] * A
     columns = _inverse_power_of_two(_largest(abs(A), axis=0))
@@ -65,7 +80,7 @@ def scaled_system(problem: LinearSystem, equilibrate: bool) -> ScaledSystem:
         b = rows * b
     if not np.isfinite(b).all():
         raise ArithmeticFailure(Status.OVERFLOW, "equilibrating the right-hand side", FP64)
-    return ScaledSystem(A, b, columns)
+    return ScaledSystem(A, b, backend.sizes(A)[0], columns)
 
 
 def _largest(magnitudes: Any, axis: int) -> Vector:
@@ -92,7 +107,7 @@ def shared_factors(
         return A.cholesky() if cholesky else A.lu()
 
     try:
-        factors = shared.get(("factors", factor.fmt), make)
+        factors = shared.get(("factors", factor.fmt), make, factor)
     except ArithmeticFailure as failure:
         n, entries = len(system.b), float(system.A.size)
         if failure.column is not None and not sparse.issparse(system.A):
@@ -136,15 +151,15 @@ def refine(
 
     A kernel's failure ends the loop with its status and the last finite x.
     """
-    measure = shared.get("errors", lambda: ErrorMeasure(problem))
-    norms = shared.get("norms", lambda: (max_norm(abs(system.A).sum(axis=1)), max_norm(system.b)))
-    progress = Progress(problem.n, *norms, update.fmt)
+    with shared.diagnostics():
+        measure = shared.get("errors", lambda: ErrorMeasure(problem))
+    progress = Progress(problem.n, system.norm_A, max_norm(system.b), update.fmt)
     history: list[dict[str, float]] = []
     x: Vector | None = None
     reason = ""
     try:
         x = with_unit_size(start, system.b).z
-        A = shared.get(("matrix", residual.fmt), lambda: residual.matrix(system.A))
+        A = shared.get(("matrix", residual.fmt), lambda: residual.matrix(system.A), residual)
         while True:
             r = residual.axpy(-1.0, residual.matvec(A, x), system.b)
             progress.x_norms.append(max_norm(x))
@@ -176,15 +191,20 @@ def refine(
     if not np.isfinite(x).all():
         overflow = ArithmeticFailure(Status.OVERFLOW, "undoing the equilibration", FP64)
         return Outcome.from_failure(overflow, history=tuple(history))
+    verifying = time.perf_counter()
     nbe = measure.backward(x)
+    verified = time.perf_counter()
+    with shared.diagnostics():
+        ferr, cbe = measure.forward(x), measure.componentwise(x)
     return Outcome(
         stop.confirm(status, problem.n, nbe),
         x,
-        ferr=measure.forward(x),
+        ferr=ferr,
         nbe=nbe,
-        cbe=measure.componentwise(x),
+        cbe=cbe,
         outer_iterations=len(history),
         inner_iterations=int(sum(step["inner_iterations"] for step in history)),
         history=tuple(history),
         reason=reason,
+        timings={"verify": verified - verifying},
     )

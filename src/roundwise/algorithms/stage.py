@@ -1,4 +1,4 @@
-"""A stage of a run: a backend's kernels bound to one format, counting what they do.
+"""A stage of a run: a backend's kernels bound to one format, counting and timing what they do.
 
 Flops are the textbook's; bytes are compulsory traffic: each operand is read once and each
 result written once, in the format's size in memory (and four bytes per index of a sparse
@@ -7,8 +7,11 @@ matrix). A cost model can price them for any machine.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from time import perf_counter
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,22 @@ from roundwise.backends import Backend, Factors, Matrix
 from roundwise.formats import FloatFormat
 
 Vector = NDArray[np.float64]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def timed(kernel: Callable[Concatenate[Stage, P], T]) -> Callable[Concatenate[Stage, P], T]:
+    """Add what a kernel takes to its stage's seconds."""
+
+    @wraps(kernel)
+    def wrapper(self: Stage, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        start = perf_counter()
+        try:
+            return kernel(self, *args, **kwargs)
+        finally:
+            self.seconds += perf_counter() - start
+
+    return wrapper
 
 
 @dataclass
@@ -33,6 +52,7 @@ class Stage:
     def __init__(self, name: str, fmt: FloatFormat, backend: Backend) -> None:
         self.name, self.fmt, self.backend = name, fmt, backend
         self.tally = Tally()
+        self.seconds = 0.0
         self._bytes_per_number = fmt.storage_bytes
 
     def count(self, flops: float, numbers: float, indices: float = 0.0) -> None:
@@ -41,9 +61,10 @@ class Stage:
         self.tally.bytes += numbers * self._bytes_per_number + 4 * indices
 
     def matrix(self, A: Any) -> Matrix:
-        """A rounded to this format; the conversion is not counted."""
+        """A rounded to this format; the conversion is not counted, but timed by `Shared`."""
         return self.backend.matrix(A, self.fmt)
 
+    @timed
     def matvec(self, A: Matrix, x: Vector) -> Vector:
         """``A x`` with a matrix in this format."""
         self.count(2 * A.entries, A.entries + sum(A.shape), A.entries if A.is_sparse else 0)
@@ -53,36 +74,44 @@ class Stage:
         """Count the making of factors, whether they were just made or are reused."""
         self.count(factors.flops, 2 * factors.entries, factors.entries if factors.is_sparse else 0)
 
+    @timed
     def solve(self, factors: Factors, b: Vector) -> Vector:
         """Substitution with factors in this format."""
         indices = factors.entries if factors.is_sparse else 0
         self.count(2 * factors.entries, factors.entries + 2 * len(b), indices)
         return factors.solve(b)
 
+    @timed
     def dot(self, x: Vector, y: Vector) -> float:
         self.count(2 * len(x), 2 * len(x))
         return self.backend.dot(x, y, self.fmt)
 
+    @timed
     def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
         self.count(2 * len(x), 3 * len(x))
         return self.backend.axpy(alpha, x, y, self.fmt)
 
+    @timed
     def scale(self, alpha: float, x: Vector) -> Vector:
         self.count(len(x), 2 * len(x))
         return self.backend.scale(alpha, x, self.fmt)
 
+    @timed
     def norm2(self, x: Vector) -> float:
         self.count(2 * len(x), len(x))
         return self.backend.norm2(x, self.fmt)
 
+    @timed
     def orthogonalize(self, V: Vector, w: Vector) -> tuple[Vector, Vector]:
         self.count(4 * V.size, V.size + 2 * len(w))
         return self.backend.orthogonalize(V, w, self.fmt)
 
+    @timed
     def givens(self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector) -> None:
         self.count(6 * (j + 2), 4 * (j + 2))
         self.backend.givens(j, cosines, sines, h, g, self.fmt)
 
+    @timed
     def solve_upper(self, R: Vector, g: Vector) -> Vector:
         self.count(len(g) ** 2, len(g) ** 2 / 2)
         return self.backend.solve_upper(R, g, self.fmt)

@@ -88,18 +88,24 @@ class DeploymentRule(StoppingRule):
       ``sqrt(n) u`` with float64's u, about what LAPACK's own refinement asks for;
     - unconfirmed: that residual was too coarse, or of a scaled system: in float64 the original
       one is larger;
-    - hopeless: at the rate of the last step, the tolerance is not reached in `max_steps`;
+    - hopeless: after `patience` corrections or more, at the rate of the last step, the tolerance
+      is not reached in `max_steps`. The rate is the better one of backward errors and of
+      corrections: a step of left-preconditioned GMRES may gain digits of x and yet lose some of
+      the residual;
     - the limit: `max_steps` corrections.
     """
 
     tolerance: float | None = None
     max_steps: int = 30
+    patience: int = 2
 
     def __post_init__(self) -> None:
         if self.tolerance is not None and not self.tolerance > 0:
             raise ValueError(f"tolerance = {self.tolerance}; choose tolerance > 0, or None")
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps = {self.max_steps}; choose at least 1")
+        if self.max_steps < 1 or self.patience < 2:
+            raise ValueError(
+                f"max_steps = {self.max_steps}, patience = {self.patience}; choose at least 1, 2"
+            )
 
     def target(self, n: int) -> float:
         """The backward error to reach for a system of n equations."""
@@ -119,8 +125,9 @@ class DeploymentRule(StoppingRule):
         remaining = self.max_steps - progress.steps
         if remaining <= 0:
             return OutcomeStatus.ITERATION_LIMIT
-        if len(errors) > 1:
-            rate = errors[-1] / errors[-2]
+        z = progress.z_norms
+        if len(z) >= self.patience:
+            rate = min(errors[-1] / errors[-2], z[-1] / z[-2]) if z[-2] > 0 else math.inf
             if rate >= 1 or math.log(tolerance / errors[-1]) / math.log(rate) > remaining:
                 return OutcomeStatus.HOPELESS
         return None

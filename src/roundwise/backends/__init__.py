@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roundwise.backends.base import ArithmeticFailure, Backend, Factors, Matrix, Status
+from roundwise.backends.native import NativeBackend, UnsupportedFormat, native_formats
 from roundwise.backends.operation import OperationBackend
 from roundwise.backends.storage import StorageBackend
 from roundwise.exceptions import UnknownNameError
@@ -10,6 +11,7 @@ from roundwise.exceptions import UnknownNameError
 BACKENDS: dict[str, type[Backend]] = {
     "operation": OperationBackend,
     "storage": StorageBackend,
+    "native": NativeBackend,
 }
 
 
@@ -28,8 +30,11 @@ __all__ = [
     "Backend",
     "Factors",
     "Matrix",
+    "NativeBackend",
     "OperationBackend",
     "Status",
     "StorageBackend",
+    "UnsupportedFormat",
     "get_backend",
+    "native_formats",
 ]

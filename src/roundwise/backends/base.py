@@ -135,6 +135,12 @@ class Backend(ABC):
         """The arithmetic model, and any setting that is not the default: a key for results."""
         return self.arithmetic
 
+    def sizes(self, A: Any) -> tuple[float, float]:
+        """``||A||_inf`` and ``max_ij |a_ij|`` of a dense or sparse matrix, in float64."""
+        magnitudes = abs(A)
+        with np.errstate(over="ignore"):  # a sum beyond float64 is inf
+            return float(magnitudes.sum(axis=1).max()), float(magnitudes.max())
+
     @abstractmethod
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
         """Round a dense array or a SciPy sparse matrix to a format."""

@@ -1,0 +1,258 @@
+"""Dense matrices and factors in native arithmetic.
+
+LAPACK wants columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
+it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
+
+Numbers are stored in the format (bf16 and fp16 as 16-bit words) and computed with in FP32 or
+FP64. Factors that are applied in a higher format than their own stay as they are stored; the
+kernel widens each number when it reads it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+import roundwise._kernels as _kernels
+import roundwise._standin  # noqa
+from roundwise.backends.base import (
+    ArithmeticFailure,
+    Factors,
+    Matrix,
+    Status,
+    Vector,
+    checked_vector,
+    require_nonzero_diagonal,
+    require_square,
+)
+from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
+from roundwise.rounding import round_to
+
+COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
+"""The format that each storage format is computed in."""
+
+DTYPES: dict[FloatFormat, Any] = {
+    FP64: np.float64,
+    FP32: np.float32,
+    BF16: np.uint16,
+    FP16: np.uint16,
+}
+"""How numbers of a format lie in memory."""
+
+_GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
+_POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
+_GEMV = {np.dtype(np.float64): blas.dgemv, np.dtype(np.float32): blas.sgemv}
+_GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sgetrs}
+_POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
+
+
+def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
+    """A float64 or float32 array as it lies in memory in a format; the same memory order."""
+    if values.dtype == DTYPES[fmt]:
+        return values.copy(order="F") if copy else values
+    result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
+    _kernels.native_convert(values, result, fmt.name)
+    return result
+
+
+def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
+    """Numbers of a format as float32 or float64; always a new array."""
+    result = np.empty_like(words, dtype=dtype, order="F")
+    _kernels.native_convert(words, result, fmt.name)
+    return result
+
+
+def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+    """A float64 operand, rounded to the format, in the type that it is computed with."""
+    if fmt in (BF16, FP16):
+        x = round_to(x, fmt)
+    with np.errstate(over="ignore"):
+        return x.astype(DTYPES[COMPUTED_IN[fmt]])
+
+
+def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Vector:
+    """A result as float64, rounded if it is stored in fewer bits; a failure if it is not finite."""
+    result = np.asarray(y, dtype=np.float64)
+    if fmt in (BF16, FP16):
+        result = round_to(result, fmt)
+    if not np.isfinite(result).all():
+        raise nonfinite(kernel, fmt, *operands)
+    return result
+
+
+def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
+    """The failure of a kernel whose result is not finite; operands are looked at only now."""
+    finite = all(np.isfinite(operand).all() for operand in operands)
+    return ArithmeticFailure(Status.OVERFLOW if finite else Status.NONFINITE_INPUT, kernel, fmt)
+
+
+class DenseMatrix(Matrix):
+    """A matrix whose stored form is made when it is first multiplied with."""
+
+    is_sparse = False
+
+    def __init__(self, A: NDArray[Any], fmt: FloatFormat, bf16_instructions: str | None) -> None:
+        self.fmt, self.shape, self.entries = fmt, A.shape, A.size
+        self._bf16_instructions = bf16_instructions
+        self._transposed = A.flags.c_contiguous
+        self._columns = A.T if self._transposed else np.asfortranarray(A)
+
+    @cached_property
+    def _stored(self) -> NDArray[Any]:
+        return stored(self._columns, self.fmt)
+
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        x = checked_vector(x, self.shape[0 if transpose else 1])
+        operand, flip = loaded(x, self.fmt), transpose != self._transposed
+        if self._stored.dtype == operand.dtype:
+            y = _GEMV[operand.dtype](1.0, self._stored, operand, trans=int(flip))
+        else:
+            y = np.empty(self.shape[1 if transpose else 0], dtype=operand.dtype)
+            _kernels.native_matvec(self._stored, operand, y, flip, self.fmt.name)
+        return finished(y, "matvec", self.fmt, x, self._columns)
+
+    def lu(self) -> DenseFactors:
+        require_square(self.shape)
+        work = self._work()
+        if self.fmt == BF16:
+            swaps = np.empty(len(work), dtype=np.int32)
+            info = _kernels.native_bf16_lu(work, swaps, self._bf16_instructions)
+        else:
+            work, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        self._check_finite(work, "LU factorization")
+        if info > 0:
+            raise ArithmeticFailure(Status.ZERO_PIVOT, "LU factorization", self.fmt, info - 1)
+        rows = np.arange(len(work), dtype=np.float64)[:, None]
+        perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
+        return DenseFactors(self.fmt, stored(work, self.fmt), self.fmt, perm, self._transposed)
+
+    def cholesky(self) -> CholeskyFactors:
+        require_square(self.shape)
+        lower = not self._transposed  # of these columns; A's own lower triangle either way
+        work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
+        self._check_finite(work, "Cholesky factorization")
+        if info > 0:
+            raise ArithmeticFailure(
+                Status.NOT_POSITIVE_DEFINITE, "Cholesky factorization", self.fmt, info - 1
+            )
+        return CholeskyFactors(self.fmt, stored(work, self.fmt), self.fmt, lower)
+
+    def _work(self) -> NDArray[Any]:
+        """A new array to factorize in place, in the type that is computed with."""
+        computed = COMPUTED_IN[self.fmt]
+        if self.fmt == FP16:  # LAPACK's FP32 on the rounded matrix
+            return widened(stored(self._columns, FP16), FP16, np.float32)
+        return stored(self._columns, computed, copy=True)
+
+    def _check_finite(self, factors: NDArray[Any], kernel: str) -> None:
+        # An infinity in A stays in its factors: one pass over them tells of both.
+        if not np.isfinite(_kernels.native_norms(factors)[2]):
+            raise nonfinite(kernel, self.fmt, self._columns)
+
+
+class _PackedFactors(Factors):
+    """Triangles packed in one Fortran-ordered array."""
+
+    is_sparse = False
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat) -> None:
+        self.fmt, self.shape, self.entries = fmt, packed.shape, packed.size
+        self._packed, self._storage = packed, storage
+
+    @cached_property
+    def _float64(self) -> Vector:
+        return widened(self._packed, self._storage, np.float64)
+
+    def _restored(self, fmt: FloatFormat) -> tuple[NDArray[Any], FloatFormat]:
+        """What is kept for another format: the same numbers, unless it cannot hold them."""
+        storage = self._storage
+        if storage.p <= fmt.p and storage.emax <= fmt.emax:
+            return self._packed, storage
+        packed = stored(self._float64, fmt)
+        values = widened(packed, fmt, np.float64)
+        if not np.isfinite(values).all():
+            raise ArithmeticFailure(Status.OVERFLOW, "rounding the factors", fmt)
+        require_nonzero_diagonal(np.diagonal(values), fmt)
+        return packed, fmt
+
+
+class DenseFactors(_PackedFactors):
+    """LU factors of A, or of A' if that was the one with contiguous columns."""
+
+    def __init__(
+        self,
+        fmt: FloatFormat,
+        packed: NDArray[Any],
+        storage: FloatFormat,
+        perm: NDArray[np.int32],
+        transposed: bool,
+    ) -> None:
+        super().__init__(fmt, packed, storage)
+        self.perm, self.order = (None, perm) if transposed else (perm, None)
+        self.flops = 2 / 3 * len(perm) ** 3
+        self._transposed = transposed
+
+    @property
+    def _triangles(self) -> tuple[Vector, Vector]:
+        """L and U of the array that was factorized, L with a unit diagonal."""
+        return np.tril(self._float64, -1) + np.eye(self.shape[0]), np.triu(self._float64)
+
+    @property
+    def L(self) -> Vector:
+        L, U = self._triangles
+        return U.T / np.diagonal(U) if self._transposed else L
+
+    @property
+    def U(self) -> Vector:
+        L, U = self._triangles
+        return np.diagonal(U)[:, None] * L.T if self._transposed else U
+
+    def to(self, fmt: FloatFormat) -> DenseFactors:
+        perm = self.order if self.perm is None else self.perm
+        assert perm is not None
+        return DenseFactors(fmt, *self._restored(fmt), perm, self._transposed)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        y, flip = loaded(b, self.fmt), transpose != self._transposed
+        if self._packed.dtype == y.dtype:
+            unswapped = np.arange(len(y), dtype=np.int32)
+            y, _ = _GETRS[y.dtype](self._packed, unswapped, y, trans=int(flip), overwrite_b=True)
+        else:
+            _kernels.native_solve_lu(self._packed, y, flip, self._storage.name)
+        return finished(y, "triangular solve", self.fmt, b)
+
+
+class CholeskyFactors(_PackedFactors):
+    """``A = L L'``; the lower or the upper triangle of the array holds L or L'."""
+
+    perm = order = None
+
+    def __init__(
+        self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat, lower: bool
+    ) -> None:
+        super().__init__(fmt, packed, storage)
+        self.flops = len(packed) ** 3 / 3
+        self._lower = lower
+
+    @property
+    def L(self) -> Vector:
+        return np.tril(self._float64) if self._lower else np.triu(self._float64).T
+
+    @property
+    def U(self) -> Vector:
+        return self.L.T
+
+    def to(self, fmt: FloatFormat) -> CholeskyFactors:
+        return CholeskyFactors(fmt, *self._restored(fmt), self._lower)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        y = loaded(b, self.fmt)
+        if self._packed.dtype == y.dtype:
+            y, _ = _POTRS[y.dtype](self._packed, y, lower=self._lower, overwrite_b=True)
+        else:
+            _kernels.native_solve_cholesky(self._packed, y, self._lower, self._storage.name)
+        return finished(y, "triangular solve", self.fmt, b)
