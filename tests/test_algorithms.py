@@ -379,21 +379,26 @@ def test_paper_rule_by_hand():
 
 
 def test_deployment_rule_by_hand():
-    rule = rw.DeploymentRule(tolerance=1e-8, max_steps=4)
+    rule = rw.DeploymentRule(tolerance=1e-8, max_steps=5)
+    hopeless = rw.OutcomeStatus.HOPELESS
 
-    def verdict(*errors):
-        z_norms = [1.0] * (len(errors) - 1)
+    def verdict(*errors, z=None):
+        z_norms = [1.0] * (len(errors) - 1) if z is None else z
         progress = Progress(5, 1.0, 1.0, rw.FP64, [1.0], z_norms, list(errors))
         return rule.after_residual(progress)
 
     assert verdict(1e-8) is converged
     assert verdict(1e-2) is None
-    assert verdict(1e-2, 1e-4) is None  # two more steps at that rate
-    assert verdict(1e-2, 1e-3) is rw.OutcomeStatus.HOPELESS  # five more, three are left
-    assert verdict(1e-2, 1e-2) is rw.OutcomeStatus.HOPELESS
-    assert verdict(1e-2, 1e-4, 1e-6, 1e-7, 2e-8) is rw.OutcomeStatus.ITERATION_LIMIT
+    assert verdict(1e-3, 1e-2) is None  # one correction tells too little
+    assert verdict(1e-1, 1e-2, 1e-4) is None  # two more steps at that rate
+    assert verdict(1e-1, 1e-2, 1e-3) is hopeless  # five more, three are left
+    assert verdict(1e-1, 1e-2, 1e-2) is hopeless
+    assert verdict(1e-7, 1e-6, 1e-6, z=[1.0, 1e-4]) is None  # the corrections still shrink
+    assert verdict(1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 2e-8) is rw.OutcomeStatus.ITERATION_LIMIT
     assert verdict(float("nan")) is not converged
     assert rw.DeploymentRule().target(100) == 10 * U
+    with pytest.raises(ValueError, match="patience"):
+        rw.DeploymentRule(patience=1)
 
 
 def test_the_custom_algorithm_example():
