@@ -11,7 +11,11 @@ from roundwise.problems.datasets import (
 )
 from roundwise.problems.dense import randsvd
 from roundwise.problems.linear_system import LinearSystem, Matrix, Vector
-from roundwise.problems.matrix_market import read_matrix_market
+from roundwise.problems.matrix_market import (
+    read_matrix_market,
+    read_right_hand_sides,
+    write_matrix_market,
+)
 from roundwise.problems.pde import (
     anisotropic_2d,
     convection_diffusion_2d,
@@ -36,6 +40,8 @@ __all__ = [
     "random_sparse_spd",
     "randsvd",
     "read_matrix_market",
+    "read_right_hand_sides",
     "sparse_set",
     "summary",
+    "write_matrix_market",
 ]

@@ -1,7 +1,8 @@
-"""Linear systems from Matrix Market files, plain or gzipped."""
+"""Linear systems from Matrix Market files, and their solutions to them, plain or gzipped."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import zlib
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from roundwise.problems.linear_system import LinearSystem, Vector
 
@@ -51,14 +53,32 @@ def read_matrix_market(
     meta = {"generator": "read_matrix_market", "family": name, "file": source.name}
     if rhs is None:
         return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
-    b = _read(Path(rhs))
-    if b.shape != (A.shape[0], 1):
+    B = read_right_hand_sides(rhs, A.shape[0])
+    if B.shape[1] != 1:
         raise ValueError(
-            f"{rhs} holds a {b.shape[0]} x {b.shape[1]} right-hand side; "
-            f"pass one column with {A.shape[0]} rows"
+            f"{rhs} holds {B.shape[1]} right-hand sides; pass one column with {A.shape[0]} rows, "
+            "or read them with read_right_hand_sides"
         )
-    column = b.toarray() if sp.issparse(b) else b
-    return LinearSystem(A, column.ravel(), name=name, meta={**meta, "rhs": Path(rhs).name})
+    return LinearSystem(A, B.ravel(), name=name, meta={**meta, "rhs": Path(rhs).name})
+
+
+def read_right_hand_sides(path: str | os.PathLike[str], n: int) -> NDArray[np.float64]:
+    """The columns of a Matrix Market file with n rows, dense, (n, k) with k >= 1."""
+    B = _read(Path(path))
+    if B.shape[0] != n or B.shape[1] < 1:
+        raise ValueError(
+            f"{path} holds a {B.shape[0]} x {B.shape[1]} right-hand side; "
+            f"pass one column with {n} rows, or several"
+        )
+    return np.asarray(B.toarray() if sp.issparse(B) else B, dtype=np.float64)
+
+
+def write_matrix_market(path: str | os.PathLike[str], X: NDArray[np.float64]) -> None:
+    """Write the columns of X as a Matrix Market array, every bit kept; gzipped if so named."""
+    open_file = gzip.open if Path(path).suffix == ".gz" else open
+    with open_file(path, "wb") as target:
+        # 17 digits tell any two float64 apart. Without a symmetry SciPy would look for one.
+        scipy.io.mmwrite(target, X, field="real", precision=17, symmetry="general")
 
 
 def reference_solution(n: int) -> Vector:
