@@ -116,12 +116,13 @@ def evaluate_command(
         view = outcomes.view(tuner.algorithm, loaded.members, tuner.space_, tuner.arithmetic)
         judged = judge(tuner, view, kappa, tau)
     trained = set(tuner.provenance_["problems"])
+    kind = tuner.policy_.name.replace("_", "-")
     known = sum(system.fingerprint in trained for system in loaded.members)
     if as_json:
         echo_json(
             {
                 "policy": str(policy),
-                "kind": tuner.policy_.name,
+                "kind": kind,
                 "arithmetic": tuner.arithmetic,
                 "systems": {
                     "name": loaded.name,
@@ -135,7 +136,7 @@ def evaluate_command(
         )
         return
     seen = f"{known} of them trained on" if known else "none of them trained on"
-    click.echo(f"{policy}: {tuner.policy_.name} policy on {loaded}, {seen}")
+    click.echo(f"{policy}: {kind} policy on {loaded}, {seen}")
     click.echo("\n".join(judged.lines()))
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 import numpy as np
 
 from roundwise.actions import format_action, parse_action
-from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome
+from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
 from roundwise.commands.options import (
     EXISTING_FILE,
@@ -30,8 +31,8 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64
 from roundwise.problems import (
     LinearSystem,
+    read_columns,
     read_matrix_market,
-    read_right_hand_sides,
     write_matrix_market,
 )
 from roundwise.tuning import Tuner
@@ -85,10 +86,14 @@ def solve_command(
     if policy is not None and action is not None:
         raise click.UsageError("--policy and --action are both given; choose one")
     with data_errors():
-        systems = read_columns(matrix, rhs)
-        choice = choose(systems[0], policy, action, arithmetic)
-    outcomes = [choice.algorithm.run(s, choice.action, choice.arithmetic) for s in systems]
-    verdict = Verdict(systems, choice, outcomes)
+        columns = iter([read_matrix_market(matrix)]) if rhs is None else read_columns(matrix, rhs)
+        first = next(columns)
+        choice = choose(first, policy, action, arithmetic)
+    outcomes = [
+        choice.algorithm.run(column, choice.action, choice.arithmetic)
+        for column in chain([first], columns)
+    ]
+    verdict = Verdict(first, rhs is None, choice, outcomes)
     if verdict.accepted and out is not None:
         write_matrix_market(out, np.array([outcome.x for outcome in outcomes]).T)
     if as_json:
@@ -98,15 +103,6 @@ def solve_command(
     if not as_json:
         click.echo("\n".join(verdict.lines()))
         click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
-
-
-def read_columns(matrix: Path, rhs: Path | None) -> list[LinearSystem]:
-    """One system for each right-hand side."""
-    first = read_matrix_market(matrix)
-    if rhs is None:
-        return [first]
-    B = read_right_hand_sides(rhs, first.n)
-    return [LinearSystem(first.A, b, name=first.name) for b in B.T]
 
 
 @dataclass(frozen=True)
@@ -139,13 +135,14 @@ def choose(
 class Verdict:
     """What became of each right-hand side."""
 
-    systems: Sequence[LinearSystem]
+    system: LinearSystem
+    b_assumed: bool
     choice: Choice
     outcomes: Sequence[Outcome]
 
     @property
     def tolerance(self) -> float:
-        return RULE.target(self.systems[0].n)
+        return RULE.target(self.system.n)
 
     @property
     def refused(self) -> list[int]:
@@ -171,10 +168,10 @@ class Verdict:
         ]
 
     def lines(self) -> Iterator[str]:
-        system, choice = self.systems[0], self.choice
-        kind = f"sparse, {100 * system.density:.2g} % nonzero" if system.is_sparse else "dense"
+        system, choice = self.system, self.choice
+        kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
         yield f"{system.name}: n = {system.n}, {kind}"
-        if system.x_true is not None:
+        if self.b_assumed:
             yield "no b was given: b = A x of an assumed x"
         used = zip(choice.algorithm.stages, choice.action, strict=True)
         formats = ", ".join(f"{stage} {fmt.name}" for stage, fmt in used)
@@ -182,7 +179,7 @@ class Verdict:
         if choice.seconds is not None:
             yield f"the policy's choice took {choice.seconds:.2g} s"
         rows = self.columns()
-        if system.x_true is None:
+        if not self.b_assumed:
             rows = [{key: row[key] for key in row if key != "forward_error"} for row in rows]
         short = [
             {k.removesuffix("_iterations").replace("_", " "): row[k] for k in row} for row in rows
@@ -195,18 +192,24 @@ class Verdict:
         column = self.refused[0]
         outcome = self.outcomes[column]
         which = "x" if len(self.outcomes) == 1 else f"column {column + 1} of {len(self.outcomes)}"
+        everywhere_fp64 = set(self.choice.action) == {FP64}
+        if everywhere_fp64 and outcome.status is OutcomeStatus.ZERO_PIVOT:
+            why = "A is singular in fp64"
+        else:
+            why = outcome.reason or outcome.status.value
+        advice = "" if everywhere_fp64 else "; or let all stages run in fp64, the default"
         return (
             f"{which} is not accepted with {outcome.action}: backward error {outcome.nbe:.2g}, "
-            f"tolerance {self.tolerance:.2g}; {outcome.reason or outcome.status.value}"
+            f"tolerance {self.tolerance:.2g}: {why}{advice}"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        system, choice = self.systems[0], self.choice
+        system, choice = self.system, self.choice
         return {
             "matrix": system.name,
             "n": system.n,
             "sparse": system.is_sparse,
-            "b_assumed": system.x_true is not None,
+            "b_assumed": self.b_assumed,
             "algorithm": type(choice.algorithm).__name__,
             "stages": list(choice.algorithm.stages),
             "action": format_action(choice.action),

@@ -81,9 +81,9 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     "--policy",
     "learner",
     type=click.Choice(list(LEARNERS)),
-    default="tabular",
+    default="thompson",
     show_default=True,
-    help="What learns: the paper's table, or a model that generalises.",
+    help="What learns: a model that generalises, or the paper's table (tabular).",
 )
 @click.option(
     "--reward",
@@ -149,16 +149,16 @@ def train_command(
     reward, policy or seed solves nothing again (a new --reward once, as its runs end by another
     rule). Then the policy learns by replay.
 
-    With --reward cost runs end, and are judged, as in `roundwise solve`; with --reward paper as
-    in Carson & Chen.
+    With --reward cost runs end, and are judged, as in `roundwise solve`. With --reward paper
+    and --policy tabular all is as in Carson & Chen.
 
     \b
     Examples
       roundwise train dense -o policy.json --train 30 --jobs -1
       roundwise train matrices/*.mtx -o mine.json --kappa estimate
-      roundwise train pde -o pde.json --reward paper --weights W2 --tau 1e-8
+      roundwise train pde -o pde.json --reward paper --policy tabular --tau 1e-8
     """
-    goal = chosen_reward(reward, profile, weights, systems)
+    goal = chosen_reward(reward, profile, weights, systems, formats)
     try:
         algorithm = (
             GmresIR.paper(tau)
@@ -211,12 +211,21 @@ def train_command(
 
 
 def chosen_reward(
-    kind: str, profile: str | None, weights: str | None, systems: Sequence[str]
+    kind: str,
+    profile: str | None,
+    weights: str | None,
+    systems: Sequence[str],
+    formats: Sequence[FloatFormat],
 ) -> Reward:
     if kind == "cost":
         if weights is not None:
             raise click.UsageError("--weights belongs to --reward paper; leave one of them out")
-        return CostReward(PROFILES[profile or "generic-avx512-cpu"])
+        machine = PROFILES[profile or "generic-avx512-cpu"]
+        if lacking := [fmt.name for fmt in formats if fmt.name not in machine.rates]:
+            raise click.UsageError(
+                f"{machine.name} has no {', '.join(lacking)}; choose another --profile or --formats"
+            )
+        return CostReward(machine)
     if profile is not None:
         raise click.UsageError("--profile belongs to --reward cost; leave one of them out")
     w1, w2 = WEIGHTS[weights or "W1"]
@@ -253,13 +262,16 @@ def training_text(facts: dict[str, Any], systems: str) -> Iterator[str]:
         f"  outcomes  {facts['outcomes_computed']} computed, {facts['outcomes_in_table']} in "
         f"{facts['table']}"
     )
-    where = "" if facts["states"] is None else f" in the {facts['states']} states seen"
-    yield f"  tried     {100 * facts['coverage']:.0f} % of the actions{where}"
+    yield f"  tried     {100 * facts['coverage']:.0f} % of the actions"
+    if facts["states"] is not None:
+        yield f"  states    {facts['states']} seen"
     reward = facts["reward"]
     yield (
         f"  reward    {reward['policy']:.3g} (oracle {reward['oracle']:.3g}, best fixed action "
         f"{reward['best_fixed']:.3g}, all-FP64 {reward['all_fp64']:.3g})"
     )
+    if reward["oracle"] <= reward["all_fp64"]:
+        yield "            no action beats all-FP64 on any of these systems, so none was learned"
     for lead, (name, count) in zip(
         ["  chosen  ", *[" " * 10] * len(facts["actions"])], facts["actions"].items(), strict=False
     ):

@@ -12,8 +12,8 @@ from roundwise.problems.datasets import (
 from roundwise.problems.dense import randsvd
 from roundwise.problems.linear_system import LinearSystem, Matrix, Vector
 from roundwise.problems.matrix_market import (
+    read_columns,
     read_matrix_market,
-    read_right_hand_sides,
     write_matrix_market,
 )
 from roundwise.problems.pde import (
@@ -39,8 +39,8 @@ __all__ = [
     "poisson_2d",
     "random_sparse_spd",
     "randsvd",
+    "read_columns",
     "read_matrix_market",
-    "read_right_hand_sides",
     "sparse_set",
     "summary",
     "write_matrix_market",
