@@ -146,11 +146,11 @@ def train_command(
 
     First every action is run once on every system, which takes nearly all of the time. These
     outcomes are kept in a table: after an interruption the same command goes on, and another
-    reward, policy or seed solves nothing again (a new --reward once, as its runs end by another
-    rule). Then the policy learns by replay.
+    --policy, --profile, --weights or --episodes solves nothing again. Then the policy learns by
+    replay.
 
-    With --reward cost runs end, and are judged, as in `roundwise solve`. With --reward paper
-    and --policy tabular all is as in Carson & Chen.
+    With --reward cost runs end, and are judged, as in `roundwise solve`; with --reward paper as
+    in Carson & Chen, whose policy is tabular. Each of the two has runs of its own.
 
     \b
     Examples
