@@ -7,35 +7,14 @@ import sys
 import time
 
 import pytest
-from click.testing import CliRunner
+from command_line import fail, stored, succeed
 
 import roundwise as rw
 from roundwise.actions import monotone_space
-from roundwise.cli import main
 from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
 
 QUICK = ["--train", "2", "--test", "0", "--formats", "fp32,fp64"]
 ACTIONS = 5  # non-decreasing choices of 2 formats for 4 stages: C(2 + 4 - 1, 4)
-
-
-def roundwise(*args):
-    return CliRunner().invoke(main, [str(arg) for arg in args], prog_name="roundwise")
-
-
-def succeed(*args):
-    result = roundwise(*args)
-    assert (result.exit_code, result.stderr) == (0, ""), result.output
-    return result.stdout
-
-
-def fail(code, *args):
-    """The one line that a failing command prints."""
-    result = roundwise(*args)
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1, result.stderr
-    assert "Traceback" not in result.stderr
-    return result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +102,16 @@ def test_info_of_an_empty_table(tmp_path):
     assert "0 problems" in succeed("info", "--table", tmp_path / "t.sqlite")
 
 
-@pytest.mark.parametrize("command", [[], ["fill"], ["merge"], ["info"]])
+COMMANDS = ["solve", "train", "evaluate", "reproduce", "fill", "merge", "info"]
+
+
+def test_help_lists_the_commands_in_the_order_of_use():
+    listed = [line.split()[0] for line in succeed("--help").split("Commands:")[1].splitlines()[1:]]
+    assert listed == COMMANDS
+    assert "..." not in succeed("--help").split("Commands:")[1]  # no description is cut short
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help_has_an_example(command):
     assert "Example" in succeed(*command, "--help")
     assert " ".join(["roundwise", *command]) in succeed(*command, "--help")
@@ -184,7 +172,7 @@ def test_errors_of_many_lines_become_one(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OutcomeTableError("two\nlines")
 
-    monkeypatch.setattr("roundwise.cli.fill", broken)
+    monkeypatch.setattr("roundwise.commands.tables.fill", broken)
     assert fail(1, "fill", "pde", "--table", tmp_path / "t.sqlite", *QUICK) == (
         "roundwise: two lines\n"
     )
@@ -194,7 +182,7 @@ def test_interrupt_before_any_work(tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roundwise.cli.fill", interrupted)
+    monkeypatch.setattr("roundwise.commands.tables.fill", interrupted)
     path = tmp_path / "t.sqlite"
     assert "(0 outcomes), run the same command" in fail(130, "fill", "pde", "--table", path, *QUICK)
 
@@ -240,14 +228,6 @@ def test_interrupted_fill_goes_on(tmp_path):
     assert f"{rest} outcomes computed" in succeed(*command, "--table", path)
     succeed(*command, "--table", whole)
     assert OutcomeTable(path).digest() == OutcomeTable(whole).digest()
-
-
-def stored(path):
-    """Outcomes in a table that another process may be making just now."""
-    try:
-        return len(OutcomeTable(path, must_exist=True))
-    except OutcomeTableError:
-        return 0
 
 
 def test_dask_gives_the_same(tmp_path, filled):

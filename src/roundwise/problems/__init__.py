@@ -11,7 +11,11 @@ from roundwise.problems.datasets import (
 )
 from roundwise.problems.dense import randsvd
 from roundwise.problems.linear_system import LinearSystem, Matrix, Vector
-from roundwise.problems.matrix_market import read_matrix_market
+from roundwise.problems.matrix_market import (
+    read_columns,
+    read_matrix_market,
+    write_matrix_market,
+)
 from roundwise.problems.pde import (
     anisotropic_2d,
     convection_diffusion_2d,
@@ -35,7 +39,9 @@ __all__ = [
     "poisson_2d",
     "random_sparse_spd",
     "randsvd",
+    "read_columns",
     "read_matrix_market",
     "sparse_set",
     "summary",
+    "write_matrix_market",
 ]

@@ -1,15 +1,19 @@
-"""Linear systems from Matrix Market files, plain or gzipped."""
+"""Linear systems from Matrix Market files, and their solutions to them, plain or gzipped."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import zlib
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from roundwise.problems.linear_system import LinearSystem, Vector
 
@@ -43,22 +47,40 @@ def read_matrix_market(
     R. F. Boisvert, R. Pozo, K. A. Remington, The Matrix Market Exchange Formats: Initial
     Design, NISTIR 5935, 1996.
     """
-    source = Path(path)
-    A = _read(source)
-    if A.shape[0] != A.shape[1]:
-        raise ValueError(f"{source} holds a {A.shape[0]} x {A.shape[1]} matrix; pass a square one")
-    name = source.name.removesuffix(".gz").removesuffix(".mtx")
-    meta = {"generator": "read_matrix_market", "family": name, "file": source.name}
-    if rhs is None:
-        return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
-    b = _read(Path(rhs))
-    if b.shape != (A.shape[0], 1):
+    if rhs is not None:
+        systems = list(islice(read_columns(path, rhs), 2))
+        if len(systems) > 1:
+            raise ValueError(
+                f"{rhs} holds several right-hand sides; pass one column with {systems[0].n} rows, "
+                "or use read_columns"
+            )
+        return systems[0]
+    A, name, meta = _read_square(Path(path))
+    return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
+
+
+def read_columns(
+    path: str | os.PathLike[str], rhs: str | os.PathLike[str]
+) -> Iterator[LinearSystem]:
+    """Read one system for each column of a right-hand side, one after the other."""
+    A, name, meta = _read_square(Path(path))
+    B = _read(Path(rhs))
+    n = A.shape[0]
+    if B.shape[0] != n or B.shape[1] < 1:
         raise ValueError(
-            f"{rhs} holds a {b.shape[0]} x {b.shape[1]} right-hand side; "
-            f"pass one column with {A.shape[0]} rows"
+            f"{rhs} holds a {B.shape[0]} x {B.shape[1]} right-hand side; "
+            f"pass one column with {n} rows, or several"
         )
-    column = b.toarray() if sp.issparse(b) else b
-    return LinearSystem(A, column.ravel(), name=name, meta={**meta, "rhs": Path(rhs).name})
+    for b in (B.toarray() if sp.issparse(B) else B).T:
+        yield LinearSystem(A, b, name=name, meta={**meta, "rhs": Path(rhs).name})
+
+
+def write_matrix_market(path: str | os.PathLike[str], X: NDArray[np.float64]) -> None:
+    """Write the columns of X as a Matrix Market array, every bit kept; gzipped if so named."""
+    open_file = gzip.open if Path(path).suffix == ".gz" else open
+    with open_file(path, "wb") as target:
+        # 17 digits tell any two float64 apart. Without a symmetry SciPy would look for one.
+        scipy.io.mmwrite(target, X, field="real", precision=17, symmetry="general")
 
 
 def reference_solution(n: int) -> Vector:
@@ -79,6 +101,15 @@ def reference_solution(n: int) -> Vector:
 _UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error)
 
 
+def _read_square(source: Path) -> tuple[Any, str, dict[str, Any]]:
+    """The matrix, its name, and where it comes from."""
+    A = _read(source)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"{source} holds a {A.shape[0]} x {A.shape[1]} matrix; pass a square one")
+    name = source.name.removesuffix(".gz").removesuffix(".mtx")
+    return A, name, {"generator": "read_matrix_market", "family": name, "file": source.name}
+
+
 def _read(source: Path) -> Any:
     """The dense array or `csr_array` in a real Matrix Market file."""
     if not source.is_file():
@@ -96,4 +127,7 @@ def _read(source: Path) -> Any:
         A = scipy.io.mmread(source)
     except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
-    return sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
+    A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
+    if not np.isfinite(A.data if sp.issparse(A) else A).all():
+        raise ValueError(f"{source} holds NaN or infinite entries; replace them first")
+    return A

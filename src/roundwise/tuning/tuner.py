@@ -135,7 +135,7 @@ class Tuner:
         self.space_ = space
         rng = np.random.default_rng(self.seed)
         self.curves_ = train(self.policy_, self.contexts_, self.rewards_, space, self.episodes, rng)
-        self.provenance_ = {
+        self.provenance_: dict[str, Any] = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "roundwise": version("roundwise"),
             "numpy": np.__version__,

@@ -1,0 +1,1 @@
+"""The subcommands of `roundwise`, one module each; `roundwise.cli` puts them together."""

@@ -1,0 +1,99 @@
+"""``roundwise info``: what is installed, or what a table holds."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+import roundwise
+from roundwise.backends import BACKENDS
+from roundwise.commands.options import EXISTING_FILE, echo_json, json_option
+from roundwise.formats import NAMED_FORMATS
+from roundwise.outcomes import RESULTS_VERSION
+from roundwise.outcomes.summary import table_summary
+
+
+@click.command("info")
+@click.option("--table", type=EXISTING_FILE, metavar="PATH", help="Tell what a table holds.")
+@json_option
+def info_command(table: Path | None, as_json: bool) -> None:
+    """Tell what is installed, or what a table holds.
+
+    Without --table: versions, the instruction set that the kernels use, threads and formats.
+    With it: problems, algorithms with their settings, and how runs ended.
+
+    \b
+    Examples
+      roundwise info
+      roundwise info --table dense.sqlite --json
+    """
+    facts = installation_facts() if table is None else table_summary(table)
+    if as_json:
+        echo_json(facts)
+    else:
+        text = installation_text if table is None else table_text
+        click.echo("\n".join(text(facts)))
+
+
+def installation_facts() -> dict[str, Any]:
+    return {
+        "roundwise": roundwise.__version__,
+        "results_version": RESULTS_VERSION,
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "machine": platform.machine(),
+        "simd": roundwise.get_simd_level(),
+        "simd_levels": roundwise.simd_levels(),
+        "threads": roundwise.get_num_threads(),
+        "arithmetic": list(BACKENDS),
+        "formats": [
+            {"name": fmt.name, "p": fmt.p, "emin": fmt.emin, "emax": fmt.emax, "bits": fmt.bits}
+            for fmt in NAMED_FORMATS.values()
+        ],
+    }
+
+
+def installation_text(facts: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"roundwise {facts['roundwise']} (Python {facts['python']}, NumPy {facts['numpy']}, "
+        f"SciPy {facts['scipy']}, {facts['machine']})"
+    )
+    yield f"kernels     {facts['simd']} (of {', '.join(facts['simd_levels'])})"
+    yield f"threads     {facts['threads']}"
+    yield f"arithmetic  {', '.join(facts['arithmetic'])}"
+    yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"
+    for fmt in facts["formats"]:
+        row = f"{fmt['p']:>4}{fmt['emin']:>7}{fmt['emax']:>6}{fmt['bits']:>6}"
+        yield f"  {fmt['name']:<10}{row}"
+
+
+def table_text(facts: dict[str, Any]) -> Iterator[str]:
+    size = "" if facts["n"] is None else ", n = {} to {}".format(*facts["n"])
+    yield f"{facts['table']}: {facts['problems']} problems{size}"
+    for name, count in facts["features"].items():
+        yield f"  feature {name} of {count}"
+    for setting in facts["settings"]:
+        old = "" if setting["results_version"] == RESULTS_VERSION else ", of an older version"
+        yield f"{as_call(setting['algorithm'])}, {setting['arithmetic']} arithmetic{old}"
+        yield (
+            f"  {setting['outcomes']} outcomes: {setting['problems']} problems, "
+            f"{setting['actions']} actions ({', '.join(setting['stages'])})"
+        )
+        for name, count in setting["statuses"].items():
+            yield f"  {count:>8} {name.lower().replace('_', ' ')}"
+    for origin in facts["origins"]:
+        yield "computed on {node} ({simd}) by roundwise {roundwise}".format(**origin)
+
+
+def as_call(saved: Any) -> str:
+    """Saved settings as one would write them: ``GmresIR(cycles=1, ...)``."""
+    if not isinstance(saved, dict):
+        return repr(saved)
+    settings = [f"{name}={as_call(value)}" for name, value in saved.items() if name != "class"]
+    return f"{saved.get('class', '')}({', '.join(settings)})"

@@ -1,0 +1,221 @@
+"""``roundwise solve``: one matrix from a file, one right-hand side or several, one verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from roundwise.actions import format_action, parse_action
+from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
+from roundwise.algorithms.base import Action
+from roundwise.commands.options import (
+    EXISTING_FILE,
+    FILE,
+    arithmetic_option,
+    checked_output,
+    data_errors,
+    echo_json,
+    json_option,
+)
+from roundwise.commands.systems import check_kappa
+from roundwise.evaluation import format_table
+from roundwise.exceptions import UnknownNameError
+from roundwise.formats import FP64
+from roundwise.problems import (
+    LinearSystem,
+    read_columns,
+    read_matrix_market,
+    write_matrix_market,
+)
+from roundwise.tuning import Tuner
+
+RULE = DeploymentRule()
+
+
+def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) -> Action | None:
+    try:
+        return None if text is None else parse_action(text, GmresIR.stages)
+    except (UnknownNameError, ValueError) as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("solve")
+@click.argument("matrix", metavar="A.mtx", type=EXISTING_FILE)
+@click.argument("rhs", metavar="[b.mtx]", type=EXISTING_FILE, required=False)
+@click.option("-o", "--out", type=FILE, metavar="x.mtx", callback=checked_output, help="Write x.")
+@click.option("--policy", type=EXISTING_FILE, metavar="PATH", help="Let a saved policy choose.")
+@click.option(
+    "--action",
+    metavar="F-F-F-F",
+    callback=parsed_action,
+    help="Formats of factor, update, gmres and residual.  [default: fp64 for all]",
+)
+@arithmetic_option(None, "How low precision is emulated.  [default: the policy's, or operation]")
+@json_option
+def solve_command(
+    matrix: Path,
+    rhs: Path | None,
+    out: Path | None,
+    policy: Path | None,
+    action: Action | None,
+    arithmetic: str | None,
+    as_json: bool,
+) -> None:
+    """Solve A x = b by GMRES-IR, each stage in a format of its own.
+
+    Files are Matrix Market, plain or gzipped: dense (array) or sparse (coordinate). b may have
+    several columns. Without b, an x is assumed and b = A x, so that the error of x is known too.
+
+    x is accepted, and written, only if its normwise backward error, in float64 with the original
+    A and b, is at most sqrt(n) 2^-53, whoever chose the formats. If not, the exit code is 1.
+
+    \b
+    Examples
+      roundwise solve A.mtx b.mtx -o x.mtx
+      roundwise solve A.mtx --action bf16-fp64-fp64-fp64
+      roundwise solve A.mtx.gz --policy policy.json --json
+    """
+    if policy is not None and action is not None:
+        raise click.UsageError("--policy and --action are both given; choose one")
+    with data_errors():
+        columns = iter([read_matrix_market(matrix)]) if rhs is None else read_columns(matrix, rhs)
+        first = next(columns)
+        choice = choose(first, policy, action, arithmetic)
+    outcomes = [
+        choice.algorithm.run(column, choice.action, choice.arithmetic)
+        for column in chain([first], columns)
+    ]
+    verdict = Verdict(first, rhs is None, choice, outcomes)
+    if verdict.accepted and out is not None:
+        write_matrix_market(out, np.array([outcome.x for outcome in outcomes]).T)
+    if as_json:
+        echo_json(verdict.to_dict() | {"x": str(out) if verdict.accepted and out else None})
+    if not verdict.accepted:
+        raise click.ClickException(verdict.refusal())
+    if not as_json:
+        click.echo("\n".join(verdict.lines()))
+        click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run, and the seconds that a policy took to choose it."""
+
+    algorithm: Algorithm
+    action: Action
+    arithmetic: str
+    seconds: float | None = None
+
+
+def choose(
+    system: LinearSystem, policy: Path | None, action: Action | None, arithmetic: str | None
+) -> Choice:
+    """The action that was asked for, or the policy's; all features are those of A alone."""
+    if policy is None:
+        fp64 = (FP64,) * len(GmresIR.stages)
+        return Choice(GmresIR(stop=RULE), action or fp64, arithmetic or "operation")
+    tuner = Tuner.load(policy)
+    check_kappa(tuner.context, [system])
+    start = time.perf_counter()
+    chosen = tuner.predict(system)
+    seconds = time.perf_counter() - start
+    algorithm = dataclasses.replace(tuner.algorithm, stop=RULE)  # type: ignore[type-var]
+    return Choice(algorithm, chosen, arithmetic or tuner.arithmetic, seconds)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of each right-hand side."""
+
+    system: LinearSystem
+    b_assumed: bool
+    choice: Choice
+    outcomes: Sequence[Outcome]
+
+    @property
+    def tolerance(self) -> float:
+        return RULE.target(self.system.n)
+
+    @property
+    def refused(self) -> list[int]:
+        """The columns that are not accepted; NaN never is."""
+        return [k for k, outcome in enumerate(self.outcomes) if not outcome.nbe <= self.tolerance]
+
+    @property
+    def accepted(self) -> bool:
+        return not self.refused
+
+    def columns(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "column": k,
+                "status": outcome.status.name.lower().replace("_", " "),
+                "backward_error": outcome.nbe,
+                "forward_error": outcome.ferr,
+                "outer_iterations": outcome.outer_iterations,
+                "inner_iterations": outcome.inner_iterations,
+                "seconds": outcome.seconds,
+            }
+            for k, outcome in enumerate(self.outcomes, start=1)
+        ]
+
+    def lines(self) -> Iterator[str]:
+        system, choice = self.system, self.choice
+        kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
+        yield f"{system.name}: n = {system.n}, {kind}"
+        if self.b_assumed:
+            yield "no b was given: b = A x of an assumed x"
+        used = zip(choice.algorithm.stages, choice.action, strict=True)
+        formats = ", ".join(f"{stage} {fmt.name}" for stage, fmt in used)
+        yield f"{type(choice.algorithm).__name__}: {formats}; {choice.arithmetic} arithmetic"
+        if choice.seconds is not None:
+            yield f"the policy's choice took {choice.seconds:.2g} s"
+        rows = self.columns()
+        if not self.b_assumed:
+            rows = [{key: row[key] for key in row if key != "forward_error"} for row in rows]
+        short = [
+            {k.removesuffix("_iterations").replace("_", " "): row[k] for k in row} for row in rows
+        ]
+        yield f"\n{format_table(short)}\n"
+        yield f"accepted: backward error <= {self.tolerance:.2g}"
+
+    def refusal(self) -> str:
+        """Why, in one line, for the first column that is not accepted."""
+        column = self.refused[0]
+        outcome = self.outcomes[column]
+        which = "x" if len(self.outcomes) == 1 else f"column {column + 1} of {len(self.outcomes)}"
+        everywhere_fp64 = set(self.choice.action) == {FP64}
+        if everywhere_fp64 and outcome.status is OutcomeStatus.ZERO_PIVOT:
+            why = "A is singular in fp64"
+        else:
+            why = outcome.reason or outcome.status.value
+        advice = "" if everywhere_fp64 else "; or let all stages run in fp64, the default"
+        return (
+            f"{which} is not accepted with {outcome.action}: backward error {outcome.nbe:.2g}, "
+            f"tolerance {self.tolerance:.2g}: {why}{advice}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        system, choice = self.system, self.choice
+        return {
+            "matrix": system.name,
+            "n": system.n,
+            "sparse": system.is_sparse,
+            "b_assumed": self.b_assumed,
+            "algorithm": type(choice.algorithm).__name__,
+            "stages": list(choice.algorithm.stages),
+            "action": format_action(choice.action),
+            "arithmetic": choice.arithmetic,
+            "tolerance": self.tolerance,
+            "accepted": self.accepted,
+            "choosing_seconds": choice.seconds,
+            "columns": self.columns(),
+        }

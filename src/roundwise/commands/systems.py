@@ -1,0 +1,70 @@
+"""The systems to train on or to judge by: one of the paper's data sets, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from roundwise.commands.options import data_errors
+from roundwise.features import KAPPA_EXACT_SPARSE_LIMIT
+from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
+from roundwise.tuning import Context
+
+DEFAULT_COUNT = 100
+
+systems_argument = click.argument(
+    "systems", metavar="dense|sparse|pde|FILE...", nargs=-1, required=True
+)
+
+
+@dataclass(frozen=True)
+class Systems:
+    """Systems, and what to call them."""
+
+    name: str
+    members: tuple[LinearSystem, ...]
+
+    def __str__(self) -> str:
+        """E.g. ``100 dense systems, n = 100 to 500``."""
+        count, sizes = len(self.members), sorted({system.n for system in self.members})
+        plural = "s" if count > 1 else ""
+        size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        return f"{count} {self.name} system{plural}, n = {size}"
+
+
+def load_systems(
+    names: Sequence[str], half: Literal["train", "test"], count: int | None, seed: int
+) -> Systems:
+    """That half of a data set, or the systems in the files, each with a solution that is known."""
+    if len(names) == 1 and names[0] in DATA_SETS:
+        count = DEFAULT_COUNT if count is None else count
+        counts = {"train": (count, 0), "test": (0, count)}[half]
+        data = DATA_SETS[names[0]](*counts, seed=seed)
+        return Systems(names[0], data.train if half == "train" else data.test)
+    known = ", ".join(DATA_SETS)
+    for name in names:
+        if name in DATA_SETS:
+            raise click.UsageError(f"{name} stands among other names; pass one data set, or files")
+        if not Path(name).is_file():
+            raise click.BadParameter(
+                f"{name!r} is no file and no data set ({known})", param_hint="FILE"
+            )
+    if count is not None:
+        raise click.UsageError(f"--{half} counts generated systems; of files all are taken")
+    with data_errors():
+        return Systems("Matrix Market", tuple(read_matrix_market(name) for name in names))
+
+
+def check_kappa(context: Context, systems: Sequence[LinearSystem]) -> None:
+    """Complain now about a system too large for the context, rather than after hours."""
+    for system in systems:
+        large = system.is_sparse and system.n > KAPPA_EXACT_SPARSE_LIMIT
+        if large and "kappa_exact" in context.features:
+            raise click.ClickException(
+                f"{system.name} has n = {system.n}; exact condition numbers of sparse matrices "
+                f"end at n = {KAPPA_EXACT_SPARSE_LIMIT}: train with --kappa estimate"
+            )

@@ -1,0 +1,165 @@
+"""``roundwise fill`` and ``roundwise merge``: tables of outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from roundwise.actions import monotone_space
+from roundwise.algorithms import GmresIR
+from roundwise.commands.options import (
+    EXISTING_FILE,
+    FILE,
+    arithmetic_option,
+    formats_option,
+    interrupted,
+    jobs_option,
+    seed_option,
+    tau_option,
+)
+from roundwise.formats import FloatFormat
+from roundwise.outcomes import OutcomeTable, fill, progress_bar
+from roundwise.outcomes.optional import require
+from roundwise.problems import DATA_SETS
+
+
+def parsed_shard(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    i, _, n = text.partition("/")
+    if not (i.isdecimal() and n.isdecimal() and 1 <= int(i) <= int(n)):
+        raise click.BadParameter(f"{text!r}; pass i/n with 1 <= i <= n, e.g. 1/4")
+    return int(i), int(n)
+
+
+@click.command("fill")
+@click.argument("problem_set", metavar="dense|sparse|pde", type=click.Choice(list(DATA_SETS)))
+@click.option("--table", type=FILE, required=True, metavar="PATH", help="The file to fill.")
+@click.option(
+    "--train",
+    default=100,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Training systems.",
+)
+@click.option(
+    "--test",
+    default=100,
+    show_default=True,
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Held-out systems.",
+)
+@seed_option("What the systems are made from.")
+@tau_option("Tolerance of the inner GMRES, and stagnation ratio.")
+@arithmetic_option("operation", "Round every operation, or what is stored.")
+@formats_option
+@jobs_option
+@click.option("--dask", metavar="ADDRESS", help="Compute on the cluster of this Dask scheduler.")
+@click.option(
+    "--shard",
+    metavar="i/n",
+    callback=parsed_shard,
+    help="Compute only the i-th of n parts; merge them later.",
+)
+def fill_command(
+    problem_set: str,
+    table: Path,
+    train: int,
+    test: int,
+    seed: int,
+    tau: float,
+    arithmetic: str,
+    formats: list[FloatFormat],
+    jobs: int | None,
+    dask: str | None,
+    shard: tuple[int, int] | None,
+) -> None:
+    """Run GMRES-IR with every action on the paper's systems.
+
+    The systems follow from their numbers and the seed; the settings are those of Carson & Chen.
+    The outcomes go to a table, an SQLite file. What it holds already is not computed again:
+    after an interruption, run the same command, and it goes on.
+
+    \b
+    Examples
+      roundwise fill dense --table dense.sqlite --jobs -1
+      roundwise fill sparse --table sparse.sqlite --tau 1e-8 --dask tcp://head:8786
+    As an array job of a batch system, in four parts:
+      roundwise fill pde --table part1.sqlite --shard 1/4
+      roundwise merge pde.sqlite part?.sqlite
+    """
+    if jobs is not None and dask is not None:
+        raise click.UsageError("--jobs and --dask are both given; choose one")
+    if train + test == 0:
+        raise click.UsageError("--train and --test are both 0; ask for at least one system")
+    try:
+        algorithm = GmresIR.paper(tau)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--tau") from error
+    space = monotone_space(algorithm.stages, formats)
+    target = OutcomeTable(table)  # complains before any work
+    new = None
+    try:
+        data = DATA_SETS[problem_set](train, test, seed=seed)
+        with dask_client(dask) as client:
+            new = fill(
+                target,
+                algorithm,
+                (*data.train, *data.test),
+                space,
+                arithmetic=arithmetic,
+                jobs=jobs,
+                client=client,
+                shard=shard,
+                progress=progress_bar(problem_set),
+            )
+    except KeyboardInterrupt:
+        pass  # the end of this block closes the bar, so that what follows gets its own line
+    if new is None:
+        raise interrupted(target)
+    click.echo(f"{table}: {new} outcomes computed, {len(target)} in the table")
+
+
+@contextmanager
+def dask_client(address: str | None) -> Iterator[Any]:
+    """A client of the scheduler at that address; None without one."""
+    if address is None:
+        yield None
+        return
+    distributed = require("distributed", "dask")
+    try:
+        client = distributed.Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise click.ClickException(
+            f"no Dask scheduler at {address} ({error}); start one with: dask scheduler"
+        ) from error
+    with client:
+        yield client
+
+
+@click.command("merge")
+@click.argument("out", type=FILE)
+@click.argument("tables", metavar="TABLE...", type=EXISTING_FILE, nargs=-1, required=True)
+def merge_command(out: Path, tables: Sequence[Path]) -> None:
+    """Merge tables of outcomes, say those of shards.
+
+    OUT takes over what every TABLE knows, and is made if it does not exist. Facts that two
+    tables have must agree, bit for bit: if not, the error names the outcome, and nothing is
+    taken over from that TABLE.
+
+    \b
+    Example
+      roundwise merge dense.sqlite part1.sqlite part2.sqlite
+    """
+    target = OutcomeTable(out)
+    before = len(target)
+    target.merge(tables)
+    click.echo(f"{out}: {len(target) - before} outcomes taken over, {len(target)} in the table")

@@ -1,0 +1,279 @@
+"""``roundwise train``: from systems to a saved policy."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from roundwise.algorithms import DeploymentRule, GmresIR
+from roundwise.commands.options import (
+    FILE,
+    arithmetic_option,
+    checked_output,
+    data_errors,
+    echo_json,
+    formats_option,
+    interrupted,
+    jobs_option,
+    json_option,
+    seed_option,
+    tau_option,
+)
+from roundwise.commands.systems import Systems, check_kappa, load_systems, systems_argument
+from roundwise.evaluation import best_fixed_action
+from roundwise.experiments import EXPERIMENTS
+from roundwise.experiments.experiment import WEIGHTS
+from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
+from roundwise.formats import FloatFormat
+from roundwise.outcomes import OutcomeTable, progress_bar
+from roundwise.policies import LinearUCB, Policy, RegressionPolicy, TabularQ, ThompsonSampling
+from roundwise.rewards import PROFILES, CostReward, PaperReward, Reward
+from roundwise.tuning import Context, Tuner
+
+LEARNERS: dict[str, Callable[[], Policy]] = {
+    "tabular": TabularQ,
+    "linear-ucb": LinearUCB,
+    "thompson": ThompsonSampling,
+    "regression": RegressionPolicy,
+}
+KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
+
+
+def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    if path.suffix != ".json":
+        raise click.BadParameter(f"{path}; a policy is saved as JSON: choose a name in .json")
+    checked_output(ctx, param, path)
+    return path
+
+
+@click.command("train")
+@systems_argument
+@click.option(
+    "-o",
+    "--out",
+    type=FILE,
+    required=True,
+    metavar="POLICY.json",
+    callback=json_name,
+    help="Where the policy goes, with an npz file beside it.",
+)
+@click.option(
+    "--table",
+    type=FILE,
+    metavar="PATH",
+    callback=checked_output,
+    help="Where outcomes are kept.  [default: POLICY.sqlite]",
+)
+@click.option(
+    "--train",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many systems of a data set.  [default: 100]",
+)
+@seed_option("Of the data set and of the exploration.")
+@click.option(
+    "--policy",
+    "learner",
+    type=click.Choice(list(LEARNERS)),
+    default="thompson",
+    show_default=True,
+    help="What learns: a model that generalises, or the paper's table (tabular).",
+)
+@click.option(
+    "--reward",
+    type=click.Choice(["cost", "paper"]),
+    default="cost",
+    show_default=True,
+    help="Modelled speedup at full accuracy, or Carson & Chen's reward.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="The machine that prices operations, for --reward cost.  [default: generic-avx512-cpu]",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(list(WEIGHTS)),
+    help="Accuracy first (W1) or precision too (W2), for --reward paper.  [default: W1]",
+)
+@click.option(
+    "--kappa",
+    type=click.Choice(list(KAPPAS)),
+    default="exact",
+    show_default=True,
+    help="The condition number that the policy sees: by an SVD, or from an FP64 factorization.",
+)
+@tau_option("Tolerance of the inner GMRES; with --reward paper also stagnation ratio.")
+@arithmetic_option("operation", "Round every operation, or what is stored.")
+@formats_option
+@click.option(
+    "--episodes",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="How often each system is met in training.",
+)
+@jobs_option
+@json_option
+def train_command(
+    systems: Sequence[str],
+    out: Path,
+    table: Path | None,
+    train: int | None,
+    seed: int,
+    learner: str,
+    reward: str,
+    profile: str | None,
+    weights: str | None,
+    kappa: str,
+    tau: float,
+    arithmetic: str,
+    formats: list[FloatFormat],
+    episodes: int,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Train a policy: which systems need which precisions.
+
+    The systems are one of the paper's data sets, or those of Matrix Market files.
+
+    First every action is run once on every system, which takes nearly all of the time. These
+    outcomes are kept in a table: after an interruption the same command goes on, and another
+    --policy, --profile, --weights or --episodes solves nothing again. Then the policy learns by
+    replay.
+
+    With --reward cost runs end, and are judged, as in `roundwise solve`; with --reward paper as
+    in Carson & Chen, whose policy is tabular. Each of the two has runs of its own.
+
+    \b
+    Examples
+      roundwise train dense -o policy.json --train 30 --jobs -1
+      roundwise train matrices/*.mtx -o mine.json --kappa estimate
+      roundwise train pde -o pde.json --reward paper --policy tabular --tau 1e-8
+    """
+    goal = chosen_reward(reward, profile, weights, systems, formats)
+    try:
+        algorithm = (
+            GmresIR.paper(tau)
+            if reward == "paper"
+            else GmresIR(tolerance=tau, stop=DeploymentRule())
+        )
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--tau") from error
+    start = time.perf_counter()
+    loaded = load_systems(systems, "train", train, seed)
+    context = Context((KAPPAS[kappa], "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
+    check_kappa(context, loaded.members)
+    outcomes = OutcomeTable(out.with_suffix(".sqlite") if table is None else table)
+    before = len(outcomes)
+    tuner = Tuner(
+        algorithm,
+        formats,
+        policy=LEARNERS[learner](),
+        reward=goal,
+        context=context,
+        arithmetic=arithmetic,
+        episodes=episodes,
+        seed=seed,
+        table=outcomes,
+        jobs=jobs,
+        progress=progress_bar(loaded.name),
+    )
+    fitted = None
+    try:
+        with data_errors():
+            fitted = tuner.fit(loaded.members)
+    except KeyboardInterrupt:
+        pass  # the end of this block closes the bar, so that what follows gets its own line
+    if fitted is None:
+        raise interrupted(outcomes)
+    tuner.save(out)
+    facts = {
+        "policy": str(out),
+        "kind": learner,
+        "table": str(outcomes.path),
+        "outcomes_computed": len(outcomes) - before,
+        "outcomes_in_table": len(outcomes),
+        **training_facts(tuner, loaded),
+        "seconds": time.perf_counter() - start,
+    }
+    if as_json:
+        echo_json(facts)
+    else:
+        click.echo("\n".join(training_text(facts, str(loaded))))
+
+
+def chosen_reward(
+    kind: str,
+    profile: str | None,
+    weights: str | None,
+    systems: Sequence[str],
+    formats: Sequence[FloatFormat],
+) -> Reward:
+    if kind == "cost":
+        if weights is not None:
+            raise click.UsageError("--weights belongs to --reward paper; leave one of them out")
+        machine = PROFILES[profile or "generic-avx512-cpu"]
+        if lacking := [fmt.name for fmt in formats if fmt.name not in machine.rates]:
+            raise click.UsageError(
+                f"{machine.name} has no {', '.join(lacking)}; choose another --profile or --formats"
+            )
+        return CostReward(machine)
+    if profile is not None:
+        raise click.UsageError("--profile belongs to --reward cost; leave one of them out")
+    w1, w2 = WEIGHTS[weights or "W1"]
+    # The paper weighs iterations less for its sparse and PDE systems than for dense ones.
+    experiment = EXPERIMENTS.get(systems[0], EXPERIMENTS["dense"])
+    return PaperReward(w1=w1, w2=w2, lambda_iter=experiment.lambda_iter)
+
+
+def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
+    policy, rewards = tuner.policy_, tuner.rewards_
+    chosen = policy.predict(tuner.contexts_)
+    names = tuner.space_.names
+    seen = np.count_nonzero(policy.counts.any(axis=1)) if isinstance(policy, TabularQ) else None
+    return {
+        "systems": {"name": systems.name, "count": len(systems.members)},
+        "arithmetic": tuner.arithmetic,
+        "episodes": tuner.episodes,
+        "seed": tuner.seed,
+        "states": None if seen is None else int(seen),
+        "coverage": policy.coverage,
+        "reward": {
+            "policy": float(rewards[np.arange(len(rewards)), chosen].mean()),
+            "oracle": float(rewards.max(axis=1).mean()),
+            "best_fixed": float(rewards[:, best_fixed_action(rewards)].mean()),
+            "all_fp64": float(rewards[:, tuner.space_.safe].mean()),
+        },
+        "actions": dict(Counter(names[i] for i in chosen).most_common()),
+    }
+
+
+def training_text(facts: dict[str, Any], systems: str) -> Iterator[str]:
+    yield f"{facts['policy']}: {facts['kind']} policy, learned from {systems}"
+    yield (
+        f"  outcomes  {facts['outcomes_computed']} computed, {facts['outcomes_in_table']} in "
+        f"{facts['table']}"
+    )
+    yield f"  tried     {100 * facts['coverage']:.0f} % of the actions"
+    if facts["states"] is not None:
+        yield f"  states    {facts['states']} seen"
+    reward = facts["reward"]
+    yield (
+        f"  reward    {reward['policy']:.3g} (oracle {reward['oracle']:.3g}, best fixed action "
+        f"{reward['best_fixed']:.3g}, all-FP64 {reward['all_fp64']:.3g})"
+    )
+    if reward["oracle"] <= reward["all_fp64"]:
+        yield "            no action beats all-FP64 on any of these systems, so none was learned"
+    for lead, (name, count) in zip(
+        ["  chosen  ", *[" " * 10] * len(facts["actions"])], facts["actions"].items(), strict=False
+    ):
+        yield f"{lead}{count:>4} x {name}"
+    yield f"  time      {facts['seconds']:.1f} s"

@@ -1,0 +1,244 @@
+"""`roundwise solve`: the verdict, what is written, and what is refused."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from command_line import fail, roundwise, succeed
+
+import roundwise as rw
+from roundwise.problems import randsvd, read_columns, write_matrix_market
+from roundwise.rewards import CostReward
+from roundwise.rewards.machines import GENERIC_AVX512_CPU
+
+MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
+needs_matrices = pytest.mark.skipif(not MATRICES.is_dir(), reason="no shared/matrices here")
+FP64 = "fp64-fp64-fp64-fp64"
+
+KEYS = {
+    "matrix",
+    "n",
+    "sparse",
+    "b_assumed",
+    "algorithm",
+    "stages",
+    "action",
+    "arithmetic",
+    "tolerance",
+    "accepted",
+    "choosing_seconds",
+    "columns",
+    "x",
+}
+COLUMN_KEYS = {
+    "column",
+    "status",
+    "backward_error",
+    "forward_error",
+    "outer_iterations",
+    "inner_iterations",
+    "seconds",
+}
+
+
+def backward_error(A, x, b):
+    residual = np.abs(b - A @ x).max()
+    return residual / (np.abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max())
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory):
+    """A well-conditioned dense system of 30 equations, with three right-hand sides in B.mtx."""
+    folder = tmp_path_factory.mktemp("dense")
+    A = randsvd(30, 100.0, mode=2, rng=0).A
+    B = np.random.default_rng(1).standard_normal((30, 3))
+    for name, data in (("A", A), ("B", B), ("b", B[:, :1])):
+        write_matrix_market(folder / f"{name}.mtx", data)
+    return folder, A, B
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    path = tmp_path_factory.mktemp("policy") / "policy.json"
+    tuner = rw.Tuner(
+        rw.GmresIR(stop=rw.DeploymentRule()),
+        ("bf16", "fp64"),
+        reward=CostReward(GENERIC_AVX512_CPU),
+        episodes=100,
+    )
+    tuner.fit([randsvd(30, 10.0, mode=2, rng=seed) for seed in range(3)]).save(path)
+    return path
+
+
+@pytest.mark.parametrize("action", [FP64, "bf16-fp64-fp64-fp64"])
+def test_the_written_x_solves_the_system(tmp_path, dense, action):
+    folder, A, B = dense
+    out = tmp_path / "x.mtx"
+    text = succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out, "--action", action)
+    assert "accepted: backward error <= 6.1e-16" in text
+    assert action.split("-")[0] in text
+    x = scipy.io.mmread(out)
+    assert x.shape == (30, 1)
+    assert backward_error(A, x[:, 0], B[:, 0]) <= np.sqrt(30) * 2.0**-53
+
+
+def test_the_written_x_has_every_bit(tmp_path, dense):
+    folder, _, _ = dense
+    out = tmp_path / "x.mtx"
+    succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out)
+    (system,) = read_columns(folder / "A.mtx", folder / "b.mtx")
+    x = rw.GmresIR(stop=rw.DeploymentRule()).run(system, FP64).x
+    assert np.array_equal(scipy.io.mmread(out)[:, 0], x)
+
+
+def test_columns_are_solved_one_by_one(tmp_path, dense):
+    folder, A, B = dense
+    out = tmp_path / "X.mtx.gz"
+    facts = json.loads(succeed("solve", folder / "A.mtx", folder / "B.mtx", "-o", out, "--json"))
+    assert [column["column"] for column in facts["columns"]] == [1, 2, 3]
+    assert facts["x"] == str(out)
+    X = scipy.io.mmread(out)
+    for x, b, column in zip(X.T, B.T, facts["columns"], strict=True):
+        assert column["backward_error"] == pytest.approx(backward_error(A, x, b), abs=1e-16)
+
+
+def test_without_b_the_error_is_known(dense):
+    folder, _, _ = dense
+    facts = json.loads(succeed("solve", folder / "A.mtx", "--arithmetic", "storage", "--json"))
+    assert set(facts) == KEYS
+    (column,) = facts["columns"]
+    assert set(column) == COLUMN_KEYS
+    assert facts["b_assumed"]
+    assert facts["accepted"]
+    assert facts["x"] is None
+    assert facts["arithmetic"] == "storage"
+    assert facts["tolerance"] == np.sqrt(30) * 2.0**-53
+    assert 0 < column["forward_error"] < 1e-12
+    assert column["backward_error"] <= facts["tolerance"]
+    assert "no b was given" in succeed("solve", folder / "A.mtx")
+    assert "no b was given" not in succeed("solve", folder / "A.mtx", folder / "b.mtx")
+
+
+def test_a_policy_chooses(dense, policy):
+    folder, _, _ = dense
+    facts = json.loads(succeed("solve", folder / "A.mtx", "--policy", policy, "--json"))
+    tuner = rw.Tuner.load(policy)
+    expected = tuner.predict(rw.read_matrix_market(folder / "A.mtx"))
+    assert facts["action"] == "-".join(fmt.name for fmt in expected)
+    assert facts["choosing_seconds"] > 0
+    assert "the policy's choice took" in succeed("solve", folder / "A.mtx", "--policy", policy)
+
+
+def test_a_poor_answer_is_refused_and_not_written(tmp_path, dense):
+    folder, _, _ = dense
+    out = tmp_path / "x.mtx"
+    options = ["--action", "bf16-bf16-bf16-bf16", "-o", out]
+    line = fail(1, "solve", folder / "A.mtx", folder / "B.mtx", *options)
+    assert "column 1 of 3 is not accepted with bf16-bf16-bf16-bf16" in line
+    assert "fp64, the default" in line
+    assert not out.exists()
+    result = roundwise("solve", folder / "A.mtx", *options, "--json")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    facts = json.loads(result.stdout)
+    assert (facts["accepted"], facts["x"]) == (False, None)
+    assert not out.exists()
+
+
+def test_a_nan_is_never_accepted(tmp_path, dense, monkeypatch):
+    folder, _, _ = dense
+    run = rw.GmresIR.run
+
+    def broken(self, *args, **kwargs):
+        return dataclasses.replace(run(self, *args, **kwargs), nbe=float("nan"))
+
+    monkeypatch.setattr(rw.GmresIR, "run", broken)
+    out = tmp_path / "x.mtx"
+    assert "not accepted" in fail(1, "solve", folder / "A.mtx", "-o", out)
+    assert not out.exists()
+
+
+def test_a_singular_matrix(tmp_path, policy):
+    path = tmp_path / "A.mtx"
+    write_matrix_market(path, np.array([[1.0, 2.0], [2.0, 4.0]]))
+    for options in ([], ["--policy", policy]):
+        assert "A is singular in fp64" in fail(1, "solve", path, *options)
+
+
+HEAD = "%%MatrixMarket matrix"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (f"{HEAD} coordinate complex general\n1 1 1\n1 1 1 2\n", "is complex"),
+        (f"{HEAD} coordinate pattern general\n1 1 1\n1 1\n", "pattern without values"),
+        (f"{HEAD} array real general\n1 2\n1\n2\n", "pass a square one"),
+        (f"{HEAD} array real general\n1 1\nnan\n", "bad.mtx holds NaN"),
+        ("nonsense\n", "no readable Matrix Market file"),
+    ],
+)
+def test_unusable_files(tmp_path, text, complaint):
+    path = tmp_path / "bad.mtx"
+    path.write_text(text)
+    assert complaint in fail(1, "solve", path)
+    assert complaint in fail(1, "train", path, "-o", tmp_path / "p.json")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_right_hand_side_that_does_not_fit(tmp_path, dense):
+    folder, _, _ = dense
+    write_matrix_market(tmp_path / "b.mtx", np.ones((4, 1)))
+    assert "one column with 30 rows" in fail(1, "solve", folder / "A.mtx", tmp_path / "b.mtx")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("", "A.mtx"),
+        ("nowhere.mtx", "does not exist"),
+        ("I.mtx nowhere.mtx", "does not exist"),
+        ("I.mtx --policy nowhere.json", "does not exist"),
+        ("I.mtx --action fp64", "factor, update, gmres, residual"),
+        ("I.mtx --action fp64-fp64-fp64-fp63", "unknown format 'fp63'"),
+        ("I.mtx --action fp64-fp64-fp64-fp64 --policy I.mtx", "choose one"),
+        ("I.mtx --arithmetic exact", "'operation', 'storage'"),
+        ("I.mtx -o nowhere/x.mtx", "folder nowhere does not exist"),
+        ("I.mtx -o .", "directory"),
+    ],
+)
+def test_wrong_arguments(tmp_path, monkeypatch, arguments, complaint):
+    monkeypatch.chdir(tmp_path)
+    scipy.io.mmwrite("I.mtx", sp.identity(2))
+    line = fail(2, "solve", *arguments.split())
+    assert complaint in line
+    assert "solve --help" in line
+
+
+def test_a_file_that_is_no_policy(tmp_path, dense):
+    folder, _, _ = dense
+    (tmp_path / "p.json").write_text("{}")
+    line = fail(1, "solve", folder / "A.mtx", "--policy", tmp_path / "p.json")
+    assert "no saved tuner" in line
+
+
+@needs_matrices
+@pytest.mark.parametrize("name", ["west0479", "Trefethen_150", "gre_115"])
+def test_real_matrices(tmp_path, name):
+    source, out = MATRICES / f"{name}.mtx.gz", tmp_path / "x.mtx"
+    options = ["--action", "bf16-fp64-fp64-fp64", "-o", out, "--json"]
+    facts = json.loads(succeed("solve", source, *options))
+    assert facts["columns"][0]["outer_iterations"] > 0  # bf16 factors alone do not do
+    problem = rw.read_matrix_market(source)
+    x = scipy.io.mmread(out)[:, 0]
+    assert backward_error(problem.A.toarray(), x, problem.b) <= facts["tolerance"]
+
+
+@needs_matrices
+def test_a_matrix_too_large_for_an_exact_condition_number(policy):
+    line = fail(1, "solve", MATRICES / "bayer10.mtx.gz", "--policy", policy)
+    assert "train with --kappa estimate" in line
