@@ -171,7 +171,6 @@ def kappa_exact(problem: LinearSystem) -> float:
     return float(s[0] / s[-1])
 
 
-@np.errstate(over="ignore", under="ignore", invalid="ignore")
 def kappa_est(problem: LinearSystem, factors: SupportsSolve) -> float:
     """Condition number in the 1-norm, estimated from a factorization by some ten solves.
 
@@ -184,8 +183,14 @@ def kappa_est(problem: LinearSystem, factors: SupportsSolve) -> float:
     The inverse is that of LU, applied in fp64: factors in a low format see condition numbers
     up to about 1 / unit_roundoff of that format. Infinite if applying it overflows.
     """
-    norm = _absolute_sums(problem.A, 0).max()
     solver = factors.to(FP64) if isinstance(factors, Factors) else factors
+    return condition_estimate(problem.A, solver)
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def condition_estimate(A: Any, solver: SupportsSolve) -> float:
+    """`kappa_est` of a dense or sparse matrix, with a solver applied as it is."""
+    norm = _absolute_sums(A, 0).max()
 
     def apply(X: Vector, transpose: bool = False) -> Vector:
         # Scaled by ||A||_1 here, so that only an ill-conditioned A overflows, not a small one.
@@ -195,7 +200,7 @@ def kappa_est(problem: LinearSystem, factors: SupportsSolve) -> float:
         return Y
 
     try:
-        return _one_norm_estimate(apply, problem.n)
+        return _one_norm_estimate(apply, A.shape[0])
     except ArithmeticError:  # also a kernel's ArithmeticFailure; A and its factors are finite
         return math.inf
 

@@ -1,0 +1,144 @@
+"""`solve` and `factor`: the front door."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import lapack
+
+from roundwise.backends import NativeBackend
+from roundwise.formats import FP64
+from roundwise.solver.choice import FormatPolicy, get_policy
+from roundwise.solver.factorization import Factorization
+from roundwise.solver.inputs import CheckedMatrix, checked_matrix
+
+Structure = Literal["gen", "pos"]
+
+SMALL = 128
+"""Dense systems up to this n are handed to LAPACK at once: looking at them would take as long."""
+
+_BACKEND = NativeBackend()
+
+
+def solve(
+    A: Any,
+    b: Any,
+    *,
+    tol: float | None = None,
+    policy: str | FormatPolicy = "default",
+    full_output: bool = False,
+    assume_a: Structure | None = None,
+) -> Any:
+    """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
+
+    Parameters
+    ----------
+    A : (n, n) array_like or sparse
+        Dense (any memory order) or sparse (any format), real. It is not modified.
+    b : (n,) or (n, k) array_like
+    tol : float, optional
+        The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
+        for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
+        delivers; u is float64's unit roundoff, or float32's if A and b are float32.
+    policy : str or FormatPolicy
+        Which format to factorize in first: ``"default"``, a format's name, or your own. It may
+        cost time, but no digits: what it leads to passes the same gate.
+    full_output : bool
+        Return a `Solution`, with an error bound and the whole story, instead of x.
+    assume_a : {"gen", "pos"}, optional
+        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
+        dense A that is symmetric with a positive diagonal is tried as such.
+
+    Returns
+    -------
+    x : array, shaped as b
+        float32 if A and b are, else float64. A `Solution` if `full_output`.
+
+    Raises
+    ------
+    SolveFailed
+        A `numpy.linalg.LinAlgError`: no answer passed the gate, as for a singular A. It has the
+        best x and its backward error.
+    ValueError, TypeError
+        For input that cannot be solved with: shapes, NaN and infinity, complex numbers.
+
+    Examples
+    --------
+    >>> import roundwise
+    >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
+    array([0.09090909, 0.63636364])
+    """
+    if not full_output and policy == "default" and assume_a is None:
+        x = _solve_small(A, b, tol)
+        if x is not None:
+            return x
+    return factor(A, tol=tol, policy=policy, assume_a=assume_a).solve(b, full_output=full_output)
+
+
+def factor(
+    A: Any,
+    *,
+    tol: float | None = None,
+    policy: str | FormatPolicy = "default",
+    assume_a: Structure | None = None,
+) -> Factorization:
+    """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
+
+    The factors are made at the first solve: only then it is known which are good enough.
+    """
+    start = perf_counter()
+    matrix = checked_matrix(A, _BACKEND)
+    positive_definite = _is_positive_definite(matrix, assume_a)
+    choice = get_policy(policy).choose(matrix, positive_definite)
+    return Factorization(
+        matrix,
+        choice.formats,
+        _BACKEND,
+        tol=tol,
+        positive_definite=positive_definite,
+        decision=choice.reason,
+        features_seconds=perf_counter() - start,
+    )
+
+
+def _solve_small(A: Any, b: Any, tol: float | None) -> Any:
+    """A small dense float64 system by LAPACK at once, through the same gate; else None."""
+    if sparse.issparse(A) or sparse.issparse(b):
+        return None
+    A, b = np.asarray(A), np.asarray(b)
+    n = len(A) if A.ndim == 2 else 0
+    fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
+    if not (fits and 0 < n <= SMALL and A.dtype == b.dtype == np.float64):
+        return None
+    _, _, x, info = lapack.dgesv(A, b)
+    if info != 0:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        residual = np.abs(b - A @ x).max(axis=0)
+        norm = np.abs(A).sum(axis=1).max()
+        size = norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
+        limit = (math.sqrt(n) * FP64.unit_roundoff if tol is None else tol) * size
+    # Infinite sizes would let anything pass, and tiny ones are not to be trusted.
+    safe = (limit > 1e-280) & (size < 1e300)
+    return x if ((residual <= limit) & safe).all() else None
+
+
+def _is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
+    """What the caller says, or whether it is worth a try: symmetric with a positive diagonal."""
+    if assume_a not in (None, "gen", "pos"):
+        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
+    if assume_a is not None:
+        return assume_a == "pos"
+    if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk
+        return False
+    A = matrix.A
+    if not (np.diagonal(A) > 0).all():
+        return False
+    probes = {0, matrix.n // 2, matrix.n - 1}  # most others show here, at no cost
+    if not all(np.array_equal(A[i], A[:, i]) for i in probes):
+        return False
+    return bool(np.array_equal(A, A.T))

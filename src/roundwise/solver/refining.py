@@ -1,0 +1,210 @@
+"""Refinement of many columns at once, until each passes the gate or cannot.
+
+Plain refinement first; where it does not contract, GMRES with the same factors as preconditioner.
+The residual that the gate looks at is the one that refinement computes anyway: in float64, from
+the data as they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.gmres import gmres
+from roundwise.algorithms.stage import Stage
+from roundwise.backends import ArithmeticFailure, Backend
+from roundwise.formats import FP64, FloatFormat
+from roundwise.solver.inputs import Array, CheckedMatrix
+
+MAX_STEPS = 30
+INNER_TOLERANCE = 1e-6
+RESTART = 30
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Solves(Protocol):
+    """What refinement asks of a factorization."""
+
+    def solve(self, b: Array, transpose: bool = False) -> Array: ...
+    def to(self, fmt: FloatFormat) -> Solves: ...
+
+
+@dataclass
+class Refined:
+    """Columns X with their backward errors, and what it took."""
+
+    X: Array
+    errors: Array  # backward errors, one per column
+    previous: Array = field(init=False)  # sizes of the last two corrections of each column,
+    last: Array = field(init=False)  # relative to x
+    method: str = "refinement"
+    steps: int = 0
+    inner_iterations: int = 0
+    reason: str = ""
+    verify_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.previous, self.last = (np.full(len(self.errors), np.inf) for _ in range(2))
+
+    @property
+    def worst(self) -> float:
+        return float(self.errors.max()) if np.isfinite(self.errors).all() else np.inf
+
+    @property
+    def remaining_correction(self) -> float:
+        """What further corrections would amount to, relative to x; NaN if too few were made.
+
+        ``||z|| rate / (1 - rate)`` of the last correction z, the largest over the columns (after
+        Demmel et al., ACM Trans. Math. Softw. 32(2), 2006). A rate beyond 1/2 means that the
+        corrections are as small as they get.
+        """
+        if not np.isfinite(self.previous).all():
+            return np.nan
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = np.where(self.last > 0, np.minimum(self.last / self.previous, 0.5), 0.0)
+        return float((self.last * rates / (1 - rates)).max())
+
+    def corrected(self, columns: NDArray[np.intp], sizes: Array) -> None:
+        """Note the relative sizes of new corrections of some columns."""
+        self.previous[columns] = self.last[columns]
+        self.last[columns] = sizes
+
+
+def backward_errors(matrix: CheckedMatrix, X: Array, B: Array) -> tuple[Array, Array]:
+    """``B - A X``, and ``||r|| / (||A|| ||x|| + ||b||)`` of each column, in the max norm."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        R = B - matrix.times(X)
+        residuals, sizes = matrix.norms(R), matrix.norm * _norms(X) + matrix.norms(B)
+        errors = np.where(residuals == 0, 0.0, residuals / sizes)
+    return R, errors
+
+
+def refine(
+    matrix: CheckedMatrix,
+    factors: Solves,
+    B: Array,
+    tolerance: float,
+    backend: Backend,
+    budget: int | None,
+    corrections: int = 0,
+) -> Refined:
+    """Solve ``A X = B`` to the tolerance, or say why that does not work with these factors.
+
+    Parameters
+    ----------
+    budget : int, optional
+        GMRES iterations for one column after which a better factorization is the better deal;
+        None if there is none.
+    corrections : int
+        How many to compute at least, even if the gate asks for fewer: to bound the error.
+    """
+    state = Refined(np.zeros_like(B), np.full(B.shape[1], np.inf))
+    try:
+        _refine_plainly(state, matrix, _unit_solver(factors.solve), B, tolerance, corrections)
+        if not (state.errors <= tolerance).all():
+            _refine_by_gmres(state, matrix, factors, B, tolerance, backend, budget)
+    except ArithmeticFailure as failure:
+        state.reason = str(failure)
+    return state
+
+
+def _refine_plainly(
+    state: Refined,
+    matrix: CheckedMatrix,
+    solve: Callable[[Array], Array],
+    B: Array,
+    tolerance: float,
+    corrections: int,
+) -> None:
+    """All columns together, as long as corrections halve."""
+    everyone = np.arange(B.shape[1])
+    X = solve(B)
+    R, errors = _timed_errors(state, matrix, X, B)
+    _keep_better(state, X, errors)
+    while state.steps < MAX_STEPS:
+        accepted = (errors <= tolerance).all()
+        shrinking = state.steps < 2 or (state.last <= 0.5 * state.previous).all()
+        if state.steps >= corrections if accepted else not shrinking:
+            break
+        Z = solve(R)
+        X = X + Z
+        state.steps += 1
+        state.corrected(everyone, _norms(Z) / np.maximum(_norms(X), _TINY))
+        R, errors = _timed_errors(state, matrix, X, B)
+        _keep_better(state, X, errors)
+
+
+def _refine_by_gmres(
+    state: Refined,
+    matrix: CheckedMatrix,
+    factors: Solves,
+    B: Array,
+    tolerance: float,
+    backend: Backend,
+    budget: int | None,
+) -> None:
+    """The columns that plain refinement left, one by one, from the best it had."""
+    state.method = "gmres"
+    stage = Stage("gmres", FP64, backend)
+    A, M = backend.matrix(matrix.A, FP64), factors.to(FP64)
+    for column in np.flatnonzero(~(state.errors <= tolerance)):
+        one = np.array([column])
+        b, x = B[:, one], state.X[:, one]
+        r, error = _timed_errors(state, matrix, x, b)
+        spent, size = 0, np.inf
+        for _ in range(MAX_STEPS):
+            if error[0] <= tolerance or (budget is not None and spent >= budget):
+                break
+            restart = RESTART if budget is None else min(RESTART, budget - spent)
+            scale = float(_norms(r)[0])
+            step = gmres(stage, A, M, r[:, 0] / scale, INNER_TOLERANCE, restart, cycles=1)
+            z = scale * step.z[:, None]
+            x = x + z
+            spent += max(step.iterations, 1)
+            state.steps += 1
+            state.inner_iterations += step.iterations
+            before, size = size, float(_norms(z)[0])
+            state.corrected(one, _norms(z) / np.maximum(_norms(x), _TINY))
+            previous, (r, error) = error, _timed_errors(state, matrix, x, b)
+            _keep_better(state, x, error, one)
+            if size >= 0.5 * before and not error[0] <= 0.5 * previous[0]:
+                break
+        if not state.errors[column] <= tolerance:
+            state.reason = "GMRES with these factors does not get there"
+            return  # the other columns share the matrix
+
+
+def _timed_errors(state: Refined, matrix: CheckedMatrix, X: Array, B: Array) -> tuple[Array, Array]:
+    start = perf_counter()
+    result = backward_errors(matrix, X, B)
+    state.verify_seconds += perf_counter() - start
+    return result
+
+
+def _keep_better(
+    state: Refined, X: Array, errors: Array, columns: NDArray[np.intp] | slice = slice(None)
+) -> None:
+    """Keep, column by column, what has the smaller backward error; NaN is never better."""
+    better = np.asarray(errors < state.errors[columns])
+    where = np.arange(len(state.errors))[columns][better]
+    state.X[:, where], state.errors[where] = X[:, better], errors[better]
+
+
+def _unit_solver(solve: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Solve with columns scaled to max norm in [1/2, 1): residuals would leave FP32's range."""
+
+    def scaled(B: Array) -> Array:
+        exponents = np.frexp(_norms(B))[1]
+        return np.ldexp(solve(np.ldexp(B, -exponents)), exponents)
+
+    return scaled
+
+
+def _norms(X: NDArray[np.float64]) -> Array:
+    """The max norm of each column."""
+    return np.asarray(np.abs(X).max(axis=0, initial=0.0))

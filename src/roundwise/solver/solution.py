@@ -1,0 +1,159 @@
+"""What a solve returns, and what it raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.exceptions import RoundwiseError
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One factorization and what was tried with it.
+
+    Attributes
+    ----------
+    action : str
+        The formats of factor, update, gmres and residual.
+    method : str
+        ``"refinement"``, ``"gmres"`` if that took over, ``"none"`` if the factorization failed.
+    steps, inner_iterations : int
+        Corrections, and the GMRES iterations in them.
+    backward_error : float
+        The largest over the right-hand sides; infinite without a result.
+    accepted : bool
+    reason : str
+        Why this attempt ended.
+    seconds : float
+    """
+
+    action: str
+    method: str
+    steps: int
+    inner_iterations: int
+    backward_error: float
+    accepted: bool
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A verified answer, and how it came about.
+
+    Attributes
+    ----------
+    x : array
+    status : str
+        ``"accepted"``: at the first attempt; ``"escalated"``: after others had failed.
+    action : str
+        The formats of factor, update, gmres and residual that the answer comes from.
+    backward_error : float
+        ``max ||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm, over the right-hand sides.
+    tolerance : float
+        What it was accepted against.
+    forward_error_bound : float
+        An estimate of ``||x - x_true|| / ||x_true||`` from how fast corrections shrink: reliable
+        as long as refinement converges, and NaN where nothing is known.
+    condition : float
+        A lower estimate of the condition number in the 1-norm; NaN where nothing is known.
+    attempts : tuple of Attempt
+    timings : dict
+        Seconds of ``features`` (inspecting A and deciding), ``factor``, ``refine``, ``verify``,
+        and ``bound`` (the error bound and the condition number, which only `full_output` asks for).
+    decision : str
+        Why the first attempt was chosen.
+    """
+
+    x: NDArray[Any] = field(repr=False)
+    status: str
+    action: str
+    backward_error: float
+    tolerance: float
+    forward_error_bound: float
+    condition: float
+    attempts: tuple[Attempt, ...] = field(repr=False)
+    timings: Mapping[str, float] = field(repr=False)
+    decision: str = field(repr=False)
+
+    @property
+    def iterations(self) -> int:
+        """Corrections of the accepted attempt."""
+        return self.attempts[-1].steps
+
+    @property
+    def inner_iterations(self) -> int:
+        """GMRES iterations of the accepted attempt."""
+        return self.attempts[-1].inner_iterations
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.timings.values())
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(size) for size in self.x.shape)
+        return (
+            f"Solution({self.status}, {self.action}, x of {shape}, "
+            f"backward error {self.backward_error:.1e} <= {self.tolerance:.1e}, "
+            f"{1e3 * self.seconds:.3g} ms)"
+        )
+
+    def explain(self) -> str:
+        """The story of this solve in plain words."""
+        lines = [self.decision]
+        lines += [_sentence(attempt) for attempt in self.attempts]
+        lines.append(
+            f"The answer's backward error {self.backward_error:.1e} passed the gate of "
+            f"{self.tolerance:.1e}: it solves a system that differs from yours by no more than "
+            "that, relative to its norm."
+        )
+        if np.isfinite(self.forward_error_bound):
+            lines.append(f"Its relative error is about {self.forward_error_bound:.1e} or less.")
+            lines.append(f"The condition number is about {self.condition:.1e} or more.")
+        parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
+        lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
+        return "\n".join(lines)
+
+
+def _sentence(attempt: Attempt) -> str:
+    factor = attempt.action.split("-")[0]
+    if attempt.method == "none":
+        work = f"Factorizing in {factor} failed"
+    else:
+        how = {"refinement": "refinement steps", "gmres": "steps, with GMRES"}[attempt.method]
+        work = f"Factors in {factor} and {attempt.steps} {how}"
+        if attempt.inner_iterations:
+            work += f" ({attempt.inner_iterations} iterations)"
+        work += f" gave a backward error of {attempt.backward_error:.1e}"
+    verdict = "accepted" if attempt.accepted else attempt.reason
+    return f"{work} in {1e3 * attempt.seconds:.3g} ms: {verdict}."
+
+
+class SolveFailed(RoundwiseError, np.linalg.LinAlgError):
+    """No answer passed the gate.
+
+    Attributes
+    ----------
+    reason : str
+    x : array or None
+        The best that was found, None if there is nothing.
+    backward_error : float
+        Its backward error, infinite if there is nothing.
+    attempts : tuple of Attempt
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        x: NDArray[Any] | None = None,
+        backward_error: float = np.inf,
+        attempts: tuple[Attempt, ...] = (),
+    ) -> None:
+        super().__init__(reason)
+        self.reason, self.x, self.backward_error = reason, x, backward_error
+        self.attempts = attempts
