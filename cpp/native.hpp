@@ -32,4 +32,37 @@ struct Bf16Kernels {
                  float* c, int threads, void* workspace);
 };
 
+// How the numbers of a matrix are stored; 16-bit formats as std::uint16_t.
+enum class Storage { bf16, fp16, fp32, fp64 };
+
+// What packed factors hold: a unit lower and an upper triangle, or L of LL'.
+enum class Factors { lu, cholesky };
+
+struct Norms {
+    double one, inf, max_abs;  // NaN if any entry is
+};
+
+// A matrix is stored in one format and computed with in T (float or double), no narrower: time goes
+// into fetching the matrix. One table per level "baseline", "avx2", "avx512".
+template <class T> struct StorageKernels {
+    // y = A x or A' x.
+    void (*matvec)(Storage, std::int64_t rows, std::int64_t columns, const void* a, bool transpose,
+                   const T* x, T* y, int threads);
+
+    // In place LU X = B, or (LU)' X = B; for Cholesky factors LL' X = B. B is n x columns.
+    // workspace: threads * 4 n numbers.
+    void (*solve)(Storage, Factors, std::int64_t n, const void* a, bool transpose,
+                  std::int64_t columns, T* b, int threads, T* workspace);
+
+    // Rounds n numbers to a stored format that is not wider, to nearest even, once (never through
+    // a third format); overflow to infinity. And back, exactly.
+    void (*narrow)(Storage, std::int64_t n, const T* x, void* y, int threads);
+    void (*widen)(Storage, std::int64_t n, const void* x, T* y, int threads);
+
+    // One pass over a matrix; sums in float64. workspace: norm_parts * rows numbers.
+    Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
+};
+
+constexpr std::int64_t norm_parts = 16;
+
 }  // namespace roundwise

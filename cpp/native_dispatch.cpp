@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "dispatch.hpp"
+
 #if defined(ROUNDWISE_X86_LEVELS)
 #include <cpuid.h>
 #endif
@@ -15,6 +17,15 @@ namespace roundwise {
 namespace native_portable { extern const Bf16Kernels bf16_kernels; }
 namespace native_avx512_bf16 { extern const Bf16Kernels bf16_kernels; }
 namespace native_amx { extern const Bf16Kernels bf16_kernels; }
+
+#define ROUNDWISE_DECLARE_STORAGE_LEVEL(level)                        \
+    namespace level {                                                 \
+    extern const StorageKernels<float> float_storage_kernels;         \
+    extern const StorageKernels<double> double_storage_kernels;       \
+    }
+ROUNDWISE_DECLARE_STORAGE_LEVEL(native_baseline)
+ROUNDWISE_DECLARE_STORAGE_LEVEL(native_avx2)
+ROUNDWISE_DECLARE_STORAGE_LEVEL(native_avx512)
 
 namespace {
 
@@ -34,6 +45,12 @@ bool has_bit(unsigned int bits, int index) { return (bits >> index & 1u) != 0; }
 bool has_avx512() {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+// Every processor with AVX2 that we know has these two, which the native kernels use besides.
+bool has_fma_and_f16c() {
+    const Cpuid features(1, 0);
+    return has_bit(features.ecx, 12) && has_bit(features.ecx, 29);
 }
 
 bool has_avx512_bf16() { return has_avx512() && has_bit(Cpuid(7, 1).eax, 5); }
@@ -90,5 +107,29 @@ const Bf16Kernels& bf16_kernels(const std::string& name) {
     }
     throw std::invalid_argument("BF16 level '" + name + "' is not available here; choose one of " + known);
 }
+
+namespace {
+
+struct StorageLevel {
+    const StorageKernels<float>* float_kernels;
+    const StorageKernels<double>* double_kernels;
+};
+
+StorageLevel storage_level() {
+#if defined(ROUNDWISE_X86_LEVELS)
+    static const bool vectors = has_fma_and_f16c();
+    const std::string level = active_level();
+    if (vectors && level == "avx512")
+        return {&native_avx512::float_storage_kernels, &native_avx512::double_storage_kernels};
+    if (vectors && level == "avx2")
+        return {&native_avx2::float_storage_kernels, &native_avx2::double_storage_kernels};
+#endif
+    return {&native_baseline::float_storage_kernels, &native_baseline::double_storage_kernels};
+}
+
+}  // namespace
+
+template <> const StorageKernels<float>& storage_kernels() { return *storage_level().float_kernels; }
+template <> const StorageKernels<double>& storage_kernels() { return *storage_level().double_kernels; }
 
 }  // namespace roundwise

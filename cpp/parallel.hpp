@@ -36,6 +36,11 @@ void parallel_for(std::int64_t count, std::int64_t grain, int threads, Body& bod
         &body);
 }
 
+// The threads worth starting for a pass over so many numbers of type T: below a mebibyte, one.
+template <class T> int threads_for(std::int64_t count, int threads) {
+    return count * static_cast<std::int64_t>(sizeof(T)) < (1 << 20) ? 1 : threads;
+}
+
 template <class Body> void run_together(int threads, Body& body) {
     run_team(
         threads,
