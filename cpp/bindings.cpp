@@ -1,55 +1,21 @@
-// The extension module roundwise._kernels. Matrices come in their format's carrier, already
+// The extension module roundwise._kernels; its native kernels are bound in native_bindings.cpp.
+// Emulated kernels: matrices come in their format's carrier, already
 // rounded; vectors come and go as float64 and are rounded on entry. Each call returns a Status.
 // Shapes are checked by the Python callers, types and memory orders by nanobind.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
+#include "bindings.hpp"
 
 #include <cmath>
-
-#if defined(__x86_64__) || defined(_M_X64)
-#include <xmmintrin.h>
-#endif
 
 #include "dispatch.hpp"
 #include "kernels.hpp"
 #include "sparse.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
 using namespace roundwise;
+using namespace nb::literals;
 
 namespace {
 
-template <class T> using VectorIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T> using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using BasisIn = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // rows
-template <class T> using MatrixIn = nb::ndarray<const T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
-template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
-
-// IEEE arithmetic for the length of a call, and so for the threads it starts: any library built
-// with -ffast-math may have switched subnormals off for the whole process.
-class IeeeArithmetic {
-#if defined(__x86_64__) || defined(_M_X64)
-    unsigned int saved_ = _mm_getcsr();
-
-  public:
-    IeeeArithmetic() { _mm_setcsr(0x1f80); }  // the power-on value: round to nearest, none masked off
-    ~IeeeArithmetic() { _mm_setcsr(saved_); }
-#elif defined(__aarch64__)
-    unsigned long saved_;
-
-  public:
-    IeeeArithmetic() {
-        asm volatile("mrs %0, fpcr" : "=r"(saved_));
-        asm volatile("msr fpcr, %0" : : "r"(0ul));
-    }
-    ~IeeeArithmetic() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
-#endif
-};
-
-std::int64_t length(std::size_t n) { return static_cast<std::int64_t>(n); }
 
 // Hands a vector's memory to NumPy.
 template <class E> nb::ndarray<nb::numpy, E, nb::ndim<1>> to_numpy(std::vector<E>&& values) {
@@ -110,19 +76,6 @@ template <class T>
 SparseView<T> view(const VectorIn<Index>& starts, const VectorIn<Index>& indices,
                    const VectorIn<T>& values) {
     return {length(starts.shape(0)) - 1, starts.data(), indices.data(), values.data()};
-}
-
-template <class> auto strict() { return nb::arg().noconvert(); }
-
-template <class F, class R, class... Args>
-void define_strictly(nb::module_& m, const char* name, F f, R (F::*)(Args...) const) {
-    m.def(name, f, strict<Args>()..., nb::call_guard<IeeeArithmetic>());
-}
-
-// Binds a lambda that takes arrays as they are: nanobind would copy one that does not fit, and
-// what is written to a copy is lost.
-template <class F> void define(nb::module_& m, const char* name, F f) {
-    define_strictly(m, name, f, &F::operator());
 }
 
 template <class T> void bind_carrier(nb::module_& m) {
@@ -323,6 +276,7 @@ NB_MODULE(_kernels, m) {
     bind_carrier<float>(m);
     bind_carrier<double>(m);
     bind_vector_operations(m);
+    bind_native(m);
     m.def("available_levels", &available_levels);
     m.def("active_level", &active_level);
     m.def("set_level", &set_level);

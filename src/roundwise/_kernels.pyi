@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numpy import float64, int32
+from numpy import float32, float64, int32
 from numpy.typing import NDArray
 
 class Format:
@@ -82,3 +82,23 @@ def sparse_solve(
     b: _Vector,
     /,
 ) -> int: ...
+
+# Native kernels: cpp/native.hpp states what each computes. `fmt` is the name of the format in which
+# the numbers of an array are stored: bf16 or fp16 (uint16), fp32 (float32), fp64 (float64).
+_Stored = NDArray[Any]
+_Computed = NDArray[Any]  # float32 or float64, no narrower than what is stored
+
+def native_bf16_levels() -> list[str]: ...
+def native_bf16_lu(a: NDArray[float32], pivots: _Index, level: str, threads: int, /) -> int: ...
+def native_bf16_gemm(
+    c: NDArray[float32], a: NDArray[float32], b: NDArray[float32], level: str, threads: int, /
+) -> None: ...
+def native_matvec(
+    a: _Stored, fmt: str, x: _Computed, y: _Computed, transpose: bool, threads: int, /
+) -> None: ...
+def native_getrs(
+    packed: _Stored, fmt: str, b: _Computed, transpose: bool, threads: int, /
+) -> None: ...
+def native_potrs(packed: _Stored, fmt: str, b: _Computed, threads: int, /) -> None: ...
+def native_convert(x: NDArray[Any], y: NDArray[Any], fmt: str, threads: int, /) -> None: ...
+def native_norms(a: _Computed, threads: int, /) -> tuple[float, float, float]: ...

@@ -1,0 +1,68 @@
+// Kernels in the machine's own low-precision arithmetic: what each computes, and the tables of
+// them that the instruction-set levels fill. Matrices are column-major.
+//
+// Unlike the emulated kernels, these may round differently on another level or compiler
+// (a multiply-add may be fused). On one level, results do not depend on the number of threads:
+// how the work is cut depends on sizes only, and each piece is computed by one thread.
+#pragma once
+
+#include <cstdint>
+
+namespace roundwise {
+
+// LU by BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
+struct Bf16Kernels {
+    // Bytes that lu or gemm needs as scratch memory, aligned to 64.
+    std::int64_t (*lu_workspace)(std::int64_t n, int threads);
+    std::int64_t (*gemm_workspace)(std::int64_t m, int threads);
+
+    // In place PA = LU of a float32 matrix, L unit lower, all stored in float32. Row i was
+    // interchanged with row pivots[i], for i = 0, 1, ... The pivot is the first entry of largest
+    // magnitude. Returns 0; c + 1 where the pivot of column c is zero; -(c + 1) where it is not
+    // finite. What a then holds is of no use.
+    //
+    // Blocks of 64 columns are factorized, and blocks of 64 rows are solved for, in float32. All
+    // else is a_ij - sum_k l_ik u_kj with l and u rounded to BF16 (to nearest even), products
+    // exact, sums in float32. vdpbf16ps and AMX take subnormal operands and results as zero and
+    // round to nearest even whatever the processor's settings.
+    int (*lu)(std::int64_t n, float* a, std::int32_t* pivots, int threads, void* workspace);
+
+    // C (m x n) -= A (m x k) B (k x n) by the same inner kernel; k a multiple of 32.
+    void (*gemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
+                 float* c, int threads, void* workspace);
+};
+
+// How the numbers of a matrix are stored; 16-bit formats as std::uint16_t.
+enum class Storage { bf16, fp16, fp32, fp64 };
+
+// What packed factors hold: a unit lower and an upper triangle, or L of LL'.
+enum class Factors { lu, cholesky };
+
+struct Norms {
+    double one, inf, max_abs;  // NaN if any entry is
+};
+
+// A matrix is stored in one format and computed with in T (float or double), no narrower: time goes
+// into fetching the matrix. One table per level "baseline", "avx2", "avx512".
+template <class T> struct StorageKernels {
+    // y = A x or A' x.
+    void (*matvec)(Storage, std::int64_t rows, std::int64_t columns, const void* a, bool transpose,
+                   const T* x, T* y, int threads);
+
+    // In place LU X = B, or (LU)' X = B; for Cholesky factors LL' X = B. B is n x columns.
+    // workspace: threads * 4 n numbers.
+    void (*solve)(Storage, Factors, std::int64_t n, const void* a, bool transpose,
+                  std::int64_t columns, T* b, int threads, T* workspace);
+
+    // Rounds n numbers to a stored format that is not wider, to nearest even, once (never through
+    // a third format); overflow to infinity. And back, exactly.
+    void (*narrow)(Storage, std::int64_t n, const T* x, void* y, int threads);
+    void (*widen)(Storage, std::int64_t n, const void* x, T* y, int threads);
+
+    // One pass over a matrix; sums in float64. workspace: norm_parts * rows numbers.
+    Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
+};
+
+constexpr std::int64_t norm_parts = 16;
+
+}  // namespace roundwise

@@ -1,0 +1,170 @@
+// The native kernels of roundwise._kernels; native.hpp states what each computes. `threads` comes
+// last. Shapes are checked here, as a wrong one would be read past its end.
+#include <cstring>
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "bindings.hpp"
+#include "native_dispatch.hpp"
+
+namespace roundwise {
+
+namespace {
+
+void require(bool holds, const char* otherwise) {
+    if (!holds) throw std::invalid_argument(otherwise);
+}
+
+// Zeroed memory, aligned to a cache line.
+class Workspace {
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<void, Free> memory_;
+
+  public:
+    explicit Workspace(std::int64_t bytes)
+        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {
+        std::memset(memory_.get(), 0, static_cast<std::size_t>(bytes));
+    }
+    void* get() const { return memory_.get(); }
+};
+
+void bind_bf16(nb::module_& m) {
+    m.def("native_bf16_levels", &bf16_levels);
+    define(m, "native_bf16_lu", [](MatrixOut<float> a, VectorOut<std::int32_t> pivots,
+                                   const std::string& level, int threads) {
+        const std::int64_t n = length(a.shape(0));
+        require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
+        require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const Bf16Kernels& kernels = bf16_kernels(level);
+        nb::gil_scoped_release release;
+        const Workspace workspace(kernels.lu_workspace(n, threads));
+        return kernels.lu(n, a.data(), pivots.data(), threads, workspace.get());
+    });
+    define(m, "native_bf16_gemm", [](MatrixOut<float> c, MatrixIn<float> a, MatrixIn<float> b,
+                                     const std::string& level, int threads) {
+        const std::int64_t rows = length(c.shape(0)), columns = length(c.shape(1));
+        const std::int64_t k = length(a.shape(1));
+        require(rows == length(a.shape(0)) && columns == length(b.shape(1)) && k == length(b.shape(0)),
+                "the shapes of C, A and B do not match; pass m x n, m x k and k x n");
+        require(k % 32 == 0, "A has a number of columns that is no multiple of 32; add zero columns");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const Bf16Kernels& kernels = bf16_kernels(level);
+        nb::gil_scoped_release release;
+        const Workspace workspace(kernels.gemm_workspace(rows, threads));
+        kernels.gemm(rows, columns, k, a.data(), b.data(), c.data(), threads, workspace.get());
+    });
+}
+
+// Arrays of any shape; column-major if they are matrices.
+template <class T> using ArrayIn = nb::ndarray<const T, nb::f_contig, nb::device::cpu>;
+template <class T> using ArrayOut = nb::ndarray<T, nb::f_contig, nb::device::cpu>;
+
+// The storage that a format's name and an array's type S agree on.
+template <class S> Storage storage_of(const std::string& name) {
+    if constexpr (sizeof(S) == 2) {
+        if (name == "bf16") return Storage::bf16;
+        if (name == "fp16") return Storage::fp16;
+    } else {
+        const char* expected = sizeof(S) == 4 ? "fp32" : "fp64";
+        if (name == expected) return sizeof(S) == 4 ? Storage::fp32 : Storage::fp64;
+    }
+    throw std::invalid_argument(
+        "format '" + name +
+        "' does not fit the array's type; pass bf16 or fp16 for uint16, fp32 for float32, fp64 for float64");
+}
+
+template <class X, class Y> bool same_shape(const X& x, const Y& y) {
+    if (x.ndim() != y.ndim()) return false;
+    for (std::size_t i = 0; i < x.ndim(); ++i)
+        if (x.shape(i) != y.shape(i)) return false;
+    return true;
+}
+
+// Storage S, arithmetic T.
+template <class S, class T> void bind_pair(nb::module_& m) {
+    define(m, "native_matvec", [](MatrixIn<S> a, const std::string& format, VectorIn<T> x,
+                                  VectorOut<T> y, bool transpose, int threads) {
+        const Storage storage = storage_of<S>(format);
+        const std::int64_t rows = length(a.shape(0)), columns = length(a.shape(1));
+        require(length(x.shape(0)) == (transpose ? rows : columns) &&
+                    length(y.shape(0)) == (transpose ? columns : rows),
+                "the lengths of x and y do not match A; pass y = A x, or A' x with transpose");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const StorageKernels<T>& kernels = storage_kernels<T>();
+        nb::gil_scoped_release release;
+        kernels.matvec(storage, rows, columns, a.data(), transpose, x.data(), y.data(), threads);
+    });
+    const auto solve = [](Factors factors, const MatrixIn<S>& a, const std::string& format,
+                          const MatrixOut<T>& b, bool transpose, int threads) {
+        const Storage storage = storage_of<S>(format);
+        const std::int64_t n = length(a.shape(0));
+        require(n == length(a.shape(1)), "the factors are not square; pass an n x n matrix");
+        require(n == length(b.shape(0)), "b and the factors differ in length; pass n rows");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const StorageKernels<T>& kernels = storage_kernels<T>();
+        nb::gil_scoped_release release;
+        const Workspace workspace(threads * 4 * n * static_cast<std::int64_t>(sizeof(T)));
+        kernels.solve(storage, factors, n, a.data(), transpose, length(b.shape(1)), b.data(), threads,
+                      static_cast<T*>(workspace.get()));
+    };
+    define(m, "native_getrs", [solve](MatrixIn<S> a, const std::string& format, MatrixOut<T> b,
+                                      bool transpose, int threads) {
+        solve(Factors::lu, a, format, b, transpose, threads);
+    });
+    define(m, "native_potrs", [solve](MatrixIn<S> a, const std::string& format, MatrixOut<T> b,
+                                      int threads) {
+        solve(Factors::cholesky, a, format, b, false, threads);
+    });
+}
+
+// Narrower S, wider T.
+template <class S, class T> void bind_conversion(nb::module_& m) {
+    define(m, "native_convert", [](ArrayIn<T> x, ArrayOut<S> y, const std::string& format, int threads) {
+        const Storage storage = storage_of<S>(format);
+        require(same_shape(x, y), "the arrays differ in shape; pass two of the same");
+        nb::gil_scoped_release release;
+        storage_kernels<T>().narrow(storage, length(x.size()), x.data(), y.data(), threads);
+    });
+    define(m, "native_convert", [](ArrayIn<S> x, ArrayOut<T> y, const std::string& format, int threads) {
+        const Storage storage = storage_of<S>(format);
+        require(same_shape(x, y), "the arrays differ in shape; pass two of the same");
+        nb::gil_scoped_release release;
+        storage_kernels<T>().widen(storage, length(x.size()), x.data(), y.data(), threads);
+    });
+}
+
+template <class T> void bind_norms(nb::module_& m) {
+    define(m, "native_norms", [](MatrixIn<T> a, int threads) {
+        const std::int64_t rows = length(a.shape(0));
+        Norms norms;
+        {
+            nb::gil_scoped_release release;
+            const Workspace workspace(norm_parts * rows * static_cast<std::int64_t>(sizeof(double)));
+            norms = storage_kernels<T>().norms(rows, length(a.shape(1)), a.data(), threads,
+                                               static_cast<double*>(workspace.get()));
+        }
+        return nb::make_tuple(norms.one, norms.inf, norms.max_abs);
+    });
+}
+
+}  // namespace
+
+void bind_native(nb::module_& m) {
+    bind_bf16(m);
+    bind_pair<std::uint16_t, float>(m);
+    bind_pair<std::uint16_t, double>(m);
+    bind_pair<float, float>(m);
+    bind_pair<float, double>(m);
+    bind_pair<double, double>(m);
+    bind_conversion<std::uint16_t, float>(m);
+    bind_conversion<std::uint16_t, double>(m);
+    bind_conversion<float, double>(m);
+    bind_norms<float>(m);
+    bind_norms<double>(m);
+}
+
+}  // namespace roundwise

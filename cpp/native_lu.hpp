@@ -1,0 +1,281 @@
+// Blocked LU with partial pivoting whose updates are BF16 products; see Bf16Kernels in native.hpp.
+//
+// The matrix is cut into panels of columns. Once a panel is factorized, everything that it does to
+// a chunk of the columns to its right (interchanges, rows of U, update of the rest) is one task
+// that needs no other chunk. The chunks of the next panel come first, and whoever finishes the
+// last of them factorizes that panel while the others go on: factorizing is the slow, serial part
+// and is hidden this way.
+#pragma once
+
+#include "native.hpp"
+#include "native_panel.hpp"
+#include "native_tile.hpp"
+#include "parallel.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+using Unit = Tile::Unit;
+
+constexpr std::int64_t widest_panel = 256;
+constexpr std::int64_t chunk_columns = 96;
+static_assert(block_order % Tile::rows == 0 && block_order % 32 == 0 &&
+              widest_panel % block_order == 0, "no strip may lie in two blocks");
+
+// Wide panels for large matrices, where each entry should be fetched rarely; narrow ones for small
+// ones, where the panel is what the others wait for. The last panel takes what is left.
+inline std::int64_t panel_width(std::int64_t order) {
+    const std::int64_t width = order > 1500 ? 256 : order > 512 ? 128 : 64;
+    return order < width ? order : width;
+}
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Gives out parts of one piece of memory, each aligned to 64 bytes; counts only, if it is null.
+struct Arena {
+    char* base;
+    std::int64_t used = 0;
+    template <class T> T* take(std::int64_t count) {
+        char* part = base + used;
+        used += aligned(count * static_cast<std::int64_t>(sizeof(T)));
+        return base == nullptr ? nullptr : reinterpret_cast<T*>(part);
+    }
+};
+
+// A factorized panel: columns begin..begin + width, L packed, row 0 of it being row `begin`.
+struct Panel {
+    std::int64_t begin, width;
+    Unit* packed;
+    float* triangles;
+    std::int64_t strip() const { return width / Tile::depth * Tile::rows; }  // units
+};
+
+// One per panel: which chunk is next, how many the next panel waits for, how it went.
+struct alignas(64) Step {
+    int claimed, pending, code;
+};
+
+struct Factorization {
+    std::int64_t n;
+    float* a;
+    std::int32_t* pivots;
+    Panel panels[2];  // the present one and the next
+    Step* steps;
+    Unit* packed_columns;  // of chunks, one part per thread
+
+    Factorization(std::int64_t order, float* matrix, std::int32_t* interchanges, int threads,
+                  Arena& arena)
+        : n(order), a(matrix), pivots(interchanges) {
+        for (Panel& panel : panels) {
+            panel.packed = arena.take<Unit>(ceil_div(n, Tile::rows) * Tile::rows * widest_panel /
+                                            Tile::depth);
+            panel.triangles = arena.take<float>(widest_panel * block_order);
+        }
+        steps = arena.take<Step>(n / block_order + 2);
+        packed_columns = arena.take<Unit>(threads * packed_chunk);
+    }
+
+    static constexpr std::int64_t packed_chunk =
+        (chunk_columns + Tile::columns - 1) / Tile::columns * Tile::columns * widest_panel / Tile::depth;
+
+    float* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
+
+    // Applies the first k columns of a panel to the columns j..j + count right of them.
+    void update(const Panel& panel, std::int64_t k, std::int64_t j, std::int64_t count,
+                Unit* packed) const {
+        const std::int64_t top = panel.begin, b_step = k / Tile::depth * Tile::columns;
+        interchange(top, top + k, pivots, count, at(0, j), n);
+        for (std::int64_t row = 0; row < k; row += block_order) {
+            float* u = at(top + row, j);
+            subtract_product(block_order, count, row, panel.packed + row / Tile::rows * panel.strip(),
+                             panel.strip(), packed, b_step, u, n);
+            solve_triangle(count, panel.triangles + row * block_order, u, n);
+            for (std::int64_t c = 0; c < count; c += Tile::columns)
+                Tile::pack_columns(count - c, block_order, u + c * n, n,
+                                   packed + c / Tile::columns * b_step +
+                                       row / Tile::depth * Tile::columns);
+        }
+        subtract_product(n - top - k, count, k, panel.packed + k / Tile::rows * panel.strip(),
+                         panel.strip(), packed, b_step, at(top + k, j), n);
+    }
+
+    // Rows i and pivots[i] of what is packed already, its first k products.
+    void interchange_packed(const Panel& panel, std::int64_t begin, std::int64_t end,
+                            std::int64_t k) const {
+        const auto entry = [&](std::int64_t row) {
+            row -= panel.begin;
+            return panel.packed + row / Tile::rows * panel.strip() + row % Tile::rows;
+        };
+        for (std::int64_t i = begin; i < end; ++i) {
+            if (pivots[i] == i) continue;
+            Unit *x = entry(i), *y = entry(pivots[i]);
+            for (std::int64_t l = 0; l < k / Tile::depth * Tile::rows; l += Tile::rows) {
+                const Unit kept = x[l];
+                x[l] = y[l];
+                y[l] = kept;
+            }
+        }
+    }
+
+    // Factorizes a panel that all panels before have updated: 0 or the code of a failure.
+    int factorize(const Panel& panel, Unit* packed) const {
+        for (std::int64_t k = 0; k < panel.width; k += block_order) {
+            const std::int64_t j = panel.begin + k;
+            const std::int64_t width = panel.width - k < block_order ? panel.width - k : block_order;
+            if (k > 0) update(panel, k, j, width, packed);
+            const int code = factorize_block(n, j, width, a, pivots);
+            if (code != 0) return code;
+            interchange(j, j + width, pivots, k, at(0, panel.begin), n);
+            if (j + width == n) return 0;  // nothing below, nothing to the right
+            interchange_packed(panel, j, j + width, k);
+            copy_triangle(at(j, j), n, panel.triangles + k * block_order);
+            const std::int64_t below = j + block_order;
+            for (std::int64_t row = below; row < n; row += Tile::rows)
+                Tile::pack_rows(n - row, block_order, at(row, j), n,
+                                panel.packed + (row - panel.begin) / Tile::rows * panel.strip() +
+                                    k / Tile::depth * Tile::rows);
+        }
+        return 0;
+    }
+
+    // What each member of the team does; all members come to the same waits.
+    int run(Team& team, int member) {
+        Unit* packed = packed_columns + member * packed_chunk;
+        std::int64_t begin = 0, width = panel_width(n), step = 0;
+        if (member == 0) {
+            panels[0].begin = 0;
+            panels[0].width = width;
+            steps[0].code = factorize(panels[0], packed);
+        }
+        team_wait(team);
+        while (steps[step].code == 0 && begin + width < n) {
+            const std::int64_t next = begin + width, next_width = panel_width(n - next);
+            update_right(step, next, next_width, packed);
+            team_wait(team);
+            begin = next;
+            width = next_width;
+            ++step;
+        }
+        if (steps[step].code == 0) interchange_left(team, member);
+        return steps[step].code;
+    }
+
+    // The chunks right of the panel of this step, until none is left.
+    void update_right(std::int64_t step, std::int64_t next, std::int64_t next_width, Unit* packed) {
+        const Panel& panel = panels[step % 2];
+        const std::int64_t first = ceil_div(next_width, chunk_columns);
+        const std::int64_t all = first + ceil_div(n - next - next_width, chunk_columns);
+        for (;;) {
+            const std::int64_t chunk = __atomic_fetch_add(&steps[step].claimed, 1, __ATOMIC_ACQ_REL);
+            if (chunk >= all) return;
+            const bool ahead = chunk < first;
+            const std::int64_t j = ahead ? next + chunk * chunk_columns
+                                         : next + next_width + (chunk - first) * chunk_columns;
+            const std::int64_t end = ahead ? next + next_width : n;
+            update(panel, panel.width, j, end - j < chunk_columns ? end - j : chunk_columns, packed);
+            if (ahead && __atomic_add_fetch(&steps[step].pending, 1, __ATOMIC_ACQ_REL) == first) {
+                Panel& following = panels[(step + 1) % 2];
+                following.begin = next;
+                following.width = next_width;
+                steps[step + 1].code = factorize(following, packed);
+            }
+        }
+    }
+
+    // The interchanges of later panels, in the columns of L; each column is fetched once.
+    void interchange_left(Team& team, int member) const {
+        std::int64_t chunk = 0;
+        for (std::int64_t begin = 0, width; begin < n; begin += width) {
+            width = panel_width(n - begin);
+            for (std::int64_t j = begin; j < begin + width; j += 32)
+                if (chunk++ % team_size(team) == member)
+                    interchange(begin + width, n, pivots,
+                                begin + width - j < 32 ? begin + width - j : 32, at(0, j), n);
+        }
+    }
+};
+
+inline std::int64_t lu_workspace(std::int64_t n, int threads) {
+    Arena arena{nullptr};
+    Factorization(n, nullptr, nullptr, threads, arena);
+    return arena.used;
+}
+
+// workspace is zeroed by the caller.
+inline int lu(std::int64_t n, float* a, std::int32_t* pivots, int threads, void* workspace) {
+    if (n == 0) return 0;
+    Arena arena{static_cast<char*>(workspace)};
+    Factorization factorization(n, a, pivots, threads, arena);
+    int code = 0;
+    auto body = [&](Team& team, int member) {
+        Tile::enter();
+        const int found = factorization.run(team, member);
+        Tile::leave();
+        if (member == 0) code = found;
+    };
+    run_together(n < 3 * chunk_columns ? 1 : threads, body);
+    return code;
+}
+
+struct Product {
+    std::int64_t m, n, k;
+    const float *a, *b;
+    float* c;
+    Unit *packed_rows, *packed_columns;
+    int packed = 0, claimed = 0;  // strips of A, chunks of B
+
+    Product(std::int64_t rows, int threads, Arena& arena) : m(rows) {
+        packed_rows = arena.take<Unit>(ceil_div(m, Tile::rows) * Tile::rows * widest_panel / Tile::depth);
+        packed_columns = arena.take<Unit>(threads * Factorization::packed_chunk);
+    }
+
+    void run(Team& team, int member) {
+        Unit* columns = packed_columns + member * Factorization::packed_chunk;
+        const std::int64_t strips = ceil_div(m, Tile::rows), chunks = ceil_div(n, chunk_columns);
+        for (std::int64_t l = 0, part = 0; l < k; l += widest_panel, ++part) {
+            const std::int64_t depth = k - l < widest_panel ? k - l : widest_panel;
+            const std::int64_t a_step = depth / Tile::depth * Tile::rows;
+            const std::int64_t b_step = depth / Tile::depth * Tile::columns;
+            for (std::int64_t strip = member; strip < strips; strip += team_size(team))
+                Tile::pack_rows(m - strip * Tile::rows, depth, a + strip * Tile::rows + l * m, m,
+                                packed_rows + strip * a_step);
+            team_wait(team);
+            for (std::int64_t chunk = member; chunk < chunks; chunk += team_size(team)) {
+                const std::int64_t j = chunk * chunk_columns;
+                const std::int64_t count = n - j < chunk_columns ? n - j : chunk_columns;
+                for (std::int64_t i = 0; i < count; i += Tile::columns)
+                    Tile::pack_columns(count - i, depth, b + l + (j + i) * k, k,
+                                       columns + i / Tile::columns * b_step);
+                subtract_product(m, count, depth, packed_rows, a_step, columns, b_step, c + j * m, m);
+            }
+            team_wait(team);
+        }
+    }
+};
+
+inline std::int64_t gemm_workspace(std::int64_t m, int threads) {
+    Arena arena{nullptr};
+    Product(m, threads, arena);
+    return arena.used;
+}
+
+inline void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
+                 float* c, int threads, void* workspace) {
+    Arena arena{static_cast<char*>(workspace)};
+    Product product(m, threads, arena);
+    product.n = n;
+    product.k = k;
+    product.a = a;
+    product.b = b;
+    product.c = c;
+    auto body = [&](Team& team, int member) {
+        Tile::enter();
+        product.run(team, member);
+        Tile::leave();
+    };
+    run_together(threads, body);
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

@@ -1,0 +1,180 @@
+// What the BF16 LU does in float32: the factorization of a tall block of few columns, and the
+// solution with a small unit lower triangle.
+#pragma once
+
+#include "carrier.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+// Interchanges row i with row pivots[i], for i = begin, ..., end - 1, in some columns of a.
+inline void interchange(std::int64_t begin, std::int64_t end, const std::int32_t* pivots,
+                        std::int64_t columns, float* a, std::int64_t step) {
+    std::int64_t j = 0;
+    for (; j + 4 <= columns; j += 4, a += 4 * step)  // several at a time: their misses overlap
+        for (std::int64_t i = begin; i < end; ++i) {
+            const std::int64_t p = pivots[i];
+            if (p == i) continue;
+            for (int column = 0; column < 4; ++column) {
+                float* x = a + column * step;
+                const float kept = x[i];
+                x[i] = x[p];
+                x[p] = kept;
+            }
+        }
+    for (; j < columns; ++j, a += step)
+        for (std::int64_t i = begin; i < end; ++i) {
+            const float kept = a[i];
+            a[i] = a[pivots[i]];
+            a[pivots[i]] = kept;
+        }
+}
+
+// C (m x n) -= A (m x k) B (k x n) in float32, nothing packed: k is small, and A, B and C are
+// parts of one matrix with this step between columns. One strip of rows.
+template <int columns, int vectors>
+inline void subtract_strip(std::int64_t k, const float* a, const float* b, float* c,
+                           std::int64_t step) {
+    constexpr int width = Lanes<float>::count;
+    Vector<float> sum[columns][vectors];
+    for (int j = 0; j < columns; ++j)
+        for (int v = 0; v < vectors; ++v) sum[j][v] = load(c + j * step + v * width);
+    for (std::int64_t l = 0; l < k; ++l) {
+        Vector<float> column[vectors];
+        for (int v = 0; v < vectors; ++v) column[v] = load(a + l * step + v * width);
+        for (int j = 0; j < columns; ++j)
+            for (int v = 0; v < vectors; ++v) sum[j][v] -= column[v] * b[l + j * step];
+    }
+    for (int j = 0; j < columns; ++j)
+        for (int v = 0; v < vectors; ++v) store<float>(c + j * step + v * width, sum[j][v]);
+}
+
+template <int columns>
+inline void subtract_columns(std::int64_t m, std::int64_t k, const float* a, const float* b,
+                             float* c, std::int64_t step) {
+    constexpr int width = Lanes<float>::count;
+    std::int64_t i = 0;
+    for (; i + 2 * width <= m; i += 2 * width)
+        subtract_strip<columns, 2>(k, a + i, b, c + i, step);
+    for (; i + width <= m; i += width) subtract_strip<columns, 1>(k, a + i, b, c + i, step);
+    for (; i < m; ++i)
+        for (int j = 0; j < columns; ++j) {
+            float sum = c[i + j * step];
+            for (std::int64_t l = 0; l < k; ++l) sum -= a[i + l * step] * b[l + j * step];
+            c[i + j * step] = sum;
+        }
+}
+
+inline void subtract_thin_product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+                                  const float* b, float* c, std::int64_t step) {
+    std::int64_t j = 0;
+    for (; j + 8 <= n; j += 8) subtract_columns<8>(m, k, a, b + j * step, c + j * step, step);
+    for (; j < n; ++j) subtract_columns<1>(m, k, a, b + j * step, c + j * step, step);
+}
+
+// In place X = L^-1 B, L the unit lower triangle of a, n x n.
+inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const float* a, float* b,
+                             std::int64_t step) {
+    for (std::int64_t j = 0; j < columns; ++j, b += step)
+        for (std::int64_t k = 0; k < n; ++k)
+            for (std::int64_t i = k + 1; i < n; ++i) b[i] -= a[i + k * step] * b[k];
+}
+
+// The order of the triangles with which rows of U are solved for, and of the blocks of columns
+// that are factorized in float32.
+constexpr std::int64_t block_order = 64;
+
+// A copy of the strictly lower triangle of a block, zeros above: no lane then needs a mask.
+inline void copy_triangle(const float* a, std::int64_t step, float* triangle) {
+    for (std::int64_t j = 0; j < block_order; ++j)
+        for (std::int64_t i = 0; i < block_order; ++i)
+            triangle[i + j * block_order] = i > j ? a[i + j * step] : 0.0f;
+}
+
+// In place X = L^-1 B for such a copy. Several columns at a time, as each waits for its own
+// previous entry.
+template <int columns>
+inline void solve_columns(const float* triangle, float* b, std::int64_t step) {
+    constexpr int width = Lanes<float>::count;
+    for (std::int64_t i = 0; i < block_order; i += width) {
+        Vector<float> x[columns];
+        for (int j = 0; j < columns; ++j) x[j] = load(b + i + j * step);
+        for (std::int64_t k = 0; k < i; ++k) {
+            const Vector<float> l = load(triangle + i + k * block_order);
+            for (int j = 0; j < columns; ++j) x[j] -= l * b[k + j * step];
+        }
+#pragma GCC unroll 16
+        for (int k = 0; k < width; ++k) {
+            const Vector<float> l = load(triangle + i + (i + k) * block_order);
+            for (int j = 0; j < columns; ++j) x[j] -= l * x[j][k];
+        }
+        for (int j = 0; j < columns; ++j) store<float>(b + i + j * step, x[j]);
+    }
+}
+
+inline void solve_triangle(std::int64_t columns, const float* triangle, float* b,
+                           std::int64_t step) {
+    std::int64_t j = 0;
+    for (; j + 8 <= columns; j += 8) solve_columns<8>(triangle, b + j * step, step);
+    for (; j < columns; ++j) solve_columns<1>(triangle, b + j * step, step);
+}
+
+// The bits of |x|: as integers they are ordered like the numbers, infinity and then NaN on top.
+inline std::int32_t magnitude(float x) { return bit_cast<std::int32_t>(x) & 0x7fffffff; }
+
+// The first of the largest magnitudes.
+inline std::int64_t find_pivot(std::int64_t n, const float* x) {
+    using Integers = Vector<std::int32_t>;
+    constexpr int width = Lanes<float>::count;
+    Integers largest[4] = {};
+    std::int64_t i = 0;
+    for (; i + 4 * width <= n; i += 4 * width)
+        for (int v = 0; v < 4; ++v) {
+            const Integers m = bit_cast<Integers>(load(x + i + v * width)) & 0x7fffffff;
+            largest[v] = m > largest[v] ? m : largest[v];
+        }
+    std::int32_t top = 0;
+    for (; i < n; ++i) top = magnitude(x[i]) > top ? magnitude(x[i]) : top;
+    for (int v = 0; v < 4; ++v)
+        for (int lane = 0; lane < width; ++lane)
+            top = largest[v][lane] > top ? largest[v][lane] : top;
+    i = 0;
+    while (magnitude(x[i]) != top) ++i;
+    return i;
+}
+
+// LU of rows begin..n and columns begin..begin + width of a square matrix of order n: 0, or the
+// code that Bf16Kernels::lu returns. Interchanges stay within these columns.
+//
+// Eight columns at a time, each block first updated by all columns to its left (left-looking: it
+// is written once). Within the eight, the same column by column.
+inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, float* a,
+                           std::int32_t* pivots) {
+    const auto at = [=](std::int64_t i, std::int64_t j) { return a + i + j * n; };
+    for (std::int64_t block = begin; block < begin + width; block += 8) {
+        const std::int64_t end = block + 8 < begin + width ? block + 8 : begin + width;
+        interchange(begin, block, pivots, end - block, at(0, block), n);
+        solve_unit_lower(block - begin, end - block, at(begin, begin), at(begin, block), n);
+        subtract_thin_product(n - block, end - block, block - begin, at(block, begin),
+                              at(begin, block), at(block, block), n);
+        for (std::int64_t j = block; j < end; ++j) {
+            interchange(block, j, pivots, 1, at(0, j), n);
+            solve_unit_lower(j - block, 1, at(block, block), at(block, j), n);
+            subtract_columns<1>(n - j, j - block, at(j, block), at(block, j), at(j, j), n);
+            const std::int64_t pivot = j + find_pivot(n - j, at(j, j));
+            const std::int32_t size = magnitude(*at(pivot, j));
+            if (size == 0) return static_cast<int>(j + 1);
+            if (size >= 0x7f800000) return -static_cast<int>(j + 1);
+            pivots[j] = static_cast<std::int32_t>(pivot);
+            interchange(j, j + 1, pivots, j + 1 - block, at(0, block), n);
+            const float divisor = *at(j, j);
+            float* column = at(0, j);
+            for (std::int64_t i = j + 1; i < n; ++i) column[i] /= divisor;  // keeps |l| <= 1
+        }
+        interchange(block, end, pivots, block - begin, at(0, begin), n);
+    }
+    return 0;
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

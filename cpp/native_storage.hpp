@@ -1,0 +1,148 @@
+// Numbers as they are stored (BF16, FP16, float32, float64) and as they are computed with (float32,
+// float64): conversions of vectors of them. A 16-bit format is held in std::uint16_t.
+#pragma once
+
+#include "carrier.hpp"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+// Stored types. The two 16-bit ones are types of their own, so that templates tell them apart.
+struct Bf16 { std::uint16_t bits; };
+struct Fp16 { std::uint16_t bits; };
+
+// `count` lanes of E, whatever the size of a register.
+template <class E, int count> struct Pack {
+    typedef E type __attribute__((vector_size(count * sizeof(E))));
+};
+template <class E, int count> using PackOf = typename Pack<E, count>::type;
+
+template <int count> using Halves = PackOf<std::uint16_t, count>;
+template <int count> using Bits = PackOf<std::uint32_t, count>;
+template <int count> using Floats = PackOf<float, count>;
+template <int count> using Doubles = PackOf<double, count>;
+
+template <class V> inline V load_pack(const void* source) {
+    V v;
+    std::memcpy(&v, source, sizeof v);
+    return v;
+}
+
+// c ? a : b for a mask of all ones or zeros in each lane.
+template <class V> inline V choose(V mask, V a, V b) { return (mask & a) | (~mask & b); }
+
+// --- 16 bits to float32: exact
+
+template <int count> inline Floats<count> widen_bf16(Halves<count> h) {
+    return bit_cast<Floats<count>>(__builtin_convertvector(h, Bits<count>) << 16);
+}
+
+template <int count> inline Floats<count> widen_fp16(Halves<count> h) {
+#if defined(__AVX512F__)
+    if constexpr (count == 16) return _mm512_maskz_cvtph_ps(0xffff, bit_cast<__m256i>(h));
+#endif
+#if defined(__F16C__)
+    if constexpr (count == 8) return _mm256_cvtph_ps(bit_cast<__m128i>(h));
+#endif
+    // The exponent is moved to where float32 has it; a product with 2^112 then corrects its bias,
+    // subnormal numbers included. What was infinity or NaN gets that exponent back.
+    using B = Bits<count>;
+    const B wide = __builtin_convertvector(h, B);
+    const B magnitude = (wide & 0x7fffu) << 13;
+    const Floats<count> scaled = bit_cast<Floats<count>>(magnitude) * 0x1p112f;
+    const B special = (B)(magnitude >= (0x7c00u << 13));
+    return bit_cast<Floats<count>>(bit_cast<B>(scaled) | (special & 0x7f800000u) |
+                                   (wide & 0x8000u) << 16);
+}
+
+// --- float32 to 16 bits: to nearest, ties to even; overflow to infinity; NaN stays (quiet) NaN
+
+template <int count> inline Halves<count> narrow_bf16(Floats<count> x) {
+    using B = Bits<count>;
+    const B bits = bit_cast<B>(x), nan = (B)(x != x);
+    const B rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    return __builtin_convertvector(choose<B>(nan, bits >> 16 | 0x40u, rounded), Halves<count>);
+}
+
+template <int count> inline Halves<count> narrow_fp16(Floats<count> x) {
+#if defined(__AVX512F__)
+    if constexpr (count == 16)
+        return bit_cast<Halves<16>>(_mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT));
+#endif
+#if defined(__F16C__)
+    if constexpr (count == 8)
+        return bit_cast<Halves<8>>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+#endif
+    using B = Bits<count>;
+    const B bits = bit_cast<B>(x), magnitude = bits & 0x7fffffffu;
+    // Normal: the exponent's bias changes by 112. The sum rounds to the 10 bits that stay.
+    const B normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
+    // Below 2^-14: the sum with 1/2 rounds to multiples of 2^-24.
+    const B subnormal =
+        bit_cast<B>(bit_cast<Floats<count>>(magnitude) + 0.5f) - bit_cast<std::uint32_t>(0.5f);
+    B half = choose<B>((B)(magnitude < 0x38800000u), subnormal, normal);
+    half = choose<B>((B)(magnitude >= 0x477ff000u), B{} + 0x7c00u, half);  // 65520 and above
+    half = choose<B>((B)(x != x), 0x7e00u | (magnitude >> 13 & 0x3ffu), half);
+    return __builtin_convertvector(half | (bits >> 16 & 0x8000u), Halves<count>);
+}
+
+// float64 to float32, rounded to odd: what does not fit makes the last bit 1. Rounding the result
+// to a format of at least two bits less then equals rounding once.
+template <int count> inline Floats<count> narrow_to_odd(Doubles<count> x) {
+    using B = Bits<count>;
+    using Wide = PackOf<std::int64_t, count>;
+    const Floats<count> nearest = __builtin_convertvector(x, Floats<count>);
+    const Doubles<count> back = __builtin_convertvector(nearest, Doubles<count>);
+    const Wide inexact = (Wide)((back < x) | (back > x));
+    const Wide away = (Wide)(((back > x) & (x > 0)) | ((back < x) & (x < 0)));
+    const B bits = bit_cast<B>(nearest) + (B)__builtin_convertvector(away, PackOf<std::int32_t, count>);
+    return bit_cast<Floats<count>>(
+        bits | ((B)__builtin_convertvector(inexact, PackOf<std::int32_t, count>) & 1u));
+}
+
+// --- All pairs: widen<T>(source) loads `count` stored numbers as T, narrow stores them
+
+template <class T, int count, class S> inline PackOf<T, count> widen(const S* source) {
+    if constexpr (sizeof(S) == 2) {
+        const auto halves = load_pack<Halves<count>>(source);
+        Floats<count> x;
+        if constexpr (__is_same(S, Bf16)) x = widen_bf16<count>(halves);
+        else x = widen_fp16<count>(halves);
+        if constexpr (sizeof(T) == 4) return x;
+        else return __builtin_convertvector(x, Doubles<count>);
+    } else {
+        const auto x = load_pack<PackOf<S, count>>(source);
+        if constexpr (sizeof(S) == sizeof(T)) return x;
+        else return __builtin_convertvector(x, PackOf<T, count>);
+    }
+}
+
+template <class S, int count, class T> inline void narrow(PackOf<T, count> x, S* target) {
+    if constexpr (sizeof(S) == 2) {
+        Floats<count> y;
+        if constexpr (sizeof(T) == 8) y = narrow_to_odd<count>(x);
+        else y = x;
+        Halves<count> halves;
+        if constexpr (__is_same(S, Bf16)) halves = narrow_bf16<count>(y);
+        else halves = narrow_fp16<count>(y);
+        std::memcpy(target, &halves, sizeof halves);
+    } else {
+        const auto y = __builtin_convertvector(x, PackOf<S, count>);
+        std::memcpy(target, &y, sizeof y);
+    }
+}
+
+// The first `valid` of them; the other lanes are zero.
+template <class T, int count, class S>
+inline PackOf<T, count> widen_first(const S* source, std::int64_t valid) {
+    S padded[count] = {};
+    std::memcpy(padded, source, static_cast<std::size_t>(valid) * sizeof(S));
+    return widen<T, count>(padded);
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

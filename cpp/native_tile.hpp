@@ -1,0 +1,244 @@
+// The inner kernel of the BF16 products: a register tile of C -= A B, and the packing of its
+// operands. Which of the three below is compiled follows from the level's compiler flags.
+//
+// Operands are rounded to BF16 once, while they are packed into the order in which the tile reads
+// them: A in strips of `rows` rows, B in strips of `columns` columns. A strip is a sequence of
+// groups of `depth` products, and a Unit holds what one entry contributes to a group; the strip of
+// the products from k0 on starts at unit k0 / depth * rows (or columns).
+#pragma once
+
+#include "carrier.hpp"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+#if defined(__AVX512BF16__)
+
+// Two products per Unit: BF16 numbers 2g and 2g + 1 of group g, the first in the low half.
+struct PairedRows {
+    static constexpr int rows = 32;
+    static constexpr int depth = 2;
+    using Unit = std::uint32_t;
+
+    // The first `valid` rows of a strip of A; the others become zero.
+    static void pack_rows(std::int64_t valid, std::int64_t k, const float* a, std::int64_t a_step,
+                          Unit* out) {
+        const auto mask = static_cast<std::uint32_t>(valid >= 32 ? ~0u : (1u << valid) - 1);
+        const auto pair = [&](const float* even, __mmask16 lanes) {
+            const __m512i low = widen(_mm512_maskz_loadu_ps(lanes, even));
+            const __m512i high = widen(_mm512_maskz_loadu_ps(lanes, even + a_step));
+            return low | (__m512i)((__v16su)high << 16);
+        };
+        for (std::int64_t l = 0; l < k; l += 2, out += rows) {
+            const float* column = a + l * a_step;
+            _mm512_storeu_si512(out, pair(column, static_cast<__mmask16>(mask)));
+            _mm512_storeu_si512(out + 16, pair(column + 16, static_cast<__mmask16>(mask >> 16)));
+        }
+    }
+
+    // 32 consecutive numbers of a column of B as 16 units.
+    static __m512i pairs_down(const float* b) {
+        const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(b + 16), _mm512_loadu_ps(b));
+        return (__m512i)pairs;
+    }
+
+  private:
+    static __m512i widen(__m512 x) {
+        typedef std::uint16_t Halves __attribute__((vector_size(32)));
+        return (__m512i)__builtin_convertvector((Halves)_mm512_cvtneps_pbh(x), __v16su);
+    }
+};
+
+#endif
+
+#if defined(__AMX_BF16__)
+
+// Four AMX accumulators of 16 x 16. AMX numbers its results by rows, so they hold C transposed:
+// the tile's rows are columns of C, and strips of A are already in the layout of its right operand.
+struct Tile : PairedRows {
+    static constexpr int columns = 32;
+
+    // Eight registers of 16 rows of 64 bytes, for the calling thread.
+    static void enter() {
+        struct alignas(64) {
+            std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+            std::uint16_t bytes[16] = {};
+            std::uint8_t rows[16] = {};
+        } shape;
+        for (int i = 0; i < 8; ++i) {
+            shape.bytes[i] = 64;
+            shape.rows[i] = 16;
+        }
+        _tile_loadconfig(&shape);
+    }
+    static void leave() { _tile_release(); }
+
+    // Blocks of 32 products: within each, column after column.
+    static void pack_columns(std::int64_t valid, std::int64_t k, const float* b,
+                             std::int64_t b_step, Unit* out) {
+        for (std::int64_t l = 0; l < k; l += 32)
+            for (int j = 0; j < columns; ++j, out += 16)
+                _mm512_storeu_si512(
+                    out, j < valid ? pairs_down(b + l + j * b_step) : _mm512_setzero_si512());
+    }
+
+    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
+                                 std::int64_t c_step) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        for (std::int64_t l = 0; l < k; l += 32, a += 16 * rows, b += 16 * columns) {
+            _tile_loadd(4, b, 64);             // columns 0 to 15 of C
+            _tile_loadd(5, b + 16 * 16, 64);   // columns 16 to 31
+            _tile_loadd(6, a, 4 * rows);       // rows 0 to 15
+            _tile_loadd(7, a + 16, 4 * rows);  // rows 16 to 31
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        alignas(64) float product[columns * rows];
+        _tile_stored(0, product, 4 * rows);
+        _tile_stored(1, product + 16, 4 * rows);
+        _tile_stored(2, product + 16 * rows, 4 * rows);
+        _tile_stored(3, product + 16 * rows + 16, 4 * rows);
+        for (int j = 0; j < columns; ++j)
+            for (int i = 0; i < rows; i += 16) {
+                float* target = c + j * c_step + i;
+                _mm512_storeu_ps(target, _mm512_sub_ps(_mm512_loadu_ps(target),
+                                                       _mm512_load_ps(product + j * rows + i)));
+            }
+    }
+};
+
+#elif defined(__AVX512BF16__)
+
+// 24 accumulators hide the latency of vdpbf16ps; 12 broadcasts and 2 loads feed them.
+struct Tile : PairedRows {
+    static constexpr int columns = 12;
+
+    static void enter() {}
+    static void leave() {}
+
+    static void pack_columns(std::int64_t valid, std::int64_t k, const float* b,
+                             std::int64_t b_step, Unit* out) {
+        for (std::int64_t l = 0; l < k; l += 32, out += 16 * columns)
+            for (int j = 0; j < columns; ++j) {
+                alignas(64) Unit pairs[16] = {};
+                if (j < valid) _mm512_store_si512(pairs, pairs_down(b + l + j * b_step));
+                for (int g = 0; g < 16; ++g) out[g * columns + j] = pairs[g];
+            }
+    }
+
+    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
+                                 std::int64_t c_step) {
+        __m512 sum[columns][2];
+#pragma GCC unroll 12
+        for (int j = 0; j < columns; ++j) {
+            sum[j][0] = sum[j][1] = _mm512_setzero_ps();
+            _mm_prefetch(reinterpret_cast<const char*>(c + j * c_step), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<const char*>(c + j * c_step + 16), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<const char*>(c + j * c_step + 31), _MM_HINT_T0);
+        }
+        for (std::int64_t l = 0; l < k; l += 2, a += rows, b += columns) {
+            const auto upper = (__m512bh)_mm512_loadu_si512(a);
+            const auto lower = (__m512bh)_mm512_loadu_si512(a + 16);
+#pragma GCC unroll 12
+            for (int j = 0; j < columns; ++j) {
+                const auto factor = (__m512bh)_mm512_set1_epi32(static_cast<int>(b[j]));
+                sum[j][0] = _mm512_dpbf16_ps(sum[j][0], upper, factor);
+                sum[j][1] = _mm512_dpbf16_ps(sum[j][1], lower, factor);
+            }
+        }
+#pragma GCC unroll 12
+        for (int j = 0; j < columns; ++j) {
+            float* target = c + j * c_step;
+            _mm512_storeu_ps(target, _mm512_sub_ps(_mm512_loadu_ps(target), sum[j][0]));
+            _mm512_storeu_ps(target + 16, _mm512_sub_ps(_mm512_loadu_ps(target + 16), sum[j][1]));
+        }
+    }
+};
+
+#else
+
+// Any machine: operands rounded to BF16 but kept as float32, so that only the rounding is
+// emulated. For tests and as a reference, not for speed.
+struct Tile {
+    static constexpr int rows = 8;
+    static constexpr int columns = 4;
+    static constexpr int depth = 1;
+    using Unit = float;
+
+    static void enter() {}
+    static void leave() {}
+
+    static float rounded(float x) {
+        const auto bits = bit_cast<std::uint32_t>(x);
+        if (x != x) return x;
+        return bit_cast<float>((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
+    }
+
+    static void pack_rows(std::int64_t valid, std::int64_t k, const float* a, std::int64_t a_step,
+                          Unit* out) {
+        for (std::int64_t l = 0; l < k; ++l)
+            for (int i = 0; i < rows; ++i) *out++ = i < valid ? rounded(a[i + l * a_step]) : 0.0f;
+    }
+
+    static void pack_columns(std::int64_t valid, std::int64_t k, const float* b,
+                             std::int64_t b_step, Unit* out) {
+        for (std::int64_t l = 0; l < k; ++l)
+            for (int j = 0; j < columns; ++j)
+                *out++ = j < valid ? rounded(b[l + j * b_step]) : 0.0f;
+    }
+
+    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
+                                 std::int64_t c_step) {
+        constexpr int width = Lanes<float>::count, vectors = rows / width;
+        Vector<float> sum[columns][vectors] = {};
+        for (std::int64_t l = 0; l < k; ++l, a += rows, b += columns)
+            for (int j = 0; j < columns; ++j)
+                for (int v = 0; v < vectors; ++v) sum[j][v] += load(a + v * width) * b[j];
+        for (int j = 0; j < columns; ++j)
+            for (int v = 0; v < vectors; ++v) {
+                float* target = c + j * c_step + v * width;
+                store<float>(target, load(target) - sum[j][v]);
+            }
+    }
+};
+
+#endif
+
+// A strip pair at the edge of C, of which only m rows and n columns exist.
+inline void subtract_product_at_edge(std::int64_t k, const Tile::Unit* a, const Tile::Unit* b,
+                                     std::int64_t m, std::int64_t n, float* c, std::int64_t c_step) {
+    float negated[Tile::rows * Tile::columns] = {};
+    Tile::subtract_product(k, a, b, negated, Tile::rows);
+    for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t i = 0; i < m; ++i) c[i + j * c_step] += negated[i + j * Tile::rows];
+}
+
+// C (m x n) -= A B over k products, both packed; a strip of A, or of B, is a_step, or b_step, units
+// after the one before. A strip of A stays in the first cache while the strips of B pass.
+inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Tile::Unit* a,
+                             std::int64_t a_step, const Tile::Unit* b, std::int64_t b_step, float* c,
+                             std::int64_t c_step) {
+    for (std::int64_t i = 0; i < m; i += Tile::rows, a += a_step) {
+        const Tile::Unit* strip = b;
+        for (std::int64_t j = 0; j < n; j += Tile::columns, strip += b_step) {
+            if (i + Tile::rows <= m && j + Tile::columns <= n)
+                Tile::subtract_product(k, a, strip, c + i + j * c_step, c_step);
+            else
+                subtract_product_at_edge(k, a, strip, m - i < Tile::rows ? m - i : Tile::rows,
+                                         n - j < Tile::columns ? n - j : Tile::columns,
+                                         c + i + j * c_step, c_step);
+        }
+    }
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise
