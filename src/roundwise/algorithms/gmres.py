@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from roundwise.algorithms.refinement import Correction
 from roundwise.algorithms.stage import Stage
-from roundwise.backends import Factors, Matrix
+from roundwise.backends import Matrix, Solves
 
 Vector = NDArray[np.float64]
 
@@ -15,7 +15,7 @@ Vector = NDArray[np.float64]
 def gmres(
     stage: Stage,
     A: Matrix,
-    M: Factors,
+    M: Solves,
     r: Vector,
     tolerance: float,
     restart: int,
@@ -43,7 +43,7 @@ def gmres(
 
 
 def _cycle(
-    stage: Stage, A: Matrix, M: Factors, w: Vector, beta: float, target: float, restart: int
+    stage: Stage, A: Matrix, M: Solves, w: Vector, beta: float, target: float, restart: int
 ) -> tuple[Vector, int, float]:
     """At most `restart` Arnoldi steps from w with norm beta: the step, their number, residual."""
     n = len(w)

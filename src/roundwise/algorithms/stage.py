@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends import Backend, Factors, Matrix
+from roundwise.backends import Backend, Factors, Matrix, Solves
 from roundwise.formats import FloatFormat
 
 Vector = NDArray[np.float64]
@@ -75,7 +75,7 @@ class Stage:
         self.count(factors.flops, 2 * factors.entries, factors.entries if factors.is_sparse else 0)
 
     @timed
-    def solve(self, factors: Factors, b: Vector) -> Vector:
+    def solve(self, factors: Solves, b: Vector) -> Vector:
         """Substitution with factors in this format."""
         indices = factors.entries if factors.is_sparse else 0
         self.count(2 * factors.entries, factors.entries + 2 * len(b), indices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roundwise.backends.base import ArithmeticFailure, Backend, Factors, Matrix, Status
+from roundwise.backends.base import ArithmeticFailure, Backend, Factors, Matrix, Solves, Status
 from roundwise.backends.native import NativeBackend, UnsupportedFormat, native_formats
 from roundwise.backends.operation import OperationBackend
 from roundwise.backends.storage import StorageBackend
@@ -32,6 +32,7 @@ __all__ = [
     "Matrix",
     "NativeBackend",
     "OperationBackend",
+    "Solves",
     "Status",
     "StorageBackend",
     "UnsupportedFormat",

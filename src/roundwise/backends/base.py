@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,16 @@ class ArithmeticFailure(RoundwiseError, ArithmeticError):
         self.status, self.kernel, self.fmt, self.column = status, kernel, fmt, column
         place = "" if column is None else f" at column {column}"
         super().__init__(f"{kernel} in {fmt}{place}: {status.name.lower()}: {status.value}")
+
+
+class Solves(Protocol):
+    """What a stage asks of a factorization, of whatever kind."""
+
+    is_sparse: bool
+    entries: int  # stored numbers
+
+    def solve(self, b: NDArray[Any], transpose: bool = False) -> Vector: ...
+    def to(self, fmt: FloatFormat) -> Solves: ...
 
 
 class Factors(ABC):

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import roundwise._kernels as _kernels
 from roundwise.backends.base import ArithmeticFailure, Backend, Matrix, Status, Vector
-from roundwise.backends.native_dense import COMPUTED_IN, DenseMatrix
+from roundwise.backends.native_dense import COMPUTED_IN, ONE_THREAD, DenseMatrix
 from roundwise.backends.native_sparse import SparseMatrix
 from roundwise.backends.operation import OperationBackend
 from roundwise.exceptions import RoundwiseError
@@ -101,7 +101,7 @@ class NativeBackend(Backend):
                 f"A has shape {A.shape}; pass a matrix with at least one row and column"
             )
         if not sparse.issparse(A):
-            return DenseMatrix(A, fmt, self.bf16_instructions)
+            return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
         if fmt not in (FP32, FP64):
             raise UnsupportedFormat(
                 f"sparse matrices run natively in fp32 and fp64 alone, not in {fmt}; use one of "
@@ -112,7 +112,9 @@ class NativeBackend(Backend):
     def sizes(self, A: Any) -> tuple[float, float]:
         if sparse.issparse(A):
             return super().sizes(A)
-        norm_one, norm_inf, largest = _kernels.native_norms(A.T if A.flags.c_contiguous else A)
+        norm_one, norm_inf, largest = _kernels.native_norms(
+            A.T if A.flags.c_contiguous else A, ONE_THREAD
+        )
         return norm_one if A.flags.c_contiguous else norm_inf, largest
 
     def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 import roundwise._kernels as _kernels
-import roundwise._standin  # noqa
 from roundwise.backends.base import (
     ArithmeticFailure,
     Factors,
@@ -31,6 +30,7 @@ from roundwise.backends.base import (
 )
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.rounding import round_to
+from roundwise.runtime import get_num_threads
 
 COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
 """The format that each storage format is computed in."""
@@ -42,6 +42,10 @@ DTYPES: dict[FloatFormat, Any] = {
     FP16: np.uint16,
 }
 """How numbers of a format lie in memory."""
+
+ONE_THREAD = 1
+"""For kernels that are bound by memory: a second thread gains little, and loses much if it meets
+the threads of a BLAS, which go on spinning for some milliseconds after each call."""
 
 _GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
 _POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
@@ -55,14 +59,14 @@ def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArra
     if values.dtype == DTYPES[fmt]:
         return values.copy(order="F") if copy else values
     result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
-    _kernels.native_convert(values, result, fmt.name)
+    _kernels.native_convert(values, result, fmt.name, ONE_THREAD)
     return result
 
 
 def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
     """Numbers of a format as float32 or float64; always a new array."""
     result = np.empty_like(words, dtype=dtype, order="F")
-    _kernels.native_convert(words, result, fmt.name)
+    _kernels.native_convert(words, result, fmt.name, ONE_THREAD)
     return result
 
 
@@ -95,7 +99,7 @@ class DenseMatrix(Matrix):
 
     is_sparse = False
 
-    def __init__(self, A: NDArray[Any], fmt: FloatFormat, bf16_instructions: str | None) -> None:
+    def __init__(self, A: NDArray[Any], fmt: FloatFormat, bf16_instructions: str) -> None:
         self.fmt, self.shape, self.entries = fmt, A.shape, A.size
         self._bf16_instructions = bf16_instructions
         self._transposed = A.flags.c_contiguous
@@ -112,7 +116,7 @@ class DenseMatrix(Matrix):
             y = _GEMV[operand.dtype](1.0, self._stored, operand, trans=int(flip))
         else:
             y = np.empty(self.shape[1 if transpose else 0], dtype=operand.dtype)
-            _kernels.native_matvec(self._stored, operand, y, flip, self.fmt.name)
+            _kernels.native_matvec(self._stored, self.fmt.name, operand, y, flip, ONE_THREAD)
         return finished(y, "matvec", self.fmt, x, self._columns)
 
     def lu(self) -> DenseFactors:
@@ -120,7 +124,7 @@ class DenseMatrix(Matrix):
         work = self._work()
         if self.fmt == BF16:
             swaps = np.empty(len(work), dtype=np.int32)
-            info = _kernels.native_bf16_lu(work, swaps, self._bf16_instructions)
+            info = _kernels.native_bf16_lu(work, swaps, self._bf16_instructions, get_num_threads())
         else:
             work, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
         self._check_finite(work, "LU factorization")
@@ -150,7 +154,7 @@ class DenseMatrix(Matrix):
 
     def _check_finite(self, factors: NDArray[Any], kernel: str) -> None:
         # An infinity in A stays in its factors: one pass over them tells of both.
-        if not np.isfinite(_kernels.native_norms(factors)[2]):
+        if not np.isfinite(_kernels.native_norms(factors, ONE_THREAD)[2]):
             raise nonfinite(kernel, self.fmt, self._columns)
 
 
@@ -222,7 +226,7 @@ class DenseFactors(_PackedFactors):
             unswapped = np.arange(len(y), dtype=np.int32)
             y, _ = _GETRS[y.dtype](self._packed, unswapped, y, trans=int(flip), overwrite_b=True)
         else:
-            _kernels.native_solve_lu(self._packed, y, flip, self._storage.name)
+            _kernels.native_getrs(self._packed, self._storage.name, y, flip, ONE_THREAD)
         return finished(y, "triangular solve", self.fmt, b)
 
 
@@ -237,6 +241,10 @@ class CholeskyFactors(_PackedFactors):
         super().__init__(fmt, packed, storage)
         self.flops = len(packed) ** 3 / 3
         self._lower = lower
+
+    @cached_property
+    def _packed_lower(self) -> NDArray[Any]:
+        return self._packed if self._lower else np.asfortranarray(self._packed.T)
 
     @property
     def L(self) -> Vector:
@@ -254,5 +262,5 @@ class CholeskyFactors(_PackedFactors):
         if self._packed.dtype == y.dtype:
             y, _ = _POTRS[y.dtype](self._packed, y, lower=self._lower, overwrite_b=True)
         else:
-            _kernels.native_solve_cholesky(self._packed, y, self._lower, self._storage.name)
+            _kernels.native_potrs(self._packed_lower, self._storage.name, y, ONE_THREAD)
         return finished(y, "triangular solve", self.fmt, b)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends import ArithmeticFailure, NativeBackend, Status
+from roundwise.backends import ArithmeticFailure, NativeBackend, Solves, Status
 from roundwise.features import condition_estimate
 from roundwise.formats import FP64, get_format
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
 from roundwise.solver.orthogonal import QRFactors
-from roundwise.solver.refining import Refined, Solves, backward_errors, refine
+from roundwise.solver.refining import Refined, backward_errors, refine
 from roundwise.solver.solution import Attempt, Solution, SolveFailed
 
 GMRES_BUDGET = 40
@@ -108,7 +108,7 @@ class Factorization:
         while True:
             tries.append(self._try(columns, full_output, timings))
             last, attempts = tries[-1], tuple(tried.attempt for tried in tries)
-            if last.attempt.accepted:
+            if last.X is not None and last.attempt.accepted:
                 break
             if self._level == len(self._rungs) - 1 or (last.singular and self.format == FP64.name):
                 best = min(tries, key=lambda tried: tried.attempt.backward_error)

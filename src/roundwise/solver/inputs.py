@@ -57,7 +57,7 @@ class CheckedMatrix:
         if self.exponents is None:
             return None
         with np.errstate(under="ignore"):
-            return np.ldexp(1.0, self.exponents - self.exponents.max())
+            return np.asarray(np.ldexp(1.0, self.exponents - self.exponents.max()))
 
     def norms(self, R: Array) -> Array:
         """The max norm of each column of residuals or right-hand sides, in the given scale."""

@@ -15,7 +15,10 @@ Array = NDArray[np.float64]
 class QRFactors:
     """``A = Q R`` by Householder reflections in float64."""
 
+    is_sparse = False
+
     def __init__(self, A: Array) -> None:
+        self.entries = A.size
         self._packed, self._tau, _, _ = lapack.dgeqrf(A)
         zeros = np.flatnonzero(np.diagonal(self._packed) == 0)
         if zeros.size:

@@ -10,28 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms.gmres import gmres
 from roundwise.algorithms.stage import Stage
-from roundwise.backends import ArithmeticFailure, Backend
-from roundwise.formats import FP64, FloatFormat
+from roundwise.backends import ArithmeticFailure, Backend, Solves
+from roundwise.formats import FP64
 from roundwise.solver.inputs import Array, CheckedMatrix
 
 MAX_STEPS = 30
 INNER_TOLERANCE = 1e-6
 RESTART = 30
 _TINY = float(np.finfo(np.float64).tiny)
-
-
-class Solves(Protocol):
-    """What refinement asks of a factorization."""
-
-    def solve(self, b: Array, transpose: bool = False) -> Array: ...
-    def to(self, fmt: FloatFormat) -> Solves: ...
 
 
 @dataclass
