@@ -18,8 +18,9 @@ from typing import Any
 import roundwise
 from roundwise import GmresIR, RoundwiseError, UnknownNameError, problems
 from roundwise.actions import monotone_space
-from roundwise.backends import BACKENDS
+from roundwise.backends import BACKENDS, native_formats
 from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
+from roundwise.machine import Machine
 from roundwise.outcomes import RESULTS_VERSION, OutcomeTable, fill, progress_bar
 from roundwise.outcomes.optional import require
 from roundwise.outcomes.summary import table_summary
@@ -287,7 +288,7 @@ def merge(out: Path, tables: Sequence[Path]) -> None:
 def info(table: Path | None, as_json: bool) -> None:
     """Tell what is installed, or what a table holds.
 
-    Without --table: versions, the instruction set that the kernels use, threads and formats.
+    Without --table: versions, the machine with its threads and BLAS, and formats.
     With it: problems, algorithms with their settings, and how runs ended.
 
     \b
@@ -304,17 +305,19 @@ def info(table: Path | None, as_json: bool) -> None:
 
 
 def installation_facts() -> dict[str, Any]:
+    machine = Machine.this()
     return {
         "roundwise": roundwise.__version__,
         "results_version": RESULTS_VERSION,
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "scipy": version("scipy"),
-        "machine": platform.machine(),
+        "machine": machine.to_dict() | {"key": machine.key, "architecture": platform.machine()},
         "simd": roundwise.get_simd_level(),
         "simd_levels": roundwise.simd_levels(),
         "threads": roundwise.get_num_threads(),
         "arithmetic": list(BACKENDS),
+        "native_formats": [fmt.name for fmt in native_formats()],
         "formats": [
             {"name": fmt.name, "p": fmt.p, "emin": fmt.emin, "emax": fmt.emax, "bits": fmt.bits}
             for fmt in NAMED_FORMATS.values()
@@ -323,13 +326,22 @@ def installation_facts() -> dict[str, Any]:
 
 
 def installation_text(facts: dict[str, Any]) -> Iterator[str]:
+    machine = facts["machine"]
     yield (
         f"roundwise {facts['roundwise']} (Python {facts['python']}, NumPy {facts['numpy']}, "
-        f"SciPy {facts['scipy']}, {facts['machine']})"
+        f"SciPy {facts['scipy']}, {machine['architecture']})"
     )
+    yield f"processor   {machine['cpu']}, {machine['cores']} cores"
     yield f"kernels     {facts['simd']} (of {', '.join(facts['simd_levels'])})"
     yield f"threads     {facts['threads']}"
+    blas_threads = machine["blas_threads"]
+    unset = (
+        "its threads are not ours to set" if blas_threads is None else f"threads: {blas_threads}"
+    )
+    yield f"BLAS        {machine['blas']} ({unset})"
+    yield f"machine     {machine['key']}"
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
+    yield f"native      {', '.join(facts['native_formats'])}"
     yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"
     for fmt in facts["formats"]:
         row = f"{fmt['p']:>4}{fmt['emin']:>7}{fmt['emax']:>6}{fmt['bits']:>6}"
