@@ -110,7 +110,7 @@ class MeasuredTime:
         if seconds is None or not 0 <= seconds < math.inf:
             raise ValueError(
                 f"the outcome of {outcome.action!r} has no measured time; price it with a "
-                "MachineProfile, or run it again: times are not stored"
+                "MachineProfile, or run it in native arithmetic, whose times are stored"
             )
         return seconds
 
