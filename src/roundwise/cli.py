@@ -360,6 +360,8 @@ def table_text(facts: dict[str, Any]) -> Iterator[str]:
             f"  {setting['outcomes']} outcomes: {setting['problems']} problems, "
             f"{setting['actions']} actions ({', '.join(setting['stages'])})"
         )
+        if setting["measurements"]:
+            yield f"  {setting['measurements']} timed runs"
         for name, count in setting["statuses"].items():
             yield f"  {count:>8} {name.lower().replace('_', ' ')}"
     for origin in facts["origins"]:
