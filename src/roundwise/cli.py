@@ -19,6 +19,7 @@ import roundwise
 from roundwise import GmresIR, RoundwiseError, UnknownNameError, problems
 from roundwise.actions import monotone_space
 from roundwise.backends import BACKENDS, native_formats
+from roundwise.calibration import ProfileError, load_profile, profile_path
 from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
 from roundwise.machine import Machine
 from roundwise.outcomes import RESULTS_VERSION, OutcomeTable, fill, progress_bar
@@ -31,6 +32,7 @@ except ModuleNotFoundError:
     # This module is the command and nothing else: its user expects a line, not a traceback.
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
+from roundwise.calibration.command import calibrate_command
 from roundwise.experiments.command import reproduce_command
 
 INTERRUPTED = 130
@@ -115,6 +117,7 @@ def main(ctx: click.Context) -> None:
 
 
 main.add_command(reproduce_command)
+main.add_command(calibrate_command)
 
 
 @main.command("fill")
@@ -306,6 +309,11 @@ def info(table: Path | None, as_json: bool) -> None:
 
 def installation_facts() -> dict[str, Any]:
     machine = Machine.this()
+    try:
+        load_profile()
+        profile = str(profile_path(machine))
+    except ProfileError as error:
+        profile = f"none: {error}"
     return {
         "roundwise": roundwise.__version__,
         "results_version": RESULTS_VERSION,
@@ -318,6 +326,7 @@ def installation_facts() -> dict[str, Any]:
         "threads": roundwise.get_num_threads(),
         "arithmetic": list(BACKENDS),
         "native_formats": [fmt.name for fmt in native_formats()],
+        "profile": profile,
         "formats": [
             {"name": fmt.name, "p": fmt.p, "emin": fmt.emin, "emax": fmt.emax, "bits": fmt.bits}
             for fmt in NAMED_FORMATS.values()
@@ -342,6 +351,7 @@ def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     yield f"machine     {machine['key']}"
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
     yield f"native      {', '.join(facts['native_formats'])}"
+    yield f"profile     {facts['profile']}"
     yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"
     for fmt in facts["formats"]:
         row = f"{fmt['p']:>4}{fmt['emin']:>7}{fmt['emax']:>6}{fmt['bits']:>6}"
