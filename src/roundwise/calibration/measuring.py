@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from roundwise.backends import Backend, NativeBackend, native_formats
-from roundwise.formats import FloatFormat
+from roundwise.formats import FloatFormat, get_format
 from roundwise.machine import Machine
 from roundwise.rewards import MachineProfile, Rate
 
@@ -52,19 +52,18 @@ class Calibration:
         For each size, flops are priced by the factorization and traffic by matvec and triangular
         solve together, which alternate in GMRES. The overheads of calls are priced by counts:
         those of a factorization and the first solve for a run, of a residual, an update and the
-        frame of a GMRES cycle for an outer step, of an Arnoldi step for an inner one. They are the
-        means over the formats, among which they differ little.
+        frame of a GMRES cycle for an outer step, of an Arnoldi step for an inner one. They are
+        those of the highest format; what a lower one takes beyond them is in its rates.
         """
+        highest = max(self.overheads, key=lambda name: get_format(name).p)
+        overheads = self.overheads[highest]
         sizes: dict[int, dict[str, Rate]] = {}
         for fmt, by_size in self.times.items():
             for n, times in by_size.items():
-                work = {name: _work(times[name], self.overheads[fmt][name]) for name in times}
+                work = {name: _work(times[name], overheads[name]) for name in times}
                 sizes.setdefault(n, {})[fmt] = rate_of(n, fmt, work)
         of_run, of_outer, of_inner = (
-            statistics.fmean(
-                sum(overheads[kernel] for kernel in kernels)
-                for overheads in self.overheads.values()
-            )
+            sum(overheads[kernel] for kernel in kernels)
             for kernels in (
                 ("lu", "solve"),
                 ("matvec", "axpy", "axpy", "solve", "norm2", "solve_upper", "matvec"),
@@ -95,8 +94,7 @@ class Calibration:
 
 def rate_of(n: int, fmt: str, seconds: Times) -> Rate:
     """The rate of a format at a size, with `Stage`'s counts of flops and bytes."""
-    number = next(f.storage_bytes for f in native_formats() if f.name == fmt)
-    traffic = 2 * (n * n + 2 * n) * number
+    traffic = 2 * (n * n + 2 * n) * get_format(fmt).storage_bytes
     return Rate(2 / 3 * n**3 / seconds["lu"], traffic / (seconds["matvec"] + seconds["solve"]))
 
 
