@@ -22,7 +22,8 @@ def simd_level(request):
 
 @pytest.fixture
 def threads():
-    """Sets the number of threads, and puts it back."""
+    """Sets the number of threads, BLAS's too, and puts them back."""
     before = rw.get_num_threads()
-    yield rw.set_num_threads
-    rw.set_num_threads(before)
+    with threadpool_limits(1):
+        yield rw.set_num_threads
+        rw.set_num_threads(before)

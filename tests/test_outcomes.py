@@ -714,15 +714,14 @@ def test_newer_and_older_schemas(table, monkeypatch):
     problems = systems(2)
     fill(table, GMRES_IR, problems, ACTIONS)
     content = table.content()
-    # What measured times will need: columns that old rows lack.
-    step = ("ALTER TABLE outcome ADD COLUMN seconds TEXT NOT NULL DEFAULT '{}'",)
+    step = ("ALTER TABLE outcome ADD COLUMN energy TEXT NOT NULL DEFAULT '{}'",)
     with monkeypatch.context() as future:
         future.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
         newer = OutcomeTable(table.path)
         assert newer.content() == content
         fill(newer, GMRES_IR, systems(3), ACTIONS)
         assert len(OutcomeTable(table.path)) == 9
-    with pytest.raises(OutcomeTableError, match=r"schema version 2, newer than .*\(1\); upgrade"):
+    with pytest.raises(OutcomeTableError, match=r"schema version 3, newer than .*\(2\); upgrade"):
         OutcomeTable(table.path)
 
 

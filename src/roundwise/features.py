@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol, SupportsFloat
 
@@ -19,9 +19,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.backends import ArithmeticFailure, Factors, get_backend
+from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
-from roundwise.formats import FP64
+from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem, Vector
 
 # The paper's delta_c and delta_n, whose values it leaves open. No condition number is below 1.
@@ -109,23 +109,45 @@ def log10_floored(value: SupportsFloat, floor: float) -> float:
     return math.log10(max(number, floor))
 
 
-def compute_with_factors(problem: LinearSystem, names: Sequence[str]) -> dict[str, FeatureValue]:
-    """The features, with an FP64 factorization by the operation backend if some need one.
+def compute_with_factors(
+    problem: LinearSystem,
+    names: Sequence[str],
+    arithmetic: str | Backend = "operation",
+    fmt: str | FloatFormat = FP64,
+) -> dict[str, FeatureValue]:
+    """The features, with a factorization if some need one.
 
-    Its cost is not in their seconds. If A is singular in FP64, those features are infinite, and
-    their seconds are what it took to learn that.
+    A native backend factorizes by itself, and what that took is in the seconds of *each* feature
+    that needs it: they are what this feature alone costs. Beside emulated arithmetic the operation
+    backend factorizes, and as its time says nothing, it is not in them. If A is singular in the
+    format, those features are infinite, and their seconds are what it took to learn that.
+
+    Parameters
+    ----------
+    problem : LinearSystem
+    names : sequence of str
+        Keys of `FEATURES`.
+    arithmetic : str or Backend
+        That of the runs that the features are for.
+    fmt : str or FloatFormat
+        The format of the factorization. Condition numbers beyond its precision are not seen.
     """
+    backend = get_backend(arithmetic)
+    native = backend.arithmetic == "native"
+    backend = backend if native else get_backend("operation")
     plain = [name for name in names if not FEATURES[name].needs_factors]
     rest = [name for name in names if FEATURES[name].needs_factors]
     values = compute_features(problem, plain)
     if rest:
         start = perf_counter()
         try:
-            factors = get_backend("operation").matrix(problem.A, FP64).lu()
+            factors = backend.matrix(problem.A, fmt).lu()
         except ArithmeticFailure:
             seconds = perf_counter() - start
             return values | {name: FeatureValue(name, math.inf, seconds) for name in rest}
-        values |= compute_features(problem, rest, factors)
+        charged = perf_counter() - start if native else 0.0
+        for feature in compute_features(problem, rest, factors).values():
+            values[feature.name] = replace(feature, seconds=feature.seconds + charged)
     return values
 
 

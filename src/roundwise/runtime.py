@@ -1,9 +1,11 @@
-"""How the compiled kernels run: threads and instruction set. Never what they compute:
-results are the same bits for every setting here.
+"""How the compiled kernels run: threads and instruction set. Never what they compute: emulated
+results are the same bits for every setting here. (Native ones are BLAS's, and may differ in their
+last bits.)
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which
 joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` chooses
-the instruction set, for example ``ROUNDWISE_SIMD=baseline``.
+the instruction set, for example ``ROUNDWISE_SIMD=baseline``. Until `set_num_threads` is called,
+BLAS keeps its own number of threads, which ``OPENBLAS_NUM_THREADS`` sets.
 """
 
 from __future__ import annotations
@@ -11,9 +13,17 @@ from __future__ import annotations
 import os
 
 import roundwise._kernels as _kernels
+from roundwise import _blas
 
 _MOST_THREADS = 1024
 _threads: int | None = None
+
+
+def usable_cores() -> int:
+    """The logical cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _threads_from_environment() -> int:
@@ -26,9 +36,7 @@ def _threads_from_environment() -> int:
     outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if outermost.isdecimal() and int(outermost) >= 1:
         return min(int(outermost), _MOST_THREADS)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return usable_cores()
 
 
 def get_num_threads() -> int:
@@ -40,11 +48,17 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(threads: int) -> None:
-    """Let one kernel call use up to this many threads."""
+    """Let one call of a kernel, of BLAS or of LAPACK use up to this many threads.
+
+    BLAS and LAPACK are those that the wheels of SciPy and NumPy bundle (OpenBLAS). Where these
+    packages use another BLAS, its threads stay as they are: set them by its own means.
+    ``roundwise info`` tells which BLAS it is and how many threads it has.
+    """
     global _threads
     if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
         raise ValueError(f"threads = {threads!r}; pass a whole number from 1 to {_MOST_THREADS}")
     _threads = threads
+    _blas.set_threads(threads)
 
 
 def simd_levels() -> list[str]:

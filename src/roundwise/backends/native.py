@@ -20,6 +20,7 @@ from roundwise.backends.native_sparse import SparseMatrix
 from roundwise.backends.operation import OperationBackend
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format
+from roundwise.machine import Machine
 from roundwise.rounding import round_to
 
 
@@ -69,12 +70,13 @@ class NativeBackend(Backend):
 
     @property
     def description(self) -> str:
-        settings = []
+        """The arithmetic with its machine: neither results nor times of two machines mix."""
+        settings = [f"{self.arithmetic} on {Machine.this().key}"]
         if self.bf16_instructions == "portable":
             settings.append("bf16_instructions='portable'")
         if not self.symmetric_mode:
             settings.append("symmetric_mode=False")
-        return ", ".join([self.arithmetic, *settings])
+        return ", ".join(settings)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:
         fmt = get_format(fmt)

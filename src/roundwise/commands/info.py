@@ -11,9 +11,11 @@ from typing import Any
 import click
 
 import roundwise
-from roundwise.backends import BACKENDS
+from roundwise.backends import BACKENDS, native_formats
+from roundwise.calibration import ProfileError, load_profile, profile_path
 from roundwise.commands.options import EXISTING_FILE, echo_json, json_option
 from roundwise.formats import NAMED_FORMATS
+from roundwise.machine import Machine
 from roundwise.outcomes import RESULTS_VERSION
 from roundwise.outcomes.summary import table_summary
 
@@ -24,7 +26,7 @@ from roundwise.outcomes.summary import table_summary
 def info_command(table: Path | None, as_json: bool) -> None:
     """Tell what is installed, or what a table holds.
 
-    Without --table: versions, the instruction set that the kernels use, threads and formats.
+    Without --table: versions, the machine with its threads and BLAS, and formats.
     With it: problems, algorithms with their settings, and how runs ended.
 
     \b
@@ -41,17 +43,25 @@ def info_command(table: Path | None, as_json: bool) -> None:
 
 
 def installation_facts() -> dict[str, Any]:
+    machine = Machine.this()
+    try:
+        load_profile()
+        profile = str(profile_path(machine))
+    except ProfileError as error:
+        profile = f"none: {error}"
     return {
         "roundwise": roundwise.__version__,
         "results_version": RESULTS_VERSION,
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "scipy": version("scipy"),
-        "machine": platform.machine(),
+        "machine": machine.to_dict() | {"key": machine.key, "architecture": platform.machine()},
         "simd": roundwise.get_simd_level(),
         "simd_levels": roundwise.simd_levels(),
         "threads": roundwise.get_num_threads(),
         "arithmetic": list(BACKENDS),
+        "native_formats": [fmt.name for fmt in native_formats()],
+        "profile": profile,
         "formats": [
             {"name": fmt.name, "p": fmt.p, "emin": fmt.emin, "emax": fmt.emax, "bits": fmt.bits}
             for fmt in NAMED_FORMATS.values()
@@ -60,13 +70,23 @@ def installation_facts() -> dict[str, Any]:
 
 
 def installation_text(facts: dict[str, Any]) -> Iterator[str]:
+    machine = facts["machine"]
     yield (
         f"roundwise {facts['roundwise']} (Python {facts['python']}, NumPy {facts['numpy']}, "
-        f"SciPy {facts['scipy']}, {facts['machine']})"
+        f"SciPy {facts['scipy']}, {machine['architecture']})"
     )
+    yield f"processor   {machine['cpu']}, {machine['cores']} cores"
     yield f"kernels     {facts['simd']} (of {', '.join(facts['simd_levels'])})"
     yield f"threads     {facts['threads']}"
+    blas_threads = machine["blas_threads"]
+    unset = (
+        "its threads are not ours to set" if blas_threads is None else f"threads: {blas_threads}"
+    )
+    yield f"BLAS        {machine['blas']} ({unset})"
+    yield f"machine     {machine['key']}"
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
+    yield f"native      {', '.join(facts['native_formats'])}"
+    yield f"profile     {facts['profile']}"
     yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"
     for fmt in facts["formats"]:
         row = f"{fmt['p']:>4}{fmt['emin']:>7}{fmt['emax']:>6}{fmt['bits']:>6}"
@@ -85,6 +105,8 @@ def table_text(facts: dict[str, Any]) -> Iterator[str]:
             f"  {setting['outcomes']} outcomes: {setting['problems']} problems, "
             f"{setting['actions']} actions ({', '.join(setting['stages'])})"
         )
+        if setting["measurements"]:
+            yield f"  {setting['measurements']} timed runs"
         for name, count in setting["statuses"].items():
             yield f"  {count:>8} {name.lower().replace('_', ' ')}"
     for origin in facts["origins"]:

@@ -6,6 +6,7 @@
 """
 
 from roundwise.outcomes.filling import PAPER_FEATURES, fill
+from roundwise.outcomes.measuring import NATIVE_FEATURES
 from roundwise.outcomes.progress import progress_bar
 from roundwise.outcomes.records import StoredProblem
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
@@ -13,6 +14,7 @@ from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.view import STATUSES, OutcomeView
 
 __all__ = [
+    "NATIVE_FEATURES",
     "PAPER_FEATURES",
     "RESULTS_VERSION",
     "STATUSES",

@@ -1,10 +1,11 @@
 """`fill`: compute what a table lacks, in this process, in several, or on a cluster.
 
 One task is one problem with its missing actions of one factor format, which share the
-factorization. Workers
-only compute; this process writes each result as it comes, in a transaction of its own. After
-Ctrl-C or kill -9 the file holds every task that was finished, and `fill` goes on from there:
-at most the tasks that were under way, one for each worker, are computed again.
+factorization. Workers only compute; this process writes each result as it comes, in a transaction
+of its own. After Ctrl-C or kill -9 the file holds every task that was finished, and `fill` goes on
+from there: at most the tasks that were under way, one for each worker, are computed again.
+
+Native runs are timed, so they have the machine for themselves: one task at a time, in this process.
 """
 
 from __future__ import annotations
@@ -12,31 +13,42 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import sleep
 from typing import Any
 
+import numpy as np
+
 from roundwise import runtime
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
-from roundwise.backends import Backend
+from roundwise.backends import Backend, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import FEATURES, compute_with_factors
-from roundwise.formats import FloatFormat
+from roundwise.formats import FP64, FloatFormat, get_format
+from roundwise.machine import Machine
+from roundwise.outcomes.measuring import (
+    DEFAULT_REPEATS,
+    NATIVE_FEATURES,
+    measured_features,
+    measured_runs,
+)
 from roundwise.outcomes.optional import require
 from roundwise.outcomes.records import (
     Setting,
     StoredProblem,
+    feature_arithmetic,
     format_json,
+    is_native,
     origin_json,
     outcome_facts,
     to_json,
 )
 from roundwise.outcomes.table import OutcomeTable, action_name
-from roundwise.outcomes.writing import ProblemResults
+from roundwise.outcomes.writing import ProblemResults, Row
 from roundwise.problems import LinearSystem
 
 Progress = Callable[[int, int], None]
@@ -54,6 +66,9 @@ class Task:
     actions: tuple[Action, ...]
     arithmetic: str | Backend
     features: tuple[str, ...]
+    feature_format: FloatFormat = FP64
+    repeats: range | None = None  # the runs to measure; None measures nothing
+    memory: bool = False
 
 
 _LOST_WORKER = (
@@ -69,7 +84,10 @@ def fill(
     actions: Iterable[ActionLike],
     *,
     arithmetic: str | Backend = "operation",
-    features: Sequence[str] = PAPER_FEATURES,
+    features: Sequence[str] | None = None,
+    feature_format: str | FloatFormat = FP64,
+    repeats: int | None = None,
+    memory: bool | None = None,
     jobs: int | None = None,
     client: Any = None,
     shard: tuple[int, int] | str | None = None,
@@ -77,10 +95,15 @@ def fill(
 ) -> int:
     """Run the algorithm on every (problem, action) that the table lacks; return how many.
 
-    The result does not depend on the order of arguments, on how often the run was broken off, nor
-    on `jobs` and `client`: tasks compute with one BLAS thread everywhere, since BLAS results, which
-    the errors and some features contain, depend on it. (They also depend on the processor: on a
-    cluster of unlike ones, the last bits of a result tell where it was computed.)
+    In emulated arithmetic the result does not depend on the order of arguments, on how often the
+    run was broken off, nor on `jobs` and `client`: tasks compute with one BLAS thread everywhere,
+    since BLAS results, which the errors and some features contain, depend on it. (They also depend
+    on the processor: on a cluster of unlike ones, the last bits of a result tell where it was
+    computed.)
+
+    In native arithmetic the runs are timed, with all threads that `roundwise.set_num_threads` and
+    BLAS have, and belong to this machine and that number of threads (`Machine.key`). The facts are
+    those of the first repeat.
 
     No action is left out because a higher one failed: a table holds facts, and that is a guess. To
     save that time, fill the high actions first, and call again for the problems and actions that
@@ -94,10 +117,18 @@ def fill(
     actions : iterable of actions
         An `ActionSpace`, or texts or tuples of formats.
     arithmetic : str or Backend
-    features : sequence of str
-        Keys of `FEATURES`, computed once per problem. Those that need a factorization get one in
-        fp64 by the operation backend, whose cost is not in their seconds; they are infinite if A
-        is singular in fp64.
+    features : sequence of str, optional
+        Keys of `FEATURES`, computed once per problem; by default `PAPER_FEATURES`, and
+        `NATIVE_FEATURES` for native arithmetic. `compute_with_factors` says where the factors come
+        from that some need, and when their cost is in the seconds.
+    feature_format : str or FloatFormat
+        The format of these factors.
+    repeats : int, optional
+        How often a native run is measured; 3 if not given. A pair that was measured less often is
+        run again.
+    memory : bool, optional
+        Whether a native run's peak memory is measured too, in one more run that is not timed. By
+        default it is, where the system tells (Linux).
     jobs : int, optional
         Processes, by joblib; -1 for all cores. 1, the default, computes in this process.
     client : dask.distributed.Client, optional
@@ -114,6 +145,20 @@ def fill(
         raise ValueError("jobs and client are both given; choose joblib (jobs) or Dask (client)")
     if jobs is not None and jobs != -1 and (not isinstance(jobs, int) or jobs < 1):
         raise ValueError(f"jobs = {jobs!r}; pass a count of at least 1, or -1 for all cores")
+    native = is_native(arithmetic)
+    if native and (client is not None or jobs not in (None, 1)):
+        raise ValueError(
+            "native runs are timed and would disturb each other; leave out jobs and client"
+        )
+    if not native and (repeats is not None or memory is not None):
+        raise ValueError(
+            "repeats and memory are for native runs, as emulated ones are not timed; leave them out"
+        )
+    if repeats is not None and (type(repeats) is not int or repeats < 1):
+        raise ValueError(f"repeats = {repeats!r}; pass a count of at least 1")
+    wanted_repeats = (DEFAULT_REPEATS if repeats is None else repeats) if native else 0
+    if features is None:
+        features = NATIVE_FEATURES if native else PAPER_FEATURES
     if isinstance(features, str):
         raise TypeError(f"features is the text {features!r}; pass a list: [{features!r}]")
     for name in features:
@@ -126,20 +171,34 @@ def fill(
         to_json(problem.meta)  # what cannot be stored is refused before it is computed
 
     stored = table.stored(algorithm, chosen, formats.values(), arithmetic)
-    known = table.stored_features(chosen)
+    if native:
+        measured = table.repeats(algorithm, chosen, formats.values(), arithmetic)
+        stored &= measured >= wanted_repeats
+    else:
+        measured = np.zeros(stored.shape, dtype=np.int64)
+    known = table.stored_features(chosen, arithmetic, feature_format)
     tasks = []
-    for problem, row in zip(chosen, stored, strict=True):
-        missing = tuple(
-            a for a, is_stored in zip(formats.values(), row, strict=True) if not is_stored
-        )
+    for problem, row, counts in zip(chosen, stored, measured.tolist(), strict=True):
         lacking = tuple(dict.fromkeys(f for f in features if f not in known[problem.fingerprint]))
         # One task for each format of the first stage, whose factors its actions share: an
-        # interruption loses no more than that.
-        groups: dict[FloatFormat, list[Action]] = {}
-        for action in missing:
-            groups.setdefault(action[0], []).append(action)
-        for group in list(groups.values()) or ([[]] if lacking else []):
-            tasks.append(Task(algorithm, problem, tuple(group), arithmetic, lacking))
+        # interruption loses no more than that. Runs to be measured share their number too.
+        groups: dict[tuple[FloatFormat, int], list[Action]] = {}
+        for action, is_stored, count in zip(formats.values(), row, counts, strict=True):
+            if not is_stored:
+                groups.setdefault((action[0], count), []).append(action)
+        for (_, count), group in groups.items() or ([((FP64, 0), [])] if lacking else []):
+            tasks.append(
+                Task(
+                    algorithm,
+                    problem,
+                    tuple(group),
+                    arithmetic,
+                    lacking,
+                    get_format(feature_format),
+                    range(count, wanted_repeats) if native else None,
+                    native and memory is not False,
+                )
+            )
             lacking = ()
 
     done = int(stored.sum())
@@ -149,23 +208,37 @@ def fill(
     with closing(_results(tasks, jobs, client)) as results:
         for result in results:
             _write(table, result)
-            computed += len(result.outcomes)
+            computed += len({action for action, _ in result.measurements} or result.outcomes)
             report(done + computed, stored.size)
     return computed
 
 
 def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
     """Compute what is missing of one problem; what workers run."""
-    with _threads_limited(threads):
-        features = compute_with_factors(task.problem, task.features)
-        outcomes = task.algorithm.run_all(task.problem, task.actions, task.arithmetic)
+    measurements: Mapping[tuple[str, int], Row] = {}
+    if task.repeats is not None:
+        backend = get_backend(task.arithmetic)
+        features = measured_features(task.problem, task.features, backend, task.feature_format)
+        outcomes, measurements = measured_runs(
+            task.algorithm, task.problem, task.actions, backend, task.repeats, task.memory
+        )
+        if task.repeats.start > 0:
+            outcomes = []  # their facts are stored: those of the first repeat
+    else:
+        with _threads_limited(threads):
+            features = compute_with_factors(
+                task.problem, task.features, task.arithmetic, task.feature_format
+            )
+            outcomes = task.algorithm.run_all(task.problem, task.actions, task.arithmetic)
     formats = {fmt.name: fmt for action in task.actions for fmt in action}
     return ProblemResults(
         problem=StoredProblem.of(task.problem),
         setting=Setting.of(task.algorithm, task.arithmetic),
-        origin=origin_json(),
+        origin=origin_json(None if task.repeats is None else Machine.this()),
         outcomes={outcome.action: outcome_facts(outcome) for outcome in outcomes},
         features=features,
+        feature_arithmetic=feature_arithmetic(task.arithmetic, task.feature_format),
+        measurements=measurements,
         formats={name: format_json(fmt) for name, fmt in formats.items()},
     )
 

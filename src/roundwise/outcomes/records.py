@@ -20,10 +20,13 @@ import numpy as np
 
 from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Tally
 from roundwise.backends import Backend, get_backend
-from roundwise.formats import FloatFormat
+from roundwise.formats import FP64, FloatFormat, get_format
+from roundwise.machine import Machine
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.problems import LinearSystem
 from roundwise.runtime import get_simd_level
+
+_NATIVE = "native on "
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,36 @@ class Setting:
 
     @classmethod
     def of(cls, algorithm: Algorithm, arithmetic: str | Backend) -> Setting:
-        return cls(algorithm_json(algorithm), get_backend(arithmetic).description)
+        return cls(algorithm_json(algorithm), described(arithmetic))
 
     @property
     def key(self) -> tuple[str, str, int]:
         return self.algorithm, self.arithmetic, self.results_version
+
+
+def described(arithmetic: str | Backend) -> str:
+    """The key of a backend's results.
+
+    That text itself is one too: so are native results of another machine read.
+    """
+    if isinstance(arithmetic, str) and arithmetic.startswith(_NATIVE):
+        return arithmetic
+    return get_backend(arithmetic).description
+
+
+def is_native(arithmetic: str | Backend) -> bool:
+    """Whether times of this arithmetic mean something, and are stored."""
+    return described(arithmetic).startswith(_NATIVE)
+
+
+def feature_arithmetic(arithmetic: str | Backend, feature_format: str | FloatFormat = FP64) -> str:
+    """The key of features beside outcomes of that arithmetic.
+
+    All emulated models share theirs, whose factors are the operation model's.
+    """
+    model = described(arithmetic) if is_native(arithmetic) else "operation"
+    fmt = get_format(feature_format)
+    return model if fmt == FP64 else f"{model}, factors in {fmt.name}"
 
 
 @dataclass(frozen=True)
@@ -152,14 +180,23 @@ def from_column(value: Any) -> Any:
     return math.nan if value is None else value
 
 
+def measurement_facts(outcome: Outcome, peak_bytes: int | None = None) -> dict[str, Any]:
+    """The columns of a measured run but its key."""
+    timings = {name: float(seconds) for name, seconds in outcome.timings.items()}
+    return {"seconds": outcome.seconds, "timings": to_json(timings), "peak_bytes": peak_bytes}
+
+
 @cache
-def origin_json() -> str:
+def origin_json(machine: Machine | None = None) -> str:
     """Where this process computes: versions, machine, instruction set of the kernels."""
     packages = {name: version(name) for name in ("roundwise", "numpy", "scipy")}
-    machine = {"node": platform.node(), "platform": platform.platform()}
-    return to_json(
-        packages | machine | {"python": platform.python_version(), "simd": get_simd_level()}
-    )
+    facts: dict[str, Any] = packages | {
+        "node": platform.node(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "simd": get_simd_level(),
+    }
+    return to_json(facts if machine is None else facts | {"machine": machine.to_dict()})
 
 
 def _number(value: Any) -> Any:

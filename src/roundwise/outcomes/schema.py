@@ -92,11 +92,44 @@ _TABLES = (
     )""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_TABLES,)
+# Version 2: times of native runs. What a feature costs depends on the machine too, and its value
+# on the factors it came from: both are now part of its key.
+_MEASUREMENTS = (
+    """
+    CREATE TABLE measurement (
+        setting INTEGER NOT NULL REFERENCES setting,
+        problem INTEGER NOT NULL REFERENCES problem,
+        action TEXT NOT NULL,
+        repeat INTEGER NOT NULL,  -- 0, 1, ...
+        seconds,
+        timings TEXT NOT NULL,  -- JSON object {stage or "verify": seconds}
+        peak_bytes INTEGER,     -- NULL if not measured
+        origin INTEGER NOT NULL REFERENCES origin,
+        PRIMARY KEY (setting, problem, action, repeat)
+    ) WITHOUT ROWID""",
+    "ALTER TABLE feature RENAME TO feature_1",
+    """
+    CREATE TABLE feature (
+        problem INTEGER NOT NULL REFERENCES problem,
+        results_version INTEGER NOT NULL,
+        arithmetic TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value,
+        seconds,
+        origin INTEGER NOT NULL REFERENCES origin,
+        PRIMARY KEY (problem, results_version, arithmetic, name)
+    ) WITHOUT ROWID""",
+    """
+    INSERT INTO feature (problem, results_version, arithmetic, name, value, seconds, origin)
+    SELECT problem, results_version, 'operation', name, value, seconds, origin FROM feature_1""",
+    "DROP TABLE feature_1",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_TABLES, _MEASUREMENTS)
 """Statements that lead from each schema version to the next; version 0 is an empty file.
 
-To change the schema, append a step (say ``ALTER TABLE outcome ADD COLUMN seconds ...`` for measured
-times), change none, and name new columns in `roundwise.outcomes.writing.COLUMNS`.
+To change the schema, append a step, change none, and name new columns in
+`roundwise.outcomes.writing.COLUMNS`.
 """
 
 

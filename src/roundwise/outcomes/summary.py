@@ -28,6 +28,9 @@ def table_summary(path: Path) -> dict[str, Any]:
             "FROM outcome JOIN setting ON setting.id = outcome.setting "
             "GROUP BY setting.id ORDER BY algorithm, arithmetic, results_version"
         ).fetchall()
+        measurements = dict(
+            connection.execute("SELECT setting, count(*) FROM measurement GROUP BY setting")
+        )
         statuses = connection.execute(
             "SELECT setting, status, count(*) FROM outcome GROUP BY setting, status ORDER BY status"
         ).fetchall()
@@ -44,6 +47,7 @@ def table_summary(path: Path) -> dict[str, Any]:
                 "outcomes": outcomes,
                 "problems": of_problems,
                 "actions": of_actions,
+                "measurements": measurements.get(setting, 0),
                 "statuses": {name: count for other, name, count in statuses if other == setting},
             }
             for (

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend
+from roundwise.formats import FP64, FloatFormat
+from roundwise.outcomes.measurements import measurement_arrays
 from roundwise.outcomes.records import (
     Setting,
     StoredProblem,
+    feature_arithmetic,
     format_json,
     from_column,
     from_json,
@@ -40,6 +43,7 @@ _OUTCOMES = (
     "outcome JOIN setting ON setting.id = outcome.setting "
     "JOIN problem ON problem.id = outcome.problem"
 )
+_MEASUREMENTS = _OUTCOMES.replace("outcome", "measurement")
 _OF_SETTING = "algorithm = ? AND arithmetic = ? AND results_version = ?"
 _OF_PROBLEMS = "fingerprint IN (SELECT value FROM json_each(?))"
 
@@ -124,12 +128,50 @@ class OutcomeTable:
         wanted = [[(f, action_name(action)) in present for action in formats] for f in fingerprints]
         return np.array(wanted, dtype=bool).reshape(len(fingerprints), len(formats))
 
-    def stored_features(self, problems: Iterable[LinearSystem | str]) -> dict[str, set[str]]:
-        """The names of the stored features of each problem, by fingerprint."""
+    def repeats(
+        self,
+        algorithm: Algorithm,
+        problems: Iterable[LinearSystem | str],
+        actions: Iterable[ActionLike],
+        arithmetic: str | Backend = "native",
+    ) -> NDArray[np.int64]:
+        """How often each pair was measured, as an array (problems x actions)."""
+        fingerprints = [fingerprint_of(problem) for problem in problems]
+        names = [action_name(algorithm.formats(action)) for action in actions]
+        with opened(self.path) as connection:
+            rows = connection.execute(
+                f"SELECT fingerprint, action, count(*) FROM {_MEASUREMENTS} WHERE {_OF_SETTING} "
+                f"AND {_OF_PROBLEMS} GROUP BY fingerprint, action",
+                (*Setting.of(algorithm, arithmetic).key, json.dumps(fingerprints)),
+            )
+            counts = {(fingerprint, action): count for fingerprint, action, count in rows}
+        wanted = [[counts.get((f, name), 0) for name in names] for f in fingerprints]
+        return np.array(wanted, dtype=np.int64).reshape(len(fingerprints), len(names))
+
+    def arithmetics(self) -> list[str]:
+        """The arithmetic models with outcomes in the file; native ones with their machine.
+
+        Each may be passed as `arithmetic` to read them, on any machine.
+        """
+        query = "SELECT DISTINCT arithmetic FROM setting ORDER BY arithmetic"
+        with opened(self.path) as connection:
+            return [arithmetic for (arithmetic,) in connection.execute(query)]
+
+    def stored_features(
+        self,
+        problems: Iterable[LinearSystem | str],
+        arithmetic: str | Backend = "operation",
+        feature_format: str | FloatFormat = FP64,
+    ) -> dict[str, set[str]]:
+        """The names of the stored features of each problem, by fingerprint.
+
+        `arithmetic` and `feature_format` are those that `fill` was given.
+        """
+        source = feature_arithmetic(arithmetic, feature_format)
         fingerprints = [fingerprint_of(problem) for problem in problems]
         names: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
         with opened(self.path) as connection:
-            for fingerprint, name, _, _ in _features(connection, fingerprints):
+            for fingerprint, name, _, _ in _features(connection, fingerprints, source):
                 names[fingerprint].add(name)
         return names
 
@@ -140,6 +182,7 @@ class OutcomeTable:
         actions: Iterable[ActionLike],
         arithmetic: str | Backend = "operation",
         features: Sequence[str] | None = None,
+        feature_format: str | FloatFormat = FP64,
     ) -> OutcomeView:
         """The outcomes of all pairs as arrays.
 
@@ -152,8 +195,12 @@ class OutcomeTable:
         actions : iterable of actions
             An `ActionSpace`, or texts or tuples of formats.
         arithmetic : str or Backend
+            ``"native"`` is that of this machine with its present number of threads. For another,
+            pass its text; `arithmetics` lists them.
         features : sequence of str, optional
             By default all that every one of these problems has, in alphabetical order.
+        feature_format : str or FloatFormat
+            What `fill` was given.
 
         Raises
         ------
@@ -176,7 +223,13 @@ class OutcomeTable:
                 fingerprints = [fingerprint_of(problem) for problem in problems]
             table = self._outcomes(connection, setting, fingerprints, formats)
             facts = _problem_facts(connection, fingerprints)
-            names, values, seconds = self._feature_arrays(connection, fingerprints, features)
+            source = feature_arithmetic(arithmetic, feature_format)
+            names, values, seconds = self._feature_arrays(
+                connection, fingerprints, features, source
+            )
+            measured = self._measurements(
+                connection, setting, fingerprints, formats, algorithm.stages
+            )
         columns = dict(zip(COLUMNS["outcome"].facts, np.moveaxis(table, 2, 0), strict=True))
         return OutcomeView(
             algorithm=setting.algorithm,
@@ -191,6 +244,7 @@ class OutcomeTable:
             feature_names=names,
             features=values,
             feature_seconds=seconds,
+            **measured,
             reasons=columns["reason"],
             operations_json=columns["operations"],
             history_json=columns["history"],
@@ -207,8 +261,8 @@ class OutcomeTable:
         queries = {
             "format": "SELECT name, definition FROM format",
             "problem": f"SELECT fingerprint, {of_problem} FROM problem",
-            "feature": "SELECT fingerprint, results_version, feature.name, value FROM feature "
-            "JOIN problem ON problem.id = feature.problem",
+            "feature": "SELECT fingerprint, results_version, arithmetic, feature.name, value "
+            "FROM feature JOIN problem ON problem.id = feature.problem",
             "outcome": "SELECT fingerprint, algorithm, arithmetic, results_version, action, "
             f"{of_outcome} FROM {_OUTCOMES}",
         }
@@ -269,14 +323,32 @@ class OutcomeTable:
             table[place] = found[pair]
         return table.reshape(len(fingerprints), len(names), len(facts))
 
+    def _measurements(
+        self,
+        connection: sqlite3.Connection,
+        setting: Setting,
+        fingerprints: Sequence[str],
+        actions: Sequence[Action],
+        stages: Sequence[str],
+    ) -> dict[str, Any]:
+        rows = connection.execute(
+            f"SELECT fingerprint, action, seconds, timings, peak_bytes FROM {_MEASUREMENTS} "
+            f"WHERE {_OF_SETTING} AND {_OF_PROBLEMS}",
+            (*setting.key, json.dumps(fingerprints)),
+        )
+        names = [action_name(action) for action in actions]
+        pairs = [(fingerprint, name) for fingerprint in fingerprints for name in names]
+        return measurement_arrays(rows, pairs, (len(fingerprints), len(names)), stages)
+
     def _feature_arrays(
         self,
         connection: sqlite3.Connection,
         fingerprints: Sequence[str],
         wanted: Sequence[str] | None,
+        source: str,
     ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
         """Names, and values and seconds of all problems."""
-        found = {(f, name): pair for f, name, *pair in _features(connection, fingerprints)}
+        found = {(f, name): pair for f, name, *pair in _features(connection, fingerprints, source)}
         if wanted is None:
             names: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
             for fingerprint, name in found:
@@ -303,12 +375,14 @@ def fingerprint_of(problem: LinearSystem | str) -> str:
     return problem if isinstance(problem, str) else problem.fingerprint
 
 
-def _features(connection: sqlite3.Connection, fingerprints: Sequence[str]) -> sqlite3.Cursor:
+def _features(
+    connection: sqlite3.Connection, fingerprints: Sequence[str], source: str
+) -> sqlite3.Cursor:
     return connection.execute(
         "SELECT fingerprint, feature.name, value, seconds FROM feature "
         "JOIN problem ON problem.id = feature.problem "
-        f"WHERE results_version = ? AND {_OF_PROBLEMS}",
-        (RESULTS_VERSION, json.dumps(fingerprints)),
+        f"WHERE results_version = ? AND arithmetic = ? AND {_OF_PROBLEMS}",
+        (RESULTS_VERSION, source, json.dumps(fingerprints)),
     )
 
 

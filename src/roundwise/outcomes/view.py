@@ -44,6 +44,16 @@ class OutcomeView:
     feature_names : tuple of str
     features, feature_seconds : float64 arrays (N, number of features)
         Values, and the seconds it took to compute each.
+    seconds : float64 array (N, A)
+        The median time of a run over its repeats; NaN where none was measured. Only runs in native
+        arithmetic are.
+    repeats : int64 array (N, A)
+    timing_names : tuple of str
+        The stages and ``"verify"``.
+    timings : float64 array (N, A, number of timing names)
+        Medians, each for itself: they need not add up to `seconds`.
+    peak_bytes : float64 array (N, A)
+        The memory of a run beyond that of its problem; NaN where not measured.
     """
 
     algorithm: str
@@ -60,6 +70,11 @@ class OutcomeView:
     feature_names: tuple[str, ...]
     features: NDArray[np.float64]
     feature_seconds: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    repeats: NDArray[np.int64]
+    timing_names: tuple[str, ...]
+    timings: NDArray[np.float64]
+    peak_bytes: NDArray[np.float64]
     # (N, A) arrays of text: parsed only where somebody asks, which rewards seldom do.
     reasons: NDArray[Any] = field(repr=False)
     operations_json: NDArray[Any] = field(repr=False)
@@ -100,8 +115,13 @@ class OutcomeView:
         return tallies
 
     def outcome(self, problem: int, action: int) -> Outcome:
-        """One outcome, as the algorithm returned it but for x, which is not stored."""
+        """One outcome, as the algorithm returned it but for x, which is not stored.
+
+        Of measured runs, `seconds` and `timings` are medians.
+        """
         at = problem, action
+        measured = bool(self.repeats[at])
+        timings = zip(self.timing_names, self.timings[at].tolist(), strict=True)
         return Outcome(
             STATUSES[self.status[at]],
             None,
@@ -113,8 +133,10 @@ class OutcomeView:
             history=history_from_json(self.history_json[at]),
             reason=self.reasons[at],
             action=self.action_names[action],
-            arithmetic=self.arithmetic,
+            arithmetic=self.arithmetic.partition(" on ")[0],
             operations=operations_from_json(self.operations_json[at]),
+            seconds=float(self.seconds[at]) if measured else None,
+            timings=dict(timings) if measured else {},
         )
 
     def row(self, problem: int) -> list[Outcome]:
@@ -128,8 +150,10 @@ class OutcomeView:
     def take(self, problems: Iterable[int]) -> OutcomeView:
         """The view of some of the problems, given by index; for splits and bootstraps."""
         rows = np.asarray(list(problems), dtype=np.intp)
-        per_problem = ("status", "ferr", "nbe", "cbe", "outer", "inner", "features")
-        texts = ("feature_seconds", "reasons", "operations_json", "history_json")
-        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in per_problem + texts}
+        arrays: dict[str, Any] = {
+            f.name: getattr(self, f.name)[rows]
+            for f in dataclasses.fields(self)
+            if isinstance(getattr(self, f.name), np.ndarray)
+        }
         chosen = tuple(self.problems[row] for row in rows)
         return dataclasses.replace(self, problems=chosen, **arrays)

@@ -35,7 +35,9 @@ COLUMNS = {
     ),
     "setting": Columns(("algorithm", "arithmetic", "results_version")),
     "origin": Columns(("facts",)),
-    "feature": Columns(("problem", "results_version", "name"), ("value",), ("seconds", "origin")),
+    "feature": Columns(
+        ("problem", "results_version", "arithmetic", "name"), ("value",), ("seconds", "origin")
+    ),
     "outcome": Columns(
         ("setting", "problem", "action"),
         (
@@ -51,6 +53,11 @@ COLUMNS = {
         ),
         ("origin",),
     ),
+    "measurement": Columns(
+        ("setting", "problem", "action", "repeat"),
+        (),
+        ("seconds", "timings", "peak_bytes", "origin"),
+    ),
 }
 
 
@@ -63,6 +70,8 @@ class ProblemResults:
     origin: str
     outcomes: Mapping[str, Row]  # action text to `outcome_facts`
     features: Mapping[str, FeatureValue] = field(default_factory=dict)
+    feature_arithmetic: str = "operation"
+    measurements: Mapping[tuple[str, int], Row] = field(default_factory=dict)  # (action, repeat)
     formats: Mapping[str, str] = field(default_factory=dict)  # name to definition
 
 
@@ -76,12 +85,18 @@ def write_results(path: Path, results: ProblemResults) -> None:
         origin = _identify(connection, "origin", {"facts": results.origin})
         setting = _identify(connection, "setting", vars(results.setting))
         common = {"problem": problem, "origin": origin}
-        version = {"results_version": results.setting.results_version}
+        of_feature = {
+            "results_version": results.setting.results_version,
+            "arithmetic": results.feature_arithmetic,
+        }
         for feature in results.features.values():
-            _insert(connection, "feature", vars(feature) | version | common)
+            _insert(connection, "feature", vars(feature) | of_feature | common)
         for action, row in results.outcomes.items():
             key = {"action": action, "setting": setting}
             _insert(connection, "outcome", {**row, **key, **common})
+        for (action, repeat), row in results.measurements.items():
+            of_run = {"action": action, "setting": setting, "repeat": repeat}
+            _insert(connection, "measurement", {**row, **of_run, **common})
 
 
 def merge_table(path: Path, other: Path) -> None:
@@ -105,7 +120,7 @@ def _merge_attached(connection: sqlite3.Connection) -> None:
         }
         for table in ("problem", "setting", "origin")
     }
-    for table in ("feature", "outcome"):
+    for table in ("feature", "outcome", "measurement"):
         for row in _rows_of_other(connection, table):
             references = {name: ids[name][row[name]] for name in ids if name in row}
             _insert(connection, table, {**row, **references})

@@ -39,7 +39,7 @@ class CostReward(Reward):
 
     def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
         baseline = baseline_of(facts)
-        F, c = self.cost.cost(baseline), self.cost.cost(outcome)
+        F, c = self.cost.cost(baseline, facts.n), self.cost.cost(outcome, facts.n)
         if not F > 0:
             raise ValueError(
                 f"the baseline {baseline.action!r} costs nothing ({baseline.status.name}: "

@@ -36,7 +36,7 @@ class MachineProfile:
 
     A roofline for each stage (Williams, Waterman & Patterson, Commun. ACM 52(4), 2009)::
 
-        cost = sum_stages max(flops / flops_per_second, bytes / bytes_per_second)
+        cost = sum_stages max(flops / flops_per_second, bytes / bytes_per_second) + run_overhead
                + outer_overhead * outer iterations + inner_overhead * inner iterations
 
     Parameters
@@ -48,6 +48,12 @@ class MachineProfile:
         Seconds of each iteration that do not depend on the size: launches, synchronisation.
     source : str
         Where the numbers come from.
+    run_overhead : float
+        Seconds of each run that do not depend on the size.
+    sizes : mapping of n to mapping of format name to Rate
+        Rates that depend on the size of the system: between two sizes their logarithms are linear
+        in log n, beyond the smallest and the largest they are constant. `rates` then only serves
+        runs whose size is not known.
     """
 
     name: str
@@ -55,31 +61,63 @@ class MachineProfile:
     outer_overhead: float = 0.0
     inner_overhead: float = 0.0
     source: str = field(default="", repr=False)
+    run_overhead: float = 0.0
+    sizes: Mapping[int, Mapping[str, Rate]] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.rates:
             raise ValueError("rates are empty; pass a Rate for each format of the machine")
         object.__setattr__(self, "rates", dict(self.rates))
-        for name in ("outer_overhead", "inner_overhead"):
+        object.__setattr__(self, "sizes", {n: dict(self.sizes[n]) for n in sorted(self.sizes)})
+        for n, rates in self.sizes.items():
+            if n < 1 or set(rates) != set(self.rates):
+                raise ValueError(
+                    f"the rates of size {n} are for {', '.join(rates)}; pass sizes of at least 1, "
+                    f"each with rates for {', '.join(self.rates)}"
+                )
+        for name in ("outer_overhead", "inner_overhead", "run_overhead"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} = {getattr(self, name)}; choose a finite number >= 0")
 
-    def rate(self, fmt: str) -> Rate:
-        """The rate of a format; an error names the formats that the machine has."""
+    def rate(self, fmt: str, n: float | None = None) -> Rate:
+        """The rate of a format on systems of size n; an error names the formats there are."""
         try:
-            return self.rates[fmt]
+            known = self.rates[fmt]
         except KeyError:
             raise RoundwiseError(
                 f"the machine profile {self.name!r} cannot run {fmt}, only "
                 f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate"
             ) from None
+        if n is None or not self.sizes:
+            return known
+        rates = [by_format[fmt] for by_format in self.sizes.values()]
+        flops = [rate.flops_per_second for rate in rates]
+        traffic = [rate.bytes_per_second for rate in rates if rate.bytes_per_second is not None]
+        return Rate(
+            self._interpolated(n, flops),
+            self._interpolated(n, traffic) if len(traffic) == len(rates) else None,
+        )
 
-    def cost(self, outcome: Outcome) -> float:
-        """Seconds (or the profile's own unit) of a run, from its counted operations."""
-        cost = self.outer_overhead * outcome.outer_iterations
+    def _interpolated(self, n: float, rates: Sequence[float]) -> float:
+        return math.exp(np.interp(math.log(n), np.log(list(self.sizes)), np.log(rates)))
+
+    def cost(self, outcome: Outcome, n: int | None = None) -> float:
+        """Seconds (or the profile's own unit) of a run, from its counted operations.
+
+        Where rates depend on the size and n is not given, it is that of a dense LU factorization
+        with as many flops as the stage ``factor`` has; without one, `rates` are taken.
+        """
+        cost = self.run_overhead if outcome.operations else 0.0
+        cost += self.outer_overhead * outcome.outer_iterations
         cost += self.inner_overhead * outcome.inner_iterations
-        for (_, fmt), tally in outcome.operations.items():
-            rate = self.rate(fmt)
+        size = n if n is not None or not self.sizes else _size_of(outcome)
+        for (stage, fmt), tally in outcome.operations.items():
+            if math.isnan(tally.flops):
+                raise RoundwiseError(
+                    f"the flops of {stage} were not counted (SuperLU does not tell); take "
+                    "MeasuredTime as the cost, or count them with the operation model"
+                )
+            rate = self.rate(fmt, size)
             compute = tally.flops / rate.flops_per_second
             traffic = tally.bytes / rate.bytes_per_second if rate.bytes_per_second else 0.0
             cost += max(compute, traffic)
@@ -87,30 +125,44 @@ class MachineProfile:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
-        rates = {name: dataclasses.asdict(rate) for name, rate in self.rates.items()}
         scalars = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return scalars | {"rates": rates}
+        sizes = {str(n): _rates_to_dict(rates) for n, rates in self.sizes.items()}
+        return scalars | {"rates": _rates_to_dict(self.rates), "sizes": sizes}
 
     @classmethod
     def from_dict(cls, saved: Any) -> MachineProfile:
         """The profile that `to_dict` wrote, or one written by hand."""
         try:
-            rates = {name: Rate(**rate) for name, rate in saved["rates"].items()}
-            return cls(**dict(saved) | {"rates": rates})
+            sizes = {int(n): _rates(rates) for n, rates in saved.get("sizes", {}).items()}
+            return cls(**dict(saved) | {"rates": _rates(saved["rates"]), "sizes": sizes})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved machine profile ({error!r}); save it again") from error
+
+
+def _rates_to_dict(rates: Mapping[str, Rate]) -> dict[str, Any]:
+    return {name: dataclasses.asdict(rate) for name, rate in rates.items()}
+
+
+def _rates(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Rate]:
+    return {name: Rate(**rate) for name, rate in saved.items()}
+
+
+def _size_of(outcome: Outcome) -> float | None:
+    """The n with ``2/3 n^3`` flops in the factor stage."""
+    flops = [tally.flops for (stage, _), tally in outcome.operations.items() if stage == "factor"]
+    return float(np.cbrt(1.5 * flops[0])) if flops and flops[0] > 0 else None
 
 
 @dataclass(frozen=True)
 class MeasuredTime:
     """The cost of a run is the time it took, where its outcome has ``seconds``."""
 
-    def cost(self, outcome: Outcome) -> float:
+    def cost(self, outcome: Outcome, n: int | None = None) -> float:
         seconds = outcome.seconds
         if seconds is None or not 0 <= seconds < math.inf:
             raise ValueError(
                 f"the outcome of {outcome.action!r} has no measured time; price it with a "
-                "MachineProfile, or run it again: times are not stored"
+                "MachineProfile, or run it in native arithmetic, whose times are stored"
             )
         return seconds
 
@@ -174,9 +226,15 @@ PROFILES: dict[str, MachineProfile] = {
 
 
 def cost_matrix(
-    cost: MachineProfile | MeasuredTime, outcome_rows: Sequence[OutcomeRow]
+    cost: MachineProfile | MeasuredTime,
+    outcome_rows: Sequence[OutcomeRow],
+    sizes: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Costs, shape (N, A); NaN where an outcome is None."""
+    """Costs, shape (N, A); NaN where an outcome is None. `sizes` are the problems' n."""
+    known = [None] * len(outcome_rows) if sizes is None else sizes
     return np.array(
-        [[math.nan if o is None else cost.cost(o) for o in row] for row in outcome_rows]
+        [
+            [math.nan if outcome is None else cost.cost(outcome, n) for outcome in row]
+            for row, n in zip(outcome_rows, known, strict=True)
+        ]
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._files import replace_file
 from roundwise.exceptions import RoundwiseError
 
 SCHEMA = "roundwise-tuner"
@@ -39,8 +39,8 @@ def write_tuner(path: Path, content: Mapping[str, Any], arrays: Arrays) -> None:
     header = {"schema": SCHEMA, "version": VERSION, "arrays": beside.name, "sha256": digest}
     text = json.dumps(header | dict(content), indent=1, allow_nan=False)
     # The JSON is replaced last and names its arrays: the old pair or the new is always whole.
-    _replace(beside, packed)
-    _replace(path, text.encode() + b"\n")
+    replace_file(beside, packed)
+    replace_file(path, text.encode() + b"\n")
     for old in path.parent.glob(f"{path.stem}.????????????.npz"):
         if old != beside:
             old.unlink()
@@ -75,9 +75,3 @@ def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
     except (zipfile.BadZipFile, ValueError, OSError) as error:
         raise TunerFileError(f"{beside} is damaged ({error}); save the tuner again") from error
     return content, arrays
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

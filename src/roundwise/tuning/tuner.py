@@ -160,7 +160,7 @@ class Tuner:
 
     def features(self, problem: LinearSystem) -> dict[str, SupportsFloat]:
         """The features of the context; those that need factors get an FP64 factorization."""
-        return dict(compute_with_factors(problem, self.context.features))
+        return dict(compute_with_factors(problem, self.context.features, self.arithmetic))
 
     def partial_fit(
         self,
@@ -180,7 +180,7 @@ class Tuner:
                 f"the outcome is that of {outcome.action}, the action {self.space_.names[index]}; "
                 "pass the action that was run"
             )
-        features = compute_with_factors(problem, self._feature_names())
+        features = compute_with_factors(problem, self._feature_names(), self.arithmetic)
         context = self.context.vector(features)
         reward = self._reward()(
             outcome,

@@ -1,0 +1,92 @@
+"""The BLAS libraries that the wheels of SciPy and NumPy bring along: their threads and names.
+
+Both wheels bundle an OpenBLAS each, in a folder of their own. Where a package was built against
+another BLAS (MKL, Accelerate, a distribution's OpenBLAS), nothing is found and nothing is set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_NAMES = "*openblas*"
+_SUFFIXES = {".so", ".dylib", ".dll"}
+
+
+class BundledOpenBlas:
+    """An OpenBLAS that a wheel bundles; its symbols have a prefix, and perhaps a suffix."""
+
+    def __init__(self, library: ctypes.CDLL, prefix: str, suffix: str) -> None:
+        self._library, self._prefix, self._suffix = library, prefix, suffix
+
+    def _call(self, name: str, *arguments: int, returns: Any = None) -> Any:
+        function = getattr(self._library, f"{self._prefix}{name}{self._suffix}")
+        function.restype = returns
+        return function(*(ctypes.c_int(argument) for argument in arguments))
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use."""
+        return int(self._call("openblas_get_num_threads", returns=ctypes.c_int))
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._call("openblas_set_num_threads", count)
+
+    @property
+    def version(self) -> str:
+        """Version and build, with the processor that its kernels are for; not the threads."""
+        config = self._call("openblas_get_config", returns=ctypes.c_char_p).decode()
+        core = self._call("openblas_get_corename", returns=ctypes.c_char_p).decode()
+        words = [word for word in config.split() if not word.startswith("MAX_THREADS")]
+        return " ".join(words if core in words else [*words, core])
+
+
+@cache
+def bundled(package: str) -> BundledOpenBlas | None:
+    """The OpenBLAS in a package's wheel; None if the package uses another BLAS."""
+    for path in _candidates(package):
+        library = ctypes.CDLL(str(path))  # the one in use: a file is loaded once
+        for prefix in ("scipy_", ""):
+            for suffix in ("", "64_", "_64_"):
+                if hasattr(library, f"{prefix}openblas_set_num_threads{suffix}"):
+                    return BundledOpenBlas(library, prefix, suffix)
+    return None
+
+
+def _candidates(package: str) -> Iterator[Path]:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return
+    home = Path(spec.origin).parent
+    for folder in (home.parent / f"{package}.libs", home / ".dylibs", home / ".libs"):
+        for path in sorted(folder.glob(_NAMES)):
+            if path.suffix in _SUFFIXES or re.search(r"\.so(\.\d+)*$", path.name):
+                yield path
+
+
+def set_threads(count: int) -> None:
+    """Set the threads of every OpenBLAS that was found."""
+    for package in ("scipy", "numpy"):
+        if library := bundled(package):
+            library.threads = count
+
+
+def name_and_threads() -> tuple[str, int | None]:
+    """SciPy's BLAS and its threads; None where they cannot be asked for."""
+    if library := bundled("scipy"):
+        return library.version, library.threads
+    return _configured_name(), None
+
+
+@cache
+def _configured_name() -> str:
+    import scipy
+
+    facts = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{facts.get('name', 'unknown BLAS')} {facts.get('version', '')}".strip()

@@ -1,0 +1,84 @@
+"""The peak memory of a run, as the system counts it; Linux alone tells."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roundwise.algorithms import Shared
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # what clear_refs takes to set VmHWM to VmRSS; see proc(5)
+
+
+class PeakMemory:
+    """Bytes that a stretch of work needed beyond what was in use, with pauses that do not count."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._release()
+        self._base = _resident("VmRSS")
+
+    def pause(self) -> None:
+        """What follows is no part of the work."""
+        self.bytes = max(self.bytes, _resident("VmHWM") - self._base)
+        self._before = _resident("VmRSS")
+
+    def go_on(self) -> None:
+        """The work goes on; what was kept meanwhile is not its."""
+        self._release()
+        self._base += _resident("VmRSS") - self._before
+
+    @staticmethod
+    def _release() -> None:
+        """Give freed memory back to the system, and forget the peak so far."""
+        ctypes.CDLL(None).malloc_trim(0)
+        _CLEAR.write_text(_RESET_PEAK)
+
+
+class _Watched(Shared):
+    """Leaves out what is no part of a run, as its seconds do."""
+
+    def __init__(self, memory: PeakMemory) -> None:
+        super().__init__()
+        self._memory = memory
+
+    @contextmanager
+    def diagnostics(self) -> Iterator[None]:
+        self._memory.pause()
+        with super().diagnostics():
+            yield
+        self._memory.go_on()
+
+
+def can_measure() -> bool:
+    """Whether this system tells a process its peak memory and lets it reset it."""
+    if not _CLEAR.exists() or not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        return False
+    try:
+        PeakMemory()
+    except PermissionError:
+        return False  # some sandboxes forbid it
+    return True
+
+
+def peak_bytes(run: Callable[[Shared], object]) -> int | None:
+    """The peak memory of ``run(shared)``, its problem not counted; None where nobody tells.
+
+    The system counts pages, and on many cores not at once: small systems drown in that.
+    """
+    if not can_measure():
+        return None
+    memory = PeakMemory()
+    run(_Watched(memory))
+    memory.pause()
+    return memory.bytes
+
+
+def _resident(name: str) -> int:
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024  # kB
+    raise OSError(f"{_STATUS} has no {name}; pass memory=False")
