@@ -1,27 +1,46 @@
-"""Which format to factorize in first."""
+"""Which format to factorize in first: facts of other systems, priced for this machine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from roundwise.backends import native_formats
 from roundwise.exceptions import UnknownNameError
+from roundwise.formats import FP64
+from roundwise.solver.context import Context, Kind, context_of, first_formats
+from roundwise.solver.facts import Experience, Facts, Work, shipped_facts
 from roundwise.solver.inputs import CheckedMatrix
+from roundwise.solver.prices import Prices, current_prices
+from roundwise.solver.solution import Attempt
+
+Learn = Callable[[tuple[Attempt, ...], float], None]
+"""Takes the attempts of a successful solve, and its seconds."""
+
+SPARSE_CROSSOVER = 1000
+"""Sparse systems with fewer unknowns are factorized in FP64: analysing the pattern, which no format
+speeds up, takes most of the time."""
+
+LARGEST = 100_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The formats to factorize in, in turn, and why."""
+    """The formats to factorize in, in turn, and why; `learn` is told what came of it."""
 
     formats: tuple[str, ...]
     reason: str
+    learn: Learn | None = field(default=None, compare=False, repr=False)
 
 
 class FormatPolicy(Protocol):
-    """Chooses formats from what costs next to nothing to know of a matrix."""
+    """Chooses formats from what costs next to nothing to know of a system."""
 
-    def choose(self, matrix: CheckedMatrix, positive_definite: bool) -> Choice: ...
+    def choose(
+        self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1
+    ) -> Choice: ...
 
 
 @dataclass(frozen=True)
@@ -30,21 +49,141 @@ class Fixed:
 
     fmt: str
 
-    def choose(self, matrix: CheckedMatrix, positive_definite: bool) -> Choice:
+    def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
         return Choice(ladder_from(self.fmt), f"You asked for {self.fmt} first.")
 
 
 @dataclass(frozen=True)
-class BySize:
-    """FP64 for small systems, FP32 first for those above the crossover."""
+class Expectation:
+    """What starting in a format leads to: seconds, and how often the format suffices.
 
-    crossover: int = 400
+    `sure` are the seconds if it does, with one step of refinement: it cannot be faster.
+    """
 
-    def choose(self, matrix: CheckedMatrix, positive_definite: bool) -> Choice:
-        if matrix.n < self.crossover:
-            reason = f"With n = {matrix.n} < {self.crossover}, lower precision gains no time."
-            return Choice(("fp64",), reason)
-        return Choice(ladder_from("fp32"), f"With n = {matrix.n}, FP32 factors take half the time.")
+    seconds: float
+    sufficed: int
+    systems: int
+    sure: float
+
+
+class DefaultPolicy:
+    """Starts in the format that is expected to take the least time, climbs included.
+
+    Facts say how often each format sufficed on systems like this one, and how much work it was;
+    prices say what this work takes on this machine.
+
+    Parameters
+    ----------
+    facts : Facts, optional
+        Those that come with the package unless given.
+    prices : Prices, optional
+        Those of this machine unless given.
+    """
+
+    def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
+        self._facts, self._prices = facts, prices
+        self._crossovers: dict[Kind, int] = {}
+
+    @cached_property
+    def facts(self) -> Facts:
+        return shipped_facts() if self._facts is None else self._facts
+
+    @cached_property
+    def prices(self) -> Prices:
+        return current_prices() if self._prices is None else self._prices
+
+    @cached_property
+    def _runnable(self) -> frozenset[str]:
+        return frozenset(fmt.name for fmt in native_formats())
+
+    def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
+        small = self.small(matrix, positive_definite)
+        return small or self.choose_for(context_of(matrix, positive_definite, columns))
+
+    def small(self, matrix: CheckedMatrix, positive_definite: bool) -> Choice | None:
+        """FP64, without a closer look, if no lower format can gain time at this size."""
+        if matrix.is_sparse:
+            crossover = SPARSE_CROSSOVER
+        else:
+            crossover = self.crossover("positive definite" if positive_definite else "dense")
+        if matrix.n >= crossover:
+            return None
+        reason = f"FP64 at once: below n = {crossover}, lower precision gains no time."
+        return Choice((FP64.name,), reason)
+
+    def choose_for(self, context: Context) -> Choice:
+        """The choice for a system that is not small."""
+        expected = self.expectations(context)
+        if not expected:
+            return Choice(
+                (FP64.name,), f"FP64: nothing is known of systems like this ({context.bin})."
+            )
+        first = cheapest({fmt: known.seconds for fmt, known in expected.items()})
+        return Choice(ladder_from(first), told(first, expected))
+
+    def expectations(self, context: Context) -> dict[str, Expectation]:
+        """What each first format leads to; empty if nothing is known of such systems."""
+        known = self.facts.of(context)
+        if known is None:
+            return {}
+        formats = [f for f in self.formats(context.kind) if f in known.starts]
+        return {fmt: self._expected(context, fmt, known) for fmt in formats}
+
+    def formats(self, kind: Kind) -> tuple[str, ...]:
+        """The formats to choose from, lowest first."""
+        priced = self.prices.profile.rates
+        return tuple(f for f in first_formats(kind) if f in priced and f in self._runnable)
+
+    def _expected(self, context: Context, fmt: str, known: Experience) -> Expectation:
+        start, N = known.starts[fmt], known.systems
+        total = self.prices.seconds(context, start.work, known.fill)
+        sure = self.prices.seconds(context, {fmt: Work(1, 1, 0)}, known.fill)
+        return Expectation(total / N, start.sufficed, N, sure)
+
+    def crossover(self, kind: Kind) -> int:
+        """The smallest dense system that a lower format can solve sooner, with one step."""
+        if kind not in self._crossovers:
+            self._crossovers[kind] = self._find_crossover(kind)
+        return self._crossovers[kind]
+
+    def _find_crossover(self, kind: Kind) -> int:
+        lower = self.formats(kind)[:-1]
+        n = 64
+        while n < LARGEST:
+            context = Context(kind, n, 0.0, 0.0, n * n)
+            highest = self.prices.seconds(context, {FP64.name: Work(1, 0, 0)})
+            if any(self.prices.seconds(context, {f: Work(1, 1, 0)}) < highest for f in lower):
+                return n
+            n += n // 16
+        return LARGEST
+
+
+def cheapest(seconds: Mapping[str, float]) -> str:
+    """The format with the least; the higher one of equals."""
+    return min(reversed(list(seconds)), key=lambda fmt: seconds[fmt])
+
+
+def told(first: str, expected: Mapping[str, Expectation]) -> str:
+    """Why a format is first, in words."""
+    chosen = expected[first]
+    ours = f"expected {milliseconds(chosen.seconds)}"
+    share = f"{100 * chosen.sufficed / chosen.systems:.0f} % of {chosen.systems} systems like this"
+    others = {fmt: e for fmt, e in expected.items() if fmt != first}
+    if not others:
+        return f"{first.upper()} first: it sufficed on {share}; {ours}."
+    rival = FP64.name if first != FP64.name else cheapest({f: e.seconds for f, e in others.items()})
+    against = f"against {milliseconds(others[rival].seconds)} in {rival.upper()}"
+    if first != FP64.name:
+        return f"{first.upper()} first: it sufficed on {share}; {ours} {against}."
+    lower = others[rival]
+    return (
+        f"FP64: {rival.upper()} sufficed on {100 * lower.sufficed / lower.systems:.0f} % of "
+        f"{lower.systems} systems like this; {ours} {against} first."
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
 
 
 def ladder_from(fmt: str) -> tuple[str, ...]:
@@ -53,11 +192,14 @@ def ladder_from(fmt: str) -> tuple[str, ...]:
     return ladder[ladder.index(fmt) :]
 
 
+_DEFAULT = DefaultPolicy()
+
+
 def get_policy(policy: str | FormatPolicy) -> FormatPolicy:
     if not isinstance(policy, str):
         return policy
     if policy == "default":
-        return BySize()
+        return _DEFAULT
     names = [fmt.name for fmt in native_formats()]
     if policy not in names:
         raise UnknownNameError("policy", policy, ["default", *names])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from roundwise.backends import ArithmeticFailure, NativeBackend, Solves, Status
 from roundwise.features import condition_estimate
 from roundwise.formats import FP64, get_format
+from roundwise.solver.choice import Learn
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
 from roundwise.solver.orthogonal import QRFactors
 from roundwise.solver.refining import Refined, backward_errors, refine
@@ -66,12 +67,14 @@ class Factorization:
         positive_definite: bool = False,
         decision: str = "",
         features_seconds: float = 0.0,
+        learn: Learn | None = None,
     ) -> None:
         if tol is not None and not 0 < tol < 1:
             raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
         self._matrix, self._backend = matrix, backend
         self._tolerance = matrix.default_tolerance if tol is None else float(tol)
         self._decision, self._features_seconds = decision, features_seconds
+        self._learn = learn
         self._rungs = _ladder(matrix, formats, backend, positive_definite)
         self._level = 0
         self._factors: Solves | None = None
@@ -120,6 +123,9 @@ class Factorization:
                     attempts,
                 )
             self._level, self._factors = self._level + 1, None
+        if self._learn is not None:  # from the first solve: later ones find the factors made
+            learn, self._learn = self._learn, None
+            learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
         return Solution(
             last.X,
             "accepted" if len(tries) == 1 else "escalated",

@@ -73,10 +73,12 @@ def solve(
     array([0.09090909, 0.63636364])
     """
     if not full_output and policy == "default" and assume_a is None:
-        x = _solve_small(A, b, tol)
+        x = solve_small(A, b, tol)
         if x is not None:
             return x
-    return factor(A, tol=tol, policy=policy, assume_a=assume_a).solve(b, full_output=full_output)
+    columns = columns_of(b)
+    factorization = factor(A, tol=tol, policy=policy, assume_a=assume_a, columns=columns)
+    return factorization.solve(b, full_output=full_output)
 
 
 def factor(
@@ -85,15 +87,18 @@ def factor(
     tol: float | None = None,
     policy: str | FormatPolicy = "default",
     assume_a: Structure | None = None,
+    columns: int = 1,
 ) -> Factorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
     The factors are made at the first solve: only then it is known which are good enough.
+    `columns` is how many right-hand sides to expect: the more, the less time the factorization
+    takes of the whole, and lower precision gains less.
     """
     start = perf_counter()
     matrix = checked_matrix(A, _BACKEND)
-    positive_definite = _is_positive_definite(matrix, assume_a)
-    choice = get_policy(policy).choose(matrix, positive_definite)
+    positive_definite = is_positive_definite(matrix, assume_a)
+    choice = get_policy(policy).choose(matrix, positive_definite, columns)
     return Factorization(
         matrix,
         choice.formats,
@@ -101,11 +106,18 @@ def factor(
         tol=tol,
         positive_definite=positive_definite,
         decision=choice.reason,
+        learn=choice.learn,
         features_seconds=perf_counter() - start,
     )
 
 
-def _solve_small(A: Any, b: Any, tol: float | None) -> Any:
+def columns_of(b: Any) -> int:
+    """How many right-hand sides b has; what b is at all is checked later."""
+    shape = np.shape(b)
+    return max(1, shape[1]) if len(shape) == 2 else 1
+
+
+def solve_small(A: Any, b: Any, tol: float | None) -> Any:
     """A small dense float64 system by LAPACK at once, through the same gate; else None."""
     if sparse.issparse(A) or sparse.issparse(b):
         return None
@@ -127,7 +139,7 @@ def _solve_small(A: Any, b: Any, tol: float | None) -> Any:
     return x if ((residual <= limit) & safe).all() else None
 
 
-def _is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
+def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
     """What the caller says, or whether it is worth a try: symmetric with a positive diagonal."""
     if assume_a not in (None, "gen", "pos"):
         raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
