@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import roundwise
 from roundwise.backends import NativeBackend
 from roundwise.backends.native import bf16_level
@@ -128,21 +130,25 @@ class Verdict:
     systems : int
     best : float
         The share of systems whose choice is the best one, or within 5 % of it.
+    ratios : dict
+        Geometric means of the seconds over those of the best choice: the policy's, of always
+        starting in FP32, and of FP64 at once.
     seconds : dict
-        Totals: the policy's, of always starting in FP32, of FP64 at once, and the least possible.
+        Totals of the same, and of the best choices.
     """
 
     group: str
     systems: int
     best: float
+    ratios: Mapping[str, float]
     seconds: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        seconds = {name: float(f"{total:.4g}") for name, total in self.seconds.items()}
         return {
             "systems": self.systems,
             "within 5 % of the best": round(self.best, 3),
-            "seconds": seconds,
+            "time over the best's": {name: round(r, 3) for name, r in self.ratios.items()},
+            "seconds": {name: float(f"{total:.4g}") for name, total in self.seconds.items()},
         }
 
 
@@ -168,33 +174,41 @@ def cross_validate(records: Sequence[Record], prices: Prices, folds: int = 5) ->
             decided.append((record, policy.choose_for(context).formats[0], seconds))
     groups = list(dict.fromkeys(record.context.kind for record, _, _ in decided))
     return [
-        _verdict(group, [d for d in decided if group in ("all", d[0].context.kind)])
-        for group in [*groups, "all"]
+        _verdict(group, [(f, s) for r, f, s in decided if group in ("all", r.context.kind)])
+        for group in ([*groups, "all"] if decided else [])
     ]
 
 
-def _verdict(group: str, decided: Sequence[tuple[Record, str, dict[str, float]]]) -> Verdict:
-    near = [seconds[first] <= 1.05 * min(seconds.values()) for _, first, seconds in decided]
-    totals = {
-        "policy": sum(seconds[first] for _, first, seconds in decided),
-        "always FP32 first": sum(seconds[FP32.name] for _, _, seconds in decided),
-        "always FP64": sum(seconds[FP64.name] for _, _, seconds in decided),
-        "best": sum(min(seconds.values()) for _, _, seconds in decided),
+def _verdict(group: str, decided: Sequence[tuple[str, dict[str, float]]]) -> Verdict:
+    taken = {
+        "policy": [seconds[first] for first, seconds in decided],
+        "always FP32 first": [seconds[FP32.name] for _, seconds in decided],
+        "always FP64": [seconds[FP64.name] for _, seconds in decided],
+        "best": [min(seconds.values()) for _, seconds in decided],
     }
-    return Verdict(group, len(decided), sum(near) / len(near), totals)
+    over = {name: np.array(taken[name]) / taken["best"] for name in list(taken)[:-1]}
+    return Verdict(
+        group,
+        len(decided),
+        float(np.mean(over["policy"] <= 1.05)),
+        {name: float(np.exp(np.mean(np.log(values)))) for name, values in over.items()},
+        {name: sum(values) for name, values in taken.items()},
+    )
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """As Markdown, for people and for docs."""
-    names = list(verdicts[0].seconds)
-    lines = [
-        f"| systems | number | within 5 % of the best | {' | '.join(f'{n} (s)' for n in names)} |",
-        "|---" * (3 + len(names)) + "|",
-    ]
+    if not verdicts:
+        return "no system is large enough to gain time"
+    ratios, totals = list(verdicts[0].ratios), list(verdicts[0].seconds)
+    head = ["systems", "number", "within 5 % of the best"]
+    head += [f"{name}, over the best" for name in ratios] + [f"{name} (s)" for name in totals]
+    rows = [head, ["---"] * len(head)]
     for v in verdicts:
-        seconds = " | ".join(f"{v.seconds[name]:.3g}" for name in names)
-        lines.append(f"| {v.group} | {v.systems} | {100 * v.best:.0f} % | {seconds} |")
-    return "\n".join(lines)
+        row = [v.group, f"{v.systems}", f"{100 * v.best:.0f} %"]
+        row += [f"{v.ratios[name]:.3f}" for name in ratios]
+        rows.append(row + [f"{v.seconds[name]:.3g}" for name in totals])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

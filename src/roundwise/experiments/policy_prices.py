@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter, thread_time
@@ -20,7 +21,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
-from roundwise.backends import NativeBackend
+from roundwise.backends import NativeBackend, native_formats
 from roundwise.calibration import calibrate
 from roundwise.calibration.measuring import Clock, median_seconds
 from roundwise.experiments.policy_systems import laplace_3d, random_banded, random_sparse
@@ -51,6 +52,17 @@ def sparse_matrices() -> Iterator[tuple[str, Any]]:
         yield "sparse unsymmetric", random_sparse(n, rng) + HEAVY * sparse.identity(n)
     for n in (2000, 20000):
         yield "sparse unsymmetric", random_banded(n, rng) + HEAVY * sparse.identity(n)
+
+
+def measure_applied(clock: Clock) -> dict[str, float]:
+    """Time the dense factors of lower formats when they are applied in FP64."""
+    backend, rng, n = NativeBackend(), np.random.default_rng(0), 1000
+    A, b = rng.standard_normal((n, n)), np.ones((n, 1))
+    seconds = {}
+    for fmt in (f for f in native_formats() if f != FP64):
+        factors = backend.matrix(A, fmt).lu().to(FP64)
+        seconds[fmt.name] = median_seconds(partial(factors.solve, b), SECONDS, clock) / n**2
+    return seconds
 
 
 def measure_sparse(clock: Clock) -> SparsePrices:
@@ -102,6 +114,7 @@ def main() -> None:
     clock, counted = (thread_time, "processor") if one_thread else (perf_counter, "wall-clock")
     prices = Prices(
         calibrate(progress=progress_bar("calibrate"), clock=clock).profile(),
+        measure_applied(clock),
         measure_sparse(clock),
         f"python -m roundwise.experiments.policy_prices ({counted} time) on {machine}",
     )

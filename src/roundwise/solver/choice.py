@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -11,19 +11,23 @@ from roundwise.backends import native_formats
 from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64
 from roundwise.solver.context import Context, Kind, context_of, first_formats
-from roundwise.solver.facts import Experience, Facts, Work, shipped_facts
+from roundwise.solver.factorization import GMRES_BUDGET
+from roundwise.solver.facts import Climb, Experience, Facts, Work, shipped_facts
 from roundwise.solver.inputs import CheckedMatrix
 from roundwise.solver.prices import Prices, current_prices
-from roundwise.solver.solution import Attempt
-
-Learn = Callable[[tuple[Attempt, ...], float], None]
-"""Takes the attempts of a successful solve, and its seconds."""
+from roundwise.solver.solution import Learn
 
 SPARSE_CROSSOVER = 1000
 """Sparse systems with fewer unknowns are factorized in FP64: analysing the pattern, which no format
 speeds up, takes most of the time."""
 
+INSPECTION = 2e-4
+"""Seconds, about, that looking at a system and preparing refinement take."""
+
 LARGEST = 100_000
+UNKNOWN_FILL = 10.0
+WORST, LAST = Work(1, 10, GMRES_BUDGET), Work(1, 1, 0)
+"""Work with factors that do not suffice, at most, and with those of the last resort."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +59,25 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What starting in a format leads to: seconds, and how often the format suffices.
+    """What starting in a format leads to, in seconds.
 
-    `sure` are the seconds if it does, with one step of refinement: it cannot be faster.
+    Attributes
+    ----------
+    seconds : float
+        Expected, climbs to higher formats included.
+    sufficed, systems : int
+        How often the format sufficed on how many systems like this; zeros if none is known.
+    sure : float
+        If it suffices after one step of refinement: it will not be faster.
+    worst : float
+        If every format below FP64 fails after all the work that it is granted.
     """
 
     seconds: float
     sufficed: int
     systems: int
     sure: float
+    worst: float
 
 
 class DefaultPolicy:
@@ -114,31 +128,35 @@ class DefaultPolicy:
     def choose_for(self, context: Context) -> Choice:
         """The choice for a system that is not small."""
         expected = self.expectations(context)
-        if not expected:
-            return Choice(
-                (FP64.name,), f"FP64: nothing is known of systems like this ({context.bin})."
-            )
         first = cheapest({fmt: known.seconds for fmt, known in expected.items()})
         return Choice(ladder_from(first), told(first, expected))
 
     def expectations(self, context: Context) -> dict[str, Expectation]:
-        """What each first format leads to; empty if nothing is known of such systems."""
+        """What each first format leads to; the worst of it, if nothing is known of such systems."""
         known = self.facts.of(context)
-        if known is None:
-            return {}
-        formats = [f for f in self.formats(context.kind) if f in known.starts]
+        formats = [f for f in self.formats(context.kind) if known is None or f in known.starts]
         return {fmt: self._expected(context, fmt, known) for fmt in formats}
+
+    def _expected(self, context: Context, fmt: str, known: Experience | None) -> Expectation:
+        sure = self.price(context, {fmt: Work(1, 1, 0)})
+        worst = self.price(
+            context, {f: WORST if f != FP64.name else LAST for f in ladder_from(fmt)}
+        )
+        if known is None:
+            return Expectation(worst, 0, 0, sure, worst)
+        start = known.starts[fmt]
+        seconds = self.price(context, start.work) / known.systems
+        return Expectation(seconds, start.sufficed, known.systems, sure, worst)
+
+    def price(self, context: Context, climb: Climb) -> float:
+        """The seconds of this work."""
+        known = self.facts.of(context) if context.is_sparse else None
+        return self.prices.seconds(context, climb, UNKNOWN_FILL if known is None else known.fill)
 
     def formats(self, kind: Kind) -> tuple[str, ...]:
         """The formats to choose from, lowest first."""
         priced = self.prices.profile.rates
         return tuple(f for f in first_formats(kind) if f in priced and f in self._runnable)
-
-    def _expected(self, context: Context, fmt: str, known: Experience) -> Expectation:
-        start, N = known.starts[fmt], known.systems
-        total = self.prices.seconds(context, start.work, known.fill)
-        sure = self.prices.seconds(context, {fmt: Work(1, 1, 0)}, known.fill)
-        return Expectation(total / N, start.sufficed, N, sure)
 
     def crossover(self, kind: Kind) -> int:
         """The smallest dense system that a lower format can solve sooner, with one step."""
@@ -148,11 +166,12 @@ class DefaultPolicy:
 
     def _find_crossover(self, kind: Kind) -> int:
         lower = self.formats(kind)[:-1]
-        n = 64
+        n = 64 if lower else LARGEST
         while n < LARGEST:
             context = Context(kind, n, 0.0, 0.0, n * n)
             highest = self.prices.seconds(context, {FP64.name: Work(1, 0, 0)})
-            if any(self.prices.seconds(context, {f: Work(1, 1, 0)}) < highest for f in lower):
+            lowest = min(self.prices.seconds(context, {f: Work(1, 1, 0)}) for f in lower)
+            if lowest + INSPECTION < highest:
                 return n
             n += n // 16
         return LARGEST
@@ -166,6 +185,8 @@ def cheapest(seconds: Mapping[str, float]) -> str:
 def told(first: str, expected: Mapping[str, Expectation]) -> str:
     """Why a format is first, in words."""
     chosen = expected[first]
+    if not chosen.systems:
+        return f"{first.upper()}: nothing is known of systems like this."
     ours = f"expected {milliseconds(chosen.seconds)}"
     share = f"{100 * chosen.sufficed / chosen.systems:.0f} % of {chosen.systems} systems like this"
     others = {fmt: e for fmt, e in expected.items() if fmt != first}

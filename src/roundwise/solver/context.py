@@ -71,8 +71,8 @@ class Context:
         return self.kind.startswith("sparse")
 
     @property
-    def bins(self) -> tuple[str, str, str]:
-        """The systems that count as alike, in words: closely, of any size, of any diagonal too."""
+    def bins(self) -> tuple[str, ...]:
+        """The systems that count as alike, in words, from few that are very alike to many."""
         if self.is_sparse:
             structure = interval("entries per row", self.entries / self.n, ROW_ENTRIES)
         else:
@@ -80,7 +80,7 @@ class Context:
         share = interval("diagonal share", self.diagonal_share, SHARES)
         size = interval("n", self.n, SPARSE_SIZES if self.is_sparse else DENSE_SIZES)
         wide = f"{self.kind}, {structure}"
-        return f"{wide}, {share}, {size}", f"{wide}, {share}", wide
+        return f"{wide}, {share}, {size}", f"{wide}, {share}", wide, self.kind
 
     @property
     def bin(self) -> str:

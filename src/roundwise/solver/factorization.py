@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from roundwise.backends import ArithmeticFailure, NativeBackend, Solves, Status
 from roundwise.features import condition_estimate
 from roundwise.formats import FP64, get_format
-from roundwise.solver.choice import Learn
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
 from roundwise.solver.orthogonal import QRFactors
 from roundwise.solver.refining import Refined, backward_errors, refine
-from roundwise.solver.solution import Attempt, Solution, SolveFailed
+from roundwise.solver.solution import Attempt, Learn, Solution, SolveFailed
 
 GMRES_BUDGET = 40
 """GMRES iterations that cost about half of a dense FP64 factorization, whatever n: iterations are

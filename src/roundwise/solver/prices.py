@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -39,7 +40,7 @@ class SparsePrices:
 
 @dataclass(frozen=True)
 class Prices:
-    """A machine profile, which prices dense work, and prices of sparse work.
+    """A machine profile, which prices dense work, and prices of what it does not cover.
 
     The price of a solve is ``runs factor + (runs + steps) step + iterations iteration``, where a
     step is a triangular solve in the factors' format and a residual in FP64, and an iteration
@@ -48,6 +49,7 @@ class Prices:
     """
 
     profile: MachineProfile
+    applied: Mapping[str, float]  # seconds per entry of applying dense factors in FP64, by format
     sparse: SparsePrices
     source: str = field(default="", repr=False)
 
@@ -73,7 +75,8 @@ class Prices:
         product = self._pass(context, FP64.name, context.columns)
         step = self._pass(context, fmt, context.columns) + product + profile.outer_overhead
         single = self._pass(context, FP64.name, 1)
-        iteration = (2 + 2 * BASIS / n) * single + profile.inner_overhead
+        applied = self.applied[fmt] * n * n if fmt in self.applied else single
+        iteration = applied + (1 + 2 * BASIS / n) * single + profile.inner_overhead
         return factor, step, iteration
 
     def _pass(self, context: Context, fmt: str, columns: int) -> float:
@@ -108,6 +111,7 @@ class Prices:
             "version": VERSION,
             "source": self.source,
             "profile": self.profile.to_dict(),
+            "applied": dict(self.applied),
             "sparse": asdict(self.sparse),
         }
 
@@ -119,7 +123,7 @@ class Prices:
         ):
             raise RoundwiseError("no prices that this Roundwise reads; install it again")
         profile = MachineProfile.from_dict(saved["profile"])
-        return cls(profile, SparsePrices(**saved["sparse"]), saved["source"])
+        return cls(profile, saved["applied"], SparsePrices(**saved["sparse"]), saved["source"])
 
 
 @cache
@@ -140,7 +144,7 @@ def current_prices() -> Prices:
 
     generic = generic_prices()
     try:
-        return Prices(load_profile(), generic.sparse, "measured on this machine")
+        return replace(generic, profile=load_profile(), source="measured on this machine")
     except ProfileError as error:
         logging.getLogger(__name__).info("generic prices decide: %s", error)
         return generic
