@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from roundwise.algorithms.gmres import gmres
 from roundwise.algorithms.stage import Stage
 from roundwise.backends import ArithmeticFailure, Backend, Solves
+from roundwise.backends.native_dense import DenseFactors
 from roundwise.formats import FP64
 from roundwise.solver.inputs import Array, CheckedMatrix
 
 MAX_STEPS = 30
 INNER_TOLERANCE = 1e-6
 RESTART = 30
+CHECK_AFTER = 12
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -98,7 +100,11 @@ def refine(
     state = Refined(np.zeros_like(B), np.full(B.shape[1], np.inf))
     try:
         _refine_plainly(state, matrix, _unit_solver(factors.solve), B, tolerance, corrections)
-        if not (state.errors <= tolerance).all():
+        if (state.errors <= tolerance).all():
+            return state
+        if budget is not None and (lost := _lost_directions(factors)) > budget / 2:
+            state.reason = f"{lost} pivots vanish beside the largest: GMRES would take too long"
+        else:
             _refine_by_gmres(state, matrix, factors, B, tolerance, backend, budget)
     except ArithmeticFailure as failure:
         state.reason = str(failure)
@@ -144,6 +150,8 @@ def _refine_by_gmres(
     state.method = "gmres"
     stage = Stage("gmres", FP64, backend)
     A, M = backend.matrix(matrix.A, FP64), factors.to(FP64)
+    # On its way to the inner tolerance within half of the budget? Two such steps are needed.
+    check_value = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
     for column in np.flatnonzero(~(state.errors <= tolerance)):
         one = np.array([column])
         b, x = B[:, one], state.X[:, one]
@@ -154,7 +162,8 @@ def _refine_by_gmres(
                 break
             restart = RESTART if budget is None else min(RESTART, budget - spent)
             scale = float(_norms(r)[0])
-            step = gmres(stage, A, M, r[:, 0] / scale, INNER_TOLERANCE, restart, cycles=1)
+            check = None if budget is None else (CHECK_AFTER, check_value)
+            step = gmres(stage, A, M, r[:, 0] / scale, INNER_TOLERANCE, restart, 1, check)
             z = scale * step.z[:, None]
             x = x + z
             spent += max(step.iterations, 1)
@@ -164,11 +173,24 @@ def _refine_by_gmres(
             state.corrected(one, _norms(z) / np.maximum(_norms(x), _TINY))
             previous, (r, error) = error, _timed_errors(state, matrix, x, b)
             _keep_better(state, x, error, one)
-            if size >= 0.5 * before and not error[0] <= 0.5 * previous[0]:
+            slow = budget is not None and step.residual > check_value
+            if slow or (size >= 0.5 * before and not error[0] <= 0.5 * previous[0]):
                 break
         if not state.errors[column] <= tolerance:
             state.reason = "GMRES with these factors does not get there"
             return  # the other columns share the matrix
+
+
+def _lost_directions(factors: Solves) -> int:
+    """Pivots below ``sqrt(n) u`` of the largest, u the factors' own, where they are at hand.
+
+    Rounding errors hide such directions from the factors; each costs GMRES about one iteration.
+    """
+    if not isinstance(factors, DenseFactors):
+        return 0
+    pivots = factors.pivots
+    noise = np.sqrt(len(pivots)) * factors.fmt.unit_roundoff * pivots.max()
+    return int(np.count_nonzero(pivots < noise))
 
 
 def _timed_errors(state: Refined, matrix: CheckedMatrix, X: Array, B: Array) -> tuple[Array, Array]:
