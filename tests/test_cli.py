@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import roundwise as rw
 from roundwise.actions import monotone_space
 from roundwise.cli import main
+from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
 
 QUICK = ["--train", "2", "--test", "0", "--formats", "fp32,fp64"]
@@ -73,6 +74,15 @@ def test_options_reach_the_settings(tmp_path, problem_set):
     assert stored.all()
 
 
+def test_native_runs_are_timed(tmp_path):
+    path = tmp_path / "native.sqlite"
+    options = ["--train", 1, "--test", 0, "--arithmetic", "native", "--repeats", 2]
+    assert "5 outcomes computed" in succeed("fill", "pde", "--table", path, *options)
+    facts = json.loads(succeed("info", "--table", path, "--json"))
+    assert facts["settings"][0]["measurements"] == 10
+    assert "10 timed runs" in succeed("info", "--table", path)
+
+
 def test_shards_merge_to_the_whole(tmp_path, filled):
     parts = [tmp_path / f"part{i}.sqlite" for i in (1, 2)]
     for i, part in enumerate(parts, start=1):
@@ -95,7 +105,10 @@ def test_info_of_the_installation():
     assert facts["simd"] == rw.get_simd_level()
     assert facts["threads"] == rw.get_num_threads()
     assert {fmt["name"] for fmt in facts["formats"]} == set(rw.NAMED_FORMATS)
+    assert facts["machine"]["key"] == Machine.this().key
+    assert facts["native_formats"][-2:] == ["fp32", "fp64"]
     text = succeed("info")
+    assert Machine.this().blas in text
     assert rw.__version__ in text
     assert all(name in text for name in rw.NAMED_FORMATS)
 
@@ -123,7 +136,7 @@ def test_info_of_an_empty_table(tmp_path):
     assert "0 problems" in succeed("info", "--table", tmp_path / "t.sqlite")
 
 
-@pytest.mark.parametrize("command", [[], ["fill"], ["merge"], ["info"]])
+@pytest.mark.parametrize("command", [[], ["fill"], ["merge"], ["info"], ["calibrate"]])
 def test_help_has_an_example(command):
     assert "Example" in succeed(*command, "--help")
     assert " ".join(["roundwise", *command]) in succeed(*command, "--help")
@@ -152,6 +165,8 @@ def test_no_command_is_help_and_version_is_told():
         ("fill dense --table t --formats ,", "unknown format"),
         ("fill dense --table t --jobs 0", "-1 for all cores"),
         ("fill dense --table t --jobs 2 --dask tcp://a:1", "choose one"),
+        ("fill dense --table t --arithmetic native --jobs 2", "timed one by one"),
+        ("fill dense --table t --repeats 2", "others are not timed"),
         ("fill dense --table t --shard 3/2", "1 <= i <= n"),
         ("fill dense --table t --shard half", "1 <= i <= n"),
         ("fill dense --table .", "directory"),

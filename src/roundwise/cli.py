@@ -36,6 +36,7 @@ from roundwise.calibration.command import calibrate_command
 from roundwise.experiments.command import reproduce_command
 
 INTERRUPTED = 130
+DEFAULT_FORMATS = {False: ("bf16", "tf32", "fp32", "fp64"), True: ("fp32", "fp64")}  # by native
 
 
 class OneLineErrors(click.Group):
@@ -67,7 +68,11 @@ def complain(message: str) -> None:
     click.echo(" ".join(message.split()), err=True)
 
 
-def parsed_formats(ctx: click.Context, param: click.Parameter, text: str) -> list[FloatFormat]:
+def parsed_formats(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> list[FloatFormat] | None:
+    if text is None:
+        return None
     try:
         return [get_format(name.strip()) for name in text.split(",")]
     except UnknownNameError as error:
@@ -161,15 +166,20 @@ main.add_command(calibrate_command)
     default="operation",
     show_default=True,
     type=click.Choice(list(BACKENDS)),
-    help="Round every operation, or what is stored.",
+    help="Round every operation, or what is stored; or run on the hardware, and time it.",
 )
 @click.option(
     "--formats",
-    default="bf16,tf32,fp32,fp64",
-    show_default=True,
     metavar="F,F,...",
     callback=parsed_formats,
-    help="Actions are all choices whose bits do not decrease from stage to stage.",
+    help="Actions are all choices whose bits do not decrease from stage to stage.  "
+    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    metavar="R",
+    help="How often a native run is timed.  [default: 3]",
 )
 @click.option(
     "--jobs",
@@ -193,7 +203,8 @@ def fill_command(
     seed: int,
     tau: float,
     arithmetic: str,
-    formats: list[FloatFormat],
+    formats: list[FloatFormat] | None,
+    repeats: int | None,
     jobs: int | None,
     dask: str | None,
     shard: tuple[int, int] | None,
@@ -208,6 +219,7 @@ def fill_command(
     Examples
       roundwise fill dense --table dense.sqlite --jobs -1
       roundwise fill sparse --table sparse.sqlite --tau 1e-8 --dask tcp://head:8786
+      roundwise fill dense --table dense.sqlite --arithmetic native --repeats 5
     As an array job of a batch system, in four parts:
       roundwise fill pde --table part1.sqlite --shard 1/4
       roundwise merge pde.sqlite part?.sqlite
@@ -220,7 +232,13 @@ def fill_command(
         algorithm = GmresIR.paper(tau)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--tau") from error
-    space = monotone_space(algorithm.stages, formats)
+    if arithmetic == "native" and not (jobs in (None, 1) and dask is None):
+        raise click.UsageError(
+            "--jobs and --dask are not for native arithmetic: runs are timed one by one"
+        )
+    if arithmetic != "native" and repeats is not None:
+        raise click.UsageError("--repeats is for --arithmetic native: others are not timed")
+    space = monotone_space(algorithm.stages, formats or DEFAULT_FORMATS[arithmetic == "native"])
     target = OutcomeTable(table)  # complains before any work
     new = None
     try:
@@ -232,6 +250,7 @@ def fill_command(
                 (*data.train, *data.test),
                 space,
                 arithmetic=arithmetic,
+                repeats=repeats,
                 jobs=jobs,
                 client=client,
                 shard=shard,
