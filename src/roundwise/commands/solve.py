@@ -76,7 +76,7 @@ def solve_command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Solve A x = b in as little precision as it takes, and verify the answer.
+    """Solve A x = b in as little precision as it takes.
 
     Files are Matrix Market, plain or gzipped: dense (array) or sparse (coordinate). b may have
     several columns. Without b, an x is assumed and b = A x, so that the error of x is known too.
