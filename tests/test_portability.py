@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from roundwise import _kernels
+
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-I", "cpp"]
 LEVELS = {"baseline": ["16"], "avx2": ["32", "-mavx2"]}
@@ -129,3 +131,19 @@ def test_clang_computes_native_kernels(tmp_path):
     else:
         printed = check_native(tmp_path, "clang++", ["baseline"], NATIVE, [])
     assert "portable baseline" in printed
+
+
+def test_amx_level_on_emulated_registers(tmp_path):
+    """Under the name avx512_bf16, as that is what the processor has."""
+    require("g++")
+    if "avx512_bf16" not in _kernels.native_bf16_levels():
+        pytest.skip("this processor has no avx512_bf16, which the packing uses")
+    emulated = ["-D__AMX_BF16__", "-include", "tests/amx_emulated.hpp"]
+    flags = [*X86_NATIVE["lu"]["avx512_bf16"], *emulated]
+    native = {
+        "lu": {"portable": ["16"], "avx512_bf16": flags},
+        "storage": X86_NATIVE["storage"],
+    }
+    macros = ["-DROUNDWISE_X86_LEVELS", "-DROUNDWISE_AVX512_BF16"]
+    printed = check_native(tmp_path, "g++", list(LEVELS), native, macros)
+    assert "avx512_bf16 baseline" in printed
