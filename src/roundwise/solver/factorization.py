@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roundwise.backends import ArithmeticFailure, NativeBackend, Solves, Status
 from roundwise.features import condition_estimate
-from roundwise.formats import FP64, get_format
+from roundwise.formats import FP32, FP64, get_format
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
 from roundwise.solver.orthogonal import QRFactors
 from roundwise.solver.refining import Refined, backward_errors, refine
@@ -48,6 +48,7 @@ class Tried:
     forward_error_bound: float = math.nan
     condition: float = math.nan
     singular: bool = False
+    unholdable: bool = False  # x exceeds the range or the precision of its dtype
 
 
 class Factorization:
@@ -67,10 +68,8 @@ class Factorization:
         decision: str = "",
         features_seconds: float = 0.0,
     ) -> None:
-        if tol is not None and not 0 < tol < 1:
-            raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
         self._matrix, self._backend = matrix, backend
-        self._tolerance = matrix.default_tolerance if tol is None else float(tol)
+        self._tolerance = matrix.default_tolerance if tol is None else tol
         self._decision, self._features_seconds = decision, features_seconds
         self._rungs = _ladder(matrix, formats, backend, positive_definite)
         self._level = 0
@@ -100,6 +99,8 @@ class Factorization:
         solution = self.run(checked_columns(b, self._matrix), full_output)
         return solution if full_output else solution.x
 
+    # Infinity and NaN are dealt with where they arise: they never pass the gate.
+    @np.errstate(all="ignore")
     def run(self, columns: Columns, full_output: bool = True) -> Solution:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
@@ -110,7 +111,8 @@ class Factorization:
             last, attempts = tries[-1], tuple(tried.attempt for tried in tries)
             if last.X is not None and last.attempt.accepted:
                 break
-            if self._level == len(self._rungs) - 1 or (last.singular and self.format == FP64.name):
+            hopeless = last.unholdable or (last.singular and self.format == FP64.name)
+            if hopeless or self._level == len(self._rungs) - 1:
                 best = min(tries, key=lambda tried: tried.attempt.backward_error)
                 reason = f"no answer reached a backward error of {self._tolerance:.1e}"
                 raise SolveFailed(
@@ -145,11 +147,13 @@ class Factorization:
             attempt = Attempt(rung.action, "none", 0, 0, math.inf, False, str(failure), seconds)
             return Tried(attempt, singular=failure.status is Status.ZERO_PIVOT)
         made = perf_counter()
+        # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
+        target = self._tolerance / (4 if columns.dtype == np.float32 else 1)
         refined = refine(
             self._matrix,
             self._factors,
             columns.B,
-            self._tolerance,
+            target,
             self._backend,
             rung.budget,
             corrections=2 if bound_error else 0,
@@ -160,6 +164,12 @@ class Factorization:
         timings["refine"] += end - made - refined.verify_seconds
         X, error = self._finished(refined, columns)
         accepted = error <= self._tolerance
+        unholdable = not accepted and refined.worst <= target
+        reason = refined.reason or "the backward error stays above the tolerance"
+        if unholdable:
+            name, remedy = columns.dtype.__name__, "scale A or b"
+            remedy += ", or pass float64" if columns.dtype == np.float32 else ""
+            reason = f"{name} cannot hold x to that accuracy; {remedy}"
         attempt = Attempt(
             rung.action,
             refined.method,
@@ -167,13 +177,14 @@ class Factorization:
             refined.inner_iterations,
             error,
             accepted,
-            "" if accepted else refined.reason or "the backward error stays above the tolerance",
+            "" if accepted else reason,
             end - start,
         )
         if not (accepted and bound_error):
-            return Tried(attempt, X)
+            return Tried(attempt, X, unholdable=unholdable)
         start = perf_counter()
         bound, condition = self._error_bound(refined, rung.fmt)
+        bound += FP32.unit_roundoff if columns.dtype == np.float32 else 0.0
         timings["bound"] = perf_counter() - start
         return Tried(attempt, X, bound, condition)
 
@@ -194,9 +205,8 @@ class Factorization:
     def _finished(self, refined: Refined, columns: Columns) -> tuple[NDArray[Any], float]:
         """X in the caller's scale, type and shape, with its backward error."""
         shift = columns.exponents
-        with np.errstate(over="ignore", under="ignore"):
-            X = np.ldexp(refined.X, shift).astype(columns.dtype)
-            kept = np.ldexp(X.astype(np.float64), -shift)
+        X = np.ldexp(refined.X, shift).astype(columns.dtype)
+        kept = np.ldexp(X.astype(np.float64), -shift)
         errors = refined.errors
         if not np.array_equal(kept, refined.X):  # rounded to float32, or out of float64's range
             _, errors = backward_errors(self._matrix, kept, columns.B)
