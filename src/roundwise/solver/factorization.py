@@ -197,10 +197,11 @@ class Factorization:
         """
         assert self._factors is not None
         condition = condition_estimate(self._matrix.A, self._factors)
-        if not condition * get_format(fmt).unit_roundoff < 1:
+        rate = condition * get_format(fmt).unit_roundoff
+        if not rate < 1 or self._matrix.columns is not None:  # these are of a scaled x
             return math.nan, math.nan
         limiting = condition * FP64.unit_roundoff
-        return max(refined.remaining_correction, limiting), condition
+        return max(refined.remaining_correction(rate), limiting), condition
 
     def _finished(self, refined: Refined, columns: Columns) -> tuple[NDArray[Any], float]:
         """X in the caller's scale, type and shape, with its backward error."""

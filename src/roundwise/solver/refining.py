@@ -47,19 +47,19 @@ class Refined:
     def worst(self) -> float:
         return float(self.errors.max()) if np.isfinite(self.errors).all() else np.inf
 
-    @property
-    def remaining_correction(self) -> float:
+    def remaining_correction(self, expected_rate: float) -> float:
         """What further corrections would amount to, relative to x; NaN if too few were made.
 
         ``||z|| rate / (1 - rate)`` of the last correction z, the largest over the columns (after
-        Demmel et al., ACM Trans. Math. Softw. 32(2), 2006). A rate beyond 1/2 means that the
-        corrections are as small as they get.
+        Demmel et al., ACM Trans. Math. Softw. 32(2), 2006). One that is lucky shrinks faster than
+        the next will, so that the rate is the expected one at least. A rate beyond 1/2 means that
+        the corrections are as small as they get.
         """
         if not np.isfinite(self.previous).all():
             return np.nan
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rates = np.where(self.last > 0, np.minimum(self.last / self.previous, 0.5), 0.0)
-        return float((self.last * rates / (1 - rates)).max())
+        rates = np.where(self.last > 0, self.last / self.previous, 0.0)
+        rates = np.clip(rates, min(expected_rate, 0.5), 0.5)
+        return float((self.last * rates / (1 - rates)).max(initial=0.0))
 
     def corrected(self, columns: NDArray[np.intp], sizes: Array) -> None:
         """Note the relative sizes of new corrections of some columns."""
