@@ -103,6 +103,7 @@ def singular_systems():
     yield "zero column", np.where(np.arange(n) == 3, 0.0, base), np.ones(n)
     yield "rank one", np.outer(np.arange(n), np.arange(n) + 1.0), np.ones(n)
     yield "integers 1 to 9", np.arange(1.0, 10).reshape(3, 3), np.array([1.0, 0.0, 0.0])
+    yield "one row", np.array([[1.0, 1, 1], [0, 0, 0], [0, 0, 0]]), np.ones(3)
     yield "graph Laplacian", n * np.eye(n) - np.ones((n, n)), np.arange(n) + 1.0
 
 

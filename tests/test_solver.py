@@ -119,6 +119,12 @@ def test_dtypes(kind, other, expected, policy, form):
     np.testing.assert_array_equal(answer, [0, 0, 1])
 
 
+def test_a_float64_answer_passes_the_gate_of_float64():
+    solution = rw.solve(A.astype("f4"), b, policy="fp32", full_output=True)
+    assert solution.tolerance == np.sqrt(N) * U
+    assert backward_error(A.astype("f4"), solution.x, b) <= np.sqrt(N) * U
+
+
 def test_float32_answers_pass_the_gate_of_float32():
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -360,7 +366,7 @@ def test_failure_has_the_best_answer():
 
 
 def test_an_answer_that_its_type_cannot_hold():
-    with pytest.raises(rw.SolveFailed, match="float32 cannot hold x.*float64"):
+    with pytest.raises(rw.SolveFailed, match=r"float32 cannot hold x.*float64"):
         rw.solve(np.full((1, 1), 1e-30, np.float32), np.full(1, 1e30, np.float32))
     with pytest.raises(rw.SolveFailed, match="float64 cannot hold x"):
         rw.solve([[1e-200]], [1e200])

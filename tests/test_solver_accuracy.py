@@ -38,8 +38,12 @@ def judge(A, b, **options):
     try:
         x = rw.solve(A, b, **options)
     except rw.SolveFailed as failure:
-        assert failure.reason
-        assert not failure.backward_error <= tolerance
+        told = failure
+    else:
+        told = None
+    if told is not None:
+        assert told.reason
+        assert not told.backward_error <= tolerance
         return None
     assert x.shape == np.shape(b)
     assert exact.backward_error(A, x, b) <= tolerance + U
@@ -52,7 +56,7 @@ def peer_solves(A, b):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             x = spsolve(A.tocsc(), b) if sparse.issparse(A) else np.linalg.solve(A, b)
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, RuntimeError):  # SuperLU aborts
         return False
     if not exact.backward_error(A, x, b) <= math.sqrt(len(b)) * U:
         return False

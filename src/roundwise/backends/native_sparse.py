@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import structural_rank
 from scipy.sparse.linalg import SuperLU, splu
 
 from roundwise.backends.base import (
@@ -88,7 +89,8 @@ class SparseMatrix(Matrix):
         try:
             return SuperLUFactors(self.fmt, splu(self._csr.tocsc(), **options))
         except RuntimeError as error:
-            if "singular" not in str(error):
+            # Columns with fewer rows than there are columns make SuperLU abort with another text.
+            if "singular" not in str(error) and structural_rank(self._csr) == self.shape[0]:
                 raise
             raise ArithmeticFailure(Status.ZERO_PIVOT, kernel, self.fmt) from error
 

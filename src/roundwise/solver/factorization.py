@@ -69,7 +69,7 @@ class Factorization:
         features_seconds: float = 0.0,
     ) -> None:
         self._matrix, self._backend = matrix, backend
-        self._tolerance = matrix.default_tolerance if tol is None else tol
+        self._tol = tol
         self._decision, self._features_seconds = decision, features_seconds
         self._rungs = _ladder(matrix, formats, backend, positive_definite)
         self._level = 0
@@ -105,16 +105,17 @@ class Factorization:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
+        tolerance = columns.default_tolerance if self._tol is None else self._tol
         tries: list[Tried] = []
         while True:
-            tries.append(self._try(columns, full_output, timings))
+            tries.append(self._try(columns, tolerance, full_output, timings))
             last, attempts = tries[-1], tuple(tried.attempt for tried in tries)
             if last.X is not None and last.attempt.accepted:
                 break
             hopeless = last.unholdable or (last.singular and self.format == FP64.name)
             if hopeless or self._level == len(self._rungs) - 1:
                 best = min(tries, key=lambda tried: tried.attempt.backward_error)
-                reason = f"no answer reached a backward error of {self._tolerance:.1e}"
+                reason = f"no answer reached a backward error of {tolerance:.1e}"
                 raise SolveFailed(
                     f"{'A is singular' if last.singular else reason}: {last.attempt.reason}",
                     best.X,
@@ -127,7 +128,7 @@ class Factorization:
             "accepted" if len(tries) == 1 else "escalated",
             last.attempt.action,
             last.attempt.backward_error,
-            self._tolerance,
+            tolerance,
             last.forward_error_bound,
             last.condition,
             attempts,
@@ -135,7 +136,9 @@ class Factorization:
             self._decision,
         )
 
-    def _try(self, columns: Columns, bound_error: bool, timings: dict[str, float]) -> Tried:
+    def _try(
+        self, columns: Columns, tolerance: float, bound_error: bool, timings: dict[str, float]
+    ) -> Tried:
         """One rung: its factors, made if they are not there yet, and refinement with them."""
         rung, start = self._rungs[self._level], perf_counter()
         try:
@@ -148,7 +151,7 @@ class Factorization:
             return Tried(attempt, singular=failure.status is Status.ZERO_PIVOT)
         made = perf_counter()
         # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
-        target = self._tolerance / (4 if columns.dtype == np.float32 else 1)
+        target = tolerance / (4 if columns.dtype == np.float32 else 1)
         refined = refine(
             self._matrix,
             self._factors,
@@ -163,7 +166,7 @@ class Factorization:
         timings["verify"] += refined.verify_seconds
         timings["refine"] += end - made - refined.verify_seconds
         X, error = self._finished(refined, columns)
-        accepted = error <= self._tolerance
+        accepted = error <= tolerance
         unholdable = not accepted and refined.worst <= target
         reason = refined.reason or "the backward error stays above the tolerance"
         if unholdable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from time import perf_counter
 from typing import Any, Literal
 
@@ -127,10 +128,14 @@ def _factorization(
     )
 
 
-def _checked_tolerance(tol: float | None) -> float | None:
-    if tol is not None and not 0 < tol < 1:
+def _checked_tolerance(tol: Any) -> float | None:
+    if tol is None:
+        return None
+    if not isinstance(tol, Real):
+        raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
+    if not 0 < tol < 1:
         raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
-    return None if tol is None else float(tol)
+    return float(tol)
 
 
 def _solve_small(A: Array, b: Array, tol: float | None) -> Array | None:

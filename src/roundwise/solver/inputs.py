@@ -37,7 +37,7 @@ class CheckedMatrix:
 
     A: Any  # float64 array (C or Fortran contiguous), or canonical csr_array
     norm: float  # of the matrix as it was given, in the infinity norm, over 2**max(e)
-    dtype: Any  # float32 or float64: of the answer
+    dtype: Any  # float32 or float64: of the matrix as it was given
     rows: NDArray[np.int32] | None = None  # e, if A had to be scaled
     columns: NDArray[np.int32] | None = None  # f, not positive, if columns had to be scaled, too
 
@@ -48,12 +48,6 @@ class CheckedMatrix:
     @property
     def is_sparse(self) -> bool:
         return not isinstance(self.A, np.ndarray)
-
-    @property
-    def default_tolerance(self) -> float:
-        """``sqrt(n) u``: what LAPACK's refinement asks for, u that of the data's own format."""
-        unit = FP32.unit_roundoff if self.dtype == np.float32 else FP64.unit_roundoff
-        return math.sqrt(self.n) * unit
 
     @cached_property
     def _row_weights(self) -> Array | None:
@@ -99,7 +93,13 @@ class Columns:
     B: Array  # (n, k), Fortran-ordered
     exponents: NDArray[np.int32]  # ``x[i, j] = 2**exponents[i, j] X[i, j]``; one row, if all agree
     was_vector: bool
-    dtype: Any
+    dtype: Any  # float32 if A and b are, else float64: of the answer
+
+    @property
+    def default_tolerance(self) -> float:
+        """``sqrt(n) u``: what LAPACK's refinement asks for, u that of the answer's own format."""
+        unit = FP32.unit_roundoff if self.dtype == np.float32 else FP64.unit_roundoff
+        return math.sqrt(len(self.B)) * unit
 
 
 def norms(X: Array, weights: Array | None = None) -> Array:
