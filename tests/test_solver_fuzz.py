@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as npst
 
 import roundwise as rw
+from roundwise.backends import native_formats
 
 DOCUMENTED = (ValueError, TypeError, rw.SolveFailed)
 UNITS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24}
 REAL = ("f8", "f4", "f2", ">f8", ">f4", "i8", "i4", "i1", "u8", "u2", "?")
-POLICIES = st.sampled_from(["default", "bf16", "fp16", "fp32", "fp64"])
+POLICIES = st.sampled_from(["default", *(fmt.name for fmt in native_formats())])
 fuzz = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

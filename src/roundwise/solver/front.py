@@ -133,9 +133,10 @@ def _checked_tolerance(tol: Any) -> float | None:
         return None
     if not isinstance(tol, Real):
         raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
-    if not 0 < tol < 1:
+    tolerance = float(tol)
+    if not 0 < tolerance < 1:
         raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
-    return float(tol)
+    return tolerance
 
 
 def _solve_small(A: Array, b: Array, tol: float | None) -> Array | None:
