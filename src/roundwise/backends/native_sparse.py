@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import structural_rank
 from scipy.sparse.linalg import SuperLU, splu
 
 from roundwise.backends.base import (
@@ -104,7 +105,8 @@ def _superlu(
     try:
         superlu = splu(sparse.csc_array(A), **options)
     except RuntimeError as error:
-        if "singular" not in str(error):
+        # Columns with fewer rows than there are columns make SuperLU abort with another text.
+        if "singular" not in str(error) and structural_rank(sparse.csr_array(A)) == A.shape[0]:
             raise
         raise ArithmeticFailure(breakdown, kernel, fmt) from error
     # SuperLU does not tell of overflow, and to look for it one would copy the factors. A solution
