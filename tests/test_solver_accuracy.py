@@ -28,8 +28,6 @@ POLICIES = ("default", *(fmt.name for fmt in native_formats()))
 MATRICES = Path(
     os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[2] / "shared" / "matrices")
 )
-SLOW = {"hangGlider_3", "hangGlider_5"}
-"""A minute each: SuperLU's symmetric mode fills in too much. They do pass."""
 
 
 def judge(A, b, **options):
@@ -147,7 +145,7 @@ def shared_matrices():
     if not MATRICES.is_dir():
         return []
     with (MATRICES / "index.csv").open() as file:
-        return [row["name"] for row in csv.DictReader(file) if row["name"] not in SLOW]
+        return [row["name"] for row in csv.DictReader(file)]
 
 
 @pytest.mark.skipif(not MATRICES.is_dir(), reason="no ../shared/matrices; set ROUNDWISE_MATRICES")
