@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 
 import roundwise as rw
+from roundwise.backends import native_formats
 
 FORMATS = list(rw.NAMED_FORMATS.values())
 
@@ -28,7 +29,15 @@ PATTERNS = {
 
 MODES = ["nearest", "toward_zero", "up", "down"]
 
-BACKENDS = ["operation", "storage"]
+BACKENDS = ["operation", "storage", "native"]
+
+
+def supports(backend, fmt, is_sparse=False):
+    """Whether the arithmetic model of that name runs the format, on this machine if native."""
+    if backend != "native":
+        return True
+    return fmt in ((rw.FP32, rw.FP64) if is_sparse else native_formats())
+
 
 ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR()]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import ALGORITHMS, BACKENDS
+from cases import ALGORITHMS, BACKENDS, supports
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
@@ -155,6 +155,8 @@ def test_sparse_equals_dense(backend):
     problem = convection_diffusion_2d(12, eps=0.1, beta=(3.0, -2.0))
     dense = LinearSystem(problem.A.toarray(), problem.b, problem.x_true)
     for action in ("bf16-fp64-fp64-fp64", "fp32-fp32-fp64-fp64"):
+        if not supports(backend, rw.get_format(action[:4]), is_sparse=True):
+            continue
         # Other pivots make other factors, so not the same bits.
         algorithm = rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-7))
         a, b = algorithm.run(problem, action, backend), algorithm.run(dense, action, backend)
@@ -217,7 +219,10 @@ def test_outcomes_are_facts_in_full(algorithm, backend):
     assert outcome.cbe >= outcome.nbe
     assert outcome.ferr == abs(outcome.x - problem.x_true).max() / abs(problem.x_true).max()
     assert [key[0] for key in outcome.operations] == list(algorithm.stages)
-    assert all(tally.flops > 0 and tally.bytes > 0 for tally in outcome.operations.values())
+    assert all(tally.bytes > 0 for tally in outcome.operations.values())
+    for (stage, _), tally in outcome.operations.items():
+        unknown = backend == "native" and stage == "factor"  # SuperLU does not tell
+        assert np.isnan(tally.flops) if unknown else tally.flops > 0
 
 
 def test_counted_operations_of_a_dense_run_by_hand():

@@ -105,7 +105,7 @@ def test_zero_rows_and_tiny_matrices_have_a_context():
     assert context(np.zeros((3, 3))).coherence == 0
     assert context(np.zeros((3, 3))).diagonal_share == 0
     assert context([[2.0]]).diagonal_share == 1
-    assert context(sparse.csr_array((200, 200))).kind == "sparse"
+    assert context(sparse.csr_array((200, 200))).kind == "sparse unsymmetric"
 
 
 def test_bins_nest():

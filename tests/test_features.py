@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse as sp
-from cases import BACKENDS
+from cases import BACKENDS, supports
 
 import roundwise as rw
 from roundwise.features import (
@@ -367,14 +367,24 @@ def test_kappa_est_needs_no_more_than_solve():
     assert inverse.columns <= 20
 
 
-@pytest.mark.parametrize("arithmetic", BACKENDS)
-@pytest.mark.parametrize("fmt", [rw.BF16, rw.FP16, rw.TF32, rw.FP32], ids=str)
+@pytest.mark.parametrize(
+    ("arithmetic", "fmt"),
+    [
+        (arithmetic, fmt)
+        for arithmetic in BACKENDS
+        for fmt in (rw.BF16, rw.FP16, rw.TF32, rw.FP32)
+        if supports(arithmetic, fmt)
+    ],
+    ids=str,
+)
 def test_kappa_est_from_low_precision_factors(arithmetic, fmt):
     well = randsvd(40, 10.0, rng=8).A
     assert kappa_est(well, arithmetic, fmt) == pytest.approx(kappa_est(well), rel=0.5)
     ill = randsvd(40, 1e12, rng=8).A
     saturated = kappa_est(ill, arithmetic, fmt)  # the perturbed factors see 1 / u at most
-    assert 0.01 / fmt.unit_roundoff < saturated < min(1e12, 1e4 / fmt.unit_roundoff)
+    # Native bf16 eliminates in blocks of 64 in FP32: up to there only stored factors are rounded.
+    eliminated = rw.FP32 if (arithmetic, fmt) == ("native", rw.BF16) else fmt
+    assert 0.01 / fmt.unit_roundoff < saturated < min(1e12, 1e4 / eliminated.unit_roundoff)
 
 
 # pivot_growth and fill_ratio.
@@ -383,7 +393,7 @@ def test_kappa_est_from_low_precision_factors(arithmetic, fmt):
 @pytest.mark.parametrize("arithmetic", BACKENDS)
 def test_pivot_growth_of_wilkinsons_matrix_doubles(arithmetic):
     n = 12
-    A = np.eye(n) - np.tril(np.ones((n, n)), -1)
+    A = np.asfortranarray(np.eye(n) - np.tril(np.ones((n, n)), -1))  # its rows are interchanged
     A[:, -1] = 1.0
     assert feature("pivot_growth", A, factorize(A, arithmetic)) == 2.0 ** (n - 1)
     assert feature("fill_ratio", A, factorize(A, arithmetic)) == 1.0

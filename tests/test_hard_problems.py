@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyamg
 import pytest
-from cases import ALGORITHMS, BACKENDS
+from cases import ALGORITHMS, BACKENDS, supports
 from scipy import linalg, sparse
 
 import roundwise as rw
@@ -57,13 +57,15 @@ ACTIONS += ["fp16-fp64-fp64-fp64", "bf16-fp32-fp32-fp64", "fp32-fp32-fp32-fp32"]
 
 def check(problem):
     """FP64 reaches a good answer; others do too, or do not say they did."""
-    outcomes = algorithm.run_all(problem, ACTIONS)
-    assert outcomes[0].status is rw.OutcomeStatus.CONVERGED
-    for outcome in outcomes:
-        good = outcome.nbe <= GOOD
-        assert (outcome.status is rw.OutcomeStatus.CONVERGED) <= good
-        assert not outcome.status.failed or outcome.reason
-        assert outcome.x is None or np.isfinite(outcome.x).all()
+    for backend in ("operation", "native"):
+        runs = [a for a in ACTIONS if supports(backend, rw.get_format(a[:4]), problem.is_sparse)]
+        outcomes = algorithm.run_all(problem, runs, backend)
+        assert outcomes[0].status is rw.OutcomeStatus.CONVERGED
+        for outcome in outcomes:
+            good = outcome.nbe <= GOOD
+            assert (outcome.status is rw.OutcomeStatus.CONVERGED) <= good
+            assert not outcome.status.failed or outcome.reason
+            assert outcome.x is None or np.isfinite(outcome.x).all()
 
 
 @pytest.mark.skipif(not MATRICES.is_dir(), reason="no ../shared/matrices; set ROUNDWISE_MATRICES")

@@ -95,7 +95,7 @@ def test_lu_rounds_products_to_bf16(level):
 
 
 @bf16_level
-@pytest.mark.parametrize("n", (5, 64, 65, 130, 333))
+@pytest.mark.parametrize("n", [5, 64, 65, 130, 333])
 def test_lu_is_exact_where_all_numbers_are_small_integers(level, n):
     rng = np.random.default_rng(n)
     # |l| < 1 below a unit diagonal: entries of L are 0 or 1/2, so that no pivot moves beyond P.
@@ -113,7 +113,7 @@ def test_lu_is_exact_where_all_numbers_are_small_integers(level, n):
 
 
 @bf16_level
-@pytest.mark.parametrize("n", (65, 300))
+@pytest.mark.parametrize("n", [65, 300])
 def test_lu_pivots_as_lapack_where_nothing_is_rounded(level, n):
     """Powers of two on a permuted diagonal: each pivot has one place."""
     P = np.random.default_rng(n).permutation(n)
@@ -121,7 +121,7 @@ def test_lu_pivots_as_lapack_where_nothing_is_rounded(level, n):
     A[P, np.arange(n)] = 2.0 ** (np.arange(n) % 5)
     _, perm, L, U = bf16_lu(A, level)
     assert (perm == P).all()
-    assert (L == np.eye(n)).all()
+    assert (np.eye(n) == L).all()
     assert (np.diag(U) == 2.0 ** (np.arange(n) % 5)).all()
 
 
@@ -174,7 +174,7 @@ def test_subnormal_numbers_lose_no_more_than_their_size(level):
 
 
 @bf16_level
-@pytest.mark.parametrize("n", (65, 300, 700, 1100))
+@pytest.mark.parametrize("n", [65, 300, 700, 1100])
 def test_lu_does_not_depend_on_threads(level, n):
     A = matrix(n)
     results = []
@@ -185,7 +185,7 @@ def test_lu_does_not_depend_on_threads(level, n):
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("n", (65, 200, 700))
+@pytest.mark.parametrize("n", [65, 200, 700])
 def test_levels_agree_to_their_precision(n):
     """On a matrix that needs no interchange, so that all levels compute the same factors."""
     A = matrix(n) / n + 2 * np.eye(n, dtype=np.float32)

@@ -22,6 +22,7 @@ from roundwise.algorithms.refinement import (
     Vector,
     refine,
     shared_factors,
+    shared_matrix,
     shared_system,
 )
 from roundwise.algorithms.stage import Stage
@@ -89,7 +90,7 @@ class CgIR(Algorithm):
         system = shared_system(problem, False, residual, shared)
         shared.get("symmetric", lambda: _require_symmetric(problem))
         factors = shared_factors(factor, system, shared, cholesky=True)
-        A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A), inner)
+        A = shared_matrix(inner, system, shared)
         M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
 
         def start(b: Vector) -> Correction:

@@ -21,6 +21,7 @@ from roundwise.algorithms.refinement import (
     Vector,
     refine,
     shared_factors,
+    shared_matrix,
     shared_system,
 )
 from roundwise.algorithms.stage import Stage
@@ -74,7 +75,7 @@ class GmresIR(Algorithm):
         factor, update, inner, residual = (stages[name] for name in self.stages)
         system = shared_system(problem, self.equilibrate, residual, shared)
         factors = shared_factors(factor, system, shared)
-        A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A), inner)
+        A = shared_matrix(inner, system, shared)
         M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
 
         def start(b: Vector) -> Correction:

@@ -17,7 +17,7 @@ from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.errors import ErrorMeasure, max_norm
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import Progress, StoppingRule
-from roundwise.backends import ArithmeticFailure, Backend, Factors, Status
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
 
@@ -93,6 +93,11 @@ def _inverse_power_of_two(x: Vector) -> Vector:
     return np.asarray(np.ldexp(1.0, np.clip(1 - exponents, -1022, 1023)))
 
 
+def shared_matrix(stage: Stage, system: ScaledSystem, shared: Shared) -> Matrix:
+    """A in the stage's format, for products."""
+    return shared.get(("matrix", stage.fmt), lambda: stage.matrix(system.A).prepared(), stage)
+
+
 def shared_factors(
     factor: Stage, system: ScaledSystem, shared: Shared, cholesky: bool = False
 ) -> Factors:
@@ -159,7 +164,7 @@ def refine(
     reason = ""
     try:
         x = with_unit_size(start, system.b).z
-        A = shared.get(("matrix", residual.fmt), lambda: residual.matrix(system.A), residual)
+        A = shared_matrix(residual, system, shared)
         while True:
             r = residual.axpy(-1.0, residual.matvec(A, x), system.b)
             progress.x_norms.append(max_norm(x))

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from roundwise.backends.base import ArithmeticFailure, Backend, Factors, Matrix, Solves, Status
-from roundwise.backends.native import NativeBackend, UnsupportedFormat, native_formats
+from roundwise.backends.base import (
+    ArithmeticFailure,
+    Backend,
+    Factors,
+    Matrix,
+    Solves,
+    Status,
+    UnsupportedFormat,
+)
+from roundwise.backends.native import NativeBackend, native_formats
 from roundwise.backends.operation import OperationBackend
 from roundwise.backends.storage import StorageBackend
 from roundwise.exceptions import UnknownNameError

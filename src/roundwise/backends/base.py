@@ -56,6 +56,10 @@ class ArithmeticFailure(RoundwiseError, ArithmeticError):
         super().__init__(f"{kernel} in {fmt}{place}: {status.name.lower()}: {status.value}")
 
 
+class UnsupportedFormat(RoundwiseError, ValueError):
+    """This machine has no native arithmetic for a format."""
+
+
 class Solves(Protocol):
     """What a stage asks of a factorization, of whatever kind."""
 
@@ -121,6 +125,10 @@ class Matrix(ABC):
     shape: tuple[int, int]
     is_sparse: bool
     entries: int  # stored numbers
+
+    def prepared(self) -> Matrix:
+        """This matrix, after what its first product would do besides: so that it can be timed."""
+        return self
 
     @abstractmethod
     def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
@@ -257,14 +265,20 @@ def check_rotations(j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector
             )
 
 
-def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
-    """A as a finite float64 array, or canonical CSR array if it is sparse."""
+def real_matrix(A: Any) -> Any:
+    """A as it is, or as an array: of real numbers up to float64, and not empty."""
     if not sparse.issparse(A):
         A = np.asarray(A)
     if A.dtype.kind != "f" or A.dtype.itemsize > 8:
         raise TypeError(f"A is float64 or float32, got {A.dtype}; convert with astype")
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(f"A has shape {A.shape}; pass a matrix with at least one row and column")
+    return A
+
+
+def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
+    """A as a finite float64 array, or canonical CSR array if it is sparse."""
+    A = real_matrix(A)
     if sparse.issparse(A):
         A = sparse.csr_array(A.astype(np.float64))  # duplicates are summed in float64
         A.sum_duplicates()

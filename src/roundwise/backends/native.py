@@ -14,18 +14,30 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
-from roundwise.backends.base import ArithmeticFailure, Backend, Matrix, Status, Vector
-from roundwise.backends.native_dense import COMPUTED_IN, ONE_THREAD, DenseMatrix
-from roundwise.backends.native_sparse import SparseMatrix
+from roundwise.backends.base import (
+    ArithmeticFailure,
+    Backend,
+    Matrix,
+    Status,
+    UnsupportedFormat,
+    Vector,
+    checked_basis,
+    checked_matrix,
+    checked_vector,
+    real_matrix,
+)
+from roundwise.backends.native_dense import (
+    COMPUTED_IN,
+    ONE_THREAD,
+    DenseMatrix,
+    nonfinite,
+    require_native,
+)
+from roundwise.backends.native_sparse import SparseMatrix, require_native_sparse
 from roundwise.backends.operation import OperationBackend
-from roundwise.exceptions import RoundwiseError
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format
 from roundwise.machine import Machine
 from roundwise.rounding import round_to
-
-
-class UnsupportedFormat(RoundwiseError, ValueError):
-    """This machine has no native arithmetic for a format."""
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
@@ -80,11 +92,7 @@ class NativeBackend(Backend):
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:
         fmt = get_format(fmt)
-        if fmt not in COMPUTED_IN:
-            raise UnsupportedFormat(
-                f"there is no native arithmetic for {fmt}, only for "
-                f"{', '.join(f.name for f in native_formats())}; use the operation or storage model"
-            )
+        require_native(fmt)
         if fmt == BF16 and self.bf16_instructions is None:
             raise UnsupportedFormat(
                 "this processor has no BF16 instructions (AVX512-BF16 or AMX); use fp32, or study "
@@ -94,51 +102,44 @@ class NativeBackend(Backend):
 
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
         fmt = self._format(fmt)
-        if not sparse.issparse(A):
-            A = np.asarray(A)
-        if A.dtype.kind != "f" or A.dtype.itemsize not in (4, 8):
-            raise TypeError(f"A is float64 or float32, got {A.dtype}; convert with astype")
-        if A.ndim != 2 or 0 in A.shape:
-            raise ValueError(
-                f"A has shape {A.shape}; pass a matrix with at least one row and column"
-            )
-        if not sparse.issparse(A):
-            return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
-        if fmt not in (FP32, FP64):
-            raise UnsupportedFormat(
-                f"sparse matrices run natively in fp32 and fp64 alone, not in {fmt}; use one of "
-                "these, or the operation model"
-            )
-        return SparseMatrix(A, fmt, self.symmetric_mode)
+        A = real_matrix(A)
+        if sparse.issparse(A):
+            require_native_sparse(fmt)
+            return SparseMatrix(A, fmt, self.symmetric_mode)
+        # As the kernels take them: neither 16 bits nor another machine's byte order.
+        A = A.astype(np.float64 if A.dtype.itemsize == 8 else np.float32, copy=False)
+        return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
 
     def sizes(self, A: Any) -> tuple[float, float]:
         if sparse.issparse(A):
             return super().sizes(A)
+        rows_first = A.flags.c_contiguous
         norm_one, norm_inf, largest = _kernels.native_norms(
-            A.T if A.flags.c_contiguous else A, ONE_THREAD
+            A.T if rows_first else np.asfortranarray(A), ONE_THREAD
         )
-        return norm_one if A.flags.c_contiguous else norm_inf, largest
+        return norm_one if rows_first else norm_inf, largest
 
     def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
         fmt = self._format(fmt)
-        x, y = self._load(x, fmt), self._load(y, fmt)
+        x, y = self._load(x, "dot", fmt), self._load(y, "dot", fmt)
         return self._store_number(self._vectors.dot(x, y, COMPUTED_IN[fmt]), "dot", fmt)
 
     def axpy(
         self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
     ) -> Vector:
         fmt = self._format(fmt)
-        alpha, x, y = self._load_number(alpha, fmt), self._load(x, fmt), self._load(y, fmt)
+        alpha = self._load_number(alpha, "axpy", fmt)
+        x, y = self._load(x, "axpy", fmt), self._load(y, "axpy", fmt)
         return self._store(self._vectors.axpy(alpha, x, y, COMPUTED_IN[fmt]), "axpy", fmt)
 
     def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
-        alpha, x = self._load_number(alpha, fmt), self._load(x, fmt)
+        alpha, x = self._load_number(alpha, "scale", fmt), self._load(x, "scale", fmt)
         return self._store(self._vectors.scale(alpha, x, COMPUTED_IN[fmt]), "scale", fmt)
 
     def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
         fmt = self._format(fmt)
-        norm = self._vectors.norm2(self._load(x, fmt), COMPUTED_IN[fmt])
+        norm = self._vectors.norm2(self._load(x, "norm2", fmt), COMPUTED_IN[fmt])
         return self._store_number(norm, "norm2", fmt)
 
     def orthogonalize(
@@ -147,8 +148,9 @@ class NativeBackend(Backend):
         fmt = self._format(fmt)
         if fmt == COMPUTED_IN[fmt]:
             return self._vectors.orthogonalize(V, w, fmt)
-        h, w = np.empty(len(V)), self._load(w, fmt)
-        for i, v in enumerate(np.asarray(V)):
+        w = self._load(w, "orthogonalize", fmt)
+        h = np.empty(len(V))
+        for i, v in enumerate(checked_basis(V, len(w))):
             h[i] = self.dot(v, w, fmt)
             w = self.axpy(-h[i], v, w, fmt)
         return h, w
@@ -163,15 +165,22 @@ class NativeBackend(Backend):
 
     def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
-        y = self._vectors.solve_upper(self._load(R, fmt), self._load(g, fmt), COMPUTED_IN[fmt])
-        return self._store(y, "triangular solve", fmt)
+        kernel = "triangular solve"
+        R, g = self._load(R, kernel, fmt), self._load(g, kernel, fmt)
+        return self._store(self._vectors.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)
 
-    def _load(self, x: NDArray[Any], fmt: FloatFormat) -> Any:
+    def _load(self, x: NDArray[Any], kernel: str, fmt: FloatFormat) -> Any:
         """An operand as it is read from memory: rounded if it is stored in fewer bits."""
-        return x if fmt == COMPUTED_IN[fmt] else round_to(np.asarray(x, dtype=np.float64), fmt)
+        if fmt == COMPUTED_IN[fmt]:
+            return x  # the kernels of the operation model check it
+        x = checked_matrix(x, fmt) if np.ndim(x) == 2 else checked_vector(x)
+        rounded = round_to(x, fmt)
+        if not np.isfinite(rounded).all():
+            raise nonfinite(kernel, fmt, x)
+        return rounded
 
-    def _load_number(self, alpha: float, fmt: FloatFormat) -> float:
-        return float(self._load(np.array(float(alpha)), fmt))
+    def _load_number(self, alpha: float, kernel: str, fmt: FloatFormat) -> float:
+        return float(self._load(np.array([float(alpha)]), kernel, fmt)[0])
 
     def _store(self, x: Vector, kernel: str, fmt: FloatFormat) -> Vector:
         """A result as it is stored."""

@@ -10,6 +10,7 @@ kernel widens each number when it reads it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,7 @@ from roundwise.backends.base import (
     Factors,
     Matrix,
     Status,
+    UnsupportedFormat,
     Vector,
     checked_vector,
     require_nonzero_diagonal,
@@ -54,10 +56,20 @@ _GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sget
 _POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
 
 
+def require_native(fmt: FloatFormat) -> None:
+    """Refuse a format that no native kernel computes with."""
+    if fmt not in COMPUTED_IN:
+        raise UnsupportedFormat(
+            f"there is no native arithmetic for {fmt}, only for "
+            f"{', '.join(native.name for native in COMPUTED_IN)}; use the operation or storage "
+            "model"
+        )
+
+
 def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
-    """A float64 or float32 array as it lies in memory in a format; the same memory order."""
-    if values.dtype == DTYPES[fmt]:
-        return values.copy(order="F") if copy else values
+    """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
+    if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
+        return values.astype(DTYPES[fmt], order="F", copy=copy)
     result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
     _kernels.native_convert(values, result, fmt.name, ONE_THREAD)
     return result
@@ -65,9 +77,25 @@ def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArra
 
 def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
     """Numbers of a format as float32 or float64; always a new array."""
+    if words.dtype == dtype:
+        return words.copy(order="F")
     result = np.empty_like(words, dtype=dtype, order="F")
     _kernels.native_convert(words, result, fmt.name, ONE_THREAD)
     return result
+
+
+def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[Any]:
+    """Finite factors as they are stored in a format; a failure if it cannot hold them.
+
+    Rounding is monotone: the largest entry tells of overflow.
+    """
+    if factors.dtype == DTYPES[fmt]:
+        return factors
+    largest = _kernels.native_norms(factors, ONE_THREAD)[2]
+    if not np.isfinite(round_to(largest, fmt)):
+        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
+    require_nonzero_diagonal(round_to(np.diagonal(factors).astype(np.float64), fmt), fmt)
+    return stored(factors, fmt)
 
 
 def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
@@ -95,7 +123,10 @@ def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailur
 
 
 class DenseMatrix(Matrix):
-    """A matrix whose stored form is made when it is first multiplied with."""
+    """A matrix whose stored form is made when it is first multiplied with.
+
+    Until then it looks at the array that it was given, which must not change.
+    """
 
     is_sparse = False
 
@@ -109,6 +140,10 @@ class DenseMatrix(Matrix):
     def _stored(self) -> NDArray[Any]:
         return stored(self._columns, self.fmt)
 
+    def prepared(self) -> DenseMatrix:
+        _ = self._stored
+        return self
+
     def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
         x = checked_vector(x, self.shape[0 if transpose else 1])
         operand, flip = loaded(x, self.fmt), transpose != self._transposed
@@ -121,29 +156,26 @@ class DenseMatrix(Matrix):
 
     def lu(self) -> DenseFactors:
         require_square(self.shape)
-        work = self._work()
+        kernel, work = "LU factorization", self._work()
         if self.fmt == BF16:
             swaps = np.empty(len(work), dtype=np.int32)
             info = _kernels.native_bf16_lu(work, swaps, self._bf16_instructions, get_num_threads())
         else:
             work, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
-        self._check_finite(work, "LU factorization")
-        if info > 0:
-            raise ArithmeticFailure(Status.ZERO_PIVOT, "LU factorization", self.fmt, info - 1)
+        self._check(work, info, kernel, Status.ZERO_PIVOT, np.asarray)
         rows = np.arange(len(work), dtype=np.float64)[:, None]
         perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
-        return DenseFactors(self.fmt, stored(work, self.fmt), self.fmt, perm, self._transposed)
+        packed = narrowed(work, self.fmt, kernel)
+        return DenseFactors(self.fmt, packed, self.fmt, perm, self._transposed)
 
     def cholesky(self) -> CholeskyFactors:
         require_square(self.shape)
+        kernel = "Cholesky factorization"
         lower = not self._transposed  # of these columns; A's own lower triangle either way
         work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
-        self._check_finite(work, "Cholesky factorization")
-        if info > 0:
-            raise ArithmeticFailure(
-                Status.NOT_POSITIVE_DEFINITE, "Cholesky factorization", self.fmt, info - 1
-            )
-        return CholeskyFactors(self.fmt, stored(work, self.fmt), self.fmt, lower)
+        triangle = np.tril if lower else np.triu
+        self._check(work, info, kernel, Status.NOT_POSITIVE_DEFINITE, triangle)
+        return CholeskyFactors(self.fmt, narrowed(work, self.fmt, kernel), self.fmt, lower)
 
     def _work(self) -> NDArray[Any]:
         """A new array to factorize in place, in the type that is computed with."""
@@ -152,10 +184,20 @@ class DenseMatrix(Matrix):
             return widened(stored(self._columns, FP16), FP16, np.float32)
         return stored(self._columns, computed, copy=True)
 
-    def _check_finite(self, factors: NDArray[Any], kernel: str) -> None:
+    def _check(
+        self,
+        factors: NDArray[Any],
+        info: int,
+        kernel: str,
+        breakdown: Status,
+        read: Callable[[NDArray[Any]], NDArray[Any]],
+    ) -> None:
+        """A failure of a factorization that returned LAPACK's `info` and read a part of A."""
         # An infinity in A stays in its factors: one pass over them tells of both.
-        if not np.isfinite(_kernels.native_norms(factors, ONE_THREAD)[2]):
-            raise nonfinite(kernel, self.fmt, self._columns)
+        if info < 0 or not np.isfinite(_kernels.native_norms(factors, ONE_THREAD)[2]):
+            raise nonfinite(kernel, self.fmt, read(self._columns))
+        if info > 0:
+            raise ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
 class _PackedFactors(Factors):
@@ -173,15 +215,11 @@ class _PackedFactors(Factors):
 
     def _restored(self, fmt: FloatFormat) -> tuple[NDArray[Any], FloatFormat]:
         """What is kept for another format: the same numbers, unless it cannot hold them."""
+        require_native(fmt)
         storage = self._storage
         if storage.p <= fmt.p and storage.emax <= fmt.emax:
             return self._packed, storage
-        packed = stored(self._float64, fmt)
-        values = widened(packed, fmt, np.float64)
-        if not np.isfinite(values).all():
-            raise ArithmeticFailure(Status.OVERFLOW, "rounding the factors", fmt)
-        require_nonzero_diagonal(np.diagonal(values), fmt)
-        return packed, fmt
+        return narrowed(self._float64, fmt, "rounding the factors"), fmt
 
 
 class DenseFactors(_PackedFactors):
@@ -199,6 +237,12 @@ class DenseFactors(_PackedFactors):
         self.perm, self.order = (None, perm) if transposed else (perm, None)
         self.flops = 2 / 3 * len(perm) ** 3
         self._transposed = transposed
+
+    @property
+    def pivots(self) -> Vector:
+        """The magnitudes of U's diagonal, as it was computed."""
+        diagonal = np.array(np.diagonal(self._packed))[:, None]
+        return np.asarray(np.abs(widened(diagonal, self._storage, np.float64)[:, 0]))
 
     @property
     def _triangles(self) -> tuple[Vector, Vector]:
@@ -238,13 +282,12 @@ class CholeskyFactors(_PackedFactors):
     def __init__(
         self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat, lower: bool
     ) -> None:
+        if not lower and packed.dtype != DTYPES[COMPUTED_IN[fmt]]:
+            packed, lower = np.asfortranarray(packed.T), True  # our kernel knows no other
         super().__init__(fmt, packed, storage)
-        self.flops = len(packed) ** 3 / 3
+        n = len(packed)
+        self.entries, self.flops = n * (n + 1) // 2, n**3 / 3
         self._lower = lower
-
-    @cached_property
-    def _packed_lower(self) -> NDArray[Any]:
-        return self._packed if self._lower else np.asfortranarray(self._packed.T)
 
     @property
     def L(self) -> Vector:
@@ -262,5 +305,5 @@ class CholeskyFactors(_PackedFactors):
         if self._packed.dtype == y.dtype:
             y, _ = _POTRS[y.dtype](self._packed, y, lower=self._lower, overwrite_b=True)
         else:
-            _kernels.native_potrs(self._packed_lower, self._storage.name, y, ONE_THREAD)
+            _kernels.native_potrs(self._packed, self._storage.name, y, ONE_THREAD)
         return finished(y, "triangular solve", self.fmt, b)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import structural_rank
 from scipy.sparse.linalg import SuperLU, splu
 
 from roundwise.backends.base import (
@@ -19,6 +20,7 @@ from roundwise.backends.base import (
     Factors,
     Matrix,
     Status,
+    UnsupportedFormat,
     Vector,
     checked_block,
     checked_vector,
@@ -26,14 +28,27 @@ from roundwise.backends.base import (
 )
 from roundwise.backends.native_dense import DTYPES, finished, loaded, nonfinite
 from roundwise.backends.operation_dense import carried
-from roundwise.backends.operation_sparse import SparseFactors
-from roundwise.formats import FloatFormat
+from roundwise.backends.operation_sparse import SparseCholesky, SparseFactors
+from roundwise.formats import FP32, FP64, FloatFormat
 
-SYMMETRIC_PATTERN = 0.9
-"""Share of off-diagonal entries with a partner across the diagonal that counts as symmetric."""
+NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
+"""The least shares of nonzeros on the diagonal, and of entries off it with a partner across it,
+for which SuperLU's symmetric mode is taken."""
+
+SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+"""SuperLU's minimum degree order on A + A', diagonal pivots preferred."""
 
 DIAGONAL_PIVOT = 0.1
 """In symmetric mode a diagonal entry is taken as pivot if it is this part of the largest."""
+
+
+def require_native_sparse(fmt: FloatFormat) -> None:
+    """Refuse a format that SuperLU does not have."""
+    if fmt not in (FP32, FP64):
+        raise UnsupportedFormat(
+            f"sparse matrices run natively in fp32 and fp64 alone, not in {fmt}; use one of these, "
+            "or the operation model"
+        )
 
 
 class SparseMatrix(Matrix):
@@ -43,7 +58,10 @@ class SparseMatrix(Matrix):
 
     def __init__(self, A: Any, fmt: FloatFormat, symmetric_mode: bool) -> None:
         self.fmt, self.shape = fmt, A.shape
-        csr = sparse.csr_array(A)
+        csr = sparse.csr_array(A.astype(np.float64, copy=False))
+        if not csr.has_canonical_format:
+            csr = csr.copy()  # not the caller's
+            csr.sum_duplicates()
         with np.errstate(over="ignore"):
             self._csr = csr.astype(DTYPES[fmt], copy=False)
         self.entries = self._csr.nnz
@@ -58,48 +76,63 @@ class SparseMatrix(Matrix):
             return finished(A @ loaded(x, self.fmt), "sparse matvec", self.fmt, x)
 
     def lu(self) -> SuperLUFactors:
-        if self._symmetric_mode and has_symmetric_pattern(self._csr):
-            return self._factorized(
-                "sparse LU factorization",
-                permc_spec="MMD_AT_PLUS_A",
-                diag_pivot_thresh=DIAGONAL_PIVOT,
-                options={"SymmetricMode": True},
-            )
-        return self._factorized("sparse LU factorization", permc_spec="COLAMD")
+        require_square(self.shape)
+        options: dict[str, Any] = {}
+        if self._symmetric_mode and suits_symmetric_mode(self._csr):
+            options = SYMMETRIC | {"diag_pivot_thresh": DIAGONAL_PIVOT}
+        kernel = "sparse LU factorization"
+        superlu = _superlu(self._csr, self.fmt, kernel, Status.ZERO_PIVOT, options)
+        return SuperLUFactors(self.fmt, superlu)
 
     def cholesky(self) -> SuperLUFactors:
         """``L D L'`` without pivoting, which is Cholesky's up to the scaling of L."""
-        lower = sparse.tril(self._csr)
-        symmetric = SparseMatrix(lower + sparse.tril(lower, -1).T, self.fmt, True)
-        factors = symmetric._factorized(
-            "sparse Cholesky factorization",
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": True},
-        )
-        if not (factors.U.diagonal() > 0).all():
-            raise ArithmeticFailure(
-                Status.NOT_POSITIVE_DEFINITE, "sparse Cholesky factorization", self.fmt
-            )
-        return factors
-
-    def _factorized(self, kernel: str, **options: Any) -> SuperLUFactors:
         require_square(self.shape)
-        try:
-            return SuperLUFactors(self.fmt, splu(self._csr.tocsc(), **options))
-        except RuntimeError as error:
-            if "singular" not in str(error):
-                raise
-            raise ArithmeticFailure(Status.ZERO_PIVOT, kernel, self.fmt) from error
+        kernel, breakdown = "sparse Cholesky factorization", Status.NOT_POSITIVE_DEFINITE
+        lower = sparse.tril(self._csr)
+        symmetric = lower + sparse.tril(lower, -1).T
+        options = SYMMETRIC | {"diag_pivot_thresh": 0.0}
+        superlu = _superlu(symmetric, self.fmt, kernel, breakdown, options)
+        # SuperLU leaves the diagonal where that is zero, perhaps for positive pivots.
+        on_diagonal = np.array_equal(superlu.perm_r, superlu.perm_c)
+        if not (on_diagonal and (superlu.U.diagonal() > 0).all()):
+            raise ArithmeticFailure(breakdown, kernel, self.fmt)
+        return SuperLUFactors(self.fmt, superlu, cholesky=True)
 
 
-def has_symmetric_pattern(A: sparse.csr_array) -> bool:
-    """Whether most entries have a partner across the diagonal."""
-    pattern = sparse.csr_array(
-        (np.ones(A.nnz, dtype=np.int8), A.indices, A.indptr), shape=A.shape, copy=False
-    )
-    both = pattern.multiply(pattern.T)
-    return bool(both.nnz >= SYMMETRIC_PATTERN * A.nnz)
+def _superlu(
+    A: Any, fmt: FloatFormat, kernel: str, breakdown: Status, options: dict[str, Any]
+) -> SuperLU:
+    """SuperLU's factors of a finite matrix; a failure of status `breakdown` if no pivot is left."""
+    try:
+        superlu = splu(sparse.csc_array(A), **options)
+    except RuntimeError as error:
+        # Columns with fewer rows than there are columns make SuperLU abort with another text.
+        if "singular" not in str(error) and structural_rank(sparse.csr_array(A)) == A.shape[0]:
+            raise
+        raise ArithmeticFailure(breakdown, kernel, fmt) from error
+    # SuperLU does not tell of overflow, and to look for it one would copy the factors. A solution
+    # hints at it: it is not finite then, or zero where something was divided by infinity.
+    b = np.random.default_rng(0).uniform(1, 2, A.shape[0]).astype(A.dtype)
+    x = superlu.solve(b)
+    suspect = not (np.isfinite(x) & (x != 0)).all()
+    if suspect and not all(np.isfinite(factor.data).all() for factor in (superlu.L, superlu.U)):
+        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
+    return superlu
+
+
+def suits_symmetric_mode(A: sparse.csr_array) -> bool:
+    """Whether most entries have a partner across the diagonal, which has few zeros itself.
+
+    Zeros there, as in a saddle-point matrix, make pivots leave the diagonal: the order that was
+    chosen for it then fills in far more than COLAMD's.
+    """
+    ones = np.ones(A.nnz, dtype=np.int8)
+    pattern = sparse.csr_array((ones, A.indices, A.indptr), shape=A.shape, copy=False)
+    diagonal = np.count_nonzero(A.diagonal())
+    if diagonal < NONZERO_DIAGONAL * A.shape[0]:
+        return False
+    partners = pattern.multiply(pattern.T).nnz - diagonal
+    return bool(partners >= SYMMETRIC_PATTERN * (A.nnz - diagonal))
 
 
 class SuperLUFactors(Factors):
@@ -135,6 +168,11 @@ class SuperLUFactors(Factors):
         """The same numbers in compressed columns: SuperLU applies them in its own format only."""
         if fmt == self.fmt:
             return self
+        require_native_sparse(fmt)
+        if self._cholesky:
+            L = self.L
+            L.sort_indices()  # the kernels need the diagonal first
+            return SparseCholesky(fmt, (L.indptr, L.indices, carried(L.data, fmt)), self.order)
         L, U = sparse.tril(self._superlu.L, -1, format="csc"), self._superlu.U
         U.sort_indices()  # the kernels need the diagonal last
         lower, upper = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from roundwise.backends import native_formats
 from roundwise.exceptions import UnknownNameError
@@ -40,7 +40,11 @@ class Choice:
 
 
 class FormatPolicy(Protocol):
-    """Chooses formats from what costs next to nothing to know of a system."""
+    """Chooses formats from what costs next to nothing to know of a system.
+
+    A policy with a true attribute ``small_at_once`` is not asked about small dense systems: these
+    are handed to LAPACK.
+    """
 
     def choose(
         self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1
@@ -93,6 +97,8 @@ class DefaultPolicy:
     prices : Prices, optional
         Those of this machine unless given.
     """
+
+    small_at_once: ClassVar = True
 
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._facts, self._prices = facts, prices

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.backends.native_sparse import NONZERO_DIAGONAL, SYMMETRIC_PATTERN
 from roundwise.solver.inputs import CheckedMatrix
 
 Kind = Literal["dense", "positive definite", "sparse", "sparse unsymmetric"]
@@ -25,9 +26,6 @@ def first_formats(kind: Kind) -> tuple[str, ...]:
 
 ROWS = 64
 """How many rows, evenly spaced, stand for all."""
-
-SYMMETRIC_PATTERN = 0.9
-"""Share of sampled entries with a partner across the diagonal that makes a pattern symmetric."""
 
 DENSE_SIZES = (500, 1000)
 SPARSE_SIZES = (1_000, 5_000, 20_000)
@@ -44,7 +42,7 @@ class Context:
     ----------
     kind : str
         ``"dense"``; ``"positive definite"`` (dense, tried by Cholesky); ``"sparse"`` with a
-        (nearly) symmetric pattern; ``"sparse unsymmetric"``.
+        (nearly) symmetric pattern, diagonal included; ``"sparse unsymmetric"``.
     n : int
     diagonal_share : float
         The median of ``|a_ii| / ||a_i||_2`` over the sampled rows: near 1 for a heavy diagonal.
@@ -108,11 +106,13 @@ def context_of(matrix: CheckedMatrix, positive_definite: bool, columns: int = 1)
     count = min(ROWS, matrix.n)
     rows = np.arange(count) * matrix.n // count
     if matrix.is_sparse:
-        kind: Kind = "sparse" if _has_symmetric_pattern(matrix.A, rows) else "sparse unsymmetric"
+        whole = matrix.A.diagonal()
+        full = bool(np.count_nonzero(whole) >= NONZERO_DIAGONAL * matrix.n)
+        symmetric = full and _has_symmetric_pattern(matrix.A, rows)
+        kind: Kind = "sparse" if symmetric else "sparse unsymmetric"
         lines, coherence = matrix.A[rows], 0.0
         norms = np.sqrt(np.asarray(lines.multiply(lines).sum(axis=1)).ravel())
-        diagonal = matrix.A.diagonal()[rows]
-        entries = matrix.A.nnz
+        diagonal, entries = whole[rows], matrix.A.nnz
     else:
         kind = "positive definite" if positive_definite else "dense"
         A = matrix.A if matrix.A.flags.c_contiguous else matrix.A.T

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 from roundwise.machine import Machine
 from roundwise.solver.choice import Choice, DefaultPolicy, FormatPolicy, get_policy
 from roundwise.solver.context import context_of
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.front import Structure, columns_of, factor, solve, solve_small
+from roundwise.solver.front import Structure, factor, solve
 from roundwise.solver.inputs import CheckedMatrix
 from roundwise.solver.learning import Decision, Learner
 from roundwise.solver.memory import Memory, MemoryFileError
@@ -80,23 +81,17 @@ class Solver:
         assume_a: Structure | None = None,
     ) -> Any:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
+        options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
         if self._learner is None:
-            options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
             return solve(A, b, policy=self._policy, **options)
-        if not full_output and assume_a is None:
-            x = solve_small(A, b, tol)
-            if x is not None:
-                return x
-        lesson = _Lesson(self._learner, may_explore=True)
+        lessons = _Lessons(self._learner, may_explore=True)
         try:
-            return factor(
-                A, tol=tol, policy=lesson, assume_a=assume_a, columns=columns_of(b)
-            ).solve(b, full_output=full_output)
+            return solve(A, b, policy=lessons, **options)
         except SolveFailed as failure:
-            lesson.learn(failure.attempts, sum(attempt.seconds for attempt in failure.attempts))
+            lessons.failed(failure.attempts)
             raise
         finally:
-            lesson.end()
+            lessons.end()
 
     def factor(
         self,
@@ -112,7 +107,7 @@ class Solver:
         """
         policy: FormatPolicy = self._policy
         if self._learner is not None:
-            policy = _Lesson(self._learner, may_explore=False)
+            policy = _Lessons(self._learner, may_explore=False)
         return factor(A, tol=tol, policy=policy, assume_a=assume_a, columns=columns)
 
     def summary(self) -> str:
@@ -130,12 +125,14 @@ class Solver:
         )
 
 
-class _Lesson:
-    """One solve's policy: decides, and passes on what came of it."""
+class _Lessons:
+    """The policy of one call: decides, and passes on what came of it."""
+
+    small_at_once: ClassVar = True
 
     def __init__(self, learner: Learner, may_explore: bool) -> None:
         self._learner, self._may_explore = learner, may_explore
-        self._decision: Decision | None = None
+        self._decisions: list[Decision] = []  # several, for stacked systems
 
     def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
         small = self._learner.policy.small(matrix, positive_definite)
@@ -143,21 +140,25 @@ class _Lesson:
             return small
         context = context_of(matrix, positive_definite, columns)
         try:
-            self._decision = self._learner.decide(context, self._may_explore)
+            decision = self._learner.decide(context, self._may_explore)
         except MemoryFileError as error:
             warnings.warn(f"what was learned is not at hand: {error}", stacklevel=2)
             return self._learner.policy.choose_for(context)
-        return Choice(self._decision.formats, self._decision.reason, self.learn)
+        self._decisions.append(decision)
+        return Choice(decision.formats, decision.reason, partial(self._learn, decision))
 
-    def learn(self, attempts: tuple[Attempt, ...], seconds: float) -> None:
-        if self._decision is None:
-            return
+    def _learn(self, decision: Decision, attempts: tuple[Attempt, ...], seconds: float) -> None:
         try:
-            self._learner.learn(self._decision, attempts, seconds)
+            self._learner.learn(decision, attempts, seconds)
         except MemoryFileError as error:  # the answer is more important than what it teaches
             warnings.warn(f"nothing was learned from a solve: {error}", stacklevel=2)
 
+    def failed(self, attempts: tuple[Attempt, ...]) -> None:
+        """The last solve failed: its time counts."""
+        if self._decisions:
+            self._learn(self._decisions[-1], attempts, sum(tried.seconds for tried in attempts))
+
     def end(self) -> None:
-        """Release what an exploration has reserved, if nothing came of it."""
-        if self._decision is not None:
-            self._learner.release(self._decision)
+        """Release what explorations have reserved, if nothing came of them."""
+        for decision in self._decisions:
+            self._learner.release(decision)

@@ -1,0 +1,632 @@
+"""The native backend: rounding-error bounds, formats, named failures and refusals."""
+
+import mpmath
+import numpy as np
+import pytest
+from cases import supports
+from scipy import sparse
+
+import roundwise as rw
+from roundwise import _kernels
+from roundwise.backends import (
+    NativeBackend,
+    Status,
+    UnsupportedFormat,
+    native_dense,
+    native_formats,
+    native_sparse,
+)
+from roundwise.problems import LinearSystem, poisson_2d, randsvd
+
+SIZES = [1, 2, 3, 50, 130]
+DENSE = [rw.FP64, rw.FP32, rw.BF16, rw.FP16]
+WIDE = [rw.FP64, rw.FP32]
+U32 = rw.FP32.unit_roundoff
+# The same LU on any processor; with instructions, where this one has them, too.
+NATIVE = [NativeBackend(level) for level in _kernels.native_bf16_levels()]
+native = NativeBackend(bf16_instructions="portable")
+
+each_size = pytest.mark.parametrize("n", SIZES)
+each_format = pytest.mark.parametrize("fmt", DENSE, ids=str)
+each_wide_format = pytest.mark.parametrize("fmt", WIDE, ids=str)
+each_backend = pytest.mark.parametrize("backend", NATIVE, ids=lambda b: b.bf16_instructions)
+
+LAYOUTS = {
+    "C": np.ascontiguousarray,
+    "Fortran": np.asfortranarray,
+    "strided": lambda A: np.repeat(np.repeat(A, 2, axis=0), 3, axis=1)[::2, ::3],
+    "reversed": lambda A: A[::-1, ::-1].copy()[::-1, ::-1],
+    "read-only": lambda A: np.frombuffer(A.tobytes(), A.dtype).reshape(A.shape),
+    "other byte order": lambda A: A.astype(A.dtype.newbyteorder()),
+}
+each_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+SPARSE = ["csr", "csc", "coo", "lil", "dok", "bsr"]
+
+
+def rounded(A, fmt):
+    return rw.round_to(np.asarray(A, dtype=np.float64), fmt)
+
+
+def general(n, fmt=rw.FP64, seed=0):
+    return rounded(np.random.default_rng([seed, n]).uniform(-1, 1, (n, n)), fmt)
+
+
+def definite(n, fmt=rw.FP64):
+    A = general(n) / np.sqrt(n)
+    A = rounded(A @ A.T + np.eye(n), fmt)
+    return np.tril(A) + np.tril(A, -1).T
+
+
+def sparse_general(n, fmt=rw.FP64, seed=0):
+    rng = np.random.default_rng([seed, n])
+    A = sparse.random_array((n, n), density=min(1.0, 4 / n), rng=rng, format="csr")
+    return sparse.csr_array(rounded(A.toarray() + np.diag(rng.uniform(1, 2, n)), fmt))
+
+
+def dense(A):
+    return A.toarray() if sparse.issparse(A) else np.asarray(A)
+
+
+def triangles(F):
+    """L and U with the permutations undone: A is near their product."""
+    L, U = dense(F.L), dense(F.U)
+    if F.perm is not None:
+        L = L[np.argsort(F.perm)]
+    if F.order is not None:
+        U = U[:, np.argsort(F.order)]
+    return L, U
+
+
+def exact(A, x):
+    return np.array([float(mpmath.fdot(map(float, row), map(float, x))) for row in A])
+
+
+def status_of(call):
+    with pytest.raises(rw.ArithmeticFailure) as error:
+        call()
+    return error.value.status
+
+
+def attempt(call):
+    """The result and no status, or no result and the status of the failure."""
+    try:
+        return call(), None
+    except rw.ArithmeticFailure as failure:
+        return None, failure.status
+
+
+# --- against exact arithmetic
+
+
+@each_wide_format
+@each_size
+@each_layout
+def test_products(fmt, n, layout):
+    u = fmt.unit_roundoff
+    A, x = general(n, fmt)[:, : n // 2 + 1], general(n, fmt)[0]
+    M = native.matrix(LAYOUTS[layout](A), fmt)
+    for transpose, T in ((False, A), (True, A.T)):
+        y = M.matvec(x[: T.shape[1]], transpose)
+        bound = (T.shape[1] + 1) * u * (abs(T) @ abs(x[: T.shape[1]]))
+        assert (abs(y - exact(T, x[: T.shape[1]])) <= bound).all()
+
+
+@each_format
+@each_size
+@each_layout
+def test_lu(fmt, n, layout):
+    A = general(n, fmt)
+    F = native.matrix(LAYOUTS[layout](A), fmt).lu()
+    L, U = triangles(F)
+    assert np.array_equal(np.diagonal(dense(F.L)), np.ones(n))
+    assert not np.triu(dense(F.L), 1).any()
+    assert not np.tril(dense(F.U), -1).any()
+    # n u of the format that is computed in; rounding of stored factors, and of the operands of
+    # BF16 products, twice each; float64 has computed the product and perhaps scaled L and U.
+    computed, float64 = native_dense.COMPUTED_IN[fmt].unit_roundoff, rw.FP64.unit_roundoff
+    stored = 4.1 * fmt.unit_roundoff if fmt not in WIDE else 0.0
+    bound = (1.1 * n * computed + stored + (n + 4) * float64) * (abs(L) @ abs(U))
+    # Entries of fp16 factors may underflow.
+    underflow = fmt.min_subnormal * n * (abs(L).max() + abs(U).max())
+    assert (abs(A - L @ U) <= bound + underflow).all()
+
+
+def tensor_lu(A, block=64):
+    """Blocked LU with products of BF16 numbers summed in FP32, all else in FP32; L, U in BF16."""
+    F, perm = A.astype(np.float32), np.arange(len(A))
+    for k in range(0, len(A), block):
+        end = min(k + block, len(A))
+        for j in range(k, end):
+            p = j + int(abs(F[j:, j]).argmax())
+            F[[j, p]], perm[[j, p]] = F[[p, j]], perm[[p, j]]
+            F[j + 1 :, j] /= F[j, j]
+            F[j + 1 :, j + 1 : end] -= np.outer(F[j + 1 :, j], F[j, j + 1 : end])
+        for j in range(k, end):
+            F[j + 1 : end, end:] -= np.outer(F[j + 1 : end, j], F[j, end:])
+        L, U = rw.round_to(F[end:, k:end], "bf16"), rw.round_to(F[k:end, end:], "bf16")
+        F[end:, end:] -= L @ U
+    F = rounded(F, rw.BF16)
+    return perm, np.tril(F, -1) + np.eye(len(A)), np.triu(F)
+
+
+@each_backend
+@pytest.mark.parametrize("exponent", [1, 4, 8])
+def test_bf16_factors_are_as_good_as_a_model_of_them(backend, exponent):
+    A = randsvd(200, 10.0**exponent, mode=3, rng=exponent).A
+    perm, L, U = tensor_lu(A)
+    model = abs(A[perm] - L @ U).max() / abs(A).max()
+    for array in (A, np.asfortranarray(A)):
+        L, U = triangles(backend.matrix(array, "bf16").lu())
+        error = abs(A - L @ U)
+        assert model / 3 <= error.max() / abs(A).max() <= 3 * model
+        # Operands of products are rounded, and then the factors: four times u, and n u32.
+        assert (error <= (4.1 * rw.BF16.unit_roundoff + 400 * U32) * (abs(L) @ abs(U))).all()
+
+
+@each_format
+@each_size
+@each_layout
+def test_cholesky_reads_the_lower_triangle_only(fmt, n, layout):
+    A = definite(n, fmt)
+    for rubbish in (7.0, 1e300, np.nan):
+        half = np.tril(A) + np.triu(np.full((n, n), rubbish), 1)
+        F = native.matrix(LAYOUTS[layout](half), fmt).cholesky()
+        L = F.L
+        assert F.perm is F.order is None
+        assert np.array_equal(F.U, L.T)
+        assert not np.triu(L, 1).any()
+        computed = native_dense.COMPUTED_IN[fmt].unit_roundoff
+        stored = 2.1 * fmt.unit_roundoff if fmt not in WIDE else 0.0
+        bound = (1.1 * (n + 1) * computed + stored + n * rw.FP64.unit_roundoff) * abs(L) @ abs(L.T)
+        assert (abs(A - L @ L.T) <= bound + n * fmt.min_subnormal).all()
+        assert F.entries == n * (n + 1) // 2
+        check_solves(F, np.tril(A) + np.tril(A, -1).T, fmt)
+
+
+def check_solves(F, A, fmt):
+    """Backward error of substitution with the factors, and blocks against single columns."""
+    n, u = len(A), max(fmt.unit_roundoff, native_dense.COMPUTED_IN[fmt].unit_roundoff)
+    L, U = triangles(F)
+    B = rounded(np.random.default_rng(n).uniform(-1, 1, (n, 4)), fmt)
+    before = B.copy()
+    for transpose in (False, True):
+        X = F.solve(B, transpose)
+        assert X.dtype == np.float64
+        assert np.array_equal(X, rounded(X, fmt))
+        T, product = (A.T, (abs(L) @ abs(U)).T) if transpose else (A, abs(L) @ abs(U))
+        # Two substitutions with n u each; a solution is rounded when it is stored; and float64
+        # computes the residual.
+        bound = (4 * n + 6) * u * (product @ abs(X)) + n * fmt.min_subnormal * abs(A).max()
+        bound += (n + 1) * rw.FP64.unit_roundoff * (abs(T) @ abs(X) + abs(B))
+        assert (abs(B - T @ X) <= bound).all()
+        for same in (B.copy(order="F"), B[:, ::-1][:, ::-1], np.repeat(B, 2, axis=1)[:, ::2]):
+            assert np.array_equal(F.solve(same, transpose), X)
+        for j in range(4):
+            x = F.solve(B[:, j], transpose)
+            assert (abs(B[:, j] - T @ x) <= 2 * bound[:, j]).all()
+        assert F.solve(B[:, :0], transpose).shape == (n, 0)
+    assert np.array_equal(B, before)
+
+
+@each_format
+@each_size
+@pytest.mark.parametrize("layout", ["C", "Fortran"])
+def test_solves(fmt, n, layout):
+    A = general(n, fmt)
+    check_solves(native.matrix(LAYOUTS[layout](A), fmt).lu(), A, fmt)
+
+
+@each_wide_format
+@each_size
+@pytest.mark.parametrize("kind", SPARSE)
+@pytest.mark.parametrize("symmetric_mode", [True, False])
+def test_sparse(fmt, n, kind, symmetric_mode):
+    backend = NativeBackend(symmetric_mode=symmetric_mode)
+    u, x = fmt.unit_roundoff, general(n, fmt)[0]
+    for A in (sparse_general(n, fmt), sparse.csr_array(np.tril(dense(sparse_general(n, fmt))))):
+        M = backend.matrix(A.asformat(kind), fmt)
+        D = A.toarray()
+        for transpose, T in ((False, D), (True, D.T)):
+            error = abs(M.matvec(x, transpose) - exact(T, x))
+            assert (error <= (n + 1) * u * (abs(T) @ abs(x))).all()
+        F = M.lu()
+        L, U = triangles(F)
+        assert (abs(D - L @ U) <= 2.2 * n * u * (abs(L) @ abs(U))).all()
+        check_solves(F, D, fmt)
+    S = sparse.csr_array(definite(n, fmt) * (abs(np.subtract.outer(range(n), range(n))) < 3))
+    half = sparse.csr_array(np.tril(S.toarray()) + np.triu(np.full((n, n), 7.0), 1))
+    F = backend.matrix(half.asformat(kind), fmt).cholesky()
+    L, U = triangles(F)
+    assert np.array_equal(dense(F.U), dense(F.L).T)
+    assert (abs(S.toarray() - L @ U) <= 2.2 * (n + 2) * u * (abs(L) @ abs(U))).all()
+    check_solves(F, S.toarray(), fmt)
+
+
+def test_symmetric_mode_is_for_symmetric_patterns(monkeypatch):
+    seen = []
+    original = native_sparse.splu
+
+    def spy(A, **options):
+        seen.append(options.get("permc_spec", "COLAMD"))
+        return original(A, **options)
+
+    monkeypatch.setattr(native_sparse, "splu", spy)
+    for problem in (poisson_2d(8), LinearSystem(sparse.csr_array(np.triu(general(9))), np.ones(9))):
+        for mode in (True, False):
+            NativeBackend(symmetric_mode=mode).matrix(problem.A, "fp64").lu()
+    # A long diagonal does not make a pattern symmetric.
+    NativeBackend().matrix(sparse.eye_array(50, k=1) + sparse.eye_array(50), "fp64").lu()
+    assert seen == ["MMD_AT_PLUS_A", "COLAMD", "COLAMD", "COLAMD", "COLAMD"]
+
+
+def test_duplicates_are_summed_in_float64_and_explicit_zeros_are_entries():
+    # 1 + 2**-25 + 2**-25 is no more than 1 if its terms are rounded to FP32 and added there.
+    values, starts = np.array([1.0, 2.0**-25, 2.0**-24, 4.0, 0.0]), np.array([0, 4, 5])
+    indices = np.array([0, 0, 0, 1, 1])
+    A = sparse.csr_array((values, indices, starts), shape=(2, 2))
+    A = A + 0 * A if A.has_canonical_format else A
+    M = native.matrix(A, "fp32")
+    assert M.entries == 3
+    assert list(M.matvec(np.array([1.0, 0.0]))) == [1 + 2.0**-23, 0.0]
+    assert len(A.data) == 5  # the caller's matrix is left alone
+    assert status_of(M.lu) is Status.ZERO_PIVOT  # its only entry in row 1 is zero
+    A.data[-1] = 2.0
+    x = native.matrix(A, "fp64").lu().solve(np.array([5.0, 2.0]))
+    np.testing.assert_allclose(x, [1 / (1 + 3 * 2.0**-25), 1.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@each_format
+def test_narrow_input(fmt, dtype):
+    A = general(20).astype(dtype)
+    for M in (native.matrix(A, fmt), native.matrix(np.asfortranarray(A), fmt)):
+        wide = native.matrix(A.astype(np.float64), fmt)
+        x = np.ones(20, dtype=dtype)
+        # C and Fortran order differ in rounding, and in the pivots.
+        close = 40 * max(fmt.unit_roundoff, U32)
+        np.testing.assert_allclose(M.matvec(x), wide.matvec(x), rtol=close, atol=close)
+        if fmt in WIDE:
+            A64, y = A.astype(np.float64), M.lu().solve(x)
+            assert abs(A64 @ y - 1).max() <= 40 * fmt.unit_roundoff * abs(A64).sum() * abs(y).max()
+    if fmt in WIDE:
+        S = sparse.csr_array(A.astype(np.float32))
+        x = native.matrix(S, fmt).lu().solve(np.ones(20))
+        assert abs(S @ x - 1).max() <= 40 * fmt.unit_roundoff * abs(S).sum() * abs(x).max()
+
+
+@each_backend
+@each_format
+def test_memory_order_changes_no_more_than_rounding_does(backend, fmt):
+    problem = randsvd(130, 10.0, mode=3, rng=0)
+    b, u = problem.b, fmt.unit_roundoff
+    solutions = [backend.matrix(put(problem.A), fmt).lu().solve(b) for put in LAYOUTS.values()]
+    for x in solutions:
+        assert abs(x - problem.x_true).max() <= 50 * 10.0 * u * abs(problem.x_true).max()
+    for put in LAYOUTS.values():
+        y = backend.matrix(put(problem.A), fmt).matvec(b)
+        assert abs(y - problem.A @ b).max() <= 4 * u * (abs(problem.A) @ abs(b)).max()
+        assert backend.sizes(put(problem.A).astype(np.float64, order="K")) == pytest.approx(
+            (abs(problem.A).sum(axis=1).max(), abs(problem.A).max()), rel=1e-14
+        )
+
+
+# --- factors in other formats
+
+
+@each_backend
+@pytest.mark.parametrize("kind", ["lu", "cholesky"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (rw.BF16, rw.FP32),
+        (rw.BF16, rw.FP64),
+        (rw.FP16, rw.FP32),
+        (rw.FP16, rw.FP64),
+        (rw.FP32, rw.FP32),
+        (rw.FP32, rw.FP64),
+    ],
+    ids=str,
+)
+def test_higher_formats_keep_the_numbers(backend, kind, order, low, high):
+    A = np.array(definite(70), order=order)
+    F = getattr(backend.matrix(A, low), kind)()
+    G = F.to(high)
+    assert (F.fmt, G.fmt) == (low, high)
+    assert np.array_equal(F.L, G.L)
+    assert np.array_equal(F.U, G.U)
+    # Applied in the higher arithmetic: an accurate solution with a product of low factors.
+    L, U = triangles(F)
+    b = rounded(np.ones(70) / 3, high)
+    for transpose, T in ((False, L @ U), (True, (L @ U).T)):
+        x = G.solve(b, transpose)
+        assert abs(T @ x - b).max() <= 400 * high.unit_roundoff * abs(T).sum(1).max()
+    assert np.array_equal(F.to(high).to(low).L, F.L)
+
+
+def test_factors_in_a_higher_format_share_their_memory():
+    F = native.matrix(np.asfortranarray(definite(40)), rw.FP32)
+    for factors in (F.lu(), F.cholesky()):
+        assert np.shares_memory(factors.to(rw.FP64)._packed, factors._packed)
+
+
+@each_wide_format
+@pytest.mark.parametrize("kind", ["lu", "cholesky"])
+@pytest.mark.parametrize("low", [rw.FP32, rw.BF16, rw.FP16], ids=str)
+def test_lower_formats_round(fmt, kind, low):
+    F = getattr(native.matrix(np.asfortranarray(definite(70)), fmt), kind)()
+    G = F.to(low)
+    assert np.array_equal(G.L, rounded(F.L, low))
+    assert np.array_equal(G.U, rounded(F.U, low))
+    x = G.solve(np.ones(70))
+    assert np.array_equal(x, rounded(x, low))
+    # And up again: what was lost stays lost.
+    assert np.array_equal(G.to(rw.FP64).L, G.L)
+
+
+@pytest.mark.parametrize("kind", ["lu", "cholesky"])
+def test_sparse_factors_in_the_other_format(kind):
+    A = poisson_2d(9).A
+    for fmt, other in ((rw.FP32, rw.FP64), (rw.FP64, rw.FP32)):
+        F = getattr(native.matrix(A, fmt), kind)()
+        G = F.to(other)
+        assert F.to(fmt) is F
+        for f, g in ((F.L, G.L), (F.U, G.U)):
+            assert np.array_equal(dense(g), rounded(dense(f), other))
+        assert np.array_equal(G.perm, F.perm)
+        assert np.array_equal(G.order, F.order)
+        L, U = triangles(G)
+        for transpose, T in ((False, L @ U), (True, (L @ U).T)):
+            x = G.solve(np.ones(81), transpose)
+            bound = 10 * other.unit_roundoff * abs(T).sum(1).max() * abs(x).max()
+            assert abs(T @ x - 1).max() <= bound
+    if kind == "cholesky":
+        assert np.array_equal(dense(G.U), dense(G.L).T)
+
+
+def test_factors_beyond_the_range_of_a_lower_format():
+    big, tiny = np.eye(3) * 1e39, np.eye(3) * 1e-50
+    for kind in ("lu", "cholesky"):
+        for put in (np.asarray, sparse.csr_array):
+            F = getattr(native.matrix(put(big), "fp64"), kind)()
+            if kind == "lu":
+                assert status_of(lambda F=F: F.to(rw.FP32)) is Status.OVERFLOW
+            F = getattr(native.matrix(put(tiny**2 if kind == "cholesky" else tiny), "fp64"), kind)()
+            assert status_of(lambda F=F: F.to(rw.FP32)) is Status.ZERO_PIVOT
+    F = native.matrix(np.eye(3) * 1e5, "fp32").lu()
+    assert status_of(lambda: F.to(rw.FP16)) is Status.OVERFLOW
+    assert F.to(rw.BF16).fmt == rw.BF16
+    F = native.matrix(np.eye(3) * 1e-10, "fp32").lu()
+    assert status_of(lambda: F.to(rw.FP16)) is Status.ZERO_PIVOT
+
+
+# --- failures have names
+
+
+def poisoned(n, value, place):
+    A = definite(n)
+    A[place] = value
+    return A
+
+
+@each_backend
+@each_format
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(0, 0), (129, 129), (129, 0), (80, 70), (0, 129)])
+def test_nonfinite_entries(backend, fmt, value, place):
+    A = poisoned(130, value, place)
+    for array in (A, np.asfortranarray(A)):
+        M = backend.matrix(array, fmt)
+        assert status_of(M.lu) is Status.NONFINITE_INPUT
+        assert status_of(lambda M=M: M.matvec(np.ones(130))) is Status.NONFINITE_INPUT
+        if place[0] >= place[1]:
+            assert status_of(M.cholesky) is Status.NONFINITE_INPUT
+    if fmt in WIDE:
+        S = sparse.csr_array(A)
+        assert status_of(lambda: backend.matrix(S, fmt).lu()) is Status.NONFINITE_INPUT
+
+
+@each_backend
+@each_format
+def test_nonfinite_right_hand_sides(backend, fmt):
+    b = np.ones(70)
+    b[5] = np.nan
+    for F in (backend.matrix(definite(70), fmt).lu(), backend.matrix(definite(70), fmt).cholesky()):
+        assert status_of(lambda F=F: F.solve(b)) is Status.NONFINITE_INPUT
+        assert status_of(lambda F=F: F.solve(b[:, None])) is Status.NONFINITE_INPUT
+
+
+OUT_OF_RANGE = [(rw.FP16, 1e5, 1e-9), (rw.FP32, 1e39, 1e-50), (rw.BF16, 3.4e38, 1e-45)]
+
+
+@each_backend
+@pytest.mark.parametrize(("fmt", "beyond", "below"), OUT_OF_RANGE, ids=str)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_entries_out_of_range(backend, fmt, beyond, below, order):
+    A = np.array(np.eye(100), order=order)
+    M, N = backend.matrix(A * beyond, fmt), backend.matrix(A * below, fmt)
+    assert status_of(M.lu) is Status.OVERFLOW
+    assert status_of(lambda: M.matvec(np.ones(100))) is Status.OVERFLOW
+    assert status_of(N.lu) is Status.ZERO_PIVOT
+    assert not N.matvec(np.ones(100)).any()
+    if fmt == rw.BF16:  # the square root is in range again
+        M.cholesky().solve(np.ones(100))
+    else:
+        assert status_of(M.cholesky) is Status.OVERFLOW
+    if fmt == rw.FP32:
+        S = sparse.csr_array(A)
+        assert status_of(lambda: backend.matrix(S * beyond, fmt)) is Status.OVERFLOW
+        assert status_of(lambda: backend.matrix(S * below, fmt).lu()) is Status.ZERO_PIVOT
+        lost = backend.matrix(S * below, fmt)
+        assert status_of(lost.cholesky) is Status.NOT_POSITIVE_DEFINITE
+
+
+@each_wide_format
+def test_overflow_inside_sparse_factorizations(fmt):
+    # The pivot is infinite and all else finite: a solution would be finite too, and wrong.
+    A = fmt.max * np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    for mode in (True, False):
+        M = NativeBackend(symmetric_mode=mode).matrix(sparse.csr_array(A), fmt)
+        assert status_of(M.lu) is Status.OVERFLOW
+    # Growth of 2**k in the last column.
+    n = 200 if fmt == rw.FP32 else 1100
+    W = np.eye(n) - np.tril(np.ones((n, n)), -1)
+    W[:, -1] = 1.0
+    assert status_of(native.matrix(np.asfortranarray(W), fmt).lu) is Status.OVERFLOW
+
+
+@each_backend
+@each_format
+@pytest.mark.parametrize("exponent", [-60, -45, -44, -42, -38, -30, -8, -5, 0, 4, 30, 36, 38, 40])
+def test_no_scale_makes_garbage(backend, fmt, exponent):
+    n, scale = 90, 10.0**exponent
+    M = backend.matrix(np.asfortranarray(general(n) * scale), fmt)
+    A = rounded(general(n) * scale, fmt)
+    F, status = attempt(M.lu)
+    if F is None:
+        assert status in (Status.OVERFLOW, Status.ZERO_PIVOT)
+        assert not fmt.min_normal * 1e3 < scale < fmt.max / 1e3
+        return
+    L, U = triangles(F)
+    assert np.isfinite(L).all()
+    assert np.isfinite(U).all()
+    computed = native_dense.COMPUTED_IN[fmt]
+    bound = (1.1 * n * computed.unit_roundoff + 5.2 * fmt.unit_roundoff) * (abs(L) @ abs(U))
+    # The processor may take subnormal numbers as zero, and a format ends somewhere.
+    lost = n * computed.min_normal + n * fmt.min_subnormal * (abs(L).max() + abs(U).max())
+    assert (abs(A - L @ U) <= bound + lost + 2 * fmt.min_subnormal).all()
+    x, status = attempt(lambda: F.solve(np.ones(n)))
+    if x is None:
+        assert status is Status.OVERFLOW
+        assert scale < 1e3 / fmt.max * n or scale < fmt.min_normal * 1e3
+    else:
+        assert np.isfinite(x).all()
+
+
+@each_format
+def test_zero_columns_and_rows(fmt):
+    for n, k in ((1, 0), (3, 1), (130, 0), (130, 64), (130, 129)):
+        for axis in (0, 1):
+            A = general(n, fmt)
+            A[(slice(None), k) if axis else k] = 0.0
+            for array in (A, np.asfortranarray(A)):
+                assert status_of(native.matrix(array, fmt).lu) is Status.ZERO_PIVOT
+            S = A @ A.T
+            S[k] = S[:, k] = 0.0
+            assert status_of(native.matrix(S, fmt).cholesky) is Status.NOT_POSITIVE_DEFINITE
+
+
+@each_wide_format
+@pytest.mark.parametrize("symmetric_mode", [True, False])
+def test_singular_sparse_matrices(fmt, symmetric_mode):
+    backend = NativeBackend(symmetric_mode=symmetric_mode)
+    structurally = np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+    empty_row = np.array([[1.0, 2.0], [0.0, 0.0]])
+    numerically = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+    for A in (structurally, empty_row, numerically, numerically.T, np.zeros((4, 4))):
+        assert status_of(backend.matrix(sparse.csr_array(A), fmt).lu) is Status.ZERO_PIVOT
+    for A in (empty_row, np.zeros((4, 4)), numerically, [[0.0, 1.0], [1.0, 0.0]], -np.eye(2)):
+        M = backend.matrix(sparse.csr_array(np.array(A)), fmt)
+        assert status_of(M.cholesky) is Status.NOT_POSITIVE_DEFINITE
+
+
+@each_wide_format
+def test_indefinite_matrices(fmt):
+    for n in SIZES[1:]:
+        A = definite(n)
+        A[-1, -1] = -1.0
+        for put in (np.asarray, np.asfortranarray, sparse.csr_array):
+            M = native.matrix(put(A), fmt)
+            assert status_of(M.cholesky) is Status.NOT_POSITIVE_DEFINITE
+
+
+# --- what is not native is refused
+
+
+OWN = rw.FloatFormat("mine", 12, -100, 100)
+
+
+@pytest.mark.parametrize("fmt", [rw.TF32, rw.E5M2, rw.E4M3, OWN], ids=str)
+def test_other_formats_are_refused(fmt):
+    x, h = np.ones(2), np.ones(3)
+    for call in (
+        lambda: native.matrix(np.eye(2), fmt),
+        lambda: native.matrix(sparse.eye_array(2), fmt),
+        lambda: native.matrix(np.eye(2), "bf16").lu().to(fmt),
+        lambda: native.matrix(np.eye(2), "fp64").cholesky().to(fmt),
+        lambda: native.matrix(sparse.eye_array(2), "fp32").lu().to(fmt),
+        lambda: native.dot(x, x, fmt),
+        lambda: native.axpy(1.0, x, x, fmt),
+        lambda: native.scale(1.0, x, fmt),
+        lambda: native.norm2(x, fmt),
+        lambda: native.orthogonalize(np.eye(2), x, fmt),
+        lambda: native.givens(0, h, h.copy(), h.copy(), h.copy(), fmt),
+        lambda: native.solve_upper(np.eye(2), x, fmt),
+        lambda: rw.LuIR().run(poisson_2d(3), [fmt, "fp64", "fp64"], "native"),
+    ):
+        with pytest.raises(UnsupportedFormat, match=rf"{fmt}.*; use (the|one of)") as error:
+            call()
+        assert "\n" not in str(error.value)
+        assert not isinstance(error.value, rw.ArithmeticFailure)
+
+
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.FP16], ids=str)
+def test_sixteen_bit_sparse_matrices_are_refused(fmt):
+    for kind in ("lu", "cholesky"):
+        F = getattr(native.matrix(sparse.eye_array(2), "fp32"), kind)()
+        with pytest.raises(UnsupportedFormat, match="fp32 and fp64 alone"):
+            F.to(fmt)
+    with pytest.raises(UnsupportedFormat, match="fp32 and fp64 alone"):
+        native.matrix(sparse.eye_array(2), fmt)
+
+
+def test_processors_without_bf16_instructions(monkeypatch):
+    monkeypatch.setattr(_kernels, "native_bf16_levels", lambda: ["portable"])
+    assert native_formats() == (rw.FP16, rw.FP32, rw.FP64)
+    assert not supports("native", rw.BF16)
+    backend = rw.get_backend("native")
+    for call in (
+        lambda: backend.matrix(np.eye(2), "bf16"),
+        lambda: backend.dot(np.ones(2), np.ones(2), "bf16"),
+        lambda: rw.LuIR().run(randsvd(5, 10, rng=0), "bf16-fp64-fp64", "native"),
+    ):
+        with pytest.raises(UnsupportedFormat, match=r"no BF16 instructions .*; use fp32"):
+            call()
+    assert backend.matrix(np.eye(2), "fp16").lu().solve(np.ones(2)).tolist() == [1.0, 1.0]
+    portable = NativeBackend(bf16_instructions="portable")
+    assert portable.matrix(np.eye(2), "bf16").lu().solve(np.ones(2)).tolist() == [1.0, 1.0]
+    outcome = rw.LuIR().run(randsvd(100, 10, rng=0), "bf16-fp64-fp64", portable)
+    assert outcome.nbe <= 1e-15
+    with pytest.raises(ValueError, match="'amx'; this machine has portable"):
+        NativeBackend(bf16_instructions="amx")
+
+
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.FP16], ids=str)
+def test_sixteen_bit_vectors_are_rounded_when_stored(fmt):
+    # As computed in FP32 on rounded operands: eight terms err by 8 u32 at most before that.
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (2, 8))
+    a, b = rounded(x, fmt), rounded(y, fmt)
+
+    def near(found, expected):
+        assert np.array_equal(found, rounded(found, fmt))
+        slack = fmt.unit_roundoff * abs(expected) + 10 * U32
+        assert (abs(found - expected) <= slack).all()
+
+    near(native.dot(x, y, fmt), a @ b)
+    near(native.norm2(x, fmt), np.linalg.norm(a))
+    near(native.axpy(0.3, x, y, fmt), b + rw.round_to(0.3, fmt) * a)
+    near(native.scale(0.3, x, fmt), rw.round_to(0.3, fmt) * a)
+    V = rounded(rng.uniform(-1, 1, (3, 8)) / 4, fmt)
+    h, left = native.orthogonalize(V, x, fmt)
+    for v, coefficient in zip(V, h, strict=True):
+        near(coefficient, v @ a)
+        a = native.axpy(-coefficient, v, a, fmt)
+    assert np.array_equal(left, a)
+    R = np.triu(rng.uniform(1, 2, (3, 3)))
+    near(native.solve_upper(R[:1, :1], y[:1], fmt), b[:1] / rounded(R[:1, :1], fmt)[0])
+    cosines, sines, column, g = np.zeros(1), np.zeros(1), np.array([3.0, 4.0]), np.array([5.0, 0.0])
+    native.givens(0, cosines, sines, column, g, fmt)
+    assert column.tolist() == [5.0, 0.0]
+    near(np.array([*cosines, *sines, *g]), np.array([0.6, 0.8, 3.0, -4.0]))
