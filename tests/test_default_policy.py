@@ -36,6 +36,10 @@ SPARSE = SparsePrices(
         "sparse": {"fp32": 5e-8, "fp64": 1e-7},
         "sparse unsymmetric": {"fp32": 1e-7, "fp64": 1e-7},
     },
+    update={
+        "sparse": {"fp32": 1e-10, "fp64": 2e-10},
+        "sparse unsymmetric": {"fp32": 0.0, "fp64": 0.0},
+    },
     solve={"fp32": 1e-9, "fp64": 2e-9},
     conversion=1e-8,
     iteration=2e-9,
@@ -152,7 +156,7 @@ def test_many_columns_are_bound_by_arithmetic():
 
 def test_the_price_of_sparse_work():
     grid = Context("sparse", 10_000, 0.9, 0.0, 50_000, columns=2)
-    expected = 1e-8 * 50_000 + (5e-8 + 1e-8) * 400_000
+    expected = 1e-8 * 50_000 + (5e-8 + 1e-8) * 400_000 + 1e-10 * 400_000**2 / 10_000
     expected += 2 * 2 * (1e-9 * 400_000 + 1e-9 * 50_000)
     expected += 2 * 3 * (2e-9 * 400_000 + 1e-9 * 50_000)
     assert PRICES.seconds(grid, {"fp32": Work(1, 1, 3)}, fill=8) == pytest.approx(expected)

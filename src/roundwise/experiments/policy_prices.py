@@ -3,8 +3,8 @@
 ``python -m roundwise.experiments.policy_prices`` on an idle machine; with one thread
 (``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) it counts processor time, and the machine may
 be busy. Dense prices are those of `roundwise calibrate`. Sparse ones are fitted to a few PDE and
-random matrices: for the factorization ``analysis entries(A) + factor entries(L + U)`` with the
-least relative error, for the rest the median per entry.
+random matrices: for the factorization ``analysis entries(A) + factor entries(L + U) + update
+entries(L + U)^2 / n`` with the least relative error, for the rest the median per entry.
 """
 
 from __future__ import annotations
@@ -67,24 +67,35 @@ def measure_applied(clock: Clock) -> dict[str, float]:
 
 def measure_sparse(clock: Clock) -> SparsePrices:
     """Time SuperLU in both formats, and what refinement does with its factors."""
-    names = [("all", "analysis"), *((kind, fmt) for kind in KINDS for fmt in FORMATS)]
+    parts = ("factor", "update")
+    names = [
+        "analysis",
+        *((part, kind, fmt) for part in parts for kind in KINDS for fmt in FORMATS),
+    ]
     rows, found = [], dict[str, list[float]]()
     for kind, A in sparse_matrices():
         for fmt in FORMATS:
             filled, seconds = time_sparse(A, fmt, clock)
             row = np.zeros(len(names))
-            row[0], row[names.index((kind, fmt))] = A.nnz, filled
+            row[0] = A.nnz
+            row[names.index(("factor", kind, fmt))] = filled
+            row[names.index(("update", kind, fmt))] = filled**2 / A.shape[0]
             rows.append(row / seconds.pop("factor"))
             for name, value in seconds.items():
                 entries = A.nnz if name == "matvec" else filled
                 found.setdefault(name, []).append(value / entries)
     fit = nnls(np.array(rows), np.ones(len(rows)))[0].tolist()
     fitted = dict(zip(names, fit, strict=True))
+    by_kind = {
+        part: {kind: {fmt: fitted[part, kind, fmt] for fmt in FORMATS} for kind in KINDS}
+        for part in parts
+    }
     per_entry = {name: median(values) for name, values in found.items()}
     return SparsePrices(
-        analysis=fitted["all", "analysis"],
+        analysis=fitted["analysis"],
         matvec=per_entry["matvec"],
-        factor={kind: {fmt: fitted[kind, fmt] for fmt in FORMATS} for kind in KINDS},
+        factor=by_kind["factor"],
+        update=by_kind["update"],
         solve={fmt: per_entry[f"solve in {fmt}"] for fmt in FORMATS},
         conversion=per_entry["conversion"],
         iteration=per_entry["iteration"],

@@ -20,7 +20,7 @@ foreseen, the next must wait until the account is balanced again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from roundwise.formats import FP64
@@ -47,6 +47,9 @@ PRIOR_DISCOUNT = 0.9
 OUTLIER = 4.0
 """A solve counts as at most this many times as slow as its work is priced: others use the machine,
 too."""
+
+OFTEN = 5
+"""Solves of one shape that are worth a line in the summary."""
 
 FIRST_PATIENCE, LAST_PATIENCE = 8, 1024
 """Solves of a bin between two tries of a format: doubled each time that it does not pay."""
@@ -136,20 +139,24 @@ class Learner:
             self.account.reserved.pop(id(decision), None)
 
     def summary(self) -> str:
-        """A table of what is remembered, the systems of one shape indented."""
+        """A table of what is remembered: similar systems, then shapes that were solved often."""
         with self._lock:
-            cells = self.memory.cells()
-        shares = [name for name in cells if " = " not in name]
-        names = [*shares, *(name for name in cells if name not in shares)]
-        width = max([len(name) for name in names], default=0)
-        lines = [
-            "seconds over priced seconds in FP64, recent solves first (solves), by first format"
+            cells, account = self.memory.cells(), replace(self.account)
+        similar = [name for name in cells if " = " not in name]
+        often = [
+            name
+            for name, arms in cells.items()
+            if name not in similar and sum(arm.count for arm in arms.values()) >= OFTEN
         ]
-        lines.append(" " * width + "".join(f"{fmt.upper():>14}" for fmt in ladder_from("bf16")))
-        for name in names:
-            arms = (cells[name].get(fmt) for fmt in ladder_from("bf16"))
-            lines.append(f"{name:<{width}}" + "".join(f"{_shown(arm):>14}" for arm in arms))
-        account = self.account
+        width = max([len(name) for name in (*similar, *often)], default=0)
+        formats = ladder_from("bf16")
+        lines = [
+            "time over FP64's priced time (solves), by first format",
+            " " * width + "".join(f"{fmt.upper():>14}" for fmt in formats),
+        ]
+        for name in (*similar, *often):
+            shown = "".join(f"{_shown(cells[name].get(fmt)):>14}" for fmt in formats)
+            lines.append(f"{name:<{width}}{shown}")
         lines.append(
             f"{account.solves} solves took {account.seconds:.3g} s; {account.explorations} to "
             f"explore took {account.exploring:.2g} s more than expected of the best"
@@ -196,7 +203,9 @@ class Learner:
         if decision.explores:
             curiosity = self._curiosity[decision.context.bin, decision.first]
             paid = seconds < decision.best_seconds
-            curiosity.patience = 0 if paid else min(max(2 * curiosity.patience, 8), LAST_PATIENCE)
+            curiosity.patience = (
+                0 if paid else min(max(2 * curiosity.patience, FIRST_PATIENCE), LAST_PATIENCE)
+            )
 
     def _observations(
         self, decision: Decision, attempts: Sequence[Attempt], seconds: float

@@ -28,11 +28,14 @@ class SparsePrices:
 
     SuperLU analyses the pattern the same way in every format, and reads indices beside numbers:
     FP32 gains less than for dense matrices, and next to nothing where pivoting scatters rows.
+    Updates are counted as ``entries^2 / n``, which is proportional to the flops of an LU
+    factorization with columns of similar length.
     """
 
     analysis: float
     matvec: float
     factor: dict[str, dict[str, float]]  # by kind and format
+    update: dict[str, dict[str, float]]  # the same
     solve: dict[str, float]  # by format
     conversion: float  # of the factors, to apply them in FP64
     iteration: float  # one application in FP64
@@ -93,6 +96,7 @@ class Prices:
         prices, entries, columns = self.sparse, context.entries, context.columns
         filled = fill * entries
         factor = prices.analysis * entries + prices.factor[context.kind][fmt] * filled
+        factor += prices.update[context.kind][fmt] * filled**2 / context.n
         if work.iterations and fmt != FP64.name:
             factor += prices.conversion * filled
         step = columns * (prices.solve[fmt] * filled + prices.matvec * entries)

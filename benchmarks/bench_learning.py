@@ -1,0 +1,152 @@
+"""A stream of systems that changes its character, solved by a learning `Solver` and by others.
+
+300 benign systems (Gaussian) are followed by 300 for which low precision does not suffice: a tenth
+of their columns depends on the others up to 1e-10. What a policy can see cheaply is the same for
+both, so the change must be learned. Every contender solves every system in this process, in turn;
+the oracle takes, for each system, the fixed format that was fastest on it.
+
+Run on an idle machine: ``python benchmarks/bench_learning.py``. Prints a table and how many solves
+it took to adapt, and writes out/learning.csv and out/learning.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from tqdm import tqdm
+
+import roundwise as rw
+from roundwise.backends import native_formats
+from roundwise.machine import Machine
+from roundwise.solver.learning import Learner
+
+OUT = Path("out")
+PAUSE = 0.03  # seconds; OpenBLAS's threads spin for some 20 milliseconds after a call
+SETTLED = 10
+
+
+def system(i: int, change: int, sizes: tuple[int, int]) -> tuple[Any, Any]:
+    rng = np.random.default_rng((7, i))
+    n = int(rng.integers(sizes[0], sizes[1] + 1))
+    A = rng.standard_normal((n, n))
+    if i >= change:
+        k = n // 10
+        A[:, :k] = A[:, k:] @ rng.standard_normal((n - k, k)) / np.sqrt(n)
+        A[:, :k] += 1e-10 * rng.standard_normal((n, k))
+        A = A[:, rng.permutation(n)]
+    return A, rng.standard_normal(n)
+
+
+def timed(call: Callable[[], object], repeats: int = 1) -> float:
+    times = []
+    for _ in range(repeats):
+        time.sleep(PAUSE)
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def run(
+    count: int, sizes: tuple[int, int], repeats: int
+) -> tuple[dict[str, list[float]], list[str]]:
+    """Seconds of each contender for each system, and the formats that the Solver started in."""
+    fixed = [fmt.name for fmt in native_formats() if fmt.name in ("bf16", "fp32", "fp64")]
+    solver, starts = rw.Solver(), list[str]()
+    decide = Learner.decide
+
+    def noted(self: Learner, *arguments: Any) -> Any:
+        decision = decide(self, *arguments)
+        starts.append(decision.first)
+        return decision
+
+    Learner.decide = noted  # type: ignore[method-assign]
+    seconds: dict[str, list[float]] = {}
+    for i in tqdm(range(2 * count), desc="learning", dynamic_ncols=True):
+        A, b = system(i, count, sizes)
+        calls: dict[str, Callable[[], object]] = {
+            f"always {fmt}": lambda A=A, b=b, fmt=fmt: rw.solve(A, b, policy=fmt) for fmt in fixed
+        }
+        calls["default policy"] = lambda A=A, b=b: rw.solve(A, b)
+        calls["learning"] = lambda A=A, b=b: solver.solve(A, b)
+        for name, call in calls.items():
+            taken = timed(call, 1 if name == "learning" else repeats)
+            seconds.setdefault(name, []).append(taken)
+    Learner.decide = decide  # type: ignore[method-assign]
+    if len(starts) != 2 * count:
+        raise SystemExit("some systems are too small to learn from; choose larger --sizes")
+    formats = [seconds[f"always {fmt}"] for fmt in fixed]
+    seconds["oracle"] = [min(times) for times in zip(*formats, strict=True)]
+    print(solver.summary())
+    return seconds, starts
+
+
+def adapted_after(starts: list[str], best: str) -> int | None:
+    """Solves until `best` is the first format in nine of the next ten."""
+    for i in range(len(starts) - SETTLED + 1):
+        if starts[i] == best and starts[i : i + SETTLED].count(best) >= 0.9 * SETTLED:
+            return i
+    return None
+
+
+def draw(seconds: dict[str, list[float]], starts: list[str], path: Path) -> None:
+    figure, (upper, lower) = plt.subplots(
+        2, 1, figsize=(8, 6), sharex=True, height_ratios=(3, 1), constrained_layout=True
+    )
+    for name, times in seconds.items():
+        style = {"learning": ("C3", 2.5, "-"), "oracle": ("k", 1.5, ":")}.get(name)
+        color, width, line = style or (None, 1.2, "-")
+        upper.plot(np.cumsum(times), label=name, color=color, linewidth=width, linestyle=line)
+    upper.axvline(len(starts) / 2, color="0.7")
+    upper.set_ylabel("total time (s)")
+    upper.legend()
+    names = sorted(set(starts), key=["bf16", "fp32", "fp64"].index)
+    lower.plot([names.index(first) for first in starts], ".", color="C3", markersize=3)
+    lower.set_yticks(range(len(names)), names)
+    lower.set_ylabel("learning: first format")
+    lower.set_xlabel("systems, in turn: benign, then hard")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=300, help="systems of each kind")
+    parser.add_argument("--sizes", type=int, nargs=2, default=(600, 1000))
+    parser.add_argument("--repeats", type=int, default=3, help="of all but the learning Solver")
+    asked = parser.parse_args()
+    seconds, starts = run(asked.count, tuple(asked.sizes), asked.repeats)
+    OUT.mkdir(exist_ok=True)
+    with (OUT / "learning.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*seconds, "learning: first format"])
+        writer.writerows(zip(*seconds.values(), starts, strict=True))
+    draw(seconds, starts, OUT / "learning.png")
+    print(Machine.this())
+    print(f"{'':<16}{'benign':>10}{'hard':>10}{'all':>10}{'/ oracle':>10}")
+    oracle = sum(seconds["oracle"])
+    for name, times in seconds.items():
+        benign, hard = sum(times[: asked.count]), sum(times[asked.count :])
+        total = benign + hard
+        print(f"{name:<16}{benign:>9.2f}s{hard:>9.2f}s{total:>9.2f}s{total / oracle:>10.3f}")
+    fixed = {name: times for name, times in seconds.items() if name.startswith("always")}
+    for stream, part in (("benign", slice(asked.count)), ("hard", slice(asked.count, None))):
+        best = min(fixed, key=lambda name: sum(fixed[name][part])).split()[1]
+        after = adapted_after(starts[part], best)
+        told = "did not settle on it" if after is None else f"settled on it after {after} solves"
+        print(f"{stream}: {best} first is fastest; the learning Solver {told}")
+
+
+if __name__ == "__main__":
+    main()
