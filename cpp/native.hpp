@@ -14,7 +14,7 @@ namespace roundwise {
 struct Bf16Kernels {
     // Bytes that lu or gemm needs as scratch memory, aligned to 64.
     std::int64_t (*lu_workspace)(std::int64_t n, int threads);
-    std::int64_t (*gemm_workspace)(std::int64_t m, int threads);
+    std::int64_t (*gemm_workspace)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
     // In place PA = LU of a float32 matrix, L unit lower, all stored in float32. Row i was
     // interchanged with row pivots[i], for i = 0, 1, ... The pivot is the first entry of largest
@@ -50,9 +50,9 @@ template <class T> struct StorageKernels {
                    const T* x, T* y, int threads);
 
     // In place LU X = B, or (LU)' X = B; for Cholesky factors LL' X = B. B is n x columns.
-    // workspace: threads * 4 n numbers.
     void (*solve)(Storage, Factors, std::int64_t n, const void* a, bool transpose,
-                  std::int64_t columns, T* b, int threads, T* workspace);
+                  std::int64_t columns, T* b, int threads, void* workspace);
+    std::int64_t (*solve_workspace)(std::int64_t n, std::int64_t columns);  // bytes, aligned to 64
 
     // Rounds n numbers to a stored format that is not wider, to nearest even, once (never through
     // a third format); overflow to infinity. And back, exactly.

@@ -8,12 +8,11 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-constexpr int conversion_lanes = 16;
 constexpr std::int64_t conversion_grain = 1 << 14;
 
 template <class S, class T> void narrow_array(std::int64_t n, const T* x, S* y, int threads) {
     auto body = [=](std::int64_t begin, std::int64_t end) {
-        constexpr int lanes = conversion_lanes;
+        constexpr int lanes = Lanes<T>::count;
         std::int64_t i = begin;
         for (; i + lanes <= end; i += lanes)
             narrow<S, lanes, T>(load_pack<PackOf<T, lanes>>(x + i), y + i);
@@ -27,7 +26,7 @@ template <class S, class T> void narrow_array(std::int64_t n, const T* x, S* y, 
 
 template <class S, class T> void widen_array(std::int64_t n, const S* x, T* y, int threads) {
     auto body = [=](std::int64_t begin, std::int64_t end) {
-        constexpr int lanes = conversion_lanes;
+        constexpr int lanes = Lanes<T>::count;
         std::int64_t i = begin;
         for (; i + lanes <= end; i += lanes) {
             const auto wide = widen<T, lanes>(x + i);
@@ -47,7 +46,7 @@ inline double larger(double a, double b) { return a > b || a != a ? a : b; }
 // own that are added up in order.
 template <class T>
 Norms norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace) {
-    constexpr int lanes = Lanes<T>::count;
+    constexpr int lanes = Lanes<double>::count;
     double one[norm_parts] = {}, top[norm_parts] = {};
     auto body = [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t part = begin; part < end; ++part) {

@@ -1,6 +1,5 @@
 // The native kernels of roundwise._kernels; native.hpp states what each computes. `threads` comes
 // last. Shapes are checked here, as a wrong one would be read past its end.
-#include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -16,7 +15,7 @@ void require(bool holds, const char* otherwise) {
     if (!holds) throw std::invalid_argument(otherwise);
 }
 
-// Zeroed memory, aligned to a cache line.
+// Memory aligned to a cache line.
 class Workspace {
     struct Free {
         void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
@@ -25,9 +24,7 @@ class Workspace {
 
   public:
     explicit Workspace(std::int64_t bytes)
-        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {
-        std::memset(memory_.get(), 0, static_cast<std::size_t>(bytes));
-    }
+        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
     void* get() const { return memory_.get(); }
 };
 
@@ -54,7 +51,7 @@ void bind_bf16(nb::module_& m) {
         require(threads >= 1, "threads < 1; pass at least 1");
         const Bf16Kernels& kernels = bf16_kernels(level);
         nb::gil_scoped_release release;
-        const Workspace workspace(kernels.gemm_workspace(rows, threads));
+        const Workspace workspace(kernels.gemm_workspace(rows, columns, k, threads));
         kernels.gemm(rows, columns, k, a.data(), b.data(), c.data(), threads, workspace.get());
     });
 }
@@ -107,9 +104,10 @@ template <class S, class T> void bind_pair(nb::module_& m) {
         require(threads >= 1, "threads < 1; pass at least 1");
         const StorageKernels<T>& kernels = storage_kernels<T>();
         nb::gil_scoped_release release;
-        const Workspace workspace(threads * 4 * n * static_cast<std::int64_t>(sizeof(T)));
-        kernels.solve(storage, factors, n, a.data(), transpose, length(b.shape(1)), b.data(), threads,
-                      static_cast<T*>(workspace.get()));
+        const std::int64_t columns = length(b.shape(1));
+        const Workspace workspace(kernels.solve_workspace(n, columns));
+        kernels.solve(storage, factors, n, a.data(), transpose, columns, b.data(), threads,
+                      workspace.get());
     };
     define(m, "native_getrs", [solve](MatrixIn<S> a, const std::string& format, MatrixOut<T> b,
                                       bool transpose, int threads) {

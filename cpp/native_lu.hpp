@@ -21,6 +21,7 @@ constexpr std::int64_t widest_panel = 256;
 constexpr std::int64_t chunk_columns = 96;
 static_assert(block_order % Tile::rows == 0 && block_order % 32 == 0 &&
               widest_panel % block_order == 0, "no strip may lie in two blocks");
+static_assert(chunk_columns >= block_order, "a block is packed where a chunk is");
 
 // Wide panels for large matrices, where each entry should be fetched rarely; narrow ones for small
 // ones, where the panel is what the others wait for. The last panel takes what is left.
@@ -36,6 +37,9 @@ constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 
 struct Arena {
     char* base;
     std::int64_t used = 0;
+    void end_of_zeros() const {  // what was taken so far starts as zeros
+        if (base != nullptr) std::memset(base, 0, static_cast<std::size_t>(used));
+    }
     template <class T> T* take(std::int64_t count) {
         char* part = base + used;
         used += aligned(count * static_cast<std::int64_t>(sizeof(T)));
@@ -51,9 +55,11 @@ struct Panel {
     std::int64_t strip() const { return width / Tile::depth * Tile::rows; }  // units
 };
 
-// One per panel: which chunk is next, how many the next panel waits for, how it went.
-struct alignas(64) Step {
-    int claimed, pending, code;
+// One per panel: the chunks to its right, how many of those that the next panel waits for are done,
+// and how factorizing the panel went.
+struct Step {
+    Phase update;
+    int ahead, code;
 };
 
 struct Factorization {
@@ -62,17 +68,22 @@ struct Factorization {
     std::int32_t* pivots;
     Panel panels[2];  // the present one and the next
     Step* steps;
+    Phase *first_panel, *left;
     Unit* packed_columns;  // of chunks, one part per thread
+    int threads;
 
-    Factorization(std::int64_t order, float* matrix, std::int32_t* interchanges, int threads,
+    Factorization(std::int64_t order, float* matrix, std::int32_t* interchanges, int members,
                   Arena& arena)
-        : n(order), a(matrix), pivots(interchanges) {
+        : n(order), a(matrix), pivots(interchanges), threads(members) {
+        steps = arena.take<Step>(n / block_order + 2);
+        first_panel = arena.take<Phase>(1);
+        left = arena.take<Phase>(1);
+        arena.end_of_zeros();
         for (Panel& panel : panels) {
             panel.packed = arena.take<Unit>(ceil_div(n, Tile::rows) * Tile::rows * widest_panel /
                                             Tile::depth);
             panel.triangles = arena.take<float>(widest_panel * block_order);
         }
-        steps = arena.take<Step>(n / block_order + 2);
         packed_columns = arena.take<Unit>(threads * packed_chunk);
     }
 
@@ -81,9 +92,10 @@ struct Factorization {
 
     float* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
 
-    // Applies the first k columns of a panel to the columns j..j + count right of them.
+    // Applies the first k columns of a panel to the columns j..j + count right of them. Those that
+    // start `later` columns further on are likely next.
     void update(const Panel& panel, std::int64_t k, std::int64_t j, std::int64_t count,
-                Unit* packed) const {
+                Unit* packed, std::int64_t later = 0) const {
         const std::int64_t top = panel.begin, b_step = k / Tile::depth * Tile::columns;
         interchange(top, top + k, pivots, count, at(0, j), n);
         for (std::int64_t row = 0; row < k; row += block_order) {
@@ -97,7 +109,7 @@ struct Factorization {
                                        row / Tile::depth * Tile::columns);
         }
         subtract_product(n - top - k, count, k, panel.packed + k / Tile::rows * panel.strip(),
-                         panel.strip(), packed, b_step, at(top + k, j), n);
+                         panel.strip(), packed, b_step, at(top + k, j), n, later * n);
     }
 
     // Rows i and pivots[i] of what is packed already, its first k products.
@@ -139,60 +151,57 @@ struct Factorization {
         return 0;
     }
 
-    // What each member of the team does; all members come to the same waits.
-    int run(Team& team, int member) {
+    // What each member does; returns 0 or the code of a failure.
+    int run(int member) {
         Unit* packed = packed_columns + member * packed_chunk;
         std::int64_t begin = 0, width = panel_width(n), step = 0;
-        if (member == 0) {
-            panels[0].begin = 0;
-            panels[0].width = width;
-            steps[0].code = factorize(panels[0], packed);
-        }
-        team_wait(team);
+        share(*first_panel, 1, [&](std::int64_t) { begin_panel(0, 0, width, packed); });
         while (steps[step].code == 0 && begin + width < n) {
             const std::int64_t next = begin + width, next_width = panel_width(n - next);
             update_right(step, next, next_width, packed);
-            team_wait(team);
             begin = next;
             width = next_width;
             ++step;
         }
-        if (steps[step].code == 0) interchange_left(team, member);
+        if (steps[step].code == 0) interchange_left();
         return steps[step].code;
     }
 
-    // The chunks right of the panel of this step, until none is left.
+    void begin_panel(std::int64_t step, std::int64_t begin, std::int64_t width, Unit* packed) {
+        Panel& panel = panels[step % 2];
+        panel.begin = begin;
+        panel.width = width;
+        steps[step].code = factorize(panel, packed);
+    }
+
+    // The chunks right of the panel of this step. Whoever completes those of the next panel
+    // factorizes it.
     void update_right(std::int64_t step, std::int64_t next, std::int64_t next_width, Unit* packed) {
-        const Panel& panel = panels[step % 2];
         const std::int64_t first = ceil_div(next_width, chunk_columns);
         const std::int64_t all = first + ceil_div(n - next - next_width, chunk_columns);
-        for (;;) {
-            const std::int64_t chunk = __atomic_fetch_add(&steps[step].claimed, 1, __ATOMIC_ACQ_REL);
-            if (chunk >= all) return;
+        share(steps[step].update, all, [&](std::int64_t chunk) {
+            const Panel& panel = panels[step % 2];
             const bool ahead = chunk < first;
             const std::int64_t j = ahead ? next + chunk * chunk_columns
                                          : next + next_width + (chunk - first) * chunk_columns;
-            const std::int64_t end = ahead ? next + next_width : n;
-            update(panel, panel.width, j, end - j < chunk_columns ? end - j : chunk_columns, packed);
-            if (ahead && __atomic_add_fetch(&steps[step].pending, 1, __ATOMIC_ACQ_REL) == first) {
-                Panel& following = panels[(step + 1) % 2];
-                following.begin = next;
-                following.width = next_width;
-                steps[step + 1].code = factorize(following, packed);
-            }
-        }
+            const std::int64_t left_over = (ahead ? next + next_width : n) - j;
+            const std::int64_t later = threads * chunk_columns;
+            update(panel, panel.width, j, left_over < chunk_columns ? left_over : chunk_columns, packed,
+                   j + later + chunk_columns <= n ? later : 0);
+            if (ahead && __atomic_add_fetch(&steps[step].ahead, 1, __ATOMIC_ACQ_REL) == first)
+                begin_panel(step + 1, next, next_width, packed);
+        });
     }
 
     // The interchanges of later panels, in the columns of L; each column is fetched once.
-    void interchange_left(Team& team, int member) const {
-        std::int64_t chunk = 0;
-        for (std::int64_t begin = 0, width; begin < n; begin += width) {
-            width = panel_width(n - begin);
-            for (std::int64_t j = begin; j < begin + width; j += 32)
-                if (chunk++ % team_size(team) == member)
-                    interchange(begin + width, n, pivots,
-                                begin + width - j < 32 ? begin + width - j : 32, at(0, j), n);
-        }
+    void interchange_left() const {
+        constexpr std::int64_t columns = block_order;  // divides the width of a panel
+        share(*left, ceil_div(n, columns), [&](std::int64_t task) {
+            const std::int64_t j = task * columns;
+            std::int64_t end = 0;  // of the panel that j is in
+            while (end <= j) end += panel_width(n - end);
+            interchange(end, n, pivots, end - j < columns ? end - j : columns, at(0, j), n);
+        });
     }
 };
 
@@ -202,15 +211,14 @@ inline std::int64_t lu_workspace(std::int64_t n, int threads) {
     return arena.used;
 }
 
-// workspace is zeroed by the caller.
 inline int lu(std::int64_t n, float* a, std::int32_t* pivots, int threads, void* workspace) {
     if (n == 0) return 0;
     Arena arena{static_cast<char*>(workspace)};
     Factorization factorization(n, a, pivots, threads, arena);
     int code = 0;
-    auto body = [&](Team& team, int member) {
+    auto body = [&](int member) {
         Tile::enter();
-        const int found = factorization.run(team, member);
+        const int found = factorization.run(member);
         Tile::leave();
         if (member == 0) code = found;
     };
@@ -218,60 +226,62 @@ inline int lu(std::int64_t n, float* a, std::int32_t* pivots, int threads, void*
     return code;
 }
 
+// C -= A B: for every 256 products, A is packed and then chunks of columns are tasks.
 struct Product {
     std::int64_t m, n, k;
     const float *a, *b;
     float* c;
+    Phase* phases;  // two for each part of the products
     Unit *packed_rows, *packed_columns;
-    int packed = 0, claimed = 0;  // strips of A, chunks of B
 
-    Product(std::int64_t rows, int threads, Arena& arena) : m(rows) {
+    Product(std::int64_t rows, std::int64_t columns, std::int64_t products, int threads, Arena& arena)
+        : m(rows), n(columns), k(products) {
+        phases = arena.take<Phase>(2 * ceil_div(k, widest_panel));
+        arena.end_of_zeros();
         packed_rows = arena.take<Unit>(ceil_div(m, Tile::rows) * Tile::rows * widest_panel / Tile::depth);
         packed_columns = arena.take<Unit>(threads * Factorization::packed_chunk);
     }
 
-    void run(Team& team, int member) {
+    void run(int member) const {
         Unit* columns = packed_columns + member * Factorization::packed_chunk;
-        const std::int64_t strips = ceil_div(m, Tile::rows), chunks = ceil_div(n, chunk_columns);
-        for (std::int64_t l = 0, part = 0; l < k; l += widest_panel, ++part) {
+        Phase* phase = phases;
+        for (std::int64_t l = 0; l < k; l += widest_panel) {
             const std::int64_t depth = k - l < widest_panel ? k - l : widest_panel;
             const std::int64_t a_step = depth / Tile::depth * Tile::rows;
             const std::int64_t b_step = depth / Tile::depth * Tile::columns;
-            for (std::int64_t strip = member; strip < strips; strip += team_size(team))
-                Tile::pack_rows(m - strip * Tile::rows, depth, a + strip * Tile::rows + l * m, m,
-                                packed_rows + strip * a_step);
-            team_wait(team);
-            for (std::int64_t chunk = member; chunk < chunks; chunk += team_size(team)) {
+            share(*phase++, ceil_div(m, Tile::rows), [&](std::int64_t strip) {
+                const std::int64_t i = strip * Tile::rows;
+                Tile::pack_rows(m - i, depth, a + i + l * m, m, packed_rows + strip * a_step);
+            });
+            share(*phase++, ceil_div(n, chunk_columns), [&](std::int64_t chunk) {
                 const std::int64_t j = chunk * chunk_columns;
                 const std::int64_t count = n - j < chunk_columns ? n - j : chunk_columns;
                 for (std::int64_t i = 0; i < count; i += Tile::columns)
                     Tile::pack_columns(count - i, depth, b + l + (j + i) * k, k,
                                        columns + i / Tile::columns * b_step);
                 subtract_product(m, count, depth, packed_rows, a_step, columns, b_step, c + j * m, m);
-            }
-            team_wait(team);
+            });
         }
     }
 };
 
-inline std::int64_t gemm_workspace(std::int64_t m, int threads) {
+inline std::int64_t gemm_workspace(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
     Arena arena{nullptr};
-    Product(m, threads, arena);
+    Product(m, n, k, threads, arena);
     return arena.used;
 }
 
 inline void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
                  float* c, int threads, void* workspace) {
+    if (m == 0 || n == 0) return;
     Arena arena{static_cast<char*>(workspace)};
-    Product product(m, threads, arena);
-    product.n = n;
-    product.k = k;
+    Product product(m, n, k, threads, arena);
     product.a = a;
     product.b = b;
     product.c = c;
-    auto body = [&](Team& team, int member) {
+    auto body = [&](int member) {
         Tile::enter();
-        product.run(team, member);
+        product.run(member);
         Tile::leave();
     };
     run_together(threads, body);

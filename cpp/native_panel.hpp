@@ -10,23 +10,13 @@ namespace ROUNDWISE_LEVEL {
 // Interchanges row i with row pivots[i], for i = begin, ..., end - 1, in some columns of a.
 inline void interchange(std::int64_t begin, std::int64_t end, const std::int32_t* pivots,
                         std::int64_t columns, float* a, std::int64_t step) {
-    std::int64_t j = 0;
-    for (; j + 4 <= columns; j += 4, a += 4 * step)  // several at a time: their misses overlap
+    for (std::int64_t j = 0; j < columns; ++j, a += step)
         for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t p = pivots[i];
-            if (p == i) continue;
-            for (int column = 0; column < 4; ++column) {
-                float* x = a + column * step;
-                const float kept = x[i];
-                x[i] = x[p];
-                x[p] = kept;
-            }
-        }
-    for (; j < columns; ++j, a += step)
-        for (std::int64_t i = begin; i < end; ++i) {
+            if (j + 1 < columns) __builtin_prefetch(a + p + step);
             const float kept = a[i];
-            a[i] = a[pivots[i]];
-            a[pivots[i]] = kept;
+            a[i] = a[p];
+            a[p] = kept;
         }
 }
 

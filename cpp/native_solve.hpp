@@ -1,7 +1,8 @@
 // Triangular solves with packed factors; see StorageKernels::solve in native.hpp.
 //
-// Blocks of columns, in the order of substitution. All members of the team solve with the small
-// triangle on the diagonal, each for itself, and share what is large: one wait per block.
+// Blocks of columns, in the order of substitution; each is a phase. What is large, the product with
+// the part of the block beside the diagonal, is cut into tasks. Whoever completes the last one solves
+// with the triangle on the diagonal.
 #pragma once
 
 #include "native.hpp"
@@ -11,7 +12,9 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-constexpr std::int64_t diagonal_block = 32;
+constexpr std::int64_t diagonal_block = 32;   // solved entry by entry
+constexpr std::int64_t phase_block = 256;     // one phase
+constexpr std::int64_t task_rows = 1024, task_columns = 16;
 
 // One of the two triangles of a packed matrix of order n.
 template <class S> struct Triangle {
@@ -50,95 +53,107 @@ inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std:
         }
 }
 
-// The part of begin..end that is one member's; bounds inside are multiples of grain from begin on.
-struct Share {
-    std::int64_t begin, end;
-    Share(std::int64_t first, std::int64_t last, std::int64_t grain, const Team& team, int member) {
-        const std::int64_t grains = (last - first + grain - 1) / grain, size = team_size(team);
-        const auto bound = [=](std::int64_t part) {
-            const std::int64_t b = first + grains * part / size * grain;
-            return b < last ? b : last;
-        };
-        begin = bound(member);
-        end = bound(member + 1);
-    }
-};
-
-// T X = B: a solved block is subtracted from all rows that it still concerns.
-template <int C, class T, class S>
-inline void substitute(const Triangle<S>& triangle, T* b, Team& team, int member) {
-    const std::int64_t n = triangle.n, blocks = (n + diagonal_block - 1) / diagonal_block;
+// The blocks of begin..begin + count, in the order of substitution: body(first, size).
+template <class S, class Body>
+inline void for_each_block(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count,
+                           std::int64_t size, const Body& body) {
+    const std::int64_t blocks = (count + size - 1) / size;
     for (std::int64_t step = 0; step < blocks; ++step) {
-        const std::int64_t begin = (triangle.lower ? step : blocks - 1 - step) * diagonal_block;
-        const std::int64_t count = n - begin < diagonal_block ? n - begin : diagonal_block;
-        T x[C * diagonal_block];
-        for (int c = 0; c < C; ++c)
-            for (std::int64_t i = 0; i < count; ++i) x[i + c * diagonal_block] = b[begin + i + c * n];
-        solve_diagonal<C>(triangle, begin, count, x, diagonal_block);
-        const Share rows(triangle.lower ? begin + count : 0, triangle.lower ? n : begin, 64, team, member);
-        if (rows.begin < rows.end)
-            subtract_product<C>(rows.end - rows.begin, count, triangle.a + rows.begin + begin * n, n, x,
-                                diagonal_block, b + rows.begin, n);
-        team_wait(team);
-        if (member == 0)  // now that all have read the block
-            for (int c = 0; c < C; ++c)
-                for (std::int64_t i = 0; i < count; ++i)
-                    b[begin + i + c * n] = x[i + c * diagonal_block];
+        const std::int64_t offset = (triangle.forward() ? step : blocks - 1 - step) * size;
+        body(begin + offset, count - offset < size ? count - offset : size);
     }
-    team_wait(team);
+}
+
+// The same as solve_diagonal for a block of any size, in place in b (n x C).
+template <int C, class T, class S>
+inline void solve_block(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* b) {
+    const std::int64_t n = triangle.n, end = begin + count;
+    for_each_block(triangle, begin, count, diagonal_block, [&](std::int64_t first, std::int64_t size) {
+        // The rows of the block below (lower) or above it (upper), solved already if transposed.
+        const std::int64_t top = triangle.lower ? first + size : begin;
+        const std::int64_t rows = triangle.lower ? end - top : first - begin;
+        const S* a = triangle.a + top + first * n;
+        if (triangle.transpose)
+            dot_columns<C>(rows, size, a, n, b + top, n,
+                           [&](std::int64_t j, int c, T value) { b[first + j + c * n] -= value; });
+        solve_diagonal<C>(triangle, first, size, b + first, n);
+        if (!triangle.transpose) subtract_product<C>(rows, size, a, n, b + first, n, b + top, n);
+    });
+}
+
+// T X = B: a solved block is subtracted from all rows that it still concerns. The first block, for
+// which nothing is to be subtracted, is the one task of a phase of its own.
+template <int C, class T, class S>
+inline void substitute(const Triangle<S>& triangle, T* b, Phase*& phase) {
+    const std::int64_t n = triangle.n;
+    std::int64_t solved = 0, size = 0;
+    for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
+        const std::int64_t top = triangle.lower ? begin : 0;  // rows of the last block's columns
+        const std::int64_t rows = size == 0 ? 0 : triangle.lower ? n - begin : begin + count;
+        const std::int64_t tasks = rows == 0 ? 1 : (rows + task_rows - 1) / task_rows;
+        share(*phase++, tasks,
+              [&](std::int64_t task) {
+                  const std::int64_t i = task * task_rows;
+                  const std::int64_t height = rows - i < task_rows ? rows - i : task_rows;
+                  subtract_product<C>(height, size, triangle.a + top + i + solved * n, n, b + solved, n,
+                                      b + top + i, n);
+              },
+              [&] { solve_block<C>(triangle, begin, count, b); });
+        solved = begin;
+        size = count;
+    });
 }
 
 // T' X = B: a block first gets all that is solved subtracted, by dot products down the columns.
-// Each member keeps the solution in an x of its own.
 template <int C, class T, class S>
-inline void substitute_transposed(const Triangle<S>& triangle, T* b, T* x, Team& team, int member) {
-    const std::int64_t n = triangle.n, blocks = (n + diagonal_block - 1) / diagonal_block;
-    for (std::int64_t step = 0; step < blocks; ++step) {
-        const std::int64_t begin = (triangle.lower ? blocks - 1 - step : step) * diagonal_block;
-        const std::int64_t count = n - begin < diagonal_block ? n - begin : diagonal_block;
+inline void substitute_transposed(const Triangle<S>& triangle, T* b, Phase*& phase) {
+    const std::int64_t n = triangle.n;
+    for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
         const std::int64_t top = triangle.lower ? begin + count : 0;
         const std::int64_t rows = triangle.lower ? n - top : begin;
-        const Share columns(begin, begin + count, 8, team, member);
-        dot_columns<C>(rows, columns.end - columns.begin, triangle.a + top + columns.begin * n, n,
-                       x + top, n, [&](std::int64_t j, int c, T value) {
-                           b[columns.begin + j + c * n] -= value;
-                       });
-        team_wait(team);
-        for (int c = 0; c < C; ++c)
-            for (std::int64_t i = begin; i < begin + count; ++i) x[i + c * n] = b[i + c * n];
-        solve_diagonal<C>(triangle, begin, count, x + begin, n);
-    }
-    team_wait(team);
-    if (member == 0)
-        for (int c = 0; c < C; ++c)
-            for (std::int64_t i = 0; i < n; ++i) b[i + c * n] = x[i + c * n];
-    team_wait(team);
+        share(*phase++, (count + task_columns - 1) / task_columns,
+              [&](std::int64_t task) {
+                  const std::int64_t j = begin + task * task_columns, end = begin + count;
+                  dot_columns<C>(rows, end - j < task_columns ? end - j : task_columns,
+                                 triangle.a + top + j * n, n, b + top, n,
+                                 [&](std::int64_t l, int c, T value) { b[j + l + c * n] -= value; });
+              },
+              [&] { solve_block<C>(triangle, begin, count, b); });
+    });
 }
 
 template <int C, class T, class S>
-inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool transpose, T* b, T* x,
-                          Team& team, int member) {
+inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool transpose, T* b,
+                          Phase*& phase) {
     const bool cholesky = factors == Factors::cholesky;
     const Triangle<S> lower{n, a, true, !cholesky, false}, lower_transposed{n, a, true, !cholesky, true};
-    if (cholesky || !transpose) substitute<C>(lower, b, team, member);
+    if (cholesky || !transpose) substitute<C>(lower, b, phase);
     if (!cholesky) {
         const Triangle<S> upper{n, a, false, false, transpose};
-        if (transpose) substitute_transposed<C>(upper, b, x, team, member);
-        else substitute<C>(upper, b, team, member);
+        if (transpose) substitute_transposed<C>(upper, b, phase);
+        else substitute<C>(upper, b, phase);
     }
-    if (cholesky || transpose) substitute_transposed<C>(lower_transposed, b, x, team, member);
+    if (cholesky || transpose) substitute_transposed<C>(lower_transposed, b, phase);
+}
+
+// Columns of B are solved for four at a time, then one at a time; two triangles for each.
+inline std::int64_t phases_of_solve(std::int64_t n, std::int64_t columns) {
+    return (columns / 4 + columns % 4) * 2 * ((n + phase_block - 1) / phase_block);
+}
+
+inline std::int64_t solve_workspace(std::int64_t n, std::int64_t columns) {
+    return phases_of_solve(n, columns) * static_cast<std::int64_t>(sizeof(Phase));
 }
 
 template <class T, class S>
 inline void solve_stored(Factors factors, std::int64_t n, const S* a, bool transpose,
-                         std::int64_t columns, T* b, int threads, T* workspace) {
-    auto body = [&](Team& team, int member) {
-        T* x = workspace + member * 4 * n;
+                         std::int64_t columns, T* b, int threads, Phase* phases) {
+    std::memset(phases, 0, static_cast<std::size_t>(solve_workspace(n, columns)));
+    auto body = [=](int) {
+        Phase* phase = phases;
         std::int64_t j = 0;
-        for (; j + 4 <= columns; j += 4)
-            solve_columns<4>(factors, n, a, transpose, b + j * n, x, team, member);
-        for (; j < columns; ++j)
-            solve_columns<1>(factors, n, a, transpose, b + j * n, x, team, member);
+        for (; j + 4 <= columns; j += 4) solve_columns<4>(factors, n, a, transpose, b + j * n, phase);
+        for (; j < columns; ++j) solve_columns<1>(factors, n, a, transpose, b + j * n, phase);
     };
     run_together(threads_for<S>(n * n, threads), body);
 }

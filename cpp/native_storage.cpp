@@ -28,10 +28,11 @@ void matvec(Storage storage, std::int64_t rows, std::int64_t columns, const void
 
 template <class T>
 void solve(Storage storage, Factors factors, std::int64_t n, const void* a, bool transpose,
-           std::int64_t columns, T* b, int threads, T* workspace) {
+           std::int64_t columns, T* b, int threads, void* workspace) {
     with_storage<T>(storage, [=](auto stored) {
         using S = typename decltype(stored)::type;
-        solve_stored(factors, n, static_cast<const S*>(a), transpose, columns, b, threads, workspace);
+        solve_stored(factors, n, static_cast<const S*>(a), transpose, columns, b, threads,
+                     static_cast<Phase*>(workspace));
     });
 }
 
@@ -49,7 +50,8 @@ template <class T> void widen(Storage storage, std::int64_t n, const void* x, T*
 
 // Constant-initialised: no code of this level may run before dispatch has allowed it.
 template <class T>
-constexpr StorageKernels<T> storage_table = {matvec<T>, solve<T>, narrow<T>, widen<T>, norms<T>};
+constexpr StorageKernels<T> storage_table = {matvec<T>, solve<T>, solve_workspace,
+                                              narrow<T>, widen<T>, norms<T>};
 
 extern const StorageKernels<float> float_storage_kernels;
 extern const StorageKernels<double> double_storage_kernels;

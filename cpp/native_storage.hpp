@@ -47,6 +47,7 @@ template <int count> inline Floats<count> widen_fp16(Halves<count> h) {
 #endif
 #if defined(__F16C__)
     if constexpr (count == 8) return _mm256_cvtph_ps(bit_cast<__m128i>(h));
+    if constexpr (count == 4) return _mm_cvtph_ps(_mm_cvtsi64_si128(bit_cast<std::int64_t>(h)));
 #endif
     // The exponent is moved to where float32 has it; a product with 2^112 then corrects its bias,
     // subnormal numbers included. What was infinity or NaN gets that exponent back.
@@ -76,6 +77,9 @@ template <int count> inline Halves<count> narrow_fp16(Floats<count> x) {
 #if defined(__F16C__)
     if constexpr (count == 8)
         return bit_cast<Halves<8>>(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    if constexpr (count == 4)
+        return bit_cast<Halves<4>>(
+            _mm_cvtsi128_si64(_mm_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)));
 #endif
     using B = Bits<count>;
     const B bits = bit_cast<B>(x), magnitude = bits & 0x7fffffffu;
@@ -90,18 +94,15 @@ template <int count> inline Halves<count> narrow_fp16(Floats<count> x) {
     return __builtin_convertvector(half | (bits >> 16 & 0x8000u), Halves<count>);
 }
 
-// float64 to float32, rounded to odd: what does not fit makes the last bit 1. Rounding the result
-// to a format of at least two bits less then equals rounding once.
+// float64 to float32 on the way to 16 bits, rounded to odd at 13 bits: what is cut off makes the
+// last bit 1, so that rounding the result to 8 (bf16) or 11 bits (fp16) equals rounding once.
+// A number of 13 bits is exact in float32 down to 2^-137, and half of bf16's least is 2^-134.
 template <int count> inline Floats<count> narrow_to_odd(Doubles<count> x) {
-    using B = Bits<count>;
-    using Wide = PackOf<std::int64_t, count>;
-    const Floats<count> nearest = __builtin_convertvector(x, Floats<count>);
-    const Doubles<count> back = __builtin_convertvector(nearest, Doubles<count>);
-    const Wide inexact = (Wide)((back < x) | (back > x));
-    const Wide away = (Wide)(((back > x) & (x > 0)) | ((back < x) & (x < 0)));
-    const B bits = bit_cast<B>(nearest) + (B)__builtin_convertvector(away, PackOf<std::int32_t, count>);
-    return bit_cast<Floats<count>>(
-        bits | ((B)__builtin_convertvector(inexact, PackOf<std::int32_t, count>) & 1u));
+    using Wide = PackOf<std::uint64_t, count>;
+    constexpr std::uint64_t cut = (std::uint64_t{1} << 40) - 1;
+    const Wide bits = bit_cast<Wide>(x);
+    const Wide sticky = (bits & cut) + cut;  // carries into the last bit kept, unless all are zero
+    return __builtin_convertvector(bit_cast<Doubles<count>>((bits | sticky) & ~cut), Floats<count>);
 }
 
 // --- All pairs: widen<T>(source) loads `count` stored numbers as T, narrow stores them

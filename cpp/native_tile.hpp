@@ -40,6 +40,14 @@ struct PairedRows {
         }
     }
 
+    // A column of the tile of C, and of the one that is to be in the second cache later.
+    static void prefetch_column(const float* c, const float* later) {
+        for (int i = 0; i < 48; i += 16) {  // it need not start with a line
+            _mm_prefetch(reinterpret_cast<const char*>(c + i), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<const char*>(later + i), _MM_HINT_T1);
+        }
+    }
+
     // 32 consecutive numbers of a column of B as 16 units.
     static __m512i pairs_down(const float* b) {
         const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(b + 16), _mm512_loadu_ps(b));
@@ -87,7 +95,8 @@ struct Tile : PairedRows {
     }
 
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
-                                 std::int64_t c_step) {
+                                 std::int64_t c_step, const float* later) {
+        for (int j = 0; j < columns; ++j) prefetch_column(c + j * c_step, later + j * c_step);
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
@@ -136,14 +145,12 @@ struct Tile : PairedRows {
     }
 
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
-                                 std::int64_t c_step) {
+                                 std::int64_t c_step, const float* later) {
         __m512 sum[columns][2];
 #pragma GCC unroll 12
         for (int j = 0; j < columns; ++j) {
             sum[j][0] = sum[j][1] = _mm512_setzero_ps();
-            _mm_prefetch(reinterpret_cast<const char*>(c + j * c_step), _MM_HINT_T0);
-            _mm_prefetch(reinterpret_cast<const char*>(c + j * c_step + 16), _MM_HINT_T0);
-            _mm_prefetch(reinterpret_cast<const char*>(c + j * c_step + 31), _MM_HINT_T0);
+            prefetch_column(c + j * c_step, later + j * c_step);
         }
         for (std::int64_t l = 0; l < k; l += 2, a += rows, b += columns) {
             const auto upper = (__m512bh)_mm512_loadu_si512(a);
@@ -197,7 +204,7 @@ struct Tile {
     }
 
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
-                                 std::int64_t c_step) {
+                                 std::int64_t c_step, const float*) {
         constexpr int width = Lanes<float>::count, vectors = rows / width;
         Vector<float> sum[columns][vectors] = {};
         for (std::int64_t l = 0; l < k; ++l, a += rows, b += columns)
@@ -217,25 +224,26 @@ struct Tile {
 inline void subtract_product_at_edge(std::int64_t k, const Tile::Unit* a, const Tile::Unit* b,
                                      std::int64_t m, std::int64_t n, float* c, std::int64_t c_step) {
     float negated[Tile::rows * Tile::columns] = {};
-    Tile::subtract_product(k, a, b, negated, Tile::rows);
+    Tile::subtract_product(k, a, b, negated, Tile::rows, negated);
     for (std::int64_t j = 0; j < n; ++j)
         for (std::int64_t i = 0; i < m; ++i) c[i + j * c_step] += negated[i + j * Tile::rows];
 }
 
 // C (m x n) -= A B over k products, both packed; a strip of A, or of B, is a_step, or b_step, units
-// after the one before. A strip of A stays in the first cache while the strips of B pass.
+// after the one before. A strip of A stays in the first cache while the strips of B pass. What lies
+// `later` numbers after C is fetched meanwhile: main memory is slow, and the products leave it idle.
 inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Tile::Unit* a,
                              std::int64_t a_step, const Tile::Unit* b, std::int64_t b_step, float* c,
-                             std::int64_t c_step) {
+                             std::int64_t c_step, std::int64_t later = 0) {
     for (std::int64_t i = 0; i < m; i += Tile::rows, a += a_step) {
         const Tile::Unit* strip = b;
         for (std::int64_t j = 0; j < n; j += Tile::columns, strip += b_step) {
+            float* tile = c + i + j * c_step;
             if (i + Tile::rows <= m && j + Tile::columns <= n)
-                Tile::subtract_product(k, a, strip, c + i + j * c_step, c_step);
+                Tile::subtract_product(k, a, strip, tile, c_step, tile + later);
             else
                 subtract_product_at_edge(k, a, strip, m - i < Tile::rows ? m - i : Tile::rows,
-                                         n - j < Tile::columns ? n - j : Tile::columns,
-                                         c + i + j * c_step, c_step);
+                                         n - j < Tile::columns ? n - j : Tile::columns, tile, c_step);
         }
     }
 }

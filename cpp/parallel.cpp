@@ -1,7 +1,6 @@
 #include "parallel.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -22,53 +21,26 @@ void pause() {
 #endif
 }
 
-// Waits until done() holds; yields when that takes long, as the one waited for may need this core.
-template <class Condition> void wait_until(Condition done) {
-    for (int spins = 0; !done(); ++spins) {
+}  // namespace
+
+void wait_for(const int& flag) {
+    for (int spins = 0; __atomic_load_n(&flag, __ATOMIC_ACQUIRE) == 0; ++spins) {
         if (spins < 4000)
             pause();
         else
-            std::this_thread::yield();
+            std::this_thread::yield();  // the one waited for may need this core
     }
 }
 
-}  // namespace
-
-// A line of the cache for each, so that a waiting member does not slow the arriving ones.
-class Team {
-  public:
-    alignas(64) std::atomic<int> size{0};  // 0: not complete yet
-    alignas(64) std::atomic<int> arrived{0};
-    alignas(64) std::atomic<int> round{0};
-};
-
-int team_size(const Team& team) { return team.size.load(); }
-
-void team_wait(Team& team) {
-    const int round = team.round.load();
-    if (team.arrived.fetch_add(1) + 1 == team.size.load()) {
-        team.arrived.store(0);
-        team.round.store(round + 1);
-    } else {
-        wait_until([&] { return team.round.load() != round; });
-    }
-}
-
-void run_team(int threads, TeamBody body, void* context) {
-    Team team;
+void run_members(int threads, MemberBody body, void* context) {
     std::vector<std::thread> others;
     others.reserve(static_cast<std::size_t>(std::max(threads - 1, 0)));
-    const auto member = [&team, body, context](int index) {
-        wait_until([&] { return team.size.load() != 0; });
-        body(context, team, index);
-    };
     try {
-        for (int index = 1; index < threads; ++index) others.emplace_back(member, index);
+        for (int member = 1; member < threads; ++member) others.emplace_back(body, context, member);
     } catch (const std::system_error&) {
-        // The system has no more threads to give: those that were started make up the team.
+        // The system has no more threads to give: those that were started share the work.
     }
-    team.size.store(static_cast<int>(others.size()) + 1);
-    body(context, team, 0);
+    body(context, 0);
     for (std::thread& other : others) other.join();
 }
 

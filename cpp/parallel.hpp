@@ -11,16 +11,19 @@ using RangeBody = void (*)(void* context, std::int64_t begin, std::int64_t end);
 // Calls body on disjoint ranges that cover 0..count, their inner bounds multiples of grain.
 void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body, void* context);
 
-// Threads that work through one kernel call together, for kernels of many short steps. The team
-// lives as long as the call. Who waits spins for some microseconds, then yields its core.
-class Team;
-using TeamBody = void (*)(void* context, Team& team, int member);
+// Calls body on each member 0, 1, ..., at the same time, for kernels of many short steps; fewer than
+// `threads` members where the system has no more threads to give. They share the work by phases.
+using MemberBody = void (*)(void* context, int member);
+void run_members(int threads, MemberBody body, void* context);
 
-// Calls body once on each member 0, 1, ..., at the same time; fewer than `threads` members where
-// the system has no more threads to give.
-void run_team(int threads, TeamBody body, void* context);
-int team_size(const Team& team);
-void team_wait(Team& team);  // until every member waits here
+// One step of such a kernel: tasks that any member may take. Starts as zeros, is used once.
+struct alignas(64) Phase {
+    std::int64_t claimed, completed;
+    int finished;
+};
+
+// Waits until the flag is set: spins for some microseconds, then yields the core.
+void wait_for(const int& flag);
 
 #ifdef ROUNDWISE_LEVEL
 namespace ROUNDWISE_LEVEL {
@@ -42,10 +45,29 @@ template <class T> int threads_for(std::int64_t count, int threads) {
 }
 
 template <class Body> void run_together(int threads, Body& body) {
-    run_team(
-        threads,
-        [](void* context, Team& team, int member) { (*static_cast<Body*>(context))(team, member); },
-        &body);
+    run_members(
+        threads, [](void* context, int member) { (*static_cast<Body*>(context))(member); }, &body);
+}
+
+// Every member calls this: run(task) for all tasks 0..count (at least one), whoever comes first, and
+// then finish(), once. Returns when that is done. No member waits for one that took no task, which
+// matters on a busy machine, where a thread may start late.
+template <class Run, class Finish>
+void share(Phase& phase, std::int64_t count, const Run& run, const Finish& finish) {
+    for (;;) {
+        const std::int64_t task = __atomic_fetch_add(&phase.claimed, 1, __ATOMIC_ACQ_REL);
+        if (task >= count) break;
+        run(task);
+        if (__atomic_add_fetch(&phase.completed, 1, __ATOMIC_ACQ_REL) == count) {
+            finish();
+            __atomic_store_n(&phase.finished, 1, __ATOMIC_RELEASE);
+        }
+    }
+    wait_for(phase.finished);
+}
+
+template <class Run> void share(Phase& phase, std::int64_t count, const Run& run) {
+    share(phase, count, run, [] {});
 }
 
 }  // namespace ROUNDWISE_LEVEL

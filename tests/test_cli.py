@@ -11,6 +11,7 @@ from command_line import fail, stored, succeed
 
 import roundwise as rw
 from roundwise.actions import monotone_space
+from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
 
 QUICK = ["--train", "2", "--test", "0", "--formats", "fp32,fp64"]
@@ -52,6 +53,15 @@ def test_options_reach_the_settings(tmp_path, problem_set):
     assert stored.all()
 
 
+def test_native_runs_are_timed(tmp_path):
+    path = tmp_path / "native.sqlite"
+    options = ["--train", 1, "--test", 0, "--arithmetic", "native", "--repeats", 2]
+    assert "5 outcomes computed" in succeed("fill", "pde", "--table", path, *options)
+    facts = json.loads(succeed("info", "--table", path, "--json"))
+    assert facts["settings"][0]["measurements"] == 10
+    assert "10 timed runs" in succeed("info", "--table", path)
+
+
 def test_shards_merge_to_the_whole(tmp_path, filled):
     parts = [tmp_path / f"part{i}.sqlite" for i in (1, 2)]
     for i, part in enumerate(parts, start=1):
@@ -74,7 +84,10 @@ def test_info_of_the_installation():
     assert facts["simd"] == rw.get_simd_level()
     assert facts["threads"] == rw.get_num_threads()
     assert {fmt["name"] for fmt in facts["formats"]} == set(rw.NAMED_FORMATS)
+    assert facts["machine"]["key"] == Machine.this().key
+    assert facts["native_formats"][-2:] == ["fp32", "fp64"]
     text = succeed("info")
+    assert Machine.this().blas in text
     assert rw.__version__ in text
     assert all(name in text for name in rw.NAMED_FORMATS)
 
@@ -102,7 +115,7 @@ def test_info_of_an_empty_table(tmp_path):
     assert "0 problems" in succeed("info", "--table", tmp_path / "t.sqlite")
 
 
-COMMANDS = ["solve", "train", "evaluate", "reproduce", "fill", "merge", "info"]
+COMMANDS = ["solve", "train", "evaluate", "reproduce", "calibrate", "fill", "merge", "info"]
 
 
 def test_help_lists_the_commands_in_the_order_of_use():
@@ -140,6 +153,8 @@ def test_no_command_is_help_and_version_is_told():
         ("fill dense --table t --formats ,", "unknown format"),
         ("fill dense --table t --jobs 0", "-1 for all cores"),
         ("fill dense --table t --jobs 2 --dask tcp://a:1", "choose one"),
+        ("fill dense --table t --arithmetic native --jobs 2", "timed one by one"),
+        ("fill dense --table t --repeats 2", "others are not timed"),
         ("fill dense --table t --shard 3/2", "1 <= i <= n"),
         ("fill dense --table t --shard half", "1 <= i <= n"),
         ("fill dense --table .", "directory"),

@@ -89,16 +89,39 @@ def test_the_written_x_solves_the_system(tmp_path, dense, action):
 def test_the_written_x_has_every_bit(tmp_path, dense):
     folder, _, _ = dense
     out = tmp_path / "x.mtx"
-    succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out)
     (system,) = read_columns(folder / "A.mtx", folder / "b.mtx")
+    succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out, "--action", FP64)
     x = rw.GmresIR(stop=rw.DeploymentRule()).run(system, FP64).x
     assert np.array_equal(scipy.io.mmread(out)[:, 0], x)
+    succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out)
+    x = rw.solve(system.A, system.b[:, None], full_output=True).x
+    assert np.array_equal(scipy.io.mmread(out), x)
+
+
+def test_the_front_door(tmp_path, dense):
+    folder, A, B = dense
+    out = tmp_path / "X.mtx"
+    text = succeed("solve", folder / "A.mtx", folder / "B.mtx", "-o", out, "--explain")
+    assert "passed the gate" in text
+    assert "accepted: backward error" in text
+    facts = json.loads(succeed("solve", folder / "A.mtx", folder / "B.mtx", "-o", out, "--json"))
+    assert facts["accepted"]
+    assert facts["arithmetic"] == "native"
+    assert facts["backward_error"] <= facts["tolerance"] == np.sqrt(30) * 2.0**-53
+    assert facts["attempts"][-1]["accepted"]
+    X = scipy.io.mmread(out)
+    for x, b in zip(X.T, B.T, strict=True):
+        assert backward_error(A, x, b) <= 2 * facts["tolerance"]
+    facts = json.loads(succeed("solve", folder / "A.mtx", "--json"))
+    assert facts["b_assumed"]
+    assert 0 < facts["forward_error"] < 1e-12
 
 
 def test_columns_are_solved_one_by_one(tmp_path, dense):
     folder, A, B = dense
     out = tmp_path / "X.mtx.gz"
-    facts = json.loads(succeed("solve", folder / "A.mtx", folder / "B.mtx", "-o", out, "--json"))
+    options = ["-o", out, "--json", "--action", FP64]
+    facts = json.loads(succeed("solve", folder / "A.mtx", folder / "B.mtx", *options))
     assert [column["column"] for column in facts["columns"]] == [1, 2, 3]
     assert facts["x"] == str(out)
     X = scipy.io.mmread(out)
@@ -108,7 +131,8 @@ def test_columns_are_solved_one_by_one(tmp_path, dense):
 
 def test_without_b_the_error_is_known(dense):
     folder, _, _ = dense
-    facts = json.loads(succeed("solve", folder / "A.mtx", "--arithmetic", "storage", "--json"))
+    options = ["--action", FP64, "--arithmetic", "storage", "--json"]
+    facts = json.loads(succeed("solve", folder / "A.mtx", *options))
     assert set(facts) == KEYS
     (column,) = facts["columns"]
     assert set(column) == COLUMN_KEYS
@@ -139,7 +163,7 @@ def test_a_poor_answer_is_refused_and_not_written(tmp_path, dense):
     options = ["--action", "bf16-bf16-bf16-bf16", "-o", out]
     line = fail(1, "solve", folder / "A.mtx", folder / "B.mtx", *options)
     assert "column 1 of 3 is not accepted with bf16-bf16-bf16-bf16" in line
-    assert "fp64, the default" in line
+    assert "let the library choose" in line
     assert not out.exists()
     result = roundwise("solve", folder / "A.mtx", *options, "--json")
     assert result.exit_code == 1
@@ -158,14 +182,15 @@ def test_a_nan_is_never_accepted(tmp_path, dense, monkeypatch):
 
     monkeypatch.setattr(rw.GmresIR, "run", broken)
     out = tmp_path / "x.mtx"
-    assert "not accepted" in fail(1, "solve", folder / "A.mtx", "-o", out)
+    assert "not accepted" in fail(1, "solve", folder / "A.mtx", "-o", out, "--action", FP64)
     assert not out.exists()
 
 
 def test_a_singular_matrix(tmp_path, policy):
     path = tmp_path / "A.mtx"
     write_matrix_market(path, np.array([[1.0, 2.0], [2.0, 4.0]]))
-    for options in ([], ["--policy", policy]):
+    assert "A is singular" in fail(1, "solve", path)
+    for options in (["--action", FP64], ["--policy", policy]):
         assert "A is singular in fp64" in fail(1, "solve", path, *options)
 
 
@@ -207,6 +232,8 @@ def test_a_right_hand_side_that_does_not_fit(tmp_path, dense):
         ("I.mtx --action fp64-fp64-fp64-fp63", "unknown format 'fp63'"),
         ("I.mtx --action fp64-fp64-fp64-fp64 --policy I.mtx", "choose one"),
         ("I.mtx --arithmetic exact", "'operation', 'storage'"),
+        ("I.mtx --arithmetic storage", "without --policy or --action"),
+        ("I.mtx --explain --action fp64-fp64-fp64-fp64", "--explain"),
         ("I.mtx -o nowhere/x.mtx", "folder nowhere does not exist"),
         ("I.mtx -o .", "directory"),
     ],

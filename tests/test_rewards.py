@@ -261,6 +261,61 @@ def test_profiles_refuse_garbage():
             MachineProfile.from_dict(saved)
 
 
+SIZED = MachineProfile(
+    "sized",
+    {"fp64": Rate(400.0, 4.0)},
+    run_overhead=3.0,
+    sizes={400: {"fp64": Rate(400.0, 4.0)}, 100: {"fp64": Rate(100.0, 1.0)}},
+)
+
+
+def test_rates_by_size():
+    assert list(SIZED.sizes) == [100, 400]
+    assert SIZED.rate("fp64") == Rate(400.0, 4.0)
+    assert SIZED.rate("fp64", 10**6).flops_per_second == pytest.approx(400.0)
+    assert SIZED.rate("fp64", 1) == SIZED.rate("fp64", 100)
+    between = SIZED.rate("fp64", 200)  # half way in log n
+    assert between.flops_per_second == pytest.approx(200.0)
+    assert between.bytes_per_second == pytest.approx(2.0)
+    operations = {("gmres", "fp64"): Tally(1000.0, 1.0)}
+    assert SIZED.cost(run("", operations, inner=0), 100) == pytest.approx(13.0)
+    assert SIZED.cost(run("", operations, inner=0)) == pytest.approx(5.5)  # its size is not known
+    assert SIZED.cost(run("", {}, inner=0)) == 0.0  # a run that could not start
+    costs = cost_matrix(SIZED, [[run("", operations, inner=0), None]] * 2, [100, 400])
+    np.testing.assert_allclose(costs, [[13.0, math.nan], [5.5, math.nan]])
+    assert MachineProfile.from_dict(json.loads(json.dumps(SIZED.to_dict()))) == SIZED
+
+
+def test_the_size_follows_from_the_factorization():
+    operations = {("factor", "fp64"): Tally(2 / 3 * 200**3, 1.0)}
+    expected = 3.0 + 2 / 3 * 200**3 / 200.0
+    assert SIZED.cost(run("", operations, inner=0)) == pytest.approx(expected)
+    assert SIZED.cost(run("", operations, inner=0), 200) == pytest.approx(expected)
+
+
+def test_traffic_may_be_free_at_every_size():
+    free = MachineProfile("free", {"fp64": Rate(1.0)}, sizes={10: {"fp64": Rate(1.0)}})
+    assert free.rate("fp64", 10) == Rate(1.0)
+
+
+def test_sizes_need_the_rates_of_every_format():
+    for sizes in ({100: {}}, {0: {"fp64": Rate(1.0)}}, {100: {"fp32": Rate(1.0)}}):
+        with pytest.raises(ValueError, match="pass sizes of at least 1, each with rates for fp64"):
+            dataclasses.replace(SIZED, sizes=sizes)
+
+
+def test_profiles_saved_without_sizes_still_load():
+    saved = {"name": "old", "rates": {"fp64": {"flops_per_second": 1.0, "bytes_per_second": None}}}
+    saved |= {"outer_overhead": 0.0, "inner_overhead": 0.0, "source": ""}
+    assert MachineProfile.from_dict(saved) == MachineProfile("old", {"fp64": Rate(1.0)})
+
+
+def test_operations_that_were_not_counted_have_no_price():
+    uncounted = run("", {("factor", "fp64"): Tally(math.nan, 1.0)})
+    with pytest.raises(rw.RoundwiseError, match="flops of factor were not counted"):
+        SIZED.cost(uncounted)
+
+
 def test_measured_time():
     timed = outcome("fp64")
     with pytest.raises(ValueError, match="no measured time"):

@@ -35,6 +35,7 @@ from roundwise.runtime import (
     set_simd_level,
     simd_levels,
 )
+from roundwise.solver import Factorization, Solution, SolveFailed, factor, solve
 from roundwise.tuning import Tuner
 
 __version__ = "0.1.0"
@@ -53,6 +54,7 @@ __all__ = [
     "ArithmeticFailure",
     "CgIR",
     "DeploymentRule",
+    "Factorization",
     "FloatFormat",
     "GmresIR",
     "LinearSystem",
@@ -61,10 +63,13 @@ __all__ = [
     "OutcomeStatus",
     "PaperRule",
     "RoundwiseError",
+    "Solution",
+    "SolveFailed",
     "Status",
     "Tuner",
     "UnknownNameError",
     "compute_features",
+    "factor",
     "get_backend",
     "get_format",
     "get_num_threads",
@@ -77,4 +82,5 @@ __all__ = [
     "set_num_threads",
     "set_simd_level",
     "simd_levels",
+    "solve",
 ]

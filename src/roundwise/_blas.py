@@ -29,6 +29,10 @@ class BundledOpenBlas:
         function.restype = returns
         return function(*(ctypes.c_int(argument) for argument in arguments))
 
+    def routine(self, name: str) -> Any:
+        """A Fortran routine, say ``dsgesv``, to be called through ctypes."""
+        return getattr(self._library, f"{self._prefix}{name}_{self._suffix}")
+
     @property
     def threads(self) -> int:
         """How many threads a call may use."""

@@ -20,11 +20,13 @@ def gmres(
     tolerance: float,
     restart: int,
     cycles: int,
+    checkpoint: tuple[int, float] | None = None,
 ) -> Correction:
     """Solve ``M \\ A z = M \\ r`` from z = 0, all arithmetic in the stage's format.
 
     Stops when the preconditioned residual, as the Givens recurrence has it, is at most
     ``tolerance ||M \\ r||_2``, or after `cycles` cycles of `restart` steps (Saad & Schultz 1986).
+    A checkpoint (k, c) stops a cycle that has not brought its residual below c after k steps.
     """
     z = np.zeros_like(r)
     w = stage.solve(M, r)
@@ -36,14 +38,21 @@ def gmres(
             beta = stage.norm2(w)
         if beta <= tolerance * first:
             break
-        step, taken, beta = _cycle(stage, A, M, w, beta, tolerance * first, restart)
+        step, taken, beta = _cycle(stage, A, M, w, beta, tolerance * first, restart, checkpoint)
         z = step if cycle == 0 else stage.axpy(1.0, step, z)
         iterations += taken
     return Correction(z, iterations, beta / first if first > 0 else 0.0)
 
 
 def _cycle(
-    stage: Stage, A: Matrix, M: Solves, w: Vector, beta: float, target: float, restart: int
+    stage: Stage,
+    A: Matrix,
+    M: Solves,
+    w: Vector,
+    beta: float,
+    target: float,
+    restart: int,
+    checkpoint: tuple[int, float] | None,
 ) -> tuple[Vector, int, float]:
     """At most `restart` Arnoldi steps from w with norm beta: the step, their number, residual."""
     n = len(w)
@@ -51,6 +60,8 @@ def _cycle(
     R = np.zeros((len(V) - 1, len(V) - 1))
     cosines, sines, g = np.zeros(len(R)), np.zeros(len(R)), np.zeros(len(V))
     g[0] = beta
+    last_step, wanted = (len(R), 0.0) if checkpoint is None else checkpoint
+    wanted *= beta
     for j in range(len(R)):
         V[j] = stage.scale(1.0 / beta, w)
         w = stage.solve(M, stage.matvec(A, V[j]))
@@ -61,6 +72,8 @@ def _cycle(
         stage.givens(j, cosines, sines, column, g)
         R[: j + 1, j] = column[:-1]
         if abs(g[j + 1]) <= target or beta == 0:
+            break
+        if j + 1 == last_step and abs(g[j + 1]) > wanted:
             break
     k = j + 1
     y = stage.solve_upper(R[:k, :k], g[:k])

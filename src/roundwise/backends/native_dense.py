@@ -239,6 +239,12 @@ class DenseFactors(_PackedFactors):
         self._transposed = transposed
 
     @property
+    def pivots(self) -> Vector:
+        """The magnitudes of U's diagonal, as it was computed."""
+        diagonal = np.array(np.diagonal(self._packed))[:, None]
+        return np.asarray(np.abs(widened(diagonal, self._storage, np.float64)[:, 0]))
+
+    @property
     def _triangles(self) -> tuple[Vector, Vector]:
         """L and U of the array that was factorized, L with a unit diagonal."""
         return np.tril(self._float64, -1) + np.eye(self.shape[0]), np.triu(self._float64)

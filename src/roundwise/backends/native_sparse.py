@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import structural_rank
 from scipy.sparse.linalg import SuperLU, splu
 
 from roundwise.backends.base import (
@@ -30,8 +31,9 @@ from roundwise.backends.operation_dense import carried
 from roundwise.backends.operation_sparse import SparseCholesky, SparseFactors
 from roundwise.formats import FP32, FP64, FloatFormat
 
-SYMMETRIC_PATTERN = 0.9
-"""Share of off-diagonal entries with a partner across the diagonal that counts as symmetric."""
+NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
+"""The least shares of nonzeros on the diagonal, and of entries off it with a partner across it,
+for which SuperLU's symmetric mode is taken."""
 
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
 """SuperLU's minimum degree order on A + A', diagonal pivots preferred."""
@@ -76,7 +78,7 @@ class SparseMatrix(Matrix):
     def lu(self) -> SuperLUFactors:
         require_square(self.shape)
         options: dict[str, Any] = {}
-        if self._symmetric_mode and has_symmetric_pattern(self._csr):
+        if self._symmetric_mode and suits_symmetric_mode(self._csr):
             options = SYMMETRIC | {"diag_pivot_thresh": DIAGONAL_PIVOT}
         kernel = "sparse LU factorization"
         superlu = _superlu(self._csr, self.fmt, kernel, Status.ZERO_PIVOT, options)
@@ -104,7 +106,8 @@ def _superlu(
     try:
         superlu = splu(sparse.csc_array(A), **options)
     except RuntimeError as error:
-        if "singular" not in str(error):
+        # Columns with fewer rows than there are columns make SuperLU abort with another text.
+        if "singular" not in str(error) and structural_rank(sparse.csr_array(A)) == A.shape[0]:
             raise
         raise ArithmeticFailure(breakdown, kernel, fmt) from error
     # SuperLU does not tell of overflow, and to look for it one would copy the factors. A solution
@@ -117,13 +120,19 @@ def _superlu(
     return superlu
 
 
-def has_symmetric_pattern(A: sparse.csr_array) -> bool:
-    """Whether most off-diagonal entries have a partner across the diagonal."""
-    pattern = sparse.csr_array(
-        (np.ones(A.nnz, dtype=np.int8), A.indices, A.indptr), shape=A.shape, copy=False
-    )
-    both, diagonal = pattern.multiply(pattern.T), np.count_nonzero(pattern.diagonal())
-    return bool(both.nnz - diagonal >= SYMMETRIC_PATTERN * (A.nnz - diagonal))
+def suits_symmetric_mode(A: sparse.csr_array) -> bool:
+    """Whether most entries have a partner across the diagonal, which has few zeros itself.
+
+    Zeros there, as in a saddle-point matrix, make pivots leave the diagonal: the order that was
+    chosen for it then fills in far more than COLAMD's.
+    """
+    ones = np.ones(A.nnz, dtype=np.int8)
+    pattern = sparse.csr_array((ones, A.indices, A.indptr), shape=A.shape, copy=False)
+    diagonal = np.count_nonzero(A.diagonal())
+    if diagonal < NONZERO_DIAGONAL * A.shape[0]:
+        return False
+    partners = pattern.multiply(pattern.T).nnz - diagonal
+    return bool(partners >= SYMMETRIC_PATTERN * (A.nnz - diagonal))
 
 
 class SuperLUFactors(Factors):

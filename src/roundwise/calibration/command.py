@@ -32,7 +32,7 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
     help="Write the profile there.  [default: the cache folder]",
 )
 def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
-    """Measure what native arithmetic costs on this machine, in under a minute.
+    """Measure what native arithmetic costs on this machine.
 
     LU, triangular solve and matvec are timed in every native format, with as many threads as are
     set. The profile is stored for this machine; rewards price runs by it. Leave the machine alone

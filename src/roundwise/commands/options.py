@@ -23,7 +23,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def parsed_formats(ctx: click.Context, param: click.Parameter, text: str) -> list[FloatFormat]:
+def parsed_formats(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> list[FloatFormat] | None:
+    if text is None:
+        return None
     try:
         return [get_format(name.strip()) for name in text.split(",")]
     except UnknownNameError as error:
@@ -45,12 +49,19 @@ def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None
 
 formats_option = click.option(
     "--formats",
-    default="bf16,tf32,fp32,fp64",
-    show_default=True,
     metavar="F,F,...",
     callback=parsed_formats,
-    help="Actions are all choices whose bits do not decrease from stage to stage.",
+    help="Actions are all choices whose bits do not decrease from stage to stage.  "
+    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
 )
+
+
+def default_formats(arithmetic: str) -> list[FloatFormat]:
+    """The paper's; of native arithmetic, those that dense and sparse systems can run."""
+    native = arithmetic == "native"
+    return [get_format(name) for name in ("bf16", "tf32", "fp32", "fp64")[2 if native else 0 :]]
+
+
 jobs_option = click.option(
     "--jobs",
     type=int,

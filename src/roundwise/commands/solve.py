@@ -1,4 +1,8 @@
-"""``roundwise solve``: one matrix from a file, one right-hand side or several, one verdict."""
+"""``roundwise solve``: one matrix from a file, one right-hand side or several, one verdict.
+
+Without a word about formats it is `roundwise.solve`. With an action or a saved policy it is a run
+of GMRES-IR as the experiments have it, in emulated arithmetic unless told otherwise.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ import numpy as np
 from roundwise.actions import format_action, parse_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
+from roundwise.commands.front_door import solve_files
 from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
@@ -56,9 +61,10 @@ def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) 
     "--action",
     metavar="F-F-F-F",
     callback=parsed_action,
-    help="Formats of factor, update, gmres and residual.  [default: fp64 for all]",
+    help="Run GMRES-IR with these formats of factor, update, gmres and residual.",
 )
-@arithmetic_option(None, "How low precision is emulated.  [default: the policy's, or operation]")
+@arithmetic_option(None, "With --policy or --action.  [default: the policy's, or operation]")
+@click.option("--explain", is_flag=True, help="Tell why it was solved in this way.")
 @json_option
 def solve_command(
     matrix: Path,
@@ -67,9 +73,10 @@ def solve_command(
     policy: Path | None,
     action: Action | None,
     arithmetic: str | None,
+    explain: bool,
     as_json: bool,
 ) -> None:
-    """Solve A x = b by GMRES-IR, each stage in a format of its own.
+    """Solve A x = b in as little precision as it takes.
 
     Files are Matrix Market, plain or gzipped: dense (array) or sparse (coordinate). b may have
     several columns. Without b, an x is assumed and b = A x, so that the error of x is known too.
@@ -77,14 +84,24 @@ def solve_command(
     x is accepted, and written, only if its normwise backward error, in float64 with the original
     A and b, is at most sqrt(n) 2^-53, whoever chose the formats. If not, the exit code is 1.
 
+    With --action or --policy, GMRES-IR runs once with one format for each stage, emulated: to study
+    precision, not to save time.
+
     \b
     Examples
-      roundwise solve A.mtx b.mtx -o x.mtx
+      roundwise solve A.mtx b.mtx -o x.mtx --explain
       roundwise solve A.mtx --action bf16-fp64-fp64-fp64
       roundwise solve A.mtx.gz --policy policy.json --json
     """
     if policy is not None and action is not None:
         raise click.UsageError("--policy and --action are both given; choose one")
+    if policy is None and action is None:
+        if arithmetic is not None:
+            raise click.UsageError("--arithmetic is given without --policy or --action; add one")
+        solve_files(matrix, rhs, out, explain, as_json)
+        return
+    if explain:
+        raise click.UsageError("--explain tells of the library's own choice; leave out the other")
     with data_errors():
         columns = iter([read_matrix_market(matrix)]) if rhs is None else read_columns(matrix, rhs)
         first = next(columns)
@@ -120,8 +137,8 @@ def choose(
 ) -> Choice:
     """The action that was asked for, or the policy's; all features are those of A alone."""
     if policy is None:
-        fp64 = (FP64,) * len(GmresIR.stages)
-        return Choice(GmresIR(stop=RULE), action or fp64, arithmetic or "operation")
+        assert action is not None
+        return Choice(GmresIR(stop=RULE), action, arithmetic or "operation")
     tuner = Tuner.load(policy)
     check_kappa(tuner.context, [system])
     start = time.perf_counter()
@@ -197,7 +214,7 @@ class Verdict:
             why = "A is singular in fp64"
         else:
             why = outcome.reason or outcome.status.value
-        advice = "" if everywhere_fp64 else "; or let all stages run in fp64, the default"
+        advice = "" if everywhere_fp64 else "; or pass no action, and let the library choose"
         return (
             f"{which} is not accepted with {outcome.action}: backward error {outcome.nbe:.2g}, "
             f"tolerance {self.tolerance:.2g}: {why}{advice}"

@@ -15,6 +15,7 @@ from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
     arithmetic_option,
+    default_formats,
     formats_option,
     interrupted,
     jobs_option,
@@ -59,8 +60,14 @@ def parsed_shard(
 )
 @seed_option("What the systems are made from.")
 @tau_option("Tolerance of the inner GMRES, and stagnation ratio.")
-@arithmetic_option("operation", "Round every operation, or what is stored.")
+@arithmetic_option("operation", "Round every operation, or what is stored; or run and time it.")
 @formats_option
+@click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    metavar="R",
+    help="How often a native run is timed.  [default: 3]",
+)
 @jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Compute on the cluster of this Dask scheduler.")
 @click.option(
@@ -77,7 +84,8 @@ def fill_command(
     seed: int,
     tau: float,
     arithmetic: str,
-    formats: list[FloatFormat],
+    formats: list[FloatFormat] | None,
+    repeats: int | None,
     jobs: int | None,
     dask: str | None,
     shard: tuple[int, int] | None,
@@ -92,6 +100,7 @@ def fill_command(
     Examples
       roundwise fill dense --table dense.sqlite --jobs -1
       roundwise fill sparse --table sparse.sqlite --tau 1e-8 --dask tcp://head:8786
+      roundwise fill dense --table dense.sqlite --arithmetic native --repeats 5
     As an array job of a batch system, in four parts:
       roundwise fill pde --table part1.sqlite --shard 1/4
       roundwise merge pde.sqlite part?.sqlite
@@ -104,7 +113,13 @@ def fill_command(
         algorithm = GmresIR.paper(tau)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--tau") from error
-    space = monotone_space(algorithm.stages, formats)
+    if arithmetic == "native" and not (jobs in (None, 1) and dask is None):
+        raise click.UsageError(
+            "--jobs and --dask are not for native arithmetic: runs are timed one by one"
+        )
+    if arithmetic != "native" and repeats is not None:
+        raise click.UsageError("--repeats is for --arithmetic native: others are not timed")
+    space = monotone_space(algorithm.stages, formats or default_formats(arithmetic))
     target = OutcomeTable(table)  # complains before any work
     new = None
     try:
@@ -116,6 +131,7 @@ def fill_command(
                 (*data.train, *data.test),
                 space,
                 arithmetic=arithmetic,
+                repeats=repeats,
                 jobs=jobs,
                 client=client,
                 shard=shard,

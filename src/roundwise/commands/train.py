@@ -17,6 +17,7 @@ from roundwise.commands.options import (
     arithmetic_option,
     checked_output,
     data_errors,
+    default_formats,
     echo_json,
     formats_option,
     interrupted,
@@ -135,7 +136,7 @@ def train_command(
     kappa: str,
     tau: float,
     arithmetic: str,
-    formats: list[FloatFormat],
+    formats: list[FloatFormat] | None,
     episodes: int,
     jobs: int | None,
     as_json: bool,
@@ -158,6 +159,7 @@ def train_command(
       roundwise train matrices/*.mtx -o mine.json --kappa estimate
       roundwise train pde -o pde.json --reward paper --policy tabular --tau 1e-8
     """
+    formats = formats or default_formats(arithmetic)
     goal = chosen_reward(reward, profile, weights, systems, formats)
     try:
         algorithm = (

@@ -102,7 +102,7 @@ def reproduce_command(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Run the paper's experiments again, our numbers beside its own.
+    """Run the paper's experiments, our numbers beside its own.
 
     For both weightings of the reward (W1, W2) and both tolerances (1e-6, 1e-8). Everything is
     solved once and kept in the cache: a second run, another reward or more seeds take seconds.

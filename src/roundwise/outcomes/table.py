@@ -313,10 +313,12 @@ class OutcomeTable:
         pairs = [(fingerprint, name) for fingerprint in fingerprints for name in names]
         missing = [pair for pair in pairs if pair not in found]
         if missing:
+            model, of_machine, machine = setting.arithmetic.partition(" on ")
+            there = f" on {machine}, or pass one of arithmetics()" if of_machine else ""
             raise OutcomeTableError(
                 f"{self.path}: {len(missing)} of {len(pairs)} outcomes are missing, e.g. action "
                 f"{missing[0][1]} on problem {missing[0][0]}; first call fill(table, algorithm, "
-                f"problems, actions, arithmetic={setting.arithmetic!r}) with the same arguments"
+                f"problems, actions, arithmetic={model!r}) with the same arguments{there}"
             )
         table = np.empty((len(pairs), len(facts)), dtype=object)
         for place, pair in enumerate(pairs):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roundwise.backends import ArithmeticFailure, NativeBackend, Solves, Status
 from roundwise.features import condition_estimate
-from roundwise.formats import FP64, get_format
+from roundwise.formats import FP32, FP64, get_format
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
 from roundwise.solver.orthogonal import QRFactors
 from roundwise.solver.refining import Refined, backward_errors, refine
@@ -48,6 +48,7 @@ class Tried:
     forward_error_bound: float = math.nan
     condition: float = math.nan
     singular: bool = False
+    unholdable: bool = False  # x exceeds the range or the precision of its dtype
 
 
 class Factorization:
@@ -67,10 +68,8 @@ class Factorization:
         decision: str = "",
         features_seconds: float = 0.0,
     ) -> None:
-        if tol is not None and not 0 < tol < 1:
-            raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
         self._matrix, self._backend = matrix, backend
-        self._tolerance = matrix.default_tolerance if tol is None else float(tol)
+        self._tol = tol
         self._decision, self._features_seconds = decision, features_seconds
         self._rungs = _ladder(matrix, formats, backend, positive_definite)
         self._level = 0
@@ -100,19 +99,23 @@ class Factorization:
         solution = self.run(checked_columns(b, self._matrix), full_output)
         return solution if full_output else solution.x
 
+    # Infinity and NaN are dealt with where they arise: they never pass the gate.
+    @np.errstate(all="ignore")
     def run(self, columns: Columns, full_output: bool = True) -> Solution:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
+        tolerance = columns.default_tolerance if self._tol is None else self._tol
         tries: list[Tried] = []
         while True:
-            tries.append(self._try(columns, full_output, timings))
+            tries.append(self._try(columns, tolerance, full_output, timings))
             last, attempts = tries[-1], tuple(tried.attempt for tried in tries)
             if last.X is not None and last.attempt.accepted:
                 break
-            if self._level == len(self._rungs) - 1 or (last.singular and self.format == FP64.name):
+            hopeless = last.unholdable or (last.singular and self.format == FP64.name)
+            if hopeless or self._level == len(self._rungs) - 1:
                 best = min(tries, key=lambda tried: tried.attempt.backward_error)
-                reason = f"no answer reached a backward error of {self._tolerance:.1e}"
+                reason = f"no answer reached a backward error of {tolerance:.1e}"
                 raise SolveFailed(
                     f"{'A is singular' if last.singular else reason}: {last.attempt.reason}",
                     best.X,
@@ -125,7 +128,7 @@ class Factorization:
             "accepted" if len(tries) == 1 else "escalated",
             last.attempt.action,
             last.attempt.backward_error,
-            self._tolerance,
+            tolerance,
             last.forward_error_bound,
             last.condition,
             attempts,
@@ -133,7 +136,9 @@ class Factorization:
             self._decision,
         )
 
-    def _try(self, columns: Columns, bound_error: bool, timings: dict[str, float]) -> Tried:
+    def _try(
+        self, columns: Columns, tolerance: float, bound_error: bool, timings: dict[str, float]
+    ) -> Tried:
         """One rung: its factors, made if they are not there yet, and refinement with them."""
         rung, start = self._rungs[self._level], perf_counter()
         try:
@@ -145,11 +150,13 @@ class Factorization:
             attempt = Attempt(rung.action, "none", 0, 0, math.inf, False, str(failure), seconds)
             return Tried(attempt, singular=failure.status is Status.ZERO_PIVOT)
         made = perf_counter()
+        # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
+        target = tolerance / (4 if columns.dtype == np.float32 else 1)
         refined = refine(
             self._matrix,
             self._factors,
             columns.B,
-            self._tolerance,
+            target,
             self._backend,
             rung.budget,
             corrections=2 if bound_error else 0,
@@ -159,7 +166,13 @@ class Factorization:
         timings["verify"] += refined.verify_seconds
         timings["refine"] += end - made - refined.verify_seconds
         X, error = self._finished(refined, columns)
-        accepted = error <= self._tolerance
+        accepted = error <= tolerance
+        unholdable = not accepted and refined.worst <= target
+        reason = refined.reason or "the backward error stays above the tolerance"
+        if unholdable:
+            name, remedy = columns.dtype.__name__, "scale A or b"
+            remedy += ", or pass float64" if columns.dtype == np.float32 else ""
+            reason = f"{name} cannot hold x to that accuracy; {remedy}"
         attempt = Attempt(
             rung.action,
             refined.method,
@@ -167,13 +180,14 @@ class Factorization:
             refined.inner_iterations,
             error,
             accepted,
-            "" if accepted else refined.reason or "the backward error stays above the tolerance",
+            "" if accepted else reason,
             end - start,
         )
         if not (accepted and bound_error):
-            return Tried(attempt, X)
+            return Tried(attempt, X, unholdable=unholdable)
         start = perf_counter()
         bound, condition = self._error_bound(refined, rung.fmt)
+        bound += FP32.unit_roundoff if columns.dtype == np.float32 else 0.0
         timings["bound"] = perf_counter() - start
         return Tried(attempt, X, bound, condition)
 
@@ -186,17 +200,17 @@ class Factorization:
         """
         assert self._factors is not None
         condition = condition_estimate(self._matrix.A, self._factors)
-        if not condition * get_format(fmt).unit_roundoff < 1:
+        rate = condition * get_format(fmt).unit_roundoff
+        if not rate < 1 or self._matrix.columns is not None:  # these are of a scaled x
             return math.nan, math.nan
         limiting = condition * FP64.unit_roundoff
-        return max(refined.remaining_correction, limiting), condition
+        return max(refined.remaining_correction(rate), limiting), condition
 
     def _finished(self, refined: Refined, columns: Columns) -> tuple[NDArray[Any], float]:
         """X in the caller's scale, type and shape, with its backward error."""
         shift = columns.exponents
-        with np.errstate(over="ignore", under="ignore"):
-            X = np.ldexp(refined.X, shift).astype(columns.dtype)
-            kept = np.ldexp(X.astype(np.float64), -shift)
+        X = np.ldexp(refined.X, shift).astype(columns.dtype)
+        kept = np.ldexp(X.astype(np.float64), -shift)
         errors = refined.errors
         if not np.array_equal(kept, refined.X):  # rounded to float32, or out of float64's range
             _, errors = backward_errors(self._matrix, kept, columns.B)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
@@ -14,8 +16,9 @@ from roundwise.backends import NativeBackend
 from roundwise.formats import FP64
 from roundwise.solver.choice import FormatPolicy, get_policy
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.inputs import CheckedMatrix, checked_matrix
+from roundwise.solver.inputs import CheckedMatrix, checked_matrix, dense_array
 
+Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 
 SMALL = 128
@@ -38,8 +41,9 @@ def solve(
     Parameters
     ----------
     A : (n, n) array_like or sparse
-        Dense (any memory order) or sparse (any format), real. It is not modified.
-    b : (n,) or (n, k) array_like
+        Dense (any memory order) or sparse (any format), real. It is not modified. Stacked dense
+        systems, of shape (..., n, n), are solved one by one as `numpy.linalg.solve` does.
+    b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
     tol : float, optional
         The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
         for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
@@ -65,6 +69,8 @@ def solve(
         best x and its backward error.
     ValueError, TypeError
         For input that cannot be solved with: shapes, NaN and infinity, complex numbers.
+    UnknownNameError
+        A `KeyError`: there is no policy of that name.
 
     Examples
     --------
@@ -72,11 +78,19 @@ def solve(
     >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    if not full_output and policy == "default" and assume_a is None:
-        x = _solve_small(A, b, tol)
-        if x is not None:
-            return x
-    return factor(A, tol=tol, policy=policy, assume_a=assume_a).solve(b, full_output=full_output)
+    tol = _checked_tolerance(tol)
+    if not (sparse.issparse(A) or sparse.issparse(b)):
+        A, b = dense_array("A", A), dense_array("b", b)
+        if A.ndim > 2 or b.ndim > 2:
+            if full_output:
+                raise ValueError("full_output describes one system; loop over the stacked ones")
+            return _solve_stacked(A, b, tol=tol, policy=policy, assume_a=assume_a)
+        if not full_output and policy == "default" and assume_a is None:
+            x = _solve_small(A, b, tol)
+            if x is not None:
+                return x
+    factorization = _factorization(A, tol, policy, assume_a)
+    return factorization.solve(b, full_output=full_output)
 
 
 def factor(
@@ -88,8 +102,17 @@ def factor(
 ) -> Factorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
-    The factors are made at the first solve: only then it is known which are good enough.
+    The factors are made at the first solve: only then it is known which are good enough. A is
+    copied, so that it may change before the next solve.
     """
+    A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
+    return _factorization(A, _checked_tolerance(tol), policy, assume_a)
+
+
+def _factorization(
+    A: Any, tol: float | None, policy: str | FormatPolicy, assume_a: Structure | None
+) -> Factorization:
+    """A factorization that refers to A, which must not change as long as it is in use."""
     start = perf_counter()
     matrix = checked_matrix(A, _BACKEND)
     positive_definite = _is_positive_definite(matrix, assume_a)
@@ -105,11 +128,19 @@ def factor(
     )
 
 
-def _solve_small(A: Any, b: Any, tol: float | None) -> Any:
-    """A small dense float64 system by LAPACK at once, through the same gate; else None."""
-    if sparse.issparse(A) or sparse.issparse(b):
+def _checked_tolerance(tol: Any) -> float | None:
+    if tol is None:
         return None
-    A, b = np.asarray(A), np.asarray(b)
+    if not isinstance(tol, Real):
+        raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
+    tolerance = float(tol)
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
+    return tolerance
+
+
+def _solve_small(A: Array, b: Array, tol: float | None) -> Array | None:
+    """A small dense float64 system by LAPACK at once, through the same gate; else None."""
     n = len(A) if A.ndim == 2 else 0
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
     if not (fits and 0 < n <= SMALL and A.dtype == b.dtype == np.float64):
@@ -117,9 +148,9 @@ def _solve_small(A: Any, b: Any, tol: float | None) -> Any:
     _, _, x, info = lapack.dgesv(A, b)
     if info != 0:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         residual = np.abs(b - A @ x).max(axis=0)
-        norm = np.abs(A).sum(axis=1).max()
+        norm = lapack.dlange("1", A.T) if A.flags.c_contiguous else lapack.dlange("I", A)
         size = norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
         limit = (math.sqrt(n) * FP64.unit_roundoff if tol is None else tol) * size
     # Infinite sizes would let anything pass, and tiny ones are not to be trusted.
@@ -127,10 +158,25 @@ def _solve_small(A: Any, b: Any, tol: float | None) -> Any:
     return x if ((residual <= limit) & safe).all() else None
 
 
+def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
+    """System by system; a b with one dimension is one vector for all, as in NumPy."""
+    columns = b[:, None] if b.ndim == 1 else b
+    stack = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    matrices = np.broadcast_to(A, stack + A.shape[-2:])
+    blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+    answers = [solve(matrices[i], blocks[i], **options) for i in np.ndindex(stack)]
+    if not answers:
+        raise ValueError(f"A and b stack to shape {stack}, no system at all; pass at least one")
+    X = np.reshape(answers, stack + answers[0].shape)
+    return X[..., 0] if b.ndim == 1 else X
+
+
 def _is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
     """What the caller says, or whether it is worth a try: symmetric with a positive diagonal."""
     if assume_a not in (None, "gen", "pos"):
         raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
+    if matrix.columns is not None:  # its rows and columns are scaled, and it is no longer symmetric
+        return False
     if assume_a is not None:
         return assume_a == "pos"
     if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk

@@ -1,0 +1,212 @@
+"""Native BF16 LU against LAPACK's, and kernels on stored matrices against BLAS.
+
+Ours and the peers use the same number of threads (``rw.get_num_threads()``). All medians come
+from one run, contenders in turn. BLAS libraries leave their threads spinning for a while after a
+call, beside which ours would be measured on a busy machine: every contender therefore starts after
+a pause. Run with ``make bench`` on an idle machine; ``--large`` adds n = 8000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+from scipy.linalg import blas, lapack
+from threadpoolctl import threadpool_limits
+
+import roundwise as rw
+from roundwise import _kernels
+
+PAUSE = 0.15  # seconds; OpenBLAS's threads have gone to sleep by then
+LEVEL = _kernels.native_bf16_levels()[0]
+DTYPES = {"bf16": np.uint16, "fp16": np.uint16, "fp32": np.float32, "fp64": np.float64}
+
+
+def medians(contenders: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Median seconds that each says it took, the contenders taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for repeat in range(repeats + 1):
+        for name, call in contenders.items():
+            time.sleep(PAUSE)
+            seconds = call()
+            if repeat > 0:  # the first one warms up
+                times[name].append(seconds)
+    return {name: statistics.median(record) for name, record in times.items()}
+
+
+def timed(call: Callable[[], object], calls: int = 1) -> Callable[[], float]:
+    def run() -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - start) / calls
+
+    return run
+
+
+def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callable[[], float]:
+    """Times call on a fresh copy of A, without the copy."""
+    work = A.copy(order="F")
+
+    def run() -> float:
+        work[...] = A
+        start = time.perf_counter()
+        call(work)
+        return time.perf_counter() - start
+
+    return run
+
+
+def compare_factorizations(sizes: list[int], threads: int) -> None:
+    rng = np.random.default_rng(0)
+    print(f"\nLU with partial pivoting; BF16 level {LEVEL}")
+    print(
+        f"{'n':>5} {'dgetrf/ms':>10} {'sgetrf/ms':>10} {'bf16/ms':>9} {'of dgetrf':>10} "
+        f"{'of sgetrf':>10} {'GF/s':>6} {'of gemm':>8}   wanted"
+    )
+    for n in sizes:
+        A64 = np.asfortranarray(rng.standard_normal((n, n)))
+        A32 = A64.astype(np.float32)
+        pivots = np.zeros(n, np.int32)
+        B = np.asfortranarray(rng.standard_normal((256, n)), np.float32)
+        C, L = np.zeros((n, n), np.float32, order="F"), A32[:, :256].copy(order="F")
+        contenders = {
+            "dgetrf": factorization(A64, lambda a: lapack.dgetrf(a, overwrite_a=True)),
+            "sgetrf": factorization(A32, lambda a: lapack.sgetrf(a, overwrite_a=True)),
+            "bf16": factorization(
+                A32, lambda a, p=pivots: _kernels.native_bf16_lu(a, p, LEVEL, threads)
+            ),
+            "gemm": timed(
+                lambda C=C, L=L, B=B: _kernels.native_bf16_gemm(C, L, B, LEVEL, threads), 3
+            ),
+        }
+        seconds = medians(contenders, 5 if n >= 4000 else 11)
+        rate = 2 / 3 * n**3 / seconds["bf16"] / 1e9
+        gemm = 2 * n * n * 256 / seconds["gemm"] / 1e9
+        print(
+            f"{n:>5} {1e3 * seconds['dgetrf']:>10.2f} {1e3 * seconds['sgetrf']:>10.2f} "
+            f"{1e3 * seconds['bf16']:>9.2f} {seconds['dgetrf'] / seconds['bf16']:>9.2f}x "
+            f"{seconds['sgetrf'] / seconds['bf16']:>9.2f}x {rate:>6.0f} {rate / gemm:>7.0%}   "
+            + (">= 3x, 1.6x" if n == 4000 else ""),
+            flush=True,
+        )
+
+
+def stored(A: np.ndarray, fmt: str, threads: int) -> np.ndarray:
+    out = np.empty(A.shape, DTYPES[fmt], order="F")
+    if fmt == "fp64":
+        return A
+    _kernels.native_convert(A, out, fmt, threads)
+    return out
+
+
+def compare_stored(n: int, threads: int) -> None:
+    """Products and solves; BLAS stores and computes in the type of the arithmetic."""
+    rng = np.random.default_rng(0)
+    F = np.asfortranarray(rng.uniform(-1, 1, (n, n)) / n + 2 * np.eye(n))
+    print(f"\nStored matrices, n = {n}: BLAS with the same arithmetic / ours, GB/s of the matrix")
+    print(f"{'operation':<34} {'ours/ms':>8} {'BLAS/ms':>8} {'ratio':>7} {'GB/s':>6}")
+    for arithmetic in ("fp32", "fp64"):
+        dtype = DTYPES[arithmetic]
+        D, x = F.astype(dtype, order="F"), rng.standard_normal(n).astype(dtype)
+        letter = "s" if arithmetic == "fp32" else "d"
+        gemv, trsv = getattr(blas, letter + "gemv"), getattr(blas, letter + "trsv")
+
+        def blas_solve(D: np.ndarray = D, x: np.ndarray = x, trsv: Callable = trsv) -> None:
+            trsv(D, trsv(D, x, lower=1, diag=1))
+
+        def blas_solve_t(D: np.ndarray = D, x: np.ndarray = x, trsv: Callable = trsv) -> None:
+            trsv(D, trsv(D, x, trans=1), lower=1, diag=1, trans=1)
+
+        peers = {
+            "matvec": lambda D=D, x=x, gemv=gemv: gemv(1, D, x),
+            "matvec'": lambda D=D, x=x, gemv=gemv: gemv(1, D, x, trans=1),
+            "LU solve": blas_solve,
+            "LU solve'": blas_solve_t,
+        }
+        for fmt in ("bf16", "fp16", "fp32", "fp64"):
+            if (fmt, arithmetic) == ("fp64", "fp32"):
+                continue
+            A, y, b = stored(F, fmt, threads), np.empty_like(x), x.reshape(n, 1).copy(order="F")
+            for name, peer in peers.items():
+                transpose = name.endswith("'")
+
+                def ours(A=A, fmt=fmt, y=y, b=b, x=x, name=name, transpose=transpose) -> None:
+                    if name.startswith("matvec"):
+                        _kernels.native_matvec(A, fmt, x, y, transpose, threads)
+                    else:
+                        b[:, 0] = x
+                        _kernels.native_getrs(A, fmt, b, transpose, threads)
+
+                seconds = medians({"ours": timed(ours, 5), "peer": timed(peer, 5)}, 5)
+                print(
+                    f"{f'{name}, {fmt} in {arithmetic}':<34} {1e3 * seconds['ours']:>8.2f} "
+                    f"{1e3 * seconds['peer']:>8.2f} {seconds['peer'] / seconds['ours']:>6.2f}x "
+                    f"{A.nbytes / seconds['ours'] / 1e9:>6.1f}",
+                    flush=True,
+                )
+
+
+def compare_passes(n: int, threads: int) -> None:
+    """Conversions against astype, norms against temporaries."""
+    A = np.asfortranarray(np.random.default_rng(0).standard_normal((n, n)))
+    A32, out = A.astype(np.float32), np.empty((n, n), np.float32, order="F")
+    half, wide = np.empty((n, n), np.uint16, order="F"), np.empty((n, n), order="F")
+
+    def norms() -> tuple[float, float, float]:
+        absolute = np.abs(A)
+        return absolute.sum(axis=0).max(), absolute.sum(axis=1).max(), absolute.max()
+
+    def copy_to(target: np.ndarray, source: np.ndarray) -> Callable[[], None]:
+        return lambda: np.copyto(target, source, casting="same_kind")
+
+    rows = {
+        "fp64 to fp32 / numpy": (
+            lambda: _kernels.native_convert(A, out, "fp32", threads),
+            copy_to(out, A),
+        ),
+        "fp64 to bf16 / numpy to fp32": (
+            lambda: _kernels.native_convert(A, half, "bf16", threads),
+            copy_to(out, A),
+        ),
+        "fp32 to bf16 / numpy fp32 copy": (
+            lambda: _kernels.native_convert(A32, half, "bf16", threads),
+            copy_to(out, A32),
+        ),
+        "bf16 to fp64 / numpy fp32 to fp64": (
+            lambda: _kernels.native_convert(half, wide, "bf16", threads),
+            copy_to(wide, A32),
+        ),
+        "norms of fp64 / numpy": (lambda: _kernels.native_norms(A, threads), norms),
+    }
+    print(f"\nPasses over an n x n matrix, n = {n}")
+    print(f"{'ours / peer':<34} {'ours/ms':>8} {'peer/ms':>8} {'ratio':>7}")
+    for name, (ours, peer) in rows.items():
+        seconds = medians({"ours": timed(ours), "peer": timed(peer)}, 5)
+        print(
+            f"{name:<34} {1e3 * seconds['ours']:>8.2f} {1e3 * seconds['peer']:>8.2f} "
+            f"{seconds['peer'] / seconds['ours']:>6.2f}x",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="also n = 8000")
+    large = parser.parse_args().large
+    threads = rw.get_num_threads()
+    versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}"
+    print(f"{platform.machine()}, {versions}, {threads} threads")
+    with threadpool_limits(threads):
+        compare_factorizations([500, 1000, 1500, 2000, 4000] + [8000] * large, threads)
+        compare_stored(4000, threads)
+        compare_passes(4000, threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+// Solves a system with every native kernel of every level; see test_portability.py. Prints one line
+// per level and fails where an error exceeds what the formats explain.
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "native_dispatch.hpp"
+
+using namespace roundwise;
+
+constexpr int n = 333, threads = 2;
+
+std::vector<float> matrix() {
+    std::vector<float> a(n * n);
+    unsigned long long state = 1;
+    for (float& x : a) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        x = static_cast<float>(static_cast<double>(state >> 20) / 8796093022208.0 - 1);
+    }
+    for (int i = 0; i < n; ++i) a[i + i * n] += 32;
+    return a;
+}
+
+// Solves A x = b, b the row sums of A, with factors in float32 stored as fp16; the error of x.
+double error_of_solution(const std::vector<float>& a, const std::vector<float>& factors,
+                         const std::vector<std::int32_t>& pivots) {
+    const StorageKernels<float>& narrow = storage_kernels<float>();
+    const StorageKernels<double>& kernels = storage_kernels<double>();
+    std::vector<std::uint16_t> stored(n * n);
+    narrow.narrow(Storage::fp16, n * n, factors.data(), stored.data(), threads);
+    std::vector<double> ones(n, 1), b(n);
+    kernels.matvec(Storage::fp32, n, n, a.data(), false, ones.data(), b.data(), threads);
+    for (int i = 0; i < n; ++i) std::swap(b[i], b[pivots[i]]);
+    std::vector<char> memory(static_cast<std::size_t>(kernels.solve_workspace(n, 1)) + 64);
+    void* workspace = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
+    kernels.solve(Storage::fp16, Factors::lu, n, stored.data(), false, 1, b.data(), threads, workspace);
+    double error = 0;
+    for (double x : b) error = std::fmax(error, std::fabs(x - 1));
+    return error;
+}
+
+int main() {
+    bool good = true;
+    for (const std::string& level : bf16_levels()) {
+        const Bf16Kernels& kernels = bf16_kernels(level);
+        std::vector<float> a = matrix(), factors = a;
+        std::vector<std::int32_t> pivots(n);
+        std::vector<char> memory(static_cast<std::size_t>(kernels.lu_workspace(n, threads)) + 64);
+        void* workspace = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
+        const int code = kernels.lu(n, factors.data(), pivots.data(), threads, workspace);
+        for (const std::string& simd : available_levels()) {
+            set_level(simd);
+            const double error = error_of_solution(a, factors, pivots);
+            std::printf("%s %s %d %.1e\n", level.c_str(), simd.c_str(), code, error);
+            good = good && code == 0 && error > 1e-7 && error < 0.02;  // 2^-8 times a condition of 4
+        }
+    }
+    return good ? 0 : 1;
+}

@@ -1,0 +1,202 @@
+"""No silent wrong answers: every x that is returned is judged in exact arithmetic.
+
+The gate looks at a residual computed in float64, whose own rounding errors are worth about u; the
+judge allows for that and no more. Whatever NumPy or SciPy solves to the same backward error must
+be solved, too, unless A is singular to working precision, where luck decides.
+"""
+
+import csv
+import itertools
+import math
+import os
+import warnings
+from pathlib import Path
+
+import exact
+import hard_systems
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+import roundwise as rw
+from roundwise.backends import native_formats
+from roundwise.problems import poisson_2d, randsvd
+
+U = 2.0**-53
+POLICIES = ("default", *(fmt.name for fmt in native_formats()))
+MATRICES = Path(
+    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[2] / "shared" / "matrices")
+)
+
+
+def judge(A, b, **options):
+    """The answer, or None if the solver says that it failed; an error if it lies."""
+    tolerance = math.sqrt(len(b)) * U
+    try:
+        x = rw.solve(A, b, **options)
+    except rw.SolveFailed as failure:
+        told = failure
+    else:
+        told = None
+    if told is not None:
+        assert told.reason
+        assert not told.backward_error <= tolerance
+        return None
+    assert x.shape == np.shape(b)
+    assert exact.backward_error(A, x, b) <= tolerance + U
+    return x
+
+
+def peer_solves(A, b):
+    """Whether NumPy or SciPy reach the same backward error, and A is not nearly singular."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            x = spsolve(A.tocsc(), b) if sparse.issparse(A) else np.linalg.solve(A, b)
+    except (np.linalg.LinAlgError, RuntimeError):  # SuperLU aborts
+        return False
+    if not exact.backward_error(A, x, b) <= math.sqrt(len(b)) * U:
+        return False
+    return np.linalg.cond(A.toarray() if sparse.issparse(A) else A, 1) < 0.1 / U
+
+
+def check(A, b, **options):
+    assert judge(A, b, **options) is not None or not peer_solves(A, b)
+
+
+HARD = {
+    name: (A, b)
+    for name, A, b in itertools.chain(
+        hard_systems.growth_systems(),
+        hard_systems.structured_systems(),
+        hard_systems.scaled_systems(),
+        hard_systems.near_singular_systems(),
+        hard_systems.singular_systems(),
+    )
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_hard_systems(policy):
+    for A, b in HARD.values():
+        check(A, b, policy=policy)
+
+
+@pytest.mark.parametrize("policy", ["default", "fp32"])
+def test_hard_systems_as_sparse_ones(policy):
+    for A, b in HARD.values():
+        if len(A) <= 120:
+            check(sparse.csr_array(A), b, policy=policy)
+
+
+@pytest.mark.parametrize("name", [name for name in HARD if "1e+-" in name])
+def test_badly_scaled_systems_are_solved(name):
+    A, b = HARD[name]
+    for policy in POLICIES:
+        assert judge(A, b, policy=policy) is not None
+
+
+@pytest.mark.parametrize("mode", [1, 2, 3, 4, 5])
+def test_randsvd_of_all_condition_numbers(mode):
+    for seed, (n, power) in enumerate(itertools.product((2, 9, 30, 60), range(17))):
+        problem = randsvd(n, 10.0**power, mode, rng=100 * mode + seed)
+        policy = POLICIES[seed % len(POLICIES)]
+        assert judge(problem.A, problem.b, policy=policy) is not None
+        assert judge(problem.A, np.ones(n), policy=policy) is not None
+
+
+@pytest.mark.parametrize("mode", [1, 2, 3, 4, 5])
+def test_randsvd_above_the_crossover(mode):
+    for power in (2, 9, 15):
+        problem = randsvd(420, 10.0**power, mode, rng=mode)
+        assert judge(problem.A, problem.b) is not None
+
+
+def test_many_columns_are_judged_one_by_one():
+    for power in (3, 8, 13):
+        problem = randsvd(40, 10.0**power, 3, rng=power)
+        B = np.column_stack([problem.b, problem.A[:, 0], np.zeros(40), 1e-200 * problem.b])
+        B = np.hstack([B, np.random.default_rng(power).standard_normal((40, 4))])
+        for policy in POLICIES:
+            X = rw.solve(problem.A, B, policy=policy)
+            for x, b in zip(X.T, B.T, strict=True):
+                assert exact.backward_error(problem.A, x, b) <= math.sqrt(40) * U + U
+
+
+def test_cholesky_falls_back():
+    for kappa in (1e9, 1e13):
+        A = hard_systems.spd(80, kappa)
+        solution = rw.solve(A, np.ones(80), policy="fp32", full_output=True)
+        assert exact.backward_error(A, solution.x, np.ones(80)) <= math.sqrt(80) * U + U
+    A, b = HARD["indefinite with positive diagonal 80"]
+    solution = rw.solve(A, b, policy="fp32", full_output=True)
+    assert "Cholesky" in solution.attempts[0].reason
+    assert exact.backward_error(A, solution.x, b) <= math.sqrt(80) * U + U
+
+
+def test_pde():
+    problem = poisson_2d(30)
+    for options in ({}, {"policy": "fp32"}, {"assume_a": "pos"}):
+        assert judge(problem.A, problem.b, **options) is not None
+
+
+def shared_matrices():
+    if not MATRICES.is_dir():
+        return []
+    with (MATRICES / "index.csv").open() as file:
+        return [row["name"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.skipif(not MATRICES.is_dir(), reason="no ../shared/matrices; set ROUNDWISE_MATRICES")
+@pytest.mark.parametrize("name", shared_matrices())
+def test_application_matrices(name):
+    problem = rw.read_matrix_market(MATRICES / f"{name}.mtx.gz")
+    b = np.random.default_rng(0).standard_normal(problem.n)
+    assert judge(problem.A, b, policy="fp32") is not None
+
+
+def test_a_lying_gate_would_be_caught():
+    A, b = HARD["Wilkinson 120"]
+    assert exact.backward_error(A, np.linalg.solve(A, b), b) > 10 * math.sqrt(120) * U
+
+
+def error_cases():
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        n, mode = int(rng.integers(2, 14)), seed % 5 + 1
+        problem = randsvd(n, 10.0 ** rng.uniform(0, 15), mode, rng=seed)
+        scale = 10.0 ** rng.uniform(-2, 2, (n, 1)) if seed % 3 == 0 else 1.0
+        A = problem.A * scale
+        yield seed, A, rng.standard_normal(n) if seed % 2 else A @ problem.x_true
+
+
+def test_forward_error_bounds_hold():
+    """Within a factor of two, over all formats, at the default and at a loose tolerance."""
+    looseness = []
+    for seed, A, b in error_cases():
+        true = exact.solution(A, b)
+        policy = POLICIES[seed % len(POLICIES)]
+        for tol, kind in itertools.product((None, 1e-6), (np.float64, np.float32)):
+            if kind == np.float32 and seed % 4:
+                continue
+            M, rhs = A.astype(kind), b.astype(kind)
+            x_true = true if kind == np.float64 else exact.solution(M, rhs)
+            solution = rw.solve(M, rhs, policy=policy, full_output=True, tol=tol)
+            if math.isnan(solution.forward_error_bound):
+                assert math.isnan(solution.condition)
+                continue
+            error = np.abs(solution.x - x_true).max() / np.abs(x_true).max()
+            assert error <= 2 * solution.forward_error_bound
+            if tol is None and solution.condition < 1e4:
+                looseness.append(solution.forward_error_bound / max(error, U))
+    assert len(looseness) > 20
+    assert np.median(looseness) < 100
+
+
+def test_forward_error_bounds_are_known_for_benign_systems():
+    for seed in range(30):
+        problem = randsvd(20, 1e3, seed % 5 + 1, rng=seed)
+        for policy in ("default", "fp32", "fp64"):
+            bound = rw.solve(problem.A, problem.b, policy=policy, full_output=True)
+            assert bound.forward_error_bound < 1e-10
