@@ -243,7 +243,7 @@ def main() -> None:
         f"Times faster than FP64, by size: dense systems against {DENSE_REFERENCE}, sparse ones "
         f"against {SPARSE_REFERENCE}."
     )
-    print(f"\n{write_figure(Figure(caption, 'scaling', drawn), out, 'png')}: {caption}")
+    print(f"\n{write_figure(Figure(caption, 'scaling', drawn), out, 'png', dpi=100)}: {caption}")
 
 
 if __name__ == "__main__":

@@ -132,6 +132,16 @@ def test_systems_are_as_the_paper_says():
     assert max(p.meta["kappa"] for p in halves["test"]) > 1e6
 
 
+def test_systems_are_handed_out_with_all_threads(threads):
+    library = _blas.bundled("scipy")
+    if library is None:
+        pytest.skip("SciPy's BLAS cannot be asked for its threads")
+    threads(2)
+    next(systems := native.systems(SLICE, "train"))
+    assert library.threads == 2
+    systems.close()
+
+
 def test_actions_in_both_orders():
     ours, papers = (native.spaces(order)["fp16"] for order in native.ORDERS)
     assert len(ours) == len(papers) == 15
@@ -300,13 +310,16 @@ def test_the_papers_numbers():
 # Scaling
 
 
-@pytest.fixture(scope="module")
-def scaling():
-    path = ROOT / "benchmarks" / "bench_scaling.py"
-    spec = importlib.util.spec_from_file_location("bench_scaling", path)
+def loaded(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # for dataclasses
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def scaling():
+    return loaded(ROOT / "benchmarks" / "bench_scaling.py")
 
 
 def test_sparse_fp32_halves_the_factors(scaling):
@@ -329,3 +342,30 @@ def test_the_table_of_the_scaling_study(scaling):
     assert rows["GMRES-IR fp32"][5] == "yes"
     missed = dataclasses.replace(found[0], nbe=1.0)
     assert np.isnan(scaling.ratio(missed, found, scaling.DENSE_REFERENCE))
+
+
+def test_the_page_takes_the_numbers(scaling, written, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bench_scaling.py", "--out", str(tmp_path)])
+    monkeypatch.setattr(scaling, "dense_systems", lambda sizes: [("D", randsvd(20, 9.0, rng=0))])
+    monkeypatch.setattr(scaling, "sparse_systems", lambda m, k: [("S", poisson_2d(5))])
+    scaling.main()
+    refresh = loaded(ROOT / "docs" / "refresh_native.py")
+    page = tmp_path / "native.md"
+    page.write_text(refresh.PAGE.read_text())
+    (tmp_path / "images").mkdir()
+    refresh.refresh(written[0], tmp_path, page, tmp_path / "images")
+    once = page.read_text()
+    assert "Not measured yet" not in once
+    assert "| fp16 | RL(W1) | paper |" in once
+    assert "| LAPACK |" in once
+    for block in ("validation", "ratios", "scaling-dense", "scaling-sparse"):
+        content = once.split(f"<!-- begin {block} -->")[1].split(f"<!-- end {block} -->")[0]
+        assert content.count("\n|") > 3
+    for image in ("native.png", "scaling.png"):
+        assert (tmp_path / "images" / image).stat().st_size < 200_000
+    refresh.refresh(written[0], tmp_path, page, tmp_path / "images")
+    assert page.read_text() == once
+    with pytest.raises(ValueError, match="write each once"):
+        refresh.replace_block("nothing", "ratios", "x")
+    with pytest.raises(SystemExit, match="run make native-docs"):
+        refresh.blocks(tmp_path / "none", tmp_path)

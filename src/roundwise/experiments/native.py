@@ -163,7 +163,7 @@ class Choice:
     met : bool array (N,)
         Whether the backward error is at FP64's level.
     memory, peak : float arrays (N,)
-        Modelled and measured bytes over those of all-FP64; NaN where not measured.
+        Modelled and measured bytes over those of all-FP64; not finite where not measured.
     """
 
     formats: str
@@ -218,7 +218,8 @@ def systems(settings: NativeSettings, half: str) -> Iterator[LinearSystem]:
             int(rng.integers(*ends, endpoint=True)) for ends in (settings.sizes, EXPONENTS[half])
         )
         with one_blas_thread():
-            yield randsvd(n, 10.0**exponent, mode=2, rng=rng)
+            problem = randsvd(n, 10.0**exponent, mode=2, rng=rng)
+        yield problem  # outside: what is done with it has all threads
 
 
 def format_sets() -> dict[str, tuple[str, ...]]:
@@ -345,6 +346,8 @@ def judge(
     sizes = [problem.n for problem in view.problems]
     stored = [modelled_bytes(n, space[a], RESTART) for n, a in zip(sizes, chosen, strict=True)]
     highest = [modelled_bytes(n, space[space.safe], RESTART) for n in sizes]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a small system may not fill a new page
+        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, space.safe]
     return Choice(
         name,
         policy,
@@ -357,7 +360,7 @@ def judge(
         nbe=view.nbe[rows, chosen],
         met=view.nbe[rows, chosen] <= [RULE.target(n) for n in sizes],
         memory=np.array(stored) / np.array(highest),
-        peak=view.peak_bytes[rows, chosen] / view.peak_bytes[:, space.safe],
+        peak=peak,
     )
 
 

@@ -152,7 +152,7 @@ def _gave_up(result: NativeResult) -> str:
     if view is None:
         return "dsgesv is left out: SciPy's BLAS here is not the wheel's OpenBLAS."
     count = sum(bool(reason) for reason in view.reasons[:, 0])
-    return f"dsgesv gave up its FP32 factors and started again in FP64 on {count} systems."
+    return f"dsgesv gave up its FP32 factors and started again in FP64 on {count} of {view.shape[0]} systems."
 
 
 def _mean(values: Floats) -> float:

@@ -64,7 +64,9 @@ def write_native(result: NativeResult, out: Path, *, draw: bool = True) -> list[
     figures = []
     if draw:
         drawn = ratio_figure(result)
-        written += [write_figure(drawn, out / "figures", ending) for ending in ("svg", "png")]
+        written += [
+            write_figure(drawn, out / "figures", ending, dpi=110) for ending in ("svg", "png")
+        ]
         figures = [replace(drawn, image=written[-2])]
     report = document(result, tables, figures)
     pages = out / "report.html", out / "report.md"

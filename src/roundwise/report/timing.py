@@ -12,6 +12,7 @@ from roundwise.report.drawing import (
     FAINT,
     GROUP_COLORS,
     GROUP_MARKERS,
+    LINE_STYLES,
     WIDTH,
     legend_above,
     need_cases,
@@ -81,7 +82,7 @@ def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
     need_cases(cases, "cases")
     columns = min(len(cases), 3)
     rows = -(-len(cases) // columns)
-    figure, axes = panels(rows, columns, (WIDTH, 3.4 * rows))
+    figure, axes = panels(rows, columns, (WIDTH, 3.1 * rows))
     methods = list(dict.fromkeys(name for curves in cases.values() for name in curves))
     handles = {}
     for ax, (case, curves) in zip(axes.flat, cases.items(), strict=False):
@@ -90,7 +91,7 @@ def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
             (handles[name],) = ax.plot(
                 np.asarray(sizes, dtype=np.float64),
                 np.asarray(ratios, dtype=np.float64),
-                "-" + GROUP_MARKERS[i % len(GROUP_MARKERS)],
+                LINE_STYLES[i // len(GROUP_MARKERS)] + GROUP_MARKERS[i % len(GROUP_MARKERS)],
                 color=GROUP_COLORS[i % len(GROUP_COLORS)],
                 markersize=5,
                 label=name,
@@ -104,10 +105,10 @@ def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
 
 
 def _ratio_axis(ax: Axes, label: str) -> None:
-    from matplotlib.ticker import LogLocator, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
     ax.set_yscale("log", base=2)
     ax.yaxis.set_major_locator(LogLocator(base=2))
-    ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     ax.axhline(1.0, color=FAINT, linewidth=1.0, zorder=1)
     ax.set_ylabel(label)
