@@ -20,6 +20,15 @@ FORMATS = {
     "worst": ".2f", "median, all costs": ".2f", "worst, all costs": ".2f", "times faster": ".2f",
     "peak MB": ".1f", "factor MB": ".1f",
 }  # fmt: skip
+VALIDATION = (
+    "formats", "policy", "source", "tau", "actions", "reduced", "success", "FP64 level", "speedup",
+    "with features", "memory", "peak", "ms", "ms FP64", "ferr", "nbe",
+)  # fmt: skip
+RATIOS = (
+    "formats", "policy", "against", "median", "worst", "median, all costs", "worst, all costs",
+    "missed",
+)  # fmt: skip
+SIZES = ("family", "n", "method", "ms", "times faster", "met", "steps", "peak MB")
 LEARNED = ("RL(W1)", "RL(W2)", "time", "time, cheap state")
 
 
@@ -31,7 +40,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def bare(rows: list[dict[str, str]], columns: list[str]) -> str:
+def bare(rows: list[dict[str, str]], columns: tuple[str, ...]) -> str:
     """Some columns as Markdown, without caption."""
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     formats = {name: spec for name, spec in FORMATS.items() if name in columns}
@@ -62,20 +71,12 @@ def blocks(native: Path, scaling: Path) -> dict[str, str]:
     ratios = rows_of(native / "tables" / "native-ratios.csv")
     shown = [row for row in ratios if row["policy"] in LEARNED or row["formats"] == "LAPACK"]
     sizes = {name: rows_of(scaling / f"scaling-{name}.csv") for name in ("dense", "sparse")}
-    of_size = ["family", "n", "method", "ms", "times faster", "met", "steps", "peak MB"]
+    learned = [row for row in validation if row["policy"] in LEARNED]
     return {
-        "validation": bare(
-            [row for row in validation if row["policy"] in LEARNED],
-            ["formats", "policy", "source", "tau", "actions", "reduced", "success", "FP64 level"]
-            + ["speedup", "with features", "memory", "peak", "ms", "ms FP64", "ferr", "nbe"],
-        ),
-        "ratios": bare(
-            shown,
-            ["formats", "policy", "against", "median", "worst", "median, all costs"]
-            + ["worst, all costs", "missed"],
-        ),
-        "scaling-dense": bare(sizes["dense"], of_size),
-        "scaling-sparse": bare(sizes["sparse"], [*of_size, "factor MB"]),
+        "validation": bare(learned, VALIDATION),
+        "ratios": bare(shown, RATIOS),
+        "scaling-dense": bare(sizes["dense"], SIZES),
+        "scaling-sparse": bare(sizes["sparse"], (*SIZES, "factor MB")),
     }
 
 

@@ -18,6 +18,7 @@ from roundwise.exceptions import RoundwiseError
 from roundwise.experiments import direct, native, native_tables, native_writing, paper
 from roundwise.experiments.direct import DirectSolve, dsgesv, has_dsgesv
 from roundwise.outcomes import OutcomeTable
+from roundwise.outcomes.memory import can_measure
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 
 ROOT = Path(__file__).parents[1]
@@ -173,6 +174,16 @@ def test_every_action_and_every_reference_is_measured(result):
             assert facts.references[name].seconds.shape == (SLICE.test, 1)
             assert (facts.references[name].nbe < 1e-14).all()
     assert "numpy.linalg.solve" in facts.references
+
+
+def test_peak_memory_is_measured_on_the_first_validation_systems(monkeypatch, tmp_path):
+    if not can_measure():
+        pytest.skip("this system does not tell a process its peak memory")
+    monkeypatch.setattr(native, "PEAKS", 1)
+    settings = dataclasses.replace(SLICE, train=1, test=2, repeats=1)
+    facts = native.gather(settings, OutcomeTable(tmp_path / "native.sqlite"))
+    assert np.isfinite(facts.test.peak_bytes[0]).all()
+    assert np.isnan(facts.test.peak_bytes[1]).all()
 
 
 def test_a_second_run_solves_nothing_and_says_the_same(result, cache):

@@ -137,7 +137,8 @@ def reproduce_command(
     figures, and results.json.
 
     "native" is the paper's study of real low precision, measured on this machine beside LAPACK;
-    leave the machine alone meanwhile, about ten minutes on two cores. It is no part of "all".
+    leave the machine alone meanwhile, about ten minutes on two cores. Times are kept, too: remove
+    native.sqlite from the cache to measure again. It is no part of "all".
 
     \b
     Examples

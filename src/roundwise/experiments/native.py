@@ -62,6 +62,9 @@ ORDERS = {"stages": GmresIR.stages, "paper": ("factor", "gmres", "update", "resi
 EXPONENTS = {"train": (1, 6), "test": (1, 9)}
 """kappa = 10**j: up to the end of the medium range, and up to the end of the high one."""
 
+PEAKS = 10
+"""Validation systems whose peak memory is measured: it takes one more run of every action."""
+
 REFERENCES = ("numpy.linalg.solve", "scipy.linalg.solve", "dgesv", "dsgesv")
 TARGET = BackwardErrorTarget()
 
@@ -262,7 +265,7 @@ def gather(
                 features=FEATURES,
                 feature_format=FEATURE_FORMAT,
                 repeats=settings.repeats,
-                memory=None if half == "test" else False,
+                memory=None if half == "test" and len(found) < PEAKS else False,
             )
             for name in references if half == "test" else ():
                 fill(
@@ -385,8 +388,9 @@ DEPARTURES = (
     (
         "The order of the stages",
         "The paper's native actions are monotone in the order (u_f, u_g, u, u_r), ours in (u_f, u, "
-        "u_g, u_r), as in its simulations: 10 of 15 actions are in both. GMRES in FP32 with an "
-        "update in FP64 is only in the paper's; `--order paper` takes it.",
+        "u_g, u_r), as in its simulations: 10 of 15 actions are in both. An update in FP64, without "
+        "which FP64's level is out of reach, then means GMRES in FP64; GMRES in FP32 below it is "
+        "only in the paper's order, which `--order paper` takes.",
     ),
     (
         "What 16 bits are here",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.experiments import paper
-from roundwise.experiments.native import Choice, NativeResult
+from roundwise.experiments.native import PEAKS, Choice, NativeResult
 from roundwise.report import Cell, Table
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,8 @@ def validation_table(result: NativeResult) -> Table:
         rows,
         note="Success: ferr <= tau. FP64 level: backward error <= sqrt(n) u. Speedup over the "
         "all-FP64 run of the same algorithm, mean over the successes, as in the paper; then with "
-        "the time of the features. Memory: modelled, and the measured peak, over all-FP64's. "
+        "the time of the features. Memory: modelled, and the peak, measured on the first "
+        f"{PEAKS} systems, over all-FP64's. "
         "Means of ms and errors are over all systems with a result. No run looks at the true "
         "solution, and tau only judges: its rows are of one policy.",
         formats=places | dict.fromkeys(("ms", "ms FP64", "ms features"), ".1f"),
@@ -152,7 +153,8 @@ def _gave_up(result: NativeResult) -> str:
     if view is None:
         return "dsgesv is left out: SciPy's BLAS here is not the wheel's OpenBLAS."
     count = sum(bool(reason) for reason in view.reasons[:, 0])
-    return f"dsgesv gave up its FP32 factors and started again in FP64 on {count} of {view.shape[0]} systems."
+    systems = f"{count} of {view.shape[0]} systems"
+    return f"dsgesv gave up its FP32 factors and started again in FP64 on {systems}."
 
 
 def _mean(values: Floats) -> float:
