@@ -29,6 +29,11 @@ RATIOS = (
     "missed",
 )  # fmt: skip
 SIZES = ("family", "n", "method", "ms", "times faster", "met", "steps", "peak MB")
+FIGURES = {
+    "native-figure": "![Times faster than numpy.linalg.solve on each validation system, all costs "
+    "included](images/native.png)",
+    "scaling-figure": "![Times faster than FP64, by size](images/scaling.png)",
+}
 LEARNED = ("RL(W1)", "RL(W2)", "time", "time, cheap state")
 
 
@@ -77,6 +82,7 @@ def blocks(native: Path, scaling: Path) -> dict[str, str]:
         "ratios": bare(shown, RATIOS),
         "scaling-dense": bare(sizes["dense"], SIZES),
         "scaling-sparse": bare(sizes["sparse"], (*SIZES, "factor MB")),
+        **FIGURES,
     }
 
 

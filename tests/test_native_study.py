@@ -369,6 +369,8 @@ def test_the_page_takes_the_numbers(scaling, written, tmp_path, monkeypatch):
     assert "Not measured yet" not in once
     assert "| fp16 | RL(W1) | paper |" in once
     assert "| LAPACK |" in once
+    assert "(images/native.png)" in once
+    assert "(images/scaling.png)" in once
     for block in ("validation", "ratios", "scaling-dense", "scaling-sparse"):
         content = once.split(f"<!-- begin {block} -->")[1].split(f"<!-- end {block} -->")[0]
         assert content.count("\n|") > 3

@@ -388,8 +388,8 @@ DEPARTURES = (
     (
         "The order of the stages",
         "The paper's native actions are monotone in the order (u_f, u_g, u, u_r), ours in (u_f, u, "
-        "u_g, u_r), as in its simulations: 10 of 15 actions are in both. An update in FP64, without "
-        "which FP64's level is out of reach, then means GMRES in FP64; GMRES in FP32 below it is "
+        "u_g, u_r), as in its simulations: 10 of 15 actions are in both. An update in FP64, "
+        "without which FP64's level is out of reach, then means GMRES in FP64; GMRES in FP32 is "
         "only in the paper's order, which `--order paper` takes.",
     ),
     (
