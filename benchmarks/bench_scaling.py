@@ -20,7 +20,7 @@ from scipy import sparse
 import roundwise as rw
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, LuIR, Shared
 from roundwise.backends import NativeBackend, native_formats
-from roundwise.experiments.direct import DirectSolve, has_dsgesv
+from roundwise.experiments.direct import REST, DirectSolve, has_dsgesv
 from roundwise.formats import get_format
 from roundwise.machine import Machine
 from roundwise.outcomes.memory import peak_bytes
@@ -127,6 +127,7 @@ def measure(family: str, problem: LinearSystem, method: Method) -> Measured:
     def run(shared: Shared) -> None:
         kept.append((method.algorithm.run(problem, method.action, backend, shared), shared))
 
+    time.sleep(REST)  # the threads of another BLAS may still be spinning
     started = time.perf_counter()
     peak = peak_bytes(run)
     if peak is None:

@@ -7,6 +7,7 @@ None of them looks at the true solution; the errors are measured afterwards, out
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,6 +27,10 @@ from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
 
 Vector = NDArray[np.float64]
+REST = 0.05
+"""Seconds. NumPy has a BLAS of its own; the threads of SciPy's, which measures the errors of each
+run, go on spinning for some 30 ms and would slow it down."""
+
 SAME_ORDERING = "MMD_AT_PLUS_A"
 """SuperLU's name of the ordering that the native backend takes for symmetric patterns."""
 
@@ -140,6 +145,8 @@ class DirectSolve(Algorithm):
     def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
+            if self.routine.startswith("numpy"):
+                time.sleep(REST)
         A: Any = problem.A
         if self.routine in SPLU:
             options = SPLU[self.routine]
