@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 
 from roundwise import _blas
 from roundwise.exceptions import RoundwiseError
-from roundwise.experiments import direct, native, native_tables, native_writing, paper
+from roundwise.experiments import departures, direct, native, native_tables, native_writing, paper
 from roundwise.experiments.direct import DirectSolve, dsgesv, has_dsgesv
 from roundwise.outcomes import OutcomeTable
 from roundwise.outcomes.memory import can_measure
@@ -277,7 +277,7 @@ def test_files(written, result):
     for name in ("validation", "ratios", "actions"):
         assert (out / "tables" / f"native-{name}.md").read_text().count("|") > 10
     assert "not the paper's settings" in (out / "report.md").read_text()
-    for title, _ in native.DEPARTURES:
+    for title, _ in departures.NATIVE:
         assert title in (out / "report.html").read_text()
     assert (out / "figures" / "native.png").stat().st_size < 200_000
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from roundwise.experiments import departures
 from roundwise.experiments.native import (
     ALGORITHM,
-    DEPARTURES,
     FEATURE_FORMAT,
     ORDERS,
     RESTART,
@@ -89,7 +89,7 @@ def document(
         [Section("Native CPU validation", "native", "", list(tables.values()), figures)],
         describe(result.settings),
         provenance(),
-        DEPARTURES,
+        departures.NATIVE,
     )
 
 
