@@ -4,10 +4,10 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench compare dist clean
+.PHONY: help demo test lint bench scaling native-docs compare dist clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 demo: $(VENV)/installed  ## learn precisions on small systems, solve unseen ones; a figure in out/
 	$(RUN)/python examples/demo.py
@@ -26,6 +26,14 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_native_lu.py
 	$(RUN)/python benchmarks/bench_gmres_ir.py
 	$(RUN)/python benchmarks/bench_training.py
+
+scaling: $(VENV)/installed  ## native low precision against the size, dense and sparse (minutes)
+	$(RUN)/python benchmarks/bench_scaling.py
+
+native-docs: scaling  ## numbers and figures of docs/native.md; leave the machine alone meanwhile
+	rm -f out/native.sqlite  # times of a busy day would be taken for today's
+	$(RUN)/roundwise reproduce native
+	$(RUN)/python docs/refresh_native.py
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py

@@ -150,3 +150,27 @@ def reported(experiment: str, tau: float, method: str, kappa_range: str, metric:
     row = PERFORMANCE.get(experiment, {}).get((tau, method, kappa_range))
     value = None if row is None or metric not in METRICS else row[METRICS.index(metric)]
     return float("nan") if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class NativeRow:
+    """A row of the paper's native CPU study, of 100 validation systems; times in milliseconds."""
+
+    actions: int
+    reduced: int
+    successes: int
+    speedup: float
+    memory: float
+    ms: float
+    ms_fp64: float
+    ferr: float
+    nbe: float
+
+
+NATIVE: dict[tuple[float, str], NativeRow] = {
+    (1e-6, "RL(W1)"): NativeRow(5, 53, 100, 1.74, 0.92, 227.73, 320.09, 1.84e-8, 6.53e-9),
+    (1e-6, "RL(W2)"): NativeRow(5, 53, 100, 1.74, 0.92, 227.73, 320.09, 1.84e-8, 6.53e-9),
+    (1e-8, "RL(W1)"): NativeRow(4, 28, 100, 1.44, 0.91, 268.97, 320.15, 5.68e-12, 3.45e-12),
+    (1e-8, "RL(W2)"): NativeRow(5, 29, 99, 1.45, 0.91, 266.61, 320.15, 5.74e-12, 3.49e-12),
+}
+"""By (tau, policy); the formats are fp16, fp32 and fp64."""

@@ -173,13 +173,13 @@ def summary(results: Mapping[str, Result], findings: Sequence[Finding]) -> dict[
         "provenance": provenance(results),
         "findings": [asdict(finding) for finding in findings],
         "experiments": {
-            name: {kind: _records(table) for kind, table in tidy_tables(result).items()}
+            name: {kind: table_records(table) for kind, table in tidy_tables(result).items()}
             for name, result in results.items()
         },
     }
 
 
-def _records(table: Table) -> list[dict[str, Any]]:
+def table_records(table: Table) -> list[dict[str, Any]]:
     return [
         {
             key: None if isinstance(cell, float) and not math.isfinite(cell) else cell
