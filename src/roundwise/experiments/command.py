@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
@@ -10,11 +11,20 @@ from textwrap import fill
 import click
 
 from roundwise.backends import BACKENDS
-from roundwise.experiments import EXPERIMENTS, Settings, all_tables, reproduce, summary
+from roundwise.experiments import (
+    EXPERIMENTS,
+    Settings,
+    all_tables,
+    departure_records,
+    departure_writing,
+    reproduce,
+    summary,
+)
+from roundwise.experiments.departure_study import DEPARTURES, study
 from roundwise.experiments.findings import check
 from roundwise.experiments.writing import overview, write_results
 from roundwise.outcomes import progress_bar
-from roundwise.report import format_text
+from roundwise.report import Table, format_text
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
 WIDTH = 100
@@ -28,8 +38,8 @@ class Interrupted(click.ClickException):
 @click.command("reproduce")
 @click.argument(
     "experiment",
-    metavar="dense|sparse|pde|ablation|all",
-    type=click.Choice([*EXPERIMENTS, "all"]),
+    metavar="dense|sparse|pde|ablation|all|departures",
+    type=click.Choice([*EXPERIMENTS, "all", "departures"]),
 )
 @click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
 @click.option(
@@ -54,9 +64,7 @@ class Interrupted(click.ClickException):
 @click.option(
     "--arithmetic",
     type=click.Choice(list(BACKENDS)),
-    default="operation",
-    show_default=True,
-    help="Round every operation, or what is stored.",
+    help="Round every operation, or what is stored.  [default: operation]",
 )
 @click.option(
     "--jobs",
@@ -83,10 +91,8 @@ class Interrupted(click.ClickException):
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out/reproduce"),
-    show_default=True,
     metavar="DIR",
-    help="Where report, tables and figures go.",
+    help="Where report, tables and figures go.  [default: out/reproduce, or out/departures]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers for programs.")
 def reproduce_command(
@@ -95,11 +101,11 @@ def reproduce_command(
     systems: int | None,
     seeds: int | None,
     actions: str,
-    arithmetic: str,
+    arithmetic: str | None,
     jobs: int | None,
     seed: int,
     cache: Path,
-    out: Path,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Run the paper's experiments again, and print ours beside its numbers.
@@ -109,11 +115,16 @@ def reproduce_command(
     The folder of --out gets report.html (one file, opens offline), report.md, tables as CSV,
     figures, and results.json.
 
+    "departures" runs the dense experiment on the paper's own systems with the departures of its
+    released code from its text, one by one and all together, to see which number comes from which.
+    It is no part of "all", and takes about half an hour on two cores.
+
     \b
     Examples
       roundwise reproduce all --quick
       roundwise reproduce dense --seeds 30
       roundwise reproduce all --arithmetic storage --out out/storage
+      roundwise reproduce departures
     """
     default = QUICK if quick else Settings()
     settings = Settings(
@@ -121,9 +132,15 @@ def reproduce_command(
         seeds=default.seeds if seeds is None else seeds,
         seed=seed,
         actions=int(actions),
-        arithmetic=arithmetic,
+        arithmetic=arithmetic or default.arithmetic,
         sizes=default.sizes,
     )
+    if experiment == "departures":
+        if arithmetic is not None:
+            raise click.UsageError("departures runs in both arithmetics; leave --arithmetic out")
+        _run_study(settings, cache, jobs, out or Path("out/departures"), as_json)
+        return
+    out = out or Path("out/reproduce")
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     if experiment == "ablation":
         names = ["dense", "ablation"]  # its findings compare the two, on the same outcomes
@@ -134,10 +151,7 @@ def reproduce_command(
     except KeyboardInterrupt:
         pass  # the end of this block closes the bar, so that what follows gets its own line
     if results is None or written is None:
-        raise Interrupted(
-            f"interrupted; the tables in {cache} keep what is finished, run the same command to "
-            "go on"
-        )
+        raise _interrupted(cache)
     findings = check(results)
     if as_json:
         files = [str(path) for path in written]
@@ -146,11 +160,7 @@ def reproduce_command(
         return
     for name, result in results.items():
         click.echo(f"\n{result.experiment.title.upper()} ({name})\n")
-        for table in all_tables(result).values():
-            click.echo(format_text(replace(table, note="")))
-            if table.note:
-                click.echo("\n" + wrapped("", table.note))
-            click.echo()
+        _show(all_tables(result).values())
     click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
     for finding in findings:
         click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
@@ -159,6 +169,44 @@ def reproduce_command(
     for line in overview(results, findings):
         click.echo(wrapped("* ", line))
     click.echo(f"\nReport: {written[0]}")
+
+
+def _run_study(settings: Settings, cache: Path, jobs: int | None, out: Path, as_json: bool) -> None:
+    results = written = None
+    try:
+        results = study(settings, cache, jobs=jobs or -1, bars=progress_bar)
+        written = departure_writing.write_study(results, out, progress=progress_bar("report"))
+    except KeyboardInterrupt:
+        pass  # as above
+    if results is None or written is None:
+        raise _interrupted(cache)
+    if as_json:
+        facts = departure_writing.summary(results) | {"files": [str(path) for path in written]}
+        click.echo(json.dumps(facts, indent=2, allow_nan=False))
+        return
+    click.echo("DEPARTURES OF THE RELEASED CODE\n")
+    for name, text in DEPARTURES.items():
+        click.echo(wrapped(f"{'+ ' + name:<12}", f"{text}."))
+    click.echo()
+    _show(departure_records.all_tables(results).values())
+    click.echo("SUMMARY\n")
+    for line in departure_writing.overview(results):
+        click.echo(wrapped("* ", line))
+    click.echo(f"\nReport: {written[0]}")
+
+
+def _interrupted(cache: Path) -> Interrupted:
+    return Interrupted(
+        f"interrupted; the tables in {cache} keep what is finished, run the same command to go on"
+    )
+
+
+def _show(tables: Iterable[Table]) -> None:
+    for table in tables:
+        click.echo(format_text(replace(table, note="")))
+        if table.note:
+            click.echo("\n" + wrapped("", table.note))
+        click.echo()
 
 
 def wrapped(lead: str, text: str) -> str:

@@ -46,6 +46,7 @@ from roundwise.experiments.sets import make, recall, remember
 from roundwise.formats import FP64, TF32
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import TabularQ
+from roundwise.report import scientific
 
 DATA = "released"
 """The paper's own dense systems."""
@@ -60,8 +61,8 @@ DEPARTURES = {
     "scipy": "Where u_g is FP64, SciPy's gmres also asks for a small residual that is not "
     "preconditioned",
     "stop": "The update that triggers the stop is not applied",
-    "counting": "Where u_g is below FP64, an outer step counts 0 GMRES iterations if it reached the "
-    "tolerance and n if not; 0 in all is charged as 32 are",
+    "counting": "Where u_g is below FP64, an outer step counts 0 GMRES iterations if it reached "
+    "the tolerance and n if not; 0 in all is charged like 32",
     "learning": "Bins truncate; epsilon decays per step; features are at least 1; untried actions "
     "are worth 0; systems are met from low to high kappa; bits count without the implicit one",
 }
@@ -87,7 +88,7 @@ class Variant:
     data: str = DATA
 
     def algorithm(self, action: Action, tau: float) -> GmresIR:
-        """What runs an action; departures that do not touch it are off, so that facts are shared."""
+        """What runs an action; departures that do not touch it are off, to share its facts."""
         if self.arithmetic == "operation":
             return GmresIR.paper(tau)
         has = self.departures.__contains__
@@ -189,7 +190,7 @@ def _gather(
                 actions,
                 arithmetic=variant.arithmetic,
                 jobs=jobs,
-                progress=bars(f"{variant.name}, tau = {tau:g}{part}") if bars else None,
+                progress=bars(f"{variant.name}, tau = {scientific(tau)}{part}") if bars else None,
             )
     densities = tuple(np.array(half.densities) for half in (note.train, note.test))
     halves = {

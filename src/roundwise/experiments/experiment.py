@@ -32,6 +32,7 @@ from roundwise.evaluation import (
 from roundwise.experiments.sets import make, recall, remember
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.policies import TabularQ
+from roundwise.report import scientific
 from roundwise.rewards import PaperReward, ProblemFacts, reward_matrix
 from roundwise.tuning import PAPER_CONTEXT, TrainingCurves, train, view_contexts
 
@@ -220,9 +221,13 @@ class Case:
     usages: tuple[UsageTable, ...]
     regrets: RegretTable
 
+    def values(self, kappa_range: str, name: str) -> list[float]:
+        """A number of `METRICS` in a range, one per seed."""
+        return [range_metric(table, kappa_range, name) for table in self.accuracies]
+
     def metric(self, kappa_range: str, name: str) -> SeedSpread:
-        """A number of `METRICS` in a range, over the seeds."""
-        return seed_spread([range_metric(table, kappa_range, name) for table in self.accuracies])
+        """The same over the seeds."""
+        return seed_spread(self.values(kappa_range, name))
 
     def first(self, kappa_range: str, name: str) -> float:
         """The same of the first seed."""
@@ -294,7 +299,7 @@ def gather(
                 settings.space,
                 arithmetic=settings.arithmetic,
                 jobs=jobs,
-                progress=bars(f"{data}, tau = {tau:.0e}") if bars is not None else None,
+                progress=bars(f"{data}, tau = {scientific(tau)}") if bars is not None else None,
             )
 
     def half(tau: float, fingerprints: Sequence[str]) -> Half:

@@ -100,7 +100,7 @@ class ReleasedGmresIR(GmresIR):
                 if self.scipy_gmres:
                     return _by_scipy(inner, A, M, r, self.tolerance)
             elif self.absolute_tolerance:
-                return _absolute(inner, A, M, r, self.tolerance, residual.scale)
+                return _absolute(inner, A, M, r, self.tolerance, residual.size)
             return gmres(inner, A, M, r, self.tolerance, problem.n, 1)
 
         outcome = refine(problem, system, start, correct, residual, update, self.stop, shared)
@@ -137,24 +137,25 @@ class _Update(_Kept):
 
     def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
         self.before = y
+        self.count(2 * len(x), 3 * len(x))
         if self.loose:
             return y + alpha * self.rounded(x, self.computed)
         return self.backend.axpy(alpha, x, y, self.computed)
 
 
 class _Residual(_Kept):
-    """``b - A x``; remembers its scale, a power of two."""
+    """``b - A x``; remembers its size, as a power of two."""
 
     def __init__(self, stage: Stage, fmt: FloatFormat, loose: bool) -> None:
         super().__init__(stage, fmt)
-        self.loose, self.scale = loose, 1.0
+        self.loose, self.size = loose, 1.0
 
     def matrix(self, A: Vector) -> Matrix:
         return self.backend.matrix(A, FP64 if self.loose else self.fmt)
 
     def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
         r = self.rounded(y + alpha * x, self.fmt) if self.loose else super().axpy(alpha, x, y)
-        self.scale = math.ldexp(1.0, math.frexp(max_norm(r))[1] - 1)
+        self.size = math.ldexp(1.0, math.frexp(max_norm(r))[1] - 1)
         return r
 
 
@@ -174,10 +175,10 @@ class _LooseGmres(_Kept):
 
 
 def _absolute(
-    stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, scale: float
+    stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, size: float
 ) -> Correction:
-    """GMRES with an absolute tolerance; r is the residual divided by `scale`."""
-    norm = scale * stage.norm2(stage.solve(M, r))
+    """GMRES with an absolute tolerance; r is the residual divided by `size`."""
+    norm = size * stage.norm2(stage.solve(M, r))
     if norm > tolerance:
         found = gmres(stage, A, M, r, tolerance / norm, len(r), 1)
     else:
