@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench compare dist clean
+.PHONY: help demo test lint bench compare readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 10
@@ -28,6 +28,13 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py
+
+readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
+	$(RUN)/python docs/refresh.py readme
+
+docs: readme  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
+	$(RUN)/python docs/refresh.py reproduction
+	$(RUN)/python docs/refresh.py departures
 
 dist: $(VENV)/installed  ## sdist and wheel in dist/
 	$(RUN)/python -m pip install --quiet build

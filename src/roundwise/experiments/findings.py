@@ -104,14 +104,11 @@ def _finding(claim: str, places: Places, remark: str = "") -> Finding | None:
         "; ".join(f"{place}: {text}" for place, (held, text) in places.items() if held == wanted)
         for wanted in (True, False)
     )
-    if all(holds):
-        evidence = f"{true}."
-    elif any(holds):
-        evidence = (
-            f"True in {sum(holds)} of {len(holds)} cases ({true}), not in the others ({false})."
-        )
+    if all(holds) or not any(holds):
+        evidence = f"{true or false}."
     else:
-        evidence = f"{false}."
+        missed = f"Not true in {holds.count(False)} of {len(holds)} cases: {false}."
+        evidence = f"{missed} True in the others: {true}."
     return Finding(claim, verdict(holds), evidence + remark)
 
 
