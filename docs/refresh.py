@@ -84,7 +84,11 @@ def bare(table: Table) -> str:
 
 
 def finding_lines(findings: list[Finding]) -> str:
-    return "\n".join(f"- **{f.verdict}**: {f.claim}. {f.evidence}" for f in findings)
+    """One line each; where a finding is partly true, the cases where it is not."""
+    return "\n".join(
+        f"- **{f.verdict}**: {f.claim}. {f.evidence.split(' True in the others')[0]}"
+        for f in findings
+    )
 
 
 def draw(figure: Figure, name: str = "") -> None:

@@ -53,10 +53,12 @@ def test_the_table_of_the_readme(refresh, tmp_path):
 
 
 def test_findings_as_a_list(refresh):
-    lines = refresh.finding_lines(
-        [Finding("A holds", "partly", "Numbers."), Finding("B", "refuted", "C.")]
-    )
-    assert lines == "- **partly**: A holds. Numbers.\n- **refuted**: B. C."
+    findings = [
+        Finding("A holds", "partly", "Not true in 1 of 2 cases: x. True in the others: y."),
+        Finding("B", "refuted", "C."),
+    ]
+    lines = refresh.finding_lines(findings)
+    assert lines == "- **partly**: A holds. Not true in 1 of 2 cases: x.\n- **refuted**: B. C."
 
 
 def test_images_are_small():

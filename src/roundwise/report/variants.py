@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def stacked_bars(
 
 @styled
 def dots_against(
-    values: Mapping[tuple[str, str], Mapping[str, tuple[float, Sequence[Sequence[float]]]]],
+    values: Mapping[tuple[str, str], Mapping[str, tuple[float, Sequence[list[float]]]]],
     variants: Sequence[str],
 ) -> Figure:
     """Dots of every variant, and a line at the reference, for several groups in each panel.
@@ -103,6 +103,7 @@ def dots_against(
     Parameters
     ----------
     values : mapping of (row, column) to mapping of group to (reference, values of each variant)
+        Values are lists, empty where a variant has none.
     variants : sequence of str
         Names of the variants, on the vertical axis. The horizontal axis is logarithmic, and linear
         from 0 to 1 in a row with zeros.
@@ -138,11 +139,7 @@ def dots_against(
         if column == columns[0]:
             ax.set_ylabel(row, fontweight="bold")
     for i, row in enumerate(rows):
-        if any(_has_zero(panel) for (name, _), panel in values.items() if name == row):
-            axes[i, 0].set_xscale("symlog", linthresh=1.0)
-            axes[i, 0].set_xlim(left=-0.1)
-        else:
-            axes[i, 0].set_xscale("log")
+        _scale(axes[i], [panel for (name, _), panel in values.items() if name == row])
     axes[0, 0].invert_yaxis()
     legend_above(
         figure,
@@ -154,5 +151,23 @@ def dots_against(
     return figure
 
 
-def _has_zero(panel: Mapping[str, tuple[float, Sequence[Sequence[float]]]]) -> bool:
-    return any(0.0 in numbers for _, found in panel.values() for numbers in found)
+def _scale(
+    axes: NDArray[Any], row: Sequence[Mapping[str, tuple[float, Sequence[list[float]]]]]
+) -> None:
+    """Scale the horizontal axes of a row, which are shared; counts get plain numbers."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    groups = [group for panel in row for group in panel.values()]
+    references = [reference for reference, _ in groups]
+    numbers = [x for _, found in groups for each in found for x in each] + references
+    low, high = np.nanmin(numbers), np.nanmax(numbers)
+    axes[0].set_xscale("log" if low > 0 else "symlog", **({} if low > 0 else {"linthresh": 1.0}))
+    if low == 0 or (low > 0.1 and high < 1e5):
+        ticks = [t for t in (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if low <= t <= high]
+        ticks = ticks if len(ticks) <= 6 else [t for t in ticks if str(t)[0] in "01"]
+        for ax in axes:
+            ax.xaxis.set_major_locator(FixedLocator(ticks))
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.xaxis.set_major_formatter("{x:.0f}")
+    if low == 0:
+        axes[0].set_xlim(left=-0.2)
