@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench scaling native-docs compare dist clean
+.PHONY: help demo test lint bench speed scaling native-docs compare readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -27,6 +27,9 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_gmres_ir.py
 	$(RUN)/python benchmarks/bench_training.py
 
+speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (minutes)
+	$(RUN)/python benchmarks/bench_solve.py
+
 scaling: $(VENV)/installed  ## native low precision against the size, dense and sparse (minutes)
 	$(RUN)/python benchmarks/bench_scaling.py
 
@@ -37,6 +40,13 @@ native-docs: scaling  ## numbers and figures of docs/native.md; leave the machin
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py
+
+readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
+	$(RUN)/python docs/refresh.py readme
+
+docs: readme  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
+	$(RUN)/python docs/refresh.py reproduction
+	$(RUN)/python docs/refresh.py departures
 
 dist: $(VENV)/installed  ## sdist and wheel in dist/
 	$(RUN)/python -m pip install --quiet build

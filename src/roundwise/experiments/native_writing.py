@@ -25,7 +25,7 @@ from roundwise.experiments.native import (
     NativeSettings,
 )
 from roundwise.experiments.native_tables import all_tables, reference_seconds, system_table
-from roundwise.experiments.writing import table_records
+from roundwise.experiments.writing import plain_records
 from roundwise.machine import Machine
 from roundwise.report import (
     Figure,
@@ -176,5 +176,5 @@ def summary(result: NativeResult) -> dict[str, Any]:
         "settings": asdict(result.settings),
         "provenance": provenance(),
         "summary": overview(result),
-        "tables": {name: table_records(table) for name, table in tables.items()},
+        "tables": {name: plain_records(table) for name, table in tables.items()},
     }

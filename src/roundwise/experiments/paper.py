@@ -108,6 +108,30 @@ USAGE: dict[str, dict[tuple[float, str], dict[str, float]]] = {
 }
 """Mean stages (of 4) per format and solve; of the dense systems the paper has a figure only."""
 
+DENSE_USAGE: dict[tuple[float, str, str], dict[str, float]] = {
+    key: {
+        **{fmt: count / systems for fmt, count in zip(("bf16", "tf32", "fp32"), low, strict=True)},
+        "fp64": 4 - sum(low) / systems,
+    }
+    for key, (systems, low) in {
+        (1e-6, "W1", "low"): (37, (0, 0, 13)),
+        (1e-6, "W1", "medium"): (35, (0, 0, 14)),
+        (1e-6, "W1", "high"): (28, (0, 0, 9)),
+        (1e-6, "W2", "low"): (37, (5, 16, 5)),
+        (1e-6, "W2", "medium"): (35, (0, 3, 14)),
+        (1e-6, "W2", "high"): (28, (0, 0, 9)),
+        (1e-8, "W1", "low"): (37, (0, 0, 13)),
+        (1e-8, "W1", "medium"): (35, (0, 2, 8)),
+        (1e-8, "W1", "high"): (28, (0, 0, 3)),
+        (1e-8, "W2", "low"): (37, (4, 16, 5)),
+        (1e-8, "W2", "medium"): (35, (0, 2, 10)),
+        (1e-8, "W2", "high"): (28, (0, 0, 9)),
+    }.items()
+}
+"""The same of the dense systems by range, the numbers behind the paper's figure: from the files
+``precision_usage_by_condition.csv`` of its released results (https://github.com/inEXASCALE/rlops),
+as systems, and the stages of all of them in bf16, tf32 and fp32."""
+
 DENSE_LOW_W2_USAGE = {"bf16": 0.33, "tf32": 0.76}
 """About, for W2 and low kappa; the text does not say at which tau."""
 
