@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from roundwise.actions import monotone_space, top_k
 from roundwise.algorithms import GmresIR, Outcome, OutcomeStatus, PaperRule
 from roundwise.algorithms.errors import ErrorMeasure
 from roundwise.cli import main
+from roundwise.evaluation import assign_ranges
 from roundwise.experiments import Settings, command, departure_records, paper
+from roundwise.experiments import released_set as released_set_module
 from roundwise.experiments.departure_study import ALL, DEPARTURES, VARIANTS, Variant, study
 from roundwise.experiments.departure_writing import write_study
 from roundwise.experiments.released_code import (
@@ -27,7 +30,7 @@ from roundwise.experiments.released_learning import (
     TruncatingDiscretizer,
     training_order,
 )
-from roundwise.experiments.released_set import released_set
+from roundwise.experiments.released_set import TEST_ABOVE, TRAINING_BELOW, released_set
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
 from roundwise.problems import randsvd
@@ -158,6 +161,8 @@ def test_the_dropped_update_leaves_x_before_it(problem):
     dropped = without_last_update(full)
     assert (dropped.ferr, dropped.nbe) == (earlier.ferr, earlier.nbe) != (full.ferr, full.nbe)
     assert dropped.outer_iterations == full.outer_iterations
+    measured = without_last_update(full, measured=True)
+    assert (measured.ferr, measured.nbe) == (dropped.ferr, full.history[-1]["backward_error"])
 
 
 def test_a_failure_drops_nothing():
@@ -240,8 +245,18 @@ def test_epsilon_decays_per_step():
 
 
 def test_systems_are_met_from_low_to_high():
-    kappas = np.array([1e8, 10.0, 1e5, 1e4, 1e7, 100.0])
-    assert training_order(kappas).tolist() == [1, 5, 2, 3, 0, 4]
+    kappas = np.array([1e8, 10.0, 1e5, 0.99999999e4, 1.000001e7, 9.999999e3, 100.0])
+    assert training_order(kappas).tolist() == [1, 5, 6, 2, 3, 0, 4]  # 5 is of those below 1e4
+
+
+def test_the_released_stream():
+    """Python's generator with its seed; actions are numbered from high to low precision."""
+    policy, expected = started(ReleasedQ(steps=100, stream=Random(42))), Random(42)
+    policy.update(0, 7, 3.0)
+    for step in range(100):
+        explores = expected.random() < max(0.1, 1 - step / 100)
+        action = 24 - expected.randint(0, 24) if explores else 7
+        assert policy.explore(0, None, progress=0.0) == action
 
 
 # The paper's own systems
@@ -255,6 +270,18 @@ def test_the_papers_systems_have_its_sizes():
     system = released_set(2, 0, seed=0).train[1]
     assert np.linalg.cond(system.A) == pytest.approx(system.meta["kappa"], rel=1e-6)
     assert np.array_equal(system.A @ system.x_true, system.b)
+
+
+def test_ranges_hold_as_many_systems_as_the_papers():
+    draws = [kappa for _, kappa, _ in released_set_module._draws(200, 42, (100, 500))]
+    test = np.array(draws[100:])
+    test[list(TEST_ABOVE)] *= 1 + 1e-5
+    counts = {r.name: len(members) for r, members in assign_ranges(test).items()}
+    assert counts == {"low": 37, "medium": 35, "high": 28, "very high": 0}
+    for i in TEST_ABOVE:
+        assert draws[100 + i] in (1e3, 1e6)
+    for i in TRAINING_BELOW:
+        assert draws[i] in (1e4, 1e7)
 
 
 def test_fewer_systems_are_the_first_ones():
@@ -397,6 +424,7 @@ def test_distances_are_means_over_trainings(results):
     each = [abs(math.log10(x / theirs)) for x in case.values(record["range"], "ferr")]
     assert record["distance"] == pytest.approx(np.mean(each))
     assert record["seeds"] == len(each) == SLICE.seeds
+    assert len(results["all, its stream"].case("W2", 1e-8).chosen) == 1
 
 
 # The command

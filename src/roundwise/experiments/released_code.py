@@ -207,12 +207,17 @@ def _by_scipy(stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float) 
     return Correction(z, steps, float(left))
 
 
-def without_last_update(outcome: Outcome) -> Outcome:
-    """The update that triggers the stop is not applied; a failure drops nothing."""
+def without_last_update(outcome: Outcome, *, measured: bool = False) -> Outcome:
+    """The update that triggers the stop is not applied; a failure drops nothing.
+
+    With `measured`, nbe is what the last residual of the run says, computed and rounded as the
+    run does it; else it is that of the original system, in float64.
+    """
     if outcome.status.failed or not outcome.history:
         return outcome
     last = outcome.history[-1]
-    return replace(outcome, ferr=last["ferr_before"], nbe=last["nbe_before"])
+    nbe = last["backward_error"] if measured else last["nbe_before"]
+    return replace(outcome, ferr=last["ferr_before"], nbe=nbe)
 
 
 def with_released_count(outcome: Outcome, n: int, tolerance: float) -> Outcome:

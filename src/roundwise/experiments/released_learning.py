@@ -6,6 +6,7 @@ See `released_code.py` for the source.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,12 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.algorithms import Outcome
 from roundwise.algorithms.base import Action
 from roundwise.discretizer import FeatureDiscretizer
+from roundwise.experiments.released_set import TRAINING_BELOW
 from roundwise.formats import FP64
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward, ProblemFacts
 
 BUCKETS = (1e4, 1e7)
 """Systems are met from low to high: kappa below the first, below the second, the others."""
+
+STREAM_SEED = 42
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,13 @@ class ReleasedQ(TabularQ):
     steps : int
         Of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
     alpha : float
+    stream : random.Random, optional
+        Draw from it as the released code does, and not from the generator that `explore` is given.
     """
 
-    def __init__(self, steps: int, alpha: float = 0.5) -> None:
+    def __init__(self, steps: int, alpha: float = 0.5, stream: Random | None = None) -> None:
         super().__init__(alpha=alpha)
-        self.steps = steps
+        self.steps, self.stream = steps, stream
 
     def _start(self, contexts: NDArray[np.float64]) -> None:
         super()._start(contexts)
@@ -85,7 +91,12 @@ class ReleasedQ(TabularQ):
 
     def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
         done, self._step = self._step, self._step + 1
-        return super().explore(state, rng, done / self.steps)
+        if self.stream is None:
+            return super().explore(state, rng, done / self.steps)
+        if self.stream.random() < self.epsilon(done / self.steps):
+            last = len(self.space) - 1
+            return last - self.stream.randint(0, last)  # the code numbers from high to low
+        return self.choose(state)
 
     def choose(self, state: int) -> int:
         values = self._values.get(state)
@@ -101,5 +112,7 @@ def _at_least_one(contexts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The order in which systems are met in each episode."""
-    return np.argsort(np.searchsorted(BUCKETS, kappas, side="right"), kind="stable")
+    """The order in which the training systems are met in each episode."""
+    decades = 10.0 ** np.round(np.log10(kappas))
+    seen = np.where([i in TRAINING_BELOW for i in range(len(kappas))], 0.5 * decades, decades)
+    return np.argsort(np.searchsorted(BUCKETS, seen, side="right"), kind="stable")

@@ -18,6 +18,17 @@ SEED = 42
 TRAINING = 100
 """Training systems of the paper; its test systems come after them."""
 
+# A kappa of 1e3, say, is computed from the matrix, and comes out a bit above or below, as rounding
+# errors will have it. What came out in the paper is in train_metrics.csv and test_metrics.csv of
+# its released results; it decides in which order systems are met, and to which range they belong.
+TRAINING_BELOW = frozenset(
+    {5, 18, 22, 25, 26, 29, 31, 45, 46, 48, 49, 59, 65, 66, 68, 75, 77, 78, 89}
+)
+"""Training systems with kappa = 1e4 or 1e7 that came out below."""
+
+TEST_ABOVE = frozenset({3, 5, 32, 33, 46, 54, 60, 71, 99})
+"""Test systems with kappa = 1e3 or 1e6 that came out above, and count in the higher range."""
+
 
 def released_set(
     n_train: int = TRAINING, n_test: int = 100, *, seed: int, sizes: tuple[int, int] = (100, 500)
