@@ -117,7 +117,7 @@ def reproduce_command(
 
     "departures" runs the dense experiment on the paper's own systems with the departures of its
     released code from its text, one by one and all together, to see which number comes from which.
-    It is no part of "all", and takes about half an hour on two cores.
+    It is no part of "all", and takes about 40 minutes on two cores.
 
     \b
     Examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -60,12 +60,12 @@ def usage(results: Mapping[str, Result]) -> Figure:
     )
 
 
-def numbers(results: Mapping[str, Result]) -> Figure:
+def numbers(results: Mapping[str, Result], metrics: Sequence[str] = tuple(NUMBERS)) -> Figure:
     """Errors and iterations of every variant, each training a dot, against the paper's."""
     some = next(iter(results.values()))
     columns = [(weight, tau) for weight in ("W1", "W2") for tau in some.baselines]
     panels = {}
-    for metric, label in NUMBERS.items():
+    for metric, label in ((metric, NUMBERS[metric]) for metric in metrics):
         for weight, tau in columns:
             panels[label, f"{weight}, tau = {scientific(tau)}"] = {
                 kappa_range: (

@@ -128,7 +128,7 @@ def dots_against(
                     [i + offset] * len(numbers),
                     GROUP_MARKERS[k],
                     color=color,
-                    markersize=3,
+                    markersize=6 if len(numbers) == 1 else 3,  # a dot alone is easily missed
                     alpha=0.6,
                     markeredgewidth=0,
                 )
