@@ -35,7 +35,7 @@ from roundwise.runtime import (
     set_simd_level,
     simd_levels,
 )
-from roundwise.solver import Factorization, Solution, SolveFailed, factor, solve
+from roundwise.solver import Factorization, Solution, SolveFailed, Solver, factor, solve
 from roundwise.tuning import Tuner
 
 __version__ = "0.1.0"
@@ -65,6 +65,7 @@ __all__ = [
     "RoundwiseError",
     "Solution",
     "SolveFailed",
+    "Solver",
     "Status",
     "Tuner",
     "UnknownNameError",

@@ -17,7 +17,7 @@ from roundwise.formats import FP32, FP64, get_format
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
 from roundwise.solver.orthogonal import QRFactors
 from roundwise.solver.refining import Refined, backward_errors, refine
-from roundwise.solver.solution import Attempt, Solution, SolveFailed
+from roundwise.solver.solution import Attempt, Learn, Solution, SolveFailed
 
 GMRES_BUDGET = 40
 """GMRES iterations that cost about half of a dense FP64 factorization, whatever n: iterations are
@@ -67,10 +67,12 @@ class Factorization:
         positive_definite: bool = False,
         decision: str = "",
         features_seconds: float = 0.0,
+        learn: Learn | None = None,
     ) -> None:
         self._matrix, self._backend = matrix, backend
         self._tol = tol
         self._decision, self._features_seconds = decision, features_seconds
+        self._learn = learn
         self._rungs = _ladder(matrix, formats, backend, positive_definite)
         self._level = 0
         self._factors: Solves | None = None
@@ -123,6 +125,9 @@ class Factorization:
                     attempts,
                 )
             self._level, self._factors = self._level + 1, None
+        if self._learn is not None:  # from the first solve: later ones find the factors made
+            learn, self._learn = self._learn, None
+            learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
         return Solution(
             last.X,
             "accepted" if len(tries) == 1 else "escalated",

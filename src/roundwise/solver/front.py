@@ -85,11 +85,13 @@ def solve(
             if full_output:
                 raise ValueError("full_output describes one system; loop over the stacked ones")
             return _solve_stacked(A, b, tol=tol, policy=policy, assume_a=assume_a)
-        if not full_output and policy == "default" and assume_a is None:
+        if not full_output and assume_a is None and _leaves_small_ones(policy):
             x = _solve_small(A, b, tol)
             if x is not None:
                 return x
-    factorization = _factorization(A, tol, policy, assume_a)
+    shape = np.shape(b)
+    columns = max(1, shape[1]) if len(shape) == 2 else 1
+    factorization = _factorization(A, tol, policy, assume_a, columns)
     return factorization.solve(b, full_output=full_output)
 
 
@@ -99,24 +101,30 @@ def factor(
     tol: float | None = None,
     policy: str | FormatPolicy = "default",
     assume_a: Structure | None = None,
+    columns: int = 1,
 ) -> Factorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
     The factors are made at the first solve: only then it is known which are good enough. A is
-    copied, so that it may change before the next solve.
+    copied, so that it may change before the next solve. `columns` is how many right-hand sides to
+    expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
     A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
-    return _factorization(A, _checked_tolerance(tol), policy, assume_a)
+    return _factorization(A, _checked_tolerance(tol), policy, assume_a, columns)
 
 
 def _factorization(
-    A: Any, tol: float | None, policy: str | FormatPolicy, assume_a: Structure | None
+    A: Any,
+    tol: float | None,
+    policy: str | FormatPolicy,
+    assume_a: Structure | None,
+    columns: int,
 ) -> Factorization:
     """A factorization that refers to A, which must not change as long as it is in use."""
     start = perf_counter()
     matrix = checked_matrix(A, _BACKEND)
-    positive_definite = _is_positive_definite(matrix, assume_a)
-    choice = get_policy(policy).choose(matrix, positive_definite)
+    positive_definite = is_positive_definite(matrix, assume_a)
+    choice = get_policy(policy).choose(matrix, positive_definite, columns)
     return Factorization(
         matrix,
         choice.formats,
@@ -124,8 +132,13 @@ def _factorization(
         tol=tol,
         positive_definite=positive_definite,
         decision=choice.reason,
+        learn=choice.learn,
         features_seconds=perf_counter() - start,
     )
+
+
+def _leaves_small_ones(policy: str | FormatPolicy) -> bool:
+    return policy == "default" or getattr(policy, "small_at_once", False)
 
 
 def _checked_tolerance(tol: Any) -> float | None:
@@ -171,7 +184,7 @@ def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
     return X[..., 0] if b.ndim == 1 else X
 
 
-def _is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
+def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
     """What the caller says, or whether it is worth a try: symmetric with a positive diagonal."""
     if assume_a not in (None, "gen", "pos"):
         raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")

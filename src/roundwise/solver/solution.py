@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,10 @@ class Attempt:
     accepted: bool
     reason: str
     seconds: float
+
+
+Learn = Callable[[tuple[Attempt, ...], float], None]
+"""Takes the attempts of a successful solve, and its seconds."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,189 @@
+"""What a `Solver` remembers: an SQLite file that several threads and processes may share.
+
+Every change is one transaction, so that nothing is lost between processes and a process that is
+killed leaves a valid file. The journal is a write-ahead log: a commit then needs no wait for the
+disk. (A power failure may take the last commits with it, but leaves the file valid, too.) Keep the
+file on a local disk: write-ahead logs do not work over a network.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from roundwise.exceptions import RoundwiseError
+
+APPLICATION_ID = 0x52574D45  # "RWME"
+VERSION = 1
+SECONDS_TO_WAIT = 60.0
+
+_TABLES = (
+    """
+    CREATE TABLE arm (
+        machine TEXT NOT NULL,
+        cell TEXT NOT NULL,       -- the systems that it is about
+        format TEXT NOT NULL,     -- that solves started in
+        count INTEGER NOT NULL,   -- solves
+        weight REAL NOT NULL,     -- the same, older ones discounted
+        cost REAL NOT NULL,       -- sum of seconds over priced seconds in FP64, discounted
+        priced REAL NOT NULL,     -- the same of what the work was priced at
+        PRIMARY KEY (machine, cell, format)
+    ) WITHOUT ROWID""",
+)
+
+_ADD = """
+    INSERT INTO arm VALUES (:machine, :cell, :format, :count, 1.0, :cost, :priced)
+    ON CONFLICT DO UPDATE SET
+        count = count + excluded.count,
+        weight = weight * :discount + 1.0,
+        cost = cost * :discount + excluded.cost,
+        priced = priced * :discount + excluded.priced"""
+
+
+class MemoryFileError(RoundwiseError):
+    """A file that cannot serve as a solver's memory; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What starting in a format took, on the systems of a cell."""
+
+    count: int = 0
+    weight: float = 0.0
+    cost: float = 0.0
+    priced: float = 0.0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What starting in a format took; `count` is 0 if it is inferred from another start."""
+
+    cell: str
+    format: str
+    count: int
+    cost: float
+    priced: float
+    discount: float
+
+
+class Memory:
+    """Arms by cell, for one machine: in a file, or in this process alone.
+
+    Not for several threads at once; the `Solver` has a lock.
+    """
+
+    def __init__(self, machine: str, path: str | PathLike[str] | None = None) -> None:
+        self.machine = machine
+        self.path = None if path is None else Path(path)
+        self._connection, self._process = self._open(), os.getpid()
+
+    def cell(self, name: str) -> dict[str, Arm]:
+        """What is remembered, by format."""
+        rows = self._execute(
+            "SELECT format, count, weight, cost, priced FROM arm WHERE machine = ? AND cell = ?",
+            (self.machine, name),
+        )
+        return {row[0]: Arm(*row[1:]) for row in rows}
+
+    def cells(self) -> dict[str, dict[str, Arm]]:
+        """Everything that is remembered of this machine."""
+        query = "SELECT DISTINCT cell FROM arm WHERE machine = ? ORDER BY cell"
+        names = [name for (name,) in self._execute(query, (self.machine,))]
+        return {name: self.cell(name) for name in names}
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Add these, all or none."""
+        rows = [vars(observation) | {"machine": self.machine} for observation in observations]
+        try:
+            connection = self._here()
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:  # commits, or rolls back
+                connection.executemany(_ADD, rows)
+        except sqlite3.DatabaseError as error:
+            raise self._error(error) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _execute(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._here().execute(query, arguments).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._error(error) from error
+
+    def _here(self) -> sqlite3.Connection:
+        """The connection; a forked process gets its own, as SQLite demands."""
+        if self._process != os.getpid() and self.path is not None:
+            self._connection, self._process = self._open(), os.getpid()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        target = ":memory:" if self.path is None else self.path
+        try:
+            connection = sqlite3.connect(
+                target, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.DatabaseError as error:
+            raise self._error(error) from error
+        try:
+            self._prepare(connection)
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            raise self._error(error) from error
+        except MemoryFileError:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Check that the file is a sound memory, before anything is written; make an empty one."""
+        version = self._checked_version(connection)
+        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if damage != "ok":
+            raise MemoryFileError(f"{self.path}: damaged ({' '.join(damage.split())}); {_REMEDY}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if version == VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            if self._checked_version(connection) == VERSION:
+                return  # another process was first
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _checked_version(self, connection: sqlite3.Connection) -> int:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != APPLICATION_ID and (application or version or tables):
+            raise MemoryFileError(
+                f"{self.path}: a database, but no solver's memory; choose another path"
+            )
+        if version > VERSION:
+            raise MemoryFileError(
+                f"{self.path}: has schema version {version}, this Roundwise knows {VERSION}; "
+                "upgrade roundwise, or choose another path"
+            )
+        return int(version)
+
+    def _error(self, error: sqlite3.DatabaseError) -> MemoryFileError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        reasons = {
+            sqlite3.SQLITE_NOTADB: "no solver's memory; choose another path",
+            sqlite3.SQLITE_CORRUPT: f"damaged ({error}); {_REMEDY}",
+            sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder exists",
+            sqlite3.SQLITE_READONLY: "cannot be written; give write permission",
+            sqlite3.SQLITE_BUSY: "locked by another process for a minute; choose another path",
+        }
+        return MemoryFileError(f"{self.path}: {reasons.get(code, f'SQLite reports: {error}')}")
+
+
+_REMEDY = "move or delete it, and learning starts anew"

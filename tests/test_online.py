@@ -1,0 +1,496 @@
+"""The learning Solver: in a simulated world with known costs, and in the real one."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import roundwise as rw
+from roundwise.exceptions import RoundwiseError
+from roundwise.problems import randsvd
+from roundwise.solver.choice import DefaultPolicy
+from roundwise.solver.context import Context
+from roundwise.solver.facts import Experience, Facts, Start, Work
+from roundwise.solver.learning import FIRST_PATIENCE, Learner
+from roundwise.solver.memory import Memory, MemoryFileError, Observation
+from roundwise.solver.prices import generic_prices
+from roundwise.solver.solution import Attempt
+
+N = 1000
+PROMISING = Facts(
+    {
+        Context("dense", N, 0.02, 1.0, N * N).bin: Experience(
+            100,
+            0.0,
+            {
+                "fp32": Start(95, {"fp32": Work(100, 250, 0), "fp64": Work(5, 0, 0)}),
+                "fp64": Start(100, {"fp64": Work(100, 0, 0)}),
+            },
+        )
+    }
+)
+SUCCEEDS, FAILS = Work(1, 2, 0), Work(1, 3, 40)
+
+
+class World:
+    """Solves whose time is their price, times how slow the machine is."""
+
+    def __init__(self, learner, slowness=1.0):
+        self.learner, self.slowness = learner, slowness
+
+    def attempts(self, context, formats, suffices):
+        policy = self.learner.policy
+        found = []
+        for fmt in formats:
+            accepted = fmt == "fp64" or fmt in suffices
+            work = Work(1, 0, 0) if fmt == "fp64" else SUCCEEDS if accepted else FAILS
+            seconds = self.slowness * policy.price(context, {fmt: work})
+            found.append(
+                Attempt(
+                    f"{fmt}-fp64-fp64-fp64",
+                    "refinement",
+                    work.steps,
+                    work.iterations,
+                    0.0,
+                    accepted,
+                    "",
+                    seconds,
+                )
+            )
+            if accepted:
+                break
+        return tuple(found)
+
+    def solve(self, suffices, n=N, coherence=1.0):
+        """One solve in a world where these formats suffice; the decision and its seconds."""
+        context = Context("dense", n, 0.02, coherence, n * n)
+        decision = self.learner.decide(context)
+        attempts = self.attempts(context, decision.formats, suffices)
+        seconds = sum(attempt.seconds for attempt in attempts)
+        self.learner.learn(decision, attempts, seconds)
+        return decision, seconds
+
+    def starts(self, count, suffices, **options):
+        return [self.solve(suffices, **options)[0].first for _ in range(count)]
+
+
+def learner(facts=PROMISING, explore=0.02, memory=None):
+    policy = DefaultPolicy(facts, generic_prices())
+    return Learner(policy, memory or Memory("test"), explore)
+
+
+# The simulated world
+
+
+def test_it_begins_with_the_default_policy():
+    world = World(learner())
+    decision, _ = world.solve({"fp32"})
+    assert decision.first == "fp32"
+    assert decision.reason == world.learner.policy.choose_for(decision.context).reason
+
+
+def test_it_stays_with_what_works():
+    assert set(World(learner()).starts(50, {"fp32"})) == {"fp32"}
+
+
+@pytest.mark.parametrize("sizes", [(N,), tuple(range(N, N + 400))])
+def test_it_adapts_to_a_change_within_eight_solves(sizes):
+    """Of one shape, and of ever new shapes, where only the bin tells."""
+    world = World(learner(explore=0.0))
+    for i in range(100):
+        assert world.solve({"fp32"}, n=sizes[i % len(sizes)])[0].first == "fp32"
+    starts = [world.solve(set(), n=sizes[(100 + i) % len(sizes)])[0].first for i in range(60)]
+    assert "fp64" in starts[:8]
+    assert set(starts[starts.index("fp64") :]) == {"fp64"}
+
+
+def test_a_sequence_of_one_shape_starts_higher_after_a_few_climbs():
+    world = World(learner(explore=0.0))
+    starts = world.starts(10, set())
+    assert starts.index("fp64") <= 3
+
+
+def test_it_returns_when_low_precision_works_again():
+    """Within the exploration budget: 2 % of the time pay for a try in a hundred solves or so."""
+    world = World(learner())
+    world.starts(30, {"fp32"})
+    world.starts(100, set())
+    starts = world.starts(500, {"fp32"})
+    back = starts.index("fp32")
+    assert back < 400
+    assert set(starts[back + 10 :]) == {"fp32"}
+
+
+def test_what_never_pays_is_tried_ever_less_often():
+    world = World(learner(explore=0.5))
+    starts = world.starts(600, set())
+    tries = [i for i, first in enumerate(starts) if first == "fp32" and i > 10]
+    gaps = np.diff(tries)
+    assert len(tries) >= 3
+    assert (gaps[1:] >= 1.5 * gaps[:-1]).all()
+    assert gaps[0] >= FIRST_PATIENCE
+
+
+@pytest.mark.parametrize("explore", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("seed", range(4))
+def test_exploring_never_exceeds_its_share_of_the_time(explore, seed):
+    """Whatever happens, after every single solve."""
+    rng = np.random.default_rng(seed)
+    world = World(learner(explore=explore))
+    spent = total = 0.0
+    explored = 0
+    for i in range(800):
+        hard = rng.random() < (0.9 if (i // 100) % 2 else 0.2)
+        decision, seconds = world.solve(
+            set() if hard else {"fp32", "bf16"}, n=int(rng.integers(N, N + 5))
+        )
+        total += seconds
+        if decision.explores:
+            explored += 1
+            spent += max(0.0, seconds - decision.best_seconds)
+        assert spent <= explore * total
+    account = world.learner.account
+    assert account.exploring == pytest.approx(spent)
+    assert account.seconds == pytest.approx(total)
+    assert (explored == 0) == (explore == 0)
+
+
+def test_an_exploration_under_way_is_paid_for_in_advance():
+    """Many threads that decide at once do not overspend together."""
+    world = World(learner(explore=0.1))
+    world.starts(200, set())
+    context = Context("dense", N, 0.02, 1.0, N * N)
+    for curiosity in world.learner._curiosity.values():
+        curiosity.idle = 10**6
+    decisions = [world.learner.decide(context) for _ in range(200)]
+    account = world.learner.account
+    assert any(decision.explores for decision in decisions)
+    reserved = sum(decision.reserved for decision in decisions)
+    assert account.exploring + reserved <= 0.1 * account.seconds
+    for decision in decisions:
+        world.learner.release(decision)
+    assert not account.reserved
+
+
+def test_a_climb_teaches_about_every_format_it_tried():
+    world = World(learner())
+    decision, _ = world.solve(set())
+    cell = world.learner.memory.cell(decision.context.bin)
+    assert (cell["fp32"].count, cell["fp64"].count) == (1, 0)  # one start,
+    assert cell["fp32"].weight == cell["fp64"].weight == 1  # two lessons
+    assert cell["fp32"].cost > cell["fp64"].cost == pytest.approx(1.0)
+
+
+def test_where_a_format_fails_a_lower_one_is_not_tried_next():
+    known = PROMISING.bins[Context("dense", N, 0.02, 1.0, N * N).bin]
+    bf16 = Start(60, {"bf16": Work(100, 800, 0), "fp32": Work(40, 80, 0)})
+    both = Facts({next(iter(PROMISING.bins)): Experience(100, 0.0, {"bf16": bf16, **known.starts})})
+    world = World(learner(both, explore=0.0))
+    if "bf16" not in world.learner.policy.formats("dense"):
+        pytest.skip("this processor has no BF16 instructions")
+    starts = world.starts(30, set())
+    assert "bf16" not in starts[starts.index("fp64") :]
+
+
+def test_a_slow_machine_is_not_mistaken_for_a_bad_format():
+    """All takes ten times as long as priced: formats that were not tried look no better for it."""
+    world = World(learner(), slowness=10.0)
+    assert set(world.starts(60, {"fp32"})) == {"fp32"}
+
+
+def test_an_outlier_counts_little():
+    world = World(learner(explore=0.0))
+    world.starts(20, {"fp32"})
+    world.slowness = 50.0
+    world.solve({"fp32"})
+    world.slowness = 1.0
+    assert world.starts(5, {"fp32"}).count("fp32") >= 4
+
+
+def test_unknown_systems_are_learned_from_scratch():
+    world = World(learner(Facts({}), explore=0.1))
+    starts = world.starts(800, {"fp32"})
+    assert starts[0] == "fp64"
+    assert starts[-1] == "fp32"
+
+
+def test_reasons():
+    world = World(learner(explore=0.5))
+    world.solve(set())
+    assert "from 1 solves like this" in world.solve(set())[0].reason
+    reasons = [world.solve(set())[0].reason for _ in range(100)]
+    assert any("to learn" in reason and "%" in reason for reason in reasons)
+
+
+def test_the_summary_is_a_table():
+    world = World(learner())
+    world.starts(7, {"fp32"})
+    text = world.learner.summary()
+    assert "n = 1000" in text
+    assert "(7)" in text
+    assert "7 solves took" in text
+
+
+# Memory
+
+
+def observation(cell="cell", fmt="fp32", cost=1.0):
+    return Observation(cell, fmt, 1, cost, 1.0, 0.5)
+
+
+def test_older_observations_are_discounted():
+    memory = Memory("test")
+    for cost in (1.0, 2.0, 4.0):
+        memory.add([observation(cost=cost)])
+    arm = memory.cell("cell")["fp32"]
+    assert (arm.count, arm.weight, arm.cost) == (3, 1.75, 4 + 2 / 2 + 1 / 4)
+
+
+def test_memory_lasts_and_tells_machines_apart(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    first = Memory("here", path)
+    first.add([observation()])
+    first.close()
+    assert Memory("here", path).cell("cell")["fp32"].count == 1
+    assert Memory("there", path).cells() == {}
+
+
+def test_what_was_learned_is_used_again(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    World(learner(memory=Memory("test", path))).starts(10, set())
+    assert World(learner(memory=Memory("test", path))).solve(set())[0].first == "fp64"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"no database at all, but long enough to be taken for one " * 40, "choose another path"),
+        (None, "choose another path"),
+    ],
+)
+def test_a_foreign_file_is_refused_and_left_alone(tmp_path, content, complaint):
+    path = tmp_path / "file"
+    if content is None:
+        with sqlite3.connect(path) as other:
+            other.execute("CREATE TABLE precious (x)")
+        other.close()
+    else:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    with pytest.raises(MemoryFileError, match=complaint) as caught:
+        rw.Solver(memory=path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+    assert issubclass(MemoryFileError, RoundwiseError)
+
+
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    memory = Memory("test", path)
+    memory.add([observation(f"cell {i}") for i in range(500)])
+    memory.close()
+    content = bytearray(path.read_bytes())
+    content[4096 : 4096 * 3] = os.urandom(4096 * 2)
+    path.write_bytes(content)
+    with pytest.raises(MemoryFileError, match="damaged"):
+        Memory("test", path)
+    assert path.read_bytes() == content
+
+
+def test_a_newer_file_and_a_missing_folder_are_refused(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    Memory("test", path).close()
+    with sqlite3.connect(path) as later:
+        later.execute("PRAGMA user_version = 9")
+    later.close()
+    with pytest.raises(MemoryFileError, match="upgrade"):
+        Memory("test", path)
+    with pytest.raises(MemoryFileError, match="folder"):
+        Memory("test", tmp_path / "nowhere" / "memory.sqlite")
+
+
+def add_many(path, times):
+    memory = Memory("test", path)
+    for _ in range(times):
+        memory.add([observation("shared"), observation("also")])
+
+
+def test_processes_that_share_a_file_lose_nothing(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_many, args=(path, 200)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    memory = Memory("test", path)
+    assert memory.cell("shared")["fp32"].count == memory.cell("also")["fp32"].count == 400
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
+def test_a_killed_process_leaves_a_valid_file(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    context = multiprocessing.get_context("spawn")
+    for _ in range(3):
+        process = context.Process(target=add_many, args=(path, 10**9))
+        process.start()
+        while not path.exists():
+            time.sleep(0.01)
+        time.sleep(1.0)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        memory = Memory("test", path)  # checks the file
+        counts = [memory.cell(cell).get("fp32") for cell in ("shared", "also")]
+        assert counts[0] == counts[1]  # both or none
+        memory.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_its_own_connection(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    memory = Memory("test", path)
+    memory.add([observation()])
+    child = os.fork()
+    if child == 0:
+        memory.add([observation()])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    memory.add([observation()])
+    assert memory.cell("cell")["fp32"].count == 3
+
+
+# The Solver
+
+
+def systems(n=450, count=3):
+    rng = np.random.default_rng(1)
+    return [(randsvd(n, 10.0, 3, rng=rng).A, rng.standard_normal(n)) for _ in range(count)]
+
+
+@pytest.fixture
+def small_crossover(monkeypatch):
+    """Lets systems of n = 150 and more be learned from, so that tests are fast."""
+    monkeypatch.setattr(DefaultPolicy, "crossover", lambda self, kind: 150)
+
+
+def test_it_solves_as_solve_does(small_crossover):
+    solver = rw.Solver()
+    for A, b in systems(200):
+        x = solver.solve(A, b)
+        assert np.abs(b - A @ x).max() <= 1e-13 * np.abs(A).sum(axis=1).max() * np.abs(x).max()
+    solution = solver.solve(A, b, full_output=True)
+    assert isinstance(solution, rw.Solution)
+    assert "solves like this" in solution.decision
+    assert solver._learner.account.solves == 4
+    assert "4 solves learned from" in repr(solver)
+
+
+def test_small_systems_teach_nothing():
+    solver = rw.Solver()
+    A, b = np.eye(50) + 0.01, np.ones(50)
+    solver.solve(A, b)
+    solver.solve(A, b, full_output=True)
+    assert solver._learner.account.solves == 0
+    assert solver._learner.memory.cells() == {}
+
+
+def test_a_factorization_teaches_once(small_crossover):
+    solver = rw.Solver()
+    A, b = systems(200)[0]
+    factorization = solver.factor(A)
+    for _ in range(3):
+        factorization.solve(b)
+    assert solver._learner.account.solves == 1
+
+
+def test_learning_can_be_switched_off(tmp_path, small_crossover):
+    solver = rw.Solver(learn=False)
+    A, b = systems(200)[0]
+    x = solver.solve(A, b)
+    assert np.abs(b - A @ x).max() < 1e-12 * np.abs(x).max()
+    assert solver.solve(A, b, full_output=True).decision == (
+        rw.solve(A, b, full_output=True).decision
+    )
+    assert "does not learn" in solver.summary()
+    assert "learn=False" in repr(solver)
+    with pytest.raises(ValueError, match="leave one of them out"):
+        rw.Solver(learn=False, memory=tmp_path / "memory.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"policy": "fp32"}, "learn=False"),
+        ({"explore": 1.0}, "0 <= explore < 1"),
+        ({"explore": -0.1}, "0 <= explore < 1"),
+    ],
+)
+def test_bad_arguments(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        rw.Solver(**options)
+
+
+def test_failures_are_raised_and_counted(small_crossover):
+    solver = rw.Solver()
+    with pytest.raises(rw.SolveFailed):
+        solver.solve(np.ones((200, 200)), np.arange(200.0))
+    assert solver._learner.account.solves == 1
+    assert solver._learner.memory.cells() == {}
+    with pytest.raises(ValueError, match="rows"):
+        solver.solve(*systems(200)[0][:1], np.ones(3))
+    assert not solver._learner.account.reserved
+
+
+def test_an_answer_is_not_lost_if_memory_fails(tmp_path, small_crossover):
+    path = tmp_path / "memory.sqlite"
+    solver = rw.Solver(memory=path)
+    with sqlite3.connect(path) as other:
+        other.execute("DROP TABLE arm")
+    other.close()
+    A, b = systems(200)[0]
+    with pytest.warns(UserWarning, match="not at hand"):
+        x = solver.solve(A, b)
+    assert np.abs(b - A @ x).max() < 1e-12 * np.abs(x).max()
+
+
+def test_eight_threads_share_a_solver(tmp_path, small_crossover):
+    """Set ROUNDWISE_HAMMER_SECONDS=60 for the long version."""
+    duration = float(os.environ.get("ROUNDWISE_HAMMER_SECONDS", "3"))
+    path = tmp_path / "memory.sqlite"
+    solver = rw.Solver(memory=path, explore=0.1)
+    problems = systems(160, 4)
+    counts, errors = [0] * 8, []
+    end = time.perf_counter() + duration
+
+    def hammer(k):
+        try:
+            while time.perf_counter() < end:
+                A, b = problems[(k + counts[k]) % len(problems)]
+                x = solver.solve(A, b)
+                assert np.abs(b - A @ x).max() < 1e-12 * np.abs(x).max()
+                counts[k] += 1
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=hammer, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    account = solver._learner.account
+    assert account.solves == sum(counts) > 8
+    assert not account.reserved
+    cells = Memory(solver._learner.memory.machine, path).cells()
+    for level in ([name for name in cells if " = " in name], [n for n in cells if " = " not in n]):
+        assert sum(arm.count for name in level for arm in cells[name].values()) == sum(counts)
