@@ -4,10 +4,10 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench compare dist clean
+.PHONY: help demo test lint bench speed scaling native-docs compare readme docs dist clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 demo: $(VENV)/installed  ## learn precisions on small systems, solve unseen ones; a figure in out/
 	$(RUN)/python examples/demo.py
@@ -27,8 +27,26 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_gmres_ir.py
 	$(RUN)/python benchmarks/bench_training.py
 
+speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (minutes)
+	$(RUN)/python benchmarks/bench_solve.py
+
+scaling: $(VENV)/installed  ## native low precision against the size, dense and sparse (minutes)
+	$(RUN)/python benchmarks/bench_scaling.py
+
+native-docs: scaling  ## numbers and figures of docs/native.md; leave the machine alone meanwhile
+	rm -f out/native.sqlite  # times of a busy day would be taken for today's
+	$(RUN)/roundwise reproduce native
+	$(RUN)/python docs/refresh_native.py
+
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py
+
+readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
+	$(RUN)/python docs/refresh.py readme
+
+docs: readme  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
+	$(RUN)/python docs/refresh.py reproduction
+	$(RUN)/python docs/refresh.py departures
 
 dist: $(VENV)/installed  ## sdist and wheel in dist/
 	$(RUN)/python -m pip install --quiet build

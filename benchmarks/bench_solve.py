@@ -25,11 +25,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
-from lapack_mixed import dsgesv
 from scipy.sparse.linalg import spsolve
 from tqdm import tqdm
 
 import roundwise as rw
+from roundwise.experiments.direct import dsgesv
 from roundwise.machine import Machine
 from roundwise.problems import randsvd, read_matrix_market
 

@@ -323,8 +323,8 @@ def test_tables_stand_side_by_side(results):
 def test_spread_text():
     record = {"mean": 2.5, "std": 0.25, "seeds": 3}
     assert spread_text(record) == "2.50 ± 0.25"
-    assert spread_text(record | {"mean": 2.5e-9, "std": 1.2e-10}) == "2.50e-09 ± 1e-10"
-    assert spread_text(record | {"mean": 2.5e-9, "std": 0.0}) == "2.50e-09 ± 0"
+    assert spread_text(record | {"mean": 2.5e-9, "std": 1.2e-10}) == "2.50e-9 ± 1e-10"
+    assert spread_text(record | {"mean": 2.5e-9, "std": 0.0}) == "2.50e-9 ± 0"
     assert spread_text(record | {"seeds": 1, "std": math.nan}) == ""
 
 

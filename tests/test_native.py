@@ -265,7 +265,6 @@ def test_duplicates_are_summed_in_float64_and_explicit_zeros_are_entries():
     values, starts = np.array([1.0, 2.0**-25, 2.0**-24, 4.0, 0.0]), np.array([0, 4, 5])
     indices = np.array([0, 0, 0, 1, 1])
     A = sparse.csr_array((values, indices, starts), shape=(2, 2))
-    A = A + 0 * A if A.has_canonical_format else A
     M = native.matrix(A, "fp32")
     assert M.entries == 3
     assert list(M.matvec(np.array([1.0, 0.0]))) == [1 + 2.0**-23, 0.0]

@@ -276,9 +276,9 @@ def test_names_are_unique_and_verdicts_known():
         ([0.027, 3.973], ["0.027", "3.973"]),
         ([1.0, 2.0], ["1", "2"]),
         ([0.0, None], ["0.00", "-"]),
-        ([1.19e-14, 2.5], ["1.19e-14", "2.50e+00"]),
-        ([0.0, 1e-9], ["0", "1.00e-09"]),
-        ([1.5e7, 12.0], ["1.50e+07", "1.20e+01"]),
+        ([1.19e-14, 2.5], ["1.19e-14", "2.50e0"]),
+        ([0.0, 1e-9], ["0", "1.00e-9"]),
+        ([1.5e7, 12.0], ["1.50e7", "1.20e1"]),
         ([-0.5, 0.25], ["-0.50", "0.25"]),
         ([None, math.nan, math.inf, -math.inf], ["-", "-", "inf", "-inf"]),
         (["a", "", None], ["a", "-", "-"]),
@@ -293,7 +293,7 @@ def test_a_column_has_one_format(cells, texts):
 def test_a_given_format_rules():
     assert column_texts([1, 2.345, None], ".1f") == ["1.0", "2.3", "-"]
     table = Table("t", ["a"], [[1e-9]], formats={"a": ".0e"})
-    assert format_text(table).splitlines()[-1] == "1e-09"
+    assert format_text(table).splitlines()[-1] == "1e-9"
 
 
 def test_numpy_scalars_are_numbers():
@@ -633,6 +633,44 @@ def test_many_cases_and_one():
         cases = {f"case {i}": shares for i in range(count)}
         figure = figures.usage_by_range(cases, ["a", "b", "c"], FORMATS)
         assert sum(ax.get_visible() for ax in figure.axes) == count
+
+
+def test_sizes_are_sorted_by_number():
+    ours, exact, kappas, _ = errors(count=4, lost=0)
+    sizes = ["n >= 400", "n = 200 to 299", "n < 200", "n = 300 to 399"]
+    figure = figures.errors_against_fp64(ours, exact, kappas, sizes)
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    found = [shown.index(size) for size in sorted(sizes, key=sizes.index) if size in shown]
+    assert [shown[i] for i in sorted(found)] == [sizes[2], sizes[1], sizes[3], sizes[0]]
+
+
+def test_bars_of_variants_are_stacked():
+    shares = {f"case {i}": np.array([[0.5, 1.0], [0.25, 0.0], [np.nan, np.nan]]) for i in range(4)}
+    figure = figures.stacked_bars(shares, ["paper", "ours", "none"], ["bf16", "fp32"], 4)
+    assert sum(ax.get_visible() for ax in figure.axes) == 4
+    ends = [bar.get_x() + bar.get_width() for bar in figure.axes[0].patches]
+    assert ends == [0.5, 0.25, 0.0, 1.5, 0.25, 0.0]
+
+
+def test_dots_of_variants_have_room_for_zero():
+    panels = {
+        ("ferr", "W1"): {"low": (1e-14, [[1e-13, 1e-12], []])},
+        ("GMRES", "W1"): {"low": (2.7, [[0.0, 3.0], [12.0]])},
+    }
+    figure = figures.dots_against(panels, ["ours", "all"])
+    figure.canvas.draw()
+    assert [ax.get_xscale() for ax in figure.axes] == ["log", "symlog"]
+    line, dots = figure.axes[1].lines[:2]
+    assert list(line.get_xdata()) == [2.7, 2.7]
+    assert list(dots.get_xdata()) == [0.0, 3.0]
+
+
+def test_a_table_that_is_drawn():
+    values = np.array([[0.0, 2.0], [1.0, 0.5]])
+    ax = figures.heat_table(["a", "b"], ["x", "y"], values).axes[0]
+    assert [text.get_text() for text in ax.texts] == ["0.00", "2.00", "1.00", "0.50"]
+    with pytest.raises(ValueError, match=r"pass \(2, 1\)"):
+        figures.heat_table(["a", "b"], ["x"], values)
 
 
 def test_letters_can_be_read():

@@ -29,9 +29,14 @@ class BundledOpenBlas:
         function.restype = returns
         return function(*(ctypes.c_int(argument) for argument in arguments))
 
-    def routine(self, name: str) -> Any:
-        """A Fortran routine, say ``dsgesv``, to be called through ctypes."""
-        return getattr(self._library, f"{self._prefix}{name}_{self._suffix}")
+    def fortran(self, name: str) -> Any:
+        """A LAPACK routine that SciPy does not wrap, as ctypes sees it; None if it is missing."""
+        return getattr(self._library, f"{self._prefix}{name}_{self._suffix}", None)
+
+    @property
+    def integer(self) -> Any:
+        """The ctypes type of its integers; a suffix tells of 64 bits."""
+        return ctypes.c_int64 if self._suffix else ctypes.c_int32
 
     @property
     def threads(self) -> int:

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from roundwise.algorithms import GmresIR
-from roundwise.experiments.experiment import Settings
+from roundwise.experiments import paper
+from roundwise.experiments.experiment import Result, Settings
 from roundwise.experiments.sets import make
 from roundwise.outcomes import OutcomeTable, fill
+from roundwise.report import scientific
 
 DRAWS = 10
 """Test sets, the experiment's own among them."""
@@ -50,3 +52,16 @@ def fp64_ferr_draws(
     views = (table.view(algorithm, problems, safe, settings.arithmetic, ()) for problems in sets)
     errors = [view.ferr.ravel() for view in views]
     return tuple(float(ferr[np.isfinite(ferr)].mean()) for ferr in errors)
+
+
+def draws_sentence(result: Result) -> str:
+    """How to judge the mean errors of a result that has draws."""
+    name, tau = result.experiment.name, next(iter(result.baselines))
+    low, middle, high = min(result.draws), float(np.median(result.draws)), max(result.draws)
+    theirs = paper.reported(name, tau, "FP64", "all", "ferr")
+    return (
+        f"A few systems carry the means of the {name.upper()} errors: over {len(result.draws)} "
+        f"draws of the test set all-FP64 has a mean ferr of {scientific(low, 1)} to "
+        f"{scientific(high, 1)}, median {scientific(middle, 1)} (paper {scientific(theirs, 1)}, "
+        f"this draw {scientific(result.draws[0], 1)})."
+    )

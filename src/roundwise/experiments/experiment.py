@@ -32,6 +32,7 @@ from roundwise.evaluation import (
 from roundwise.experiments.sets import make, recall, remember
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.policies import TabularQ
+from roundwise.report import scientific
 from roundwise.rewards import PaperReward, ProblemFacts, reward_matrix
 from roundwise.tuning import PAPER_CONTEXT, TrainingCurves, train, view_contexts
 
@@ -220,9 +221,13 @@ class Case:
     usages: tuple[UsageTable, ...]
     regrets: RegretTable
 
+    def values(self, kappa_range: str, name: str) -> list[float]:
+        """A number of `METRICS` in a range, one per seed."""
+        return [range_metric(table, kappa_range, name) for table in self.accuracies]
+
     def metric(self, kappa_range: str, name: str) -> SeedSpread:
-        """A number of `METRICS` in a range, over the seeds."""
-        return seed_spread([range_metric(table, kappa_range, name) for table in self.accuracies])
+        """The same over the seeds."""
+        return seed_spread(self.values(kappa_range, name))
 
     def first(self, kappa_range: str, name: str) -> float:
         """The same of the first seed."""
@@ -294,7 +299,7 @@ def gather(
                 settings.space,
                 arithmetic=settings.arithmetic,
                 jobs=jobs,
-                progress=bars(f"{data}, tau = {tau:.0e}") if bars is not None else None,
+                progress=bars(f"{data}, tau = {scientific(tau)}") if bars is not None else None,
             )
 
     def half(tau: float, fingerprints: Sequence[str]) -> Half:
@@ -322,50 +327,95 @@ def _is_complete(table: OutcomeTable, fingerprints: Sequence[str], settings: Set
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What the trainings of one weighting gave: the policies, one per seed, and their rewards."""
+
+    reward: PaperReward
+    rewards: NDArray[np.float64]
+    policies: Sequence[TabularQ]
+    curves: Sequence[TrainingCurves]
+
+
+Learner = Callable[[Experiment, Settings, ActionSpace, tuple[Half, Half], str], Learned]
+"""From experiment, settings, actions, training and test half, and weighting."""
+
+
+def learn(
+    experiment: Experiment,
+    settings: Settings,
+    space: ActionSpace,
+    halves: tuple[Half, Half],
+    weight: str,
+) -> Learned:
+    """As the paper's text has it."""
+    w1, w2 = WEIGHTS[weight]
+    reward = PaperReward(w1=w1, w2=w2, lambda_iter=experiment.lambda_iter)
+    return trained(settings, space, halves, reward, lambda: TabularQ(alpha=settings.alpha))
+
+
+def trained(
+    settings: Settings,
+    space: ActionSpace,
+    halves: tuple[Half, Half],
+    reward: PaperReward,
+    new_policy: Callable[[], TabularQ],
+    order: NDArray[np.intp] | None = None,
+) -> Learned:
+    """A new policy trained for each seed; `order` is that of the systems in an episode."""
+    training, rewards = (reward_matrix(reward, h.rows, h.facts, space) for h in halves)
+    met = np.arange(len(training)) if order is None else order
+    contexts = halves[0].contexts[met]
+    policies, curves = [], []
+    for seed in range(settings.seed, settings.seed + settings.seeds):
+        policy, rng = new_policy(), np.random.default_rng(seed)
+        curves.append(train(policy, contexts, training[met], space, settings.episodes, rng))
+        policies.append(policy)
+    return Learned(reward, rewards, policies, curves)
+
+
 def run(
     experiment: Experiment,
     settings: Settings,
     facts: Facts,
     progress: Callable[[int, int], None] | None = None,
+    learner: Learner = learn,
 ) -> Result:
-    """Train and evaluate the paper's policy for each weighting and tau; nothing is solved."""
+    """Train and evaluate a policy for each weighting and tau; nothing is solved."""
     total, cases, baselines = len(settings.taus) * len(WEIGHTS), [], {}
-    for tau, (_, test) in facts.halves.items():
-        safe = np.full(len(test.rows), facts.space.safe, dtype=np.intp)
-        baseline = test.picked(safe)
+    for tau, halves in facts.halves.items():
+        test = halves[1]
+        baseline = test.picked(np.full(len(test.rows), facts.space.safe, dtype=np.intp))
         baselines[tau] = accuracy_table(baseline, baseline, test.kappas, tau)
         for weight in WEIGHTS:
-            cases.append(_run_case(experiment, settings, facts, weight, tau))
+            learned = learner(experiment, settings, facts.space, halves, weight)
+            cases.append(_judged(learned, facts.space, test, baseline, weight, tau))
             if progress is not None:
                 progress(len(cases), total)
     return Result(experiment, settings, facts, tuple(cases), baselines)
 
 
-def _run_case(
-    experiment: Experiment, settings: Settings, facts: Facts, weight: str, tau: float
+def _judged(
+    learned: Learned,
+    space: ActionSpace,
+    test: Half,
+    baseline: Sequence[Outcome],
+    weight: str,
+    tau: float,
 ) -> Case:
-    space, (learn, test) = facts.space, facts.halves[tau]
-    w1, w2 = WEIGHTS[weight]
-    reward = PaperReward(w1=w1, w2=w2, lambda_iter=experiment.lambda_iter)
-    training, rewards = (reward_matrix(reward, h.rows, h.facts, space) for h in (learn, test))
-    policies, curves = [], []
-    for seed in range(settings.seed, settings.seed + settings.seeds):
-        policy = TabularQ(alpha=settings.alpha)
-        rng = np.random.default_rng(seed)
-        curves.append(train(policy, learn.contexts, training, space, settings.episodes, rng))
-        policies.append(policy)
-    chosen = np.array([policy.predict(test.contexts) for policy in policies])
-    baseline = test.picked(np.full(len(test.rows), space.safe, dtype=np.intp))
+    chosen = np.array([policy.predict(test.contexts) for policy in learned.policies])
     return Case(
         weight,
         tau,
-        reward,
-        policies[0],
-        rewards,
+        learned.reward,
+        learned.policies[0],
+        learned.rewards,
         chosen,
-        tuple(curves),
+        tuple(learned.curves),
         tuple(accuracy_table(test.picked(c), baseline, test.kappas, tau) for c in chosen),
         tuple(usage_table(c, space, test.kappas) for c in chosen),
         # The bootstrap gets a stream of its own, so that it does not depend on the trainings.
-        regret_table(rewards, {f"RL({weight})": chosen}, space.safe, np.random.default_rng(0)),
+        regret_table(
+            learned.rewards, {f"RL({weight})": chosen}, space.safe, np.random.default_rng(0)
+        ),
     )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from roundwise.experiments.experiment import Case, Half, Result
-from roundwise.report import Figure
+from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
 
-SIZE_GROUPS = ((200, "n < 200"), (300, "200 to 299"), (400, "300 to 399"))
+SIZE_GROUPS = ((200, "n < 200"), (300, "n = 200 to 299"), (400, "n = 300 to 399"))
 
 
 def figures(result: Result) -> Iterator[Figure]:
@@ -127,7 +127,7 @@ def landscape(result: Result) -> Figure:
     problem = test.view.problems[system]
     return Figure(
         f"Reward of every action on one test system: n = {problem.n}, kappa = "
-        f"{test.kappas[system]:.1e}, the median of the set ({problem.name}).",
+        f"{scientific(test.kappas[system], 1)}, the median of the set ({problem.name}).",
         f"{result.experiment.name}-landscape",
         draw.reward_landscape(
             {label(case): case.rewards[system] for case in result.cases},
@@ -138,7 +138,7 @@ def landscape(result: Result) -> Figure:
 
 
 def label(case: Case) -> str:
-    return f"{case.weight}, tau = {case.tau:.0e}"
+    return f"{case.weight}, tau = {scientific(case.tau)}"
 
 
 def groups(half: Half) -> list[str]:

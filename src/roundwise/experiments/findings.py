@@ -14,8 +14,9 @@ import numpy as np
 
 from roundwise.evaluation import seed_spread
 from roundwise.experiments import paper
+from roundwise.experiments.draws import draws_sentence
 from roundwise.experiments.experiment import Result, range_metric
-from roundwise.report import Finding, Verdict
+from roundwise.report import Finding, Verdict, scientific
 
 ERROR_FACTOR = 3.0
 """FP64 errors agree with the paper's within this factor."""
@@ -40,7 +41,7 @@ def check(results: Mapping[str, Result]) -> list[Finding]:
         _finding(
             f"All-FP64: mean errors within a factor {ERROR_FACTOR:g} of the paper's",
             _fp64_errors(results.values()),
-            _fp64_draws(results.get("pde")),
+            _remark(results.get("pde")),
         ),
         _finding(
             f"All-FP64: iterations equal to the paper's, to {ITERATION_SLACK:g}",
@@ -99,12 +100,21 @@ def _finding(claim: str, places: Places, remark: str = "") -> Finding | None:
     if not places:
         return None
     holds = [held for held, _ in places.values()]
-    texts = [
-        f"{place}: {numbers}{'' if held else ' (does not hold)'}"
-        for place, (held, numbers) in places.items()
-    ]
-    lead = f"Holds in {sum(holds)} of {len(holds)} places. " if not all(holds) else ""
-    return Finding(claim, verdict(holds), lead + "; ".join(texts) + "." + remark)
+    true, false = (
+        "; ".join(f"{place}: {text}" for place, (held, text) in places.items() if held == wanted)
+        for wanted in (True, False)
+    )
+    if all(holds) or not any(holds):
+        evidence = f"{true or false}."
+    else:
+        missed = f"Not true in {holds.count(False)} of {len(holds)} cases: {false}."
+        evidence = f"{missed} True in the others: {true}."
+    return Finding(claim, verdict(holds), evidence + remark)
+
+
+def _remark(result: Result | None) -> str:
+    """How far one draw of the PDE test set may be from another; it changes no verdict."""
+    return f" {draws_sentence(result)}" if result is not None and result.draws else ""
 
 
 def _fp64_rows(results: Iterable[Result]) -> Iterator[tuple[Result, float, str]]:
@@ -128,19 +138,6 @@ def _fp64_errors(results: Iterable[Result]) -> Places:
             text = ", ".join(f"{metric} {ratio:.2g} times" for metric, ratio in ratios.items())
             places[_place(result, tau, kappa_range)] = held, text
     return places
-
-
-def _fp64_draws(result: Result | None) -> str:
-    """How far one draw of the PDE test set may be from another; it changes no verdict."""
-    if result is None or not result.draws:
-        return ""
-    low, middle, high = min(result.draws), float(np.median(result.draws)), max(result.draws)
-    theirs = paper.reported("pde", next(iter(result.baselines)), "FP64", "all", "ferr")
-    return (
-        f" For judging the PDE rows: over {len(result.draws)} draws of the test set the mean ferr "
-        f"of all-FP64 is {low:.1e} to {high:.1e}, median {middle:.1e} (paper {theirs:.1e}, this "
-        f"draw {result.draws[0]:.1e})."
-    )
 
 
 def _fp64_iterations(results: Iterable[Result]) -> Places:
@@ -172,7 +169,10 @@ def _w1_accuracy(results: Mapping[str, Result]) -> Places:
                 held = ours <= SAME_ORDER * fp64 and not lost
                 single = [range_metric(a, kappa_range, "ferr") for a in case.accuracies]
                 count = sum(ferr <= SAME_ORDER * fp64 for ferr in single)
-                text = f"{ours:.1e}, FP64 {fp64:.1e}, true of {count} of {len(single)} trainings"
+                text = (
+                    f"{scientific(ours, 1)}, FP64 {scientific(fp64, 1)}, true of {count} of "
+                    f"{len(single)} trainings"
+                )
                 places[_place(result, tau, kappa_range)] = held, text
     return places
 
@@ -195,7 +195,7 @@ def _falls_with_kappa(result: Result | None) -> Places:
         used = [case.low_precision(kappa_range) for kappa_range in result.ranges]
         held = all(low >= high for low, high in pairwise(used)) and used[0] > used[-1]
         texts = [f"{stages:.2f} {name}" for stages, name in zip(used, result.ranges, strict=True)]
-        places[f"{case.weight}, tau = {case.tau:.0e}"] = held, ", ".join(texts)
+        places[f"{case.weight}, tau = {scientific(case.tau)}"] = held, ", ".join(texts)
     return places
 
 
@@ -206,7 +206,7 @@ def _w1_avoids_half(result: Result | None) -> Places:
     for tau in result.baselines:
         case = result.case("W1", tau)
         used = np.add(case.usage("all", "bf16"), case.usage("all", "tf32"))
-        places[f"tau = {tau:.0e}"] = (
+        places[f"tau = {scientific(tau)}"] = (
             not used.any(),
             f"{used.mean():.3f} stages in BF16 or TF32, none in {np.count_nonzero(used == 0)} of "
             f"{used.size} trainings",
@@ -220,7 +220,7 @@ def _w2_iterates_more(result: Result | None) -> Places:
         return places
     for tau in result.baselines:
         w1, w2 = (result.case(weight, tau).metric("low", "gmres").mean for weight in ("W1", "W2"))
-        places[f"tau = {tau:.0e}"] = w2 > w1, f"{w2:.2f} under W2, {w1:.2f} under W1"
+        places[f"tau = {scientific(tau)}"] = w2 > w1, f"{w2:.2f} under W2, {w1:.2f} under W1"
     return places
 
 
@@ -237,7 +237,7 @@ def _success(results: Iterable[Result]) -> Places:
                 if rate < theirs - 1:  # never for a range that the paper does not have (NaN)
                     where = "" if kappa_range == "all" else f" {kappa_range}"
                     missed.append(
-                        f"{case.weight}, tau = {case.tau:.0e}{where} {rate:.1f} % "
+                        f"{case.weight}, tau = {scientific(case.tau)}{where} {rate:.1f} % "
                         f"(paper {theirs:g} %)"
                     )
         strict = [case.metric("all", "strict").mean for case in result.cases]
@@ -255,7 +255,7 @@ def _sparse_dominated(result: Result | None) -> Places:
         used = seed_spread(case.usage("all", "fp64")).mean
         reported = paper.USAGE["sparse"].get((case.tau, case.weight), {}).get("fp64", math.nan)
         text = f"{used:.2f} stages (paper {reported:.2f})"
-        places[f"{case.weight}, tau = {case.tau:.0e}"] = used >= DOMINANT, text
+        places[f"{case.weight}, tau = {scientific(case.tau)}"] = used >= DOMINANT, text
     return places
 
 
@@ -281,7 +281,7 @@ def _ablation(results: Mapping[str, Result], what: str) -> Places:
             before, after = (c.low_precision("all") for c in (with_penalty, case))
         unit = "iterations" if what == "iterations" else "stages below FP64"
         text = f"{before:.2f} to {after:.2f} {unit}"
-        places[f"{case.weight}, tau = {case.tau:.0e}"] = after > before, text
+        places[f"{case.weight}, tau = {scientific(case.tau)}"] = after > before, text
     return places
 
 
@@ -296,4 +296,4 @@ def _reported_ranges(result: Result) -> tuple[str, ...]:
 
 def _place(result: Result, tau: float, kappa_range: str = "all") -> str:
     where = "" if kappa_range == "all" else f" {kappa_range}"
-    return f"{result.experiment.name}{where}, tau = {tau:.0e}"
+    return f"{result.experiment.name}{where}, tau = {scientific(tau)}"

@@ -108,6 +108,30 @@ USAGE: dict[str, dict[tuple[float, str], dict[str, float]]] = {
 }
 """Mean stages (of 4) per format and solve; of the dense systems the paper has a figure only."""
 
+DENSE_USAGE: dict[tuple[float, str, str], dict[str, float]] = {
+    key: {
+        **{fmt: count / systems for fmt, count in zip(("bf16", "tf32", "fp32"), low, strict=True)},
+        "fp64": 4 - sum(low) / systems,
+    }
+    for key, (systems, low) in {
+        (1e-6, "W1", "low"): (37, (0, 0, 13)),
+        (1e-6, "W1", "medium"): (35, (0, 0, 14)),
+        (1e-6, "W1", "high"): (28, (0, 0, 9)),
+        (1e-6, "W2", "low"): (37, (5, 16, 5)),
+        (1e-6, "W2", "medium"): (35, (0, 3, 14)),
+        (1e-6, "W2", "high"): (28, (0, 0, 9)),
+        (1e-8, "W1", "low"): (37, (0, 0, 13)),
+        (1e-8, "W1", "medium"): (35, (0, 2, 8)),
+        (1e-8, "W1", "high"): (28, (0, 0, 3)),
+        (1e-8, "W2", "low"): (37, (4, 16, 5)),
+        (1e-8, "W2", "medium"): (35, (0, 2, 10)),
+        (1e-8, "W2", "high"): (28, (0, 0, 9)),
+    }.items()
+}
+"""The same of the dense systems by range, the numbers behind the paper's figure: from the files
+``precision_usage_by_condition.csv`` of its released results (https://github.com/inEXASCALE/rlops),
+as systems, and the stages of all of them in bf16, tf32 and fp32."""
+
 DENSE_LOW_W2_USAGE = {"bf16": 0.33, "tf32": 0.76}
 """About, for W2 and low kappa; the text does not say at which tau."""
 
@@ -150,3 +174,27 @@ def reported(experiment: str, tau: float, method: str, kappa_range: str, metric:
     row = PERFORMANCE.get(experiment, {}).get((tau, method, kappa_range))
     value = None if row is None or metric not in METRICS else row[METRICS.index(metric)]
     return float("nan") if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class NativeRow:
+    """A row of the paper's native CPU study, of 100 validation systems; times in milliseconds."""
+
+    actions: int
+    reduced: int
+    successes: int
+    speedup: float
+    memory: float
+    ms: float
+    ms_fp64: float
+    ferr: float
+    nbe: float
+
+
+NATIVE: dict[tuple[float, str], NativeRow] = {
+    (1e-6, "RL(W1)"): NativeRow(5, 53, 100, 1.74, 0.92, 227.73, 320.09, 1.84e-8, 6.53e-9),
+    (1e-6, "RL(W2)"): NativeRow(5, 53, 100, 1.74, 0.92, 227.73, 320.09, 1.84e-8, 6.53e-9),
+    (1e-8, "RL(W1)"): NativeRow(4, 28, 100, 1.44, 0.91, 268.97, 320.15, 5.68e-12, 3.45e-12),
+    (1e-8, "RL(W2)"): NativeRow(5, 29, 99, 1.45, 0.91, 266.61, 320.15, 5.74e-12, 3.49e-12),
+}
+"""By (tau, policy); the formats are fp16, fp32 and fp64."""

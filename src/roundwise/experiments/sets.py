@@ -13,7 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from roundwise.problems import DATA_SETS, Dataset, LinearSystem
+from roundwise.experiments.released_set import released_set
+from roundwise.problems import DATA_SETS as PROBLEM_SETS
+from roundwise.problems import Dataset, LinearSystem
+
+DATA_SETS = {**PROBLEM_SETS, "released": released_set}
 
 CHECKED = 4
 """Systems of each half that are made again before a note is believed: one of each PDE family."""

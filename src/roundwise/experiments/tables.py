@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from roundwise.experiments import paper, records
+from roundwise.experiments.draws import draws_sentence
 from roundwise.experiments.experiment import Result
 from roundwise.experiments.records import Record
-from roundwise.report import Cell, Table
+from roundwise.report import Cell, Table, scientific
 
 METHODS = {"W1": "RL(W1)", "W2": "RL(W2)", "FP64": "FP64"}
 DECIMALS = {"success": 1, "strict": 1, "outer": 2, "gmres": 2}
@@ -62,7 +63,7 @@ def comparison(result: Result, metrics: dict[str, str], what: str) -> Table:
     header = _unique(header)
     rows: list[list[Cell]] = []
     for (tau, method, kappa_range), by_metric in found.items():
-        row: list[Cell] = [f"{tau:.0e}", METHODS[method]]
+        row: list[Cell] = [scientific(tau), METHODS[method]]
         row += [kappa_range] if ranged else []
         row.append(by_metric[next(iter(metrics))]["systems"])
         for metric in metrics:
@@ -73,6 +74,8 @@ def comparison(result: Result, metrics: dict[str, str], what: str) -> Table:
     note = seeds_note(result)
     if "ferr" in metrics:
         note += " Runs without a finite result are left out of mean errors."
+        if result.draws:
+            note += f" {draws_sentence(result)}"
     source = paper.TABLES[result.experiment.name]
     formats = {
         f"{label} {column}": f".{DECIMALS[metric]}f"
@@ -129,7 +132,7 @@ def usage_table(result: Result) -> Table:
     ranged = result.experiment.by_range
     rows: list[list[Cell]] = []
     for (tau, method, kappa_range), by_format in found.items():
-        lead: list[Cell] = [f"{tau:.0e}", METHODS[method], *([kappa_range] if ranged else [])]
+        lead: list[Cell] = [scientific(tau), METHODS[method], *([kappa_range] if ranged else [])]
         reported = [by_format[fmt]["paper"] for fmt in formats]
         if not all(isinstance(value, float) and math.isnan(value) for value in reported):
             rows.append([*lead, "paper", *reported])
@@ -150,7 +153,7 @@ def family_table(result: Result) -> Table:
     """Errors and iterations by family."""
     rows: list[list[Cell]] = [
         [
-            f"{record['tau']:.0e}",
+            scientific(float(record["tau"] or 0)),
             METHODS[str(record["method"])],
             *(record[key] for key in records.FAMILIES[3:-1]),
         ]
@@ -171,8 +174,9 @@ def family_table(result: Result) -> Table:
             "GMRES, all seeds",
         ],
         rows,
-        note=f"The paper, high-contrast family: ferr {paper.HIGH_CONTRAST_FERR:.2e} at tau = 1e-6 "
-        f"under both weightings, {paper.HIGH_CONTRAST_GMRES} GMRES iterations at tau = 1e-8.",
+        note="The paper, high-contrast family: ferr "
+        f"{scientific(paper.HIGH_CONTRAST_FERR, 2)} at tau = 1e-6 under both weightings, "
+        f"{paper.HIGH_CONTRAST_GMRES} GMRES iterations at tau = 1e-8.",
     )
 
 
@@ -201,7 +205,11 @@ def regret_table(result: Result) -> Table:
     """What each policy gives away."""
     rows: list[list[Cell]] = []
     for record in records.regrets(result):
-        cells: list[Cell] = [f"{record['tau']:.0e}", record["weights"], record["policy"]]
+        cells: list[Cell] = [
+            scientific(float(record["tau"] or 0)),
+            record["weights"],
+            record["policy"],
+        ]
         cells.append(record["reward"])
         cells += [_interval_text(record, key) for key in ("oracle", "best_fixed", "fp64")]
         rows.append([*cells, record["std_over_seeds"]])
@@ -229,7 +237,8 @@ def spread_text(record: Record, decimals: int | None = None) -> str:
     if not isinstance(mean, float) or not isinstance(std, float) or seeds == 1 or math.isnan(mean):
         return ""
     if decimals is None and 0 < abs(mean) < 1e-3:
-        return f"{mean:.2e} ± {std if std > 1e-6 * abs(mean) else 0:.0e}".replace("0e+00", "0")
+        seen = scientific(std) if std > 1e-6 * abs(mean) else "0"
+        return f"{scientific(mean, 2)} ± {seen}"
     places = 2 if decimals is None else decimals
     return f"{mean:.{places}f} ± {std:.{places}f}"
 

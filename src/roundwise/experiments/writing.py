@@ -22,6 +22,7 @@ from roundwise.report import (
     Report,
     Section,
     Table,
+    scientific,
     write_csv,
     write_figure,
     write_html,
@@ -133,7 +134,7 @@ def describe(settings: Settings) -> dict[str, object]:
     return {
         "systems": f"{settings.systems} training, {settings.systems} test",
         "sizes": f"{settings.sizes[0]} to {settings.sizes[1]}",
-        "tau": [f"{tau:.0e}" for tau in settings.taus],
+        "tau": [scientific(tau) for tau in settings.taus],
         "weights (w1, w2)": "W1 = (1, 0.1), W2 = (1, 1)",
         "formats": "bf16, tf32, fp32, fp64",
         "actions": f"the highest {settings.actions} of 35 monotone ones",
@@ -173,13 +174,14 @@ def summary(results: Mapping[str, Result], findings: Sequence[Finding]) -> dict[
         "provenance": provenance(results),
         "findings": [asdict(finding) for finding in findings],
         "experiments": {
-            name: {kind: _records(table) for kind, table in tidy_tables(result).items()}
+            name: {kind: plain_records(table) for kind, table in tidy_tables(result).items()}
             for name, result in results.items()
         },
     }
 
 
-def _records(table: Table) -> list[dict[str, Any]]:
+def plain_records(table: Table) -> list[dict[str, Any]]:
+    """A table as records for JSON, which has neither NaN nor infinity."""
     return [
         {
             key: None if isinstance(cell, float) and not math.isfinite(cell) else cell

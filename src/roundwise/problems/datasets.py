@@ -184,7 +184,8 @@ def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
     return int(rng.integers(ends[0], ends[1], endpoint=True))
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Within the block, BLAS has one thread."""
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
@@ -208,7 +209,7 @@ def _build(
         stream = np.random.SeedSequence(seed, spawn_key=(half, index))
         return draw(np.random.default_rng(stream), index)
 
-    with _one_blas_thread():
+    with one_blas_thread():
         train, test = (
             tuple(system(half, index) for index in range(count))
             for half, count in enumerate(counts)

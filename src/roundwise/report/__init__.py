@@ -9,6 +9,7 @@ from roundwise.report.html import format_html, write_html
 from roundwise.report.images import write_figure
 from roundwise.report.markdown import format_markdown, write_markdown
 from roundwise.report.tables import format_text, write_csv
+from roundwise.report.text import scientific
 
 __all__ = [
     "Cell",
@@ -21,6 +22,7 @@ __all__ = [
     "format_html",
     "format_markdown",
     "format_text",
+    "scientific",
     "write_csv",
     "write_figure",
     "write_html",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -147,7 +148,7 @@ class _Systems:
         self.groups = np.array(["policy"] * self.count if groups is None else list(groups))
         if self.groups.shape != (self.count,):
             raise ValueError(f"{len(self.groups)} groups; pass {self.count}, one per system")
-        self.names = sorted(set(self.groups.tolist()))
+        self.names = sorted(set(self.groups.tolist()), key=_natural)
         self.order = np.argsort(self.kappas, kind="stable")
 
     def draw(self, ax: Axes, ours: NDArray[np.float64], reference: NDArray[np.float64]) -> None:
@@ -199,3 +200,8 @@ def _drawable(errors: NDArray[np.float64], lost: float) -> NDArray[np.float64]:
 
 def _positive(policy: Mapping[str, ArrayLike], fp64: Mapping[str, ArrayLike]) -> bool:
     return all(np.min(v) >= 1 for group in (policy, fp64) for v in group.values())
+
+
+def _natural(name: str) -> tuple[list[int], str]:
+    """Names sort by the numbers in them first: ``n < 200`` before ``n = 200 to 299``."""
+    return [int(digits) for digits in re.findall(r"\d+", name)], name

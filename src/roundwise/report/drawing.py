@@ -134,6 +134,6 @@ def vector(values: ArrayLike, name: str, length: int | None = None) -> NDArray[n
     return array
 
 
-def need_cases(cases: Mapping[str, Any], name: str) -> None:
+def need_cases(cases: Mapping[Any, Any], name: str) -> None:
     if not cases:
         raise ValueError(f"{name} is empty; pass at least one case")

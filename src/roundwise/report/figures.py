@@ -30,16 +30,20 @@ from roundwise.report.drawing import (
     styled,
     vector,
 )
+from roundwise.report.variants import dots_against, heat_table, stacked_bars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "dots_against",
     "errors_against_fp64",
+    "heat_table",
     "iterations_against_fp64",
     "kappa_distribution",
     "policy_map",
     "reward_landscape",
+    "stacked_bars",
     "training_curves",
     "usage_by_range",
 ]

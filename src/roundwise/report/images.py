@@ -15,10 +15,10 @@ Ending = Literal["svg", "png"]
 MEDIA_TYPES: dict[str, str] = {"svg": "image/svg+xml", "png": "image/png"}
 
 DPI = 150
-"""Of PNG files."""
+"""Of PNG files, unless it is said."""
 
 
-def image(figure: Figure, ending: Ending = "svg") -> tuple[bytes, str]:
+def image(figure: Figure, ending: Ending = "svg", dpi: int = DPI) -> tuple[bytes, str]:
     """The bytes of a figure and the ending of its format.
 
     A figure that is a file already is read as it is, whatever ending was asked for.
@@ -38,7 +38,7 @@ def image(figure: Figure, ending: Ending = "svg") -> tuple[bytes, str]:
     salt = {"svg.hashsalt": figure.name, "svg.fonttype": "path"}
     metadata = {"Date": None, "Creator": None} if ending == "svg" else {"Software": None}
     with require("matplotlib", "plot").rc_context(salt):
-        figure.image.savefig(buffer, format=ending, dpi=DPI, metadata=metadata)
+        figure.image.savefig(buffer, format=ending, dpi=dpi, metadata=metadata)
     return buffer.getvalue(), ending
 
 
@@ -51,9 +51,11 @@ def data_uri(figure: Figure) -> str:
     return f"data:{MEDIA_TYPES[ending]};base64,{b64encode(data).decode('ascii')}"
 
 
-def write_figure(figure: Figure, folder: Path | str, ending: Ending = "svg") -> Path:
+def write_figure(
+    figure: Figure, folder: Path | str, ending: Ending = "svg", dpi: int = DPI
+) -> Path:
     """Write a figure to ``folder/name.ending``, and say where that is."""
-    data, found = image(figure, ending)
+    data, found = image(figure, ending, dpi)
     path = Path(folder) / f"{figure.name}.{found}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from roundwise.report.content import Cell, Table
+from roundwise.report.text import short_exponent
 
 MISSING = "-"
 """Shown where there is no value."""
@@ -118,7 +119,7 @@ def _text(cell: Cell, spec: str) -> str:
         return "inf" if cell > 0 else "-inf"
     if cell == 0 and spec.endswith("e"):
         return "0"
-    return format(int(cell) if spec == "d" else float(cell), spec)
+    return short_exponent(format(int(cell) if spec == "d" else float(cell), spec))
 
 
 def _looks_numeric(cells: Sequence[Cell]) -> bool:

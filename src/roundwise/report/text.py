@@ -10,6 +10,17 @@ from itertools import groupby
 from roundwise.report.content import Finding, Verdict
 
 CODE = re.compile(r"`([^`]+)`")
+_PADDING = re.compile(r"e(?:\+|(-))0*(?=\d)")
+
+
+def short_exponent(text: str) -> str:
+    """``1e-6`` for Python's ``1e-06``, ``1e5`` for ``1e+05``."""
+    return _PADDING.sub(lambda match: f"e{match[1] or ''}", text)
+
+
+def scientific(value: float, digits: int = 0) -> str:
+    """A number in scientific notation for people: ``1e-6``, or ``1.20e-14`` with 2 digits."""
+    return short_exponent(f"{value:.{digits}e}")
 
 
 def blocks(text: str) -> list[str | list[str]]:
@@ -62,7 +73,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return re.sub(r"e([-+])0(?=\d)", r"e\1", f"{value:.6g}")  # 1e-6, not 1e-06
+        return short_exponent(f"{value:.6g}")
     if isinstance(value, Mapping):
         return ", ".join(f"{name} = {_value(v)}" for name, v in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -1,0 +1,130 @@
+"""Put numbers and figures of the experiments into README.md and the pages here.
+
+    python docs/refresh.py readme          # the dense experiment
+    python docs/refresh.py reproduction    # all experiments of the paper
+    python docs/refresh.py departures      # the departure study
+
+What an experiment has solved is taken from ``out/``. A page has its numbers between two comments,
+``<!-- begin NAME -->`` and ``<!-- end NAME -->``; the rest of it is left alone.
+"""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from roundwise.experiments import (
+    EXPERIMENTS,
+    Settings,
+    check,
+    departure_figures,
+    departure_records,
+    figures,
+    paper,
+    reproduce,
+)
+from roundwise.experiments.departure_study import study
+from roundwise.experiments.experiment import Result, range_metric
+from roundwise.experiments.tables import METHODS
+from roundwise.outcomes import progress_bar
+from roundwise.report import Figure, Finding, Table, format_markdown, write_figure
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+CACHE = ROOT / "out"
+TAU = 1e-6
+
+MAIN_VARIANTS = ("paper", "operation", "storage", "all", "all, its stream")
+FP64_VARIANTS = ("paper", "operation", "storage", "+ scipy", "all")
+
+
+def replace_block(page: str, name: str, content: str) -> str:
+    """The page with this between its comments of that name; each must be there once."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ValueError(f"the page lacks {begin} or {end}, or has it twice; write each once")
+    head, rest = page.split(begin)
+    tail = rest.split(end)[1]
+    return f"{head}{begin}\n{content.strip()}\n{end}{tail}"
+
+
+def update(path: Path, blocks: dict[str, str]) -> None:
+    page = path.read_text(encoding="utf-8")
+    for name, content in blocks.items():
+        page = replace_block(page, name, content)
+    path.write_text(page, encoding="utf-8")
+
+
+def performance_table(result: Result) -> Table:
+    """The paper's numbers and ours at one tau, by range."""
+    metrics = {"ferr": "ferr", "gmres": "GMRES"}
+    rows = []
+    for method, label in METHODS.items():
+        for kappa_range in result.ranges:
+            if method == "FP64":
+                table = result.baselines[TAU]
+                means = {m: range_metric(table, kappa_range, m) for m in (*metrics, "strict")}
+            else:
+                case = result.case(method, TAU)
+                means = {m: case.metric(kappa_range, m).mean for m in (*metrics, "strict")}
+            row = [label, kappa_range]
+            for metric in metrics:
+                row += [paper.reported("dense", TAU, method, kappa_range, metric), means[metric]]
+            rows.append([*row, means["strict"]])
+    pairs = [f"{label}, {who}" for label in metrics.values() for who in ("paper", "ours")]
+    return Table(
+        "",
+        ["policy", "kappa", *pairs, "strict success %"],
+        rows,
+        formats={pairs[2]: ".2f", pairs[3]: ".2f", "strict success %": ".1f"},
+    )
+
+
+def bare(table: Table) -> str:
+    """The rows of a table in Markdown, without caption and note."""
+    text = format_markdown(replace(table, caption="", note=""))
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
+
+
+def only(table: Table, variants: tuple[str, ...]) -> Table:
+    """The rows of some variants, which the second column names."""
+    return replace(table, rows=[row for row in table.rows if row[1] in variants])
+
+
+def finding_lines(findings: list[Finding]) -> str:
+    """One line each; where a finding is partly true, the cases where it is not."""
+    return "\n".join(
+        f"- **{f.verdict}**: {f.claim}. {f.evidence.split(' True in the others')[0]}"
+        for f in findings
+    )
+
+
+def draw(figure: Figure, name: str = "") -> None:
+    written = write_figure(replace(figure, name=name or figure.name), IMAGES, "png")
+    print(f"{written.relative_to(ROOT)}: {written.stat().st_size / 1000:.0f} kB")
+
+
+def readme() -> None:
+    result = reproduce(["dense"], Settings(), CACHE, jobs=-1, bars=progress_bar)["dense"]
+    draw(figures.usage(result), "reproduce")
+    update(ROOT / "README.md", {"reproduction": bare(performance_table(result))})
+
+
+def reproduction() -> None:
+    results = reproduce(EXPERIMENTS, Settings(), CACHE, jobs=-1, bars=progress_bar)
+    lines = finding_lines(check(results))
+    update(ROOT / "docs" / "reproduction.md", {"findings": re.sub(r"(?<![\\`])_", r"\\_", lines)})
+
+
+def departures() -> None:
+    results = study(Settings(), CACHE, jobs=-1, bars=progress_bar)
+    draw(departure_figures.usage(results))
+    draw(departure_figures.numbers(results, ["ferr", "gmres"]))
+    tables = departure_records.all_tables(results)
+    few = {"fp64": FP64_VARIANTS, "w1-1e-6": MAIN_VARIANTS, "w2-1e-6": MAIN_VARIANTS}
+    blocks = {name: bare(only(tables[name], variants)) for name, variants in few.items()}
+    update(ROOT / "docs" / "departures.md", {"distances": bare(tables["distances"]), **blocks})
+
+
+if __name__ == "__main__":
+    {f.__name__: f for f in (readme, reproduction, departures)}[sys.argv[1]]()

@@ -1,0 +1,114 @@
+"""Figures of measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from roundwise.report.drawing import (
+    FAINT,
+    GROUP_COLORS,
+    GROUP_MARKERS,
+    LINE_STYLES,
+    WIDTH,
+    legend_above,
+    need_cases,
+    panels,
+    styled,
+    vector,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Curves = Mapping[str, tuple[ArrayLike, ArrayLike]]
+SPREAD = 0.25
+"""Width, in decades, over which points of one power of ten are drawn side by side."""
+
+
+@styled
+def ratios_against_kappa(
+    kappas: ArrayLike, cases: Mapping[str, Mapping[str, ArrayLike]], reference: str
+) -> Figure:
+    """How many times faster than a reference each method is, one point per system.
+
+    Parameters
+    ----------
+    kappas : array_like
+        Condition numbers of the systems.
+    cases : mapping of case to (mapping of method to array_like)
+        One panel per case; ratios of times, above 1 where the method is faster.
+    reference : str
+        What the ratios are against.
+    """
+    need_cases(cases, "cases")
+    x = vector(kappas, "kappas")
+    figure, axes = panels(1, len(cases), (WIDTH, 3.9), sharey=True)
+    for ax, (case, methods) in zip(axes[0], cases.items(), strict=True):
+        need_cases(methods, "methods")
+        shifts = np.linspace(-SPREAD, SPREAD, len(methods)) if len(methods) > 1 else np.zeros(1)
+        for i, (name, values) in enumerate(methods.items()):
+            ratios = vector(values, name, len(x))
+            ax.plot(
+                x * 10.0 ** shifts[i],
+                ratios,
+                GROUP_MARKERS[i % len(GROUP_MARKERS)],
+                color=GROUP_COLORS[i % len(GROUP_COLORS)],
+                markersize=4,
+                alpha=0.7,
+                markeredgewidth=0,
+                label=name,
+            )
+        _ratio_axis(ax, f"times faster than {reference}" if ax is axes[0, 0] else "")
+        ax.set(xscale="log", xlabel=r"$\kappa$", title=case)
+    legend_above(figure, axes[0, 0].get_legend_handles_labels()[0])
+    return figure
+
+
+@styled
+def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
+    """How many times faster than a reference each method is, against the number of unknowns.
+
+    Parameters
+    ----------
+    cases : mapping of case to (mapping of method to (sizes, ratios))
+        One panel per case. A NaN is a size at which the method missed its target.
+    reference : str
+    """
+    need_cases(cases, "cases")
+    columns = min(len(cases), 3)
+    rows = -(-len(cases) // columns)
+    figure, axes = panels(rows, columns, (WIDTH, 3.1 * rows))
+    methods = list(dict.fromkeys(name for curves in cases.values() for name in curves))
+    handles = {}
+    for ax, (case, curves) in zip(axes.flat, cases.items(), strict=False):
+        for name, (sizes, ratios) in curves.items():
+            i = methods.index(name)
+            (handles[name],) = ax.plot(
+                np.asarray(sizes, dtype=np.float64),
+                np.asarray(ratios, dtype=np.float64),
+                LINE_STYLES[i // len(GROUP_MARKERS)] + GROUP_MARKERS[i % len(GROUP_MARKERS)],
+                color=GROUP_COLORS[i % len(GROUP_COLORS)],
+                markersize=5,
+                label=name,
+            )
+        _ratio_axis(ax, f"times faster than {reference}" if ax in axes[:, 0] else "")
+        ax.set(xscale="log", xlabel="unknowns", title=case)
+    for ax in axes.flat[len(cases) :]:
+        ax.set_visible(False)
+    legend_above(figure, [handles[name] for name in methods], columns=4)
+    return figure
+
+
+def _ratio_axis(ax: Axes, label: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    ax.set_yscale("log", base=2)
+    ax.yaxis.set_major_locator(LogLocator(base=2))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    ax.axhline(1.0, color=FAINT, linewidth=1.0, zorder=1)
+    ax.set_ylabel(label)

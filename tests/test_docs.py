@@ -1,0 +1,68 @@
+"""The generated parts of the pages: their places exist, and filling them again changes nothing."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from roundwise.experiments import Settings, reproduce
+from roundwise.report import Finding
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = {
+    "README.md": ["reproduction"],
+    "docs/reproduction.md": ["findings"],
+    "docs/departures.md": ["distances", "fp64", "w1-1e-6", "w2-1e-6"],
+}
+
+
+@pytest.fixture(scope="module")
+def refresh():
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("page", "name"), [(p, n) for p, names in BLOCKS.items() for n in names])
+def test_pages_have_their_places_and_they_are_filled(refresh, page, name):
+    text = (ROOT / page).read_text()
+    assert refresh.replace_block(text, name, "new") != text
+    content = text.split(f"<!-- begin {name} -->")[1].split(f"<!-- end {name} -->")[0]
+    assert content.strip()
+    assert refresh.replace_block(text, name, content) == text
+
+
+def test_filling_twice_is_filling_once(refresh):
+    page = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n<!-- begin y -->\n<!-- end y -->\n"
+    once = refresh.replace_block(page, "x", "new\nlines\n")
+    assert once == page.replace("old", "new\nlines")
+    assert refresh.replace_block(once, "x", "new\nlines\n") == once
+    for wrong in ("none", "<!-- end x --><!-- begin x -->", page + page):
+        with pytest.raises(ValueError, match="write each once"):
+            refresh.replace_block(wrong, "x", "new")
+
+
+def test_the_table_of_the_readme(refresh, tmp_path):
+    settings = Settings(systems=8, seeds=2, episodes=20, sizes=(12, 24))
+    result = reproduce(["dense"], settings, tmp_path)["dense"]
+    lines = refresh.bare(refresh.performance_table(result)).splitlines()
+    assert len(lines) == 2 + 3 * len(result.ranges)
+    assert all(line.count("|") == 8 for line in lines)
+    assert "| 1.20e-14 |" in next(line for line in lines if line.startswith("| FP64 | low"))
+
+
+def test_findings_as_a_list(refresh):
+    findings = [
+        Finding("A holds", "partly", "Not true in 1 of 2 cases: x. True in the others: y."),
+        Finding("B", "refuted", "C."),
+    ]
+    lines = refresh.finding_lines(findings)
+    assert lines == "- **partly**: A holds. Not true in 1 of 2 cases: x.\n- **refuted**: B. C."
+
+
+def test_images_are_small():
+    images = sorted((ROOT / "docs" / "images").iterdir())
+    assert images
+    for image in images:
+        assert image.stat().st_size < 200_000, image
