@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from roundwise.algorithms.base import Outcome
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64, NAMED_FORMATS
 from roundwise.rewards.base import OutcomeRow
+
+_MOST_REMEMBERED = 1000
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,18 @@ class MachineProfile:
             ) from None
         if n is None or not self.sizes:
             return known
+        if (fmt, n) not in self._interpolated_rates:
+            if len(self._interpolated_rates) > _MOST_REMEMBERED:
+                self._interpolated_rates.clear()
+            self._interpolated_rates[fmt, n] = self._rate_at(fmt, n)
+        return self._interpolated_rates[fmt, n]
+
+    @cached_property
+    def _interpolated_rates(self) -> dict[tuple[str, float], Rate]:
+        """A solver asks for the same few again and again, with little time to spare."""
+        return {}
+
+    def _rate_at(self, fmt: str, n: float) -> Rate:
         rates = [by_format[fmt] for by_format in self.sizes.values()]
         flops = [rate.flops_per_second for rate in rates]
         traffic = [rate.bytes_per_second for rate in rates if rate.bytes_per_second is not None]
