@@ -40,14 +40,16 @@ PAUSE = 0.06  # seconds; OpenBLAS's threads spin for some 20 milliseconds after 
 Row = dict[str, object]
 
 
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    times = []
+def seconds(repeats: int, *contenders: Callable[[], object]) -> list[float]:
+    """The median of each contender; they take turns, so that a busy moment meets all of them."""
+    times: list[list[float]] = [[] for _ in contenders]
     for _ in range(repeats):
-        time.sleep(PAUSE)
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        for call, taken in zip(contenders, times, strict=True):
+            time.sleep(PAUSE)
+            start = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - start)
+    return [statistics.median(taken) for taken in times]
 
 
 def mixed_dense(
@@ -103,9 +105,9 @@ def sparse_systems(quick: bool) -> Iterator[tuple[str, sp.csr_array]]:
 
 def time_dense(name: str, system: rw.LinearSystem, repeats: int) -> Row:
     A, b = system.A, system.b
-    lapack = seconds(lambda: np.linalg.solve(A, b), repeats)
-    ours = seconds(lambda: rw.solve(A, b), repeats)
-    mixed = seconds(lambda: dsgesv(A, b), repeats)
+    lapack, ours, mixed = seconds(
+        repeats, lambda: np.linalg.solve(A, b), lambda: rw.solve(A, b), lambda: dsgesv(A, b)
+    )
     solution = rw.solve(A, b, full_output=True)
     return {
         "set": "dense",
@@ -130,8 +132,7 @@ def time_sparse(name: str, A: sp.csr_array, repeats: int) -> Row | None:
         solution = rw.solve(A, b, full_output=True)
     except rw.SolveFailed:
         return None
-    ours = seconds(lambda: rw.solve(A, b), repeats)
-    peer = seconds(lambda: spsolve(csc, b), repeats)
+    ours, peer = seconds(repeats, lambda: rw.solve(A, b), lambda: spsolve(csc, b))
     return {
         "set": "sparse",
         "name": name,
@@ -203,7 +204,7 @@ def figure(rows: list[Row], path: Path) -> None:
     ours, mixed = (
         np.array([row[key] for row in dense], dtype=float) for key in ("ratio", "dsgesv_ratio")
     )
-    groups = sorted({_group(n) for n in sizes})
+    groups = list(dict.fromkeys(_group(n) for n in sorted(sizes)))
     for values, label, color, offset in (
         (ours, "roundwise.solve", "C0", -0.17),
         (mixed, "LAPACK dsgesv", "C1", 0.17),
@@ -254,9 +255,9 @@ def main() -> None:
         if quick
         else [
             (10, (500, 500), 7),
-            (100, (1000, 1500), 5),
-            (10, (2000, 2000), 3),
-            (10, (4000, 4000), 3),
+            (100, (1000, 1500), 7),
+            (10, (2000, 2000), 5),
+            (10, (4000, 4000), 5),
         ]
     )
     rows: list[Row] = []
