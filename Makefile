@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench speed scaling native-docs compare readme docs dist clean
+.PHONY: help demo test lint bench speed scaling native-docs compare default-policy readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -40,6 +40,9 @@ native-docs: scaling  ## numbers and figures of docs/native.md; leave the machin
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py
+
+default-policy: $(VENV)/installed  ## facts that roundwise.solve decides by (minutes)
+	$(RUN)/python -m roundwise.experiments.default_policy
 
 readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
 	$(RUN)/python docs/refresh.py readme

@@ -1,6 +1,7 @@
 """The generated parts of the pages: their places exist, and filling them again changes nothing."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,14 @@ def test_images_are_small():
     assert images
     for image in images:
         assert image.stat().st_size < 200_000, image
+
+
+def test_how_it_decides_quotes_the_shipped_policy():
+    text = (ROOT / "docs" / "how-it-decides.md").read_text()
+    shipped = json.loads((ROOT / "src/roundwise/solver/default_policy.json").read_text())
+    for name, group in shipped["provenance"]["cross-validation"].items():
+        if name != "folds":
+            times = group["time over the best's"]
+            numbers = [times[key] for key in ("policy", "always FP32 first", "always FP64")]
+            cells = " | ".join(f"{number:.3f}" for number in numbers)
+            assert f"| {name} | {group['systems']} | {cells} |" in text
