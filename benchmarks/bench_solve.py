@@ -35,7 +35,7 @@ from roundwise.problems import randsvd, read_matrix_market
 
 OUT = Path("out")
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
-PAUSE = 0.06  # seconds; OpenBLAS's threads spin for some 20 milliseconds after a call
+PAUSE = 0.15  # seconds; the threads of a BLAS go on spinning for up to a tenth of one
 
 Row = dict[str, object]
 
@@ -255,9 +255,9 @@ def main() -> None:
         if quick
         else [
             (10, (500, 500), 7),
-            (100, (1000, 1500), 7),
-            (10, (2000, 2000), 5),
-            (10, (4000, 4000), 5),
+            (100, (1000, 1500), 3),
+            (10, (2000, 2000), 3),
+            (10, (4000, 4000), 3),
         ]
     )
     rows: list[Row] = []
