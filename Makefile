@@ -7,7 +7,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 .PHONY: help demo test lint bench speed scaling native-docs compare default-policy readme docs dist clean
 
 help:  ## what can be made
-	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
 
 demo: $(VENV)/installed  ## learn precisions on small systems, solve unseen ones; a figure in out/
 	$(RUN)/python examples/demo.py
@@ -41,8 +41,10 @@ native-docs: scaling  ## numbers and figures of docs/native.md; leave the machin
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py
 
-default-policy: $(VENV)/installed  ## facts that roundwise.solve decides by (minutes)
-	$(RUN)/python -m roundwise.experiments.default_policy
+MATRICES := $(wildcard ../shared/matrices)
+default-policy: $(VENV)/installed  ## facts that roundwise.solve decides by (minutes; resumes)
+	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m roundwise.experiments.default_policy \
+	  $(if $(MATRICES),--matrices $(MATRICES))
 
 readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
 	$(RUN)/python docs/refresh.py readme

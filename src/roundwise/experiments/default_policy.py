@@ -35,6 +35,7 @@ from roundwise.solver.inputs import checked_columns, checked_matrix
 from roundwise.solver.prices import Prices, generic_prices
 from roundwise.solver.solution import SolveFailed
 
+FOLDS = 5
 SHIPPED = Path(__file__).parents[1] / "solver" / "default_policy.json"
 
 
@@ -152,7 +153,7 @@ class Verdict:
         }
 
 
-def cross_validate(records: Sequence[Record], prices: Prices, folds: int = 5) -> list[Verdict]:
+def cross_validate(records: Sequence[Record], prices: Prices, folds: int = FOLDS) -> list[Verdict]:
     """Decide on each system from the facts of the other folds; small systems are left out."""
     decided: list[tuple[Record, str, dict[str, float]]] = []
     for fold in range(folds):
@@ -234,8 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "roundwise": roundwise.__version__,
         "systems": len(records),
         "machine": str(Machine.this()),
-        "cross-validation": {v.group: v.to_dict() for v in verdicts}
-        | {"folds": 5, "prices": prices.source},
+        "prices": prices.source,
+        "cross-validation": {"folds": FOLDS} | {v.group: v.to_dict() for v in verdicts},
     }
     facts = Facts.gathered(((r.context, r.experience) for r in records), provenance)
     asked.out.write_text(json.dumps(facts.to_dict(), indent=1) + "\n", encoding="utf-8")
