@@ -8,10 +8,10 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-constexpr std::int64_t conversion_grain = 1 << 14;
+constexpr std::int64_t conversion_grain = 1 << 17;
 
 template <class S, class T> void narrow_array(std::int64_t n, const T* x, S* y, int threads) {
-    auto body = [=](std::int64_t begin, std::int64_t end) {
+    const auto body = [=](std::int64_t begin, std::int64_t end) {
         constexpr int lanes = Lanes<T>::count;
         std::int64_t i = begin;
         for (; i + lanes <= end; i += lanes)
@@ -21,11 +21,11 @@ template <class S, class T> void narrow_array(std::int64_t n, const T* x, S* y, 
         narrow<S, lanes, T>(widen_first<T, lanes>(x + i, end - i), tail);
         std::memcpy(y + i, tail, static_cast<std::size_t>(end - i) * sizeof(S));
     };
-    parallel_for(n, conversion_grain, threads_for<T>(n, threads), body);
+    share_range(n, conversion_grain, threads_for<T>(n, threads), body);
 }
 
 template <class S, class T> void widen_array(std::int64_t n, const S* x, T* y, int threads) {
-    auto body = [=](std::int64_t begin, std::int64_t end) {
+    const auto body = [=](std::int64_t begin, std::int64_t end) {
         constexpr int lanes = Lanes<T>::count;
         std::int64_t i = begin;
         for (; i + lanes <= end; i += lanes) {
@@ -36,7 +36,7 @@ template <class S, class T> void widen_array(std::int64_t n, const S* x, T* y, i
         const auto wide = widen_first<T, lanes>(x + i, end - i);
         std::memcpy(y + i, &wide, static_cast<std::size_t>(end - i) * sizeof(T));
     };
-    parallel_for(n, conversion_grain, threads_for<T>(n, threads), body);
+    share_range(n, conversion_grain, threads_for<T>(n, threads), body);
 }
 
 // The larger; NaN if either is.
@@ -48,7 +48,7 @@ template <class T>
 Norms norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace) {
     constexpr int lanes = Lanes<double>::count;
     double one[norm_parts] = {}, top[norm_parts] = {};
-    auto body = [&](std::int64_t begin, std::int64_t end) {
+    const auto body = [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t part = begin; part < end; ++part) {
             double* row_sums = workspace + part * rows;
             for (std::int64_t i = 0; i < rows; ++i) row_sums[i] = 0;
@@ -80,7 +80,7 @@ Norms norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, do
             }
         }
     };
-    parallel_for(norm_parts, 1, threads_for<T>(rows * columns, threads), body);
+    share_range(norm_parts, 1, threads_for<T>(rows * columns, threads), body);
     Norms result = {0, 0, 0};
     for (std::int64_t part = 0; part < norm_parts; ++part) {
         result.one = larger(result.one, one[part]);

@@ -8,9 +8,10 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Y (m x C) -= A (m x K) X (K x C)
+// Y (m x C) -= A (m x K) X (K x C); the columns `next` are fetched meanwhile, as the rows taken of
+// each are too few for the processor to see that they go on.
 template <int K, int C, class T, class S>
-inline void subtract_few(std::int64_t m, const S* a, std::int64_t a_step, const T* x,
+inline void subtract_few(std::int64_t m, const S* a, const S* next, std::int64_t a_step, const T* x,
                          std::int64_t x_step, T* y, std::int64_t y_step) {
     constexpr int lanes = Lanes<T>::count;
     std::int64_t i = 0;
@@ -18,6 +19,7 @@ inline void subtract_few(std::int64_t m, const S* a, std::int64_t a_step, const 
         Vector<T> sum[C];
         for (int c = 0; c < C; ++c) sum[c] = load(y + i + c * y_step);
         for (int k = 0; k < K; ++k) {
+            __builtin_prefetch(next + i + k * a_step, 0, 2);  // to the second cache
             const Vector<T> column = widen<T, lanes>(a + i + k * a_step);
             for (int c = 0; c < C; ++c) sum[c] -= column * x[k + c * x_step];
         }
@@ -39,9 +41,13 @@ inline void subtract_product(std::int64_t m, std::int64_t k, const S* a, std::in
                              const T* x, std::int64_t x_step, T* y, std::int64_t y_step) {
     constexpr int K = C == 1 ? 8 : 4;
     std::int64_t j = 0;
-    for (; j + K <= k; j += K)
-        subtract_few<K, C>(m, a + j * a_step, a_step, x + j, x_step, y, y_step);
-    for (; j < k; ++j) subtract_few<1, C>(m, a + j * a_step, a_step, x + j, x_step, y, y_step);
+    for (; j + K <= k; j += K) {
+        const S* columns = a + j * a_step;
+        const S* next = j + 2 * K <= k ? columns + K * a_step : columns;
+        subtract_few<K, C>(m, columns, next, a_step, x + j, x_step, y, y_step);
+    }
+    for (; j < k; ++j)
+        subtract_few<1, C>(m, a + j * a_step, a + j * a_step, a_step, x + j, x_step, y, y_step);
 }
 
 // out (K x C) = A' X, A m x K and X m x C; lane l sums the rows l, l + lanes, ...
@@ -92,22 +98,18 @@ inline void dot_columns(std::int64_t m, std::int64_t k, const S* a, std::int64_t
 template <class T, class S>
 inline void matvec_stored(std::int64_t rows, std::int64_t columns, const S* a, bool transpose,
                           const T* x, T* y, int threads) {
-    auto product = [=](std::int64_t begin, std::int64_t end) {
-        constexpr std::int64_t strip = 2048;
-        for (std::int64_t i = begin; i < end; i += strip) {
-            const std::int64_t count = end - i < strip ? end - i : strip;
-            for (std::int64_t l = i; l < i + count; ++l) y[l] = 0;
-            subtract_product<1>(count, columns, a + i, rows, x, 0, y + i, 0);
-            for (std::int64_t l = i; l < i + count; ++l) y[l] = 0 - y[l];
-        }
-    };
-    auto transposed = [=](std::int64_t begin, std::int64_t end) {
-        dot_columns<1>(rows, end - begin, a + begin * rows, rows, x, 0,
-                       [=](std::int64_t j, int, T value) { y[begin + j] = value; });
-    };
     const int used = threads_for<S>(rows * columns, threads);
-    if (transpose) parallel_for(columns, 8, used, transposed);
-    else parallel_for(rows, 64, used, product);
+    if (transpose)
+        share_range(columns, 64, used, [=](std::int64_t begin, std::int64_t end) {
+            dot_columns<1>(rows, end - begin, a + begin * rows, rows, x, 0,
+                           [=](std::int64_t j, int, T value) { y[begin + j] = value; });
+        });
+    else
+        share_range(rows, 1024, used, [=](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) y[i] = 0;
+            subtract_product<1>(end - begin, columns, a + begin, rows, x, 0, y + begin, 0);
+            for (std::int64_t i = begin; i < end; ++i) y[i] = 0 - y[i];
+        });
 }
 
 }  // namespace ROUNDWISE_LEVEL

@@ -70,6 +70,20 @@ template <class Run> void share(Phase& phase, std::int64_t count, const Run& run
     share(phase, count, run, [] {});
 }
 
+// A kernel of one phase: body(begin, end) on ranges of `grain` that cover 0..count.
+template <class Body>
+void share_range(std::int64_t count, std::int64_t grain, int threads, const Body& body) {
+    if (count == 0) return;
+    Phase phase = {};
+    auto member = [&](int) {
+        share(phase, (count + grain - 1) / grain, [&](std::int64_t task) {
+            const std::int64_t begin = task * grain;
+            body(begin, count - begin < grain ? count : begin + grain);
+        });
+    };
+    run_together(threads, member);
+}
+
 }  // namespace ROUNDWISE_LEVEL
 #endif
 
