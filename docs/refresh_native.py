@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "native.md"
 IMAGES = ROOT / "docs" / "images"
 FORMATS = {
+    "tau": ".0e",
     "speedup": ".2f", "with features": ".2f", "memory": ".2f", "peak": ".2f", "ms": ".1f",
     "ms FP64": ".1f", "ms features": ".1f", "ferr": ".1e", "nbe": ".1e", "median": ".2f",
     "worst": ".2f", "median, all costs": ".2f", "worst, all costs": ".2f", "times faster": ".2f",
