@@ -27,7 +27,14 @@ from roundwise.experiments.departure_study import study
 from roundwise.experiments.experiment import Result, range_metric
 from roundwise.experiments.tables import METHODS
 from roundwise.outcomes import progress_bar
-from roundwise.report import Figure, Finding, Table, format_markdown, write_figure
+from roundwise.report import (
+    Figure,
+    Finding,
+    Table,
+    format_markdown,
+    replace_block,
+    write_figure,
+)
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -36,16 +43,6 @@ TAU = 1e-6
 
 MAIN_VARIANTS = ("paper", "operation", "storage", "all", "all, its stream")
 FP64_VARIANTS = ("paper", "operation", "storage", "+ scipy", "all")
-
-
-def replace_block(page: str, name: str, content: str) -> str:
-    """The page with this between its comments of that name; each must be there once."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-        raise ValueError(f"the page lacks {begin} or {end}, or has it twice; write each once")
-    head, rest = page.split(begin)
-    tail = rest.split(end)[1]
-    return f"{head}{begin}\n{content.strip()}\n{end}{tail}"
 
 
 def update(path: Path, blocks: dict[str, str]) -> None:

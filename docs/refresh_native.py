@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from roundwise.report import Table, format_markdown
+from roundwise.report import Table, format_markdown, replace_block
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "native.md"
@@ -60,15 +60,6 @@ def _cell(text: str) -> str | int | float | None:
         return float(text)
     except ValueError:
         return text or None
-
-
-def replace_block(page: str, name: str, content: str) -> str:
-    """The page with this between its comments of that name; each must be there once."""
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-        raise ValueError(f"the page lacks {begin} or {end}, or has it twice; write each once")
-    head, rest = page.split(begin)
-    return f"{head}{begin}\n{content.strip()}\n{end}{rest.split(end)[1]}"
 
 
 def blocks(native: Path, scaling: Path) -> dict[str, str]:

@@ -100,11 +100,21 @@ class Factors(ABC):
         """These factors rounded to another format, to be applied in its arithmetic."""
 
     @abstractmethod
+    def solve(self, b: NDArray[Any], transpose: bool = False) -> Vector:
+        """Solve ``A x = b`` (or ``A' x = b``) by substitution, for a vector or a block of them."""
+
+
+class PermutedFactors(Factors):
+    """Factors whose kernels know nothing of the permutations."""
+
+    @abstractmethod
+    def to(self, fmt: FloatFormat) -> PermutedFactors: ...
+
+    @abstractmethod
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         """LU X = B, or (LU)' X = B, for a Fortran-ordered block B that may be overwritten."""
 
     def solve(self, b: NDArray[Any], transpose: bool = False) -> Vector:
-        """Solve ``A x = b`` (or ``A' x = b``) by substitution, for a vector or a block of them."""
         block = checked_block(b, self.shape[0])
         # A = P' L U Q' and A' = Q U' L' P.
         rows, columns = (self.order, self.perm) if transpose else (self.perm, self.order)

@@ -21,8 +21,8 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise.backends.base import (
     ArithmeticFailure,
-    Factors,
     Matrix,
+    PermutedFactors,
     Status,
     UnsupportedFormat,
     Vector,
@@ -200,7 +200,7 @@ class DenseMatrix(Matrix):
             raise ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
-class _PackedFactors(Factors):
+class _PackedFactors(PermutedFactors):
     """Triangles packed in one Fortran-ordered array."""
 
     is_sparse = False

@@ -186,6 +186,3 @@ class SuperLUFactors(Factors):
         y = self._superlu.solve(loaded(block, self.fmt), "T" if transpose else "N")
         x = finished(y, "sparse triangular solve", self.fmt, block)
         return x if np.ndim(b) == 2 else x[:, 0]
-
-    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        raise NotImplementedError("SuperLU permutes by itself; call solve")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 import roundwise._kernels as _kernels
 from roundwise.backends.base import (
     ArithmeticFailure,
-    Factors,
     Matrix,
+    PermutedFactors,
     Status,
     Vector,
     checked_vector,
@@ -45,7 +45,7 @@ def carried(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[Any]:
     return rounded.astype(carrier_type(fmt), copy=False)
 
 
-class DenseFactors(Factors):
+class DenseFactors(PermutedFactors):
     """L and U packed in one column-major array."""
 
     is_sparse = False
@@ -82,7 +82,7 @@ class DenseFactors(Factors):
         return b
 
 
-class DenseCholesky(Factors):
+class DenseCholesky(PermutedFactors):
     """L in a column-major array."""
 
     is_sparse = False

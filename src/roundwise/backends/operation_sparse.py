@@ -11,8 +11,8 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise.backends.base import (
     ArithmeticFailure,
-    Factors,
     Matrix,
+    PermutedFactors,
     Status,
     Vector,
     checked_vector,
@@ -28,7 +28,7 @@ from roundwise.rounding import kernel_format
 _Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
 
 
-class SparseFactors(Factors):
+class SparseFactors(PermutedFactors):
     """L (without its diagonal) and U in compressed columns."""
 
     is_sparse = True
@@ -82,7 +82,7 @@ def _columns_in(columns: _Columns, fmt: FloatFormat) -> _Columns:
     return starts, indices, carried(values.astype(np.float64), fmt)
 
 
-class SparseCholesky(Factors):
+class SparseCholesky(PermutedFactors):
     """L in compressed columns, the diagonal first."""
 
     is_sparse = True

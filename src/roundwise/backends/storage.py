@@ -20,8 +20,8 @@ from roundwise.backends import operation, operation_dense, operation_sparse
 from roundwise.backends.base import (
     ArithmeticFailure,
     Backend,
-    Factors,
     Matrix,
+    PermutedFactors,
     Status,
     Vector,
     checked_basis,
@@ -64,7 +64,7 @@ def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
     return _stored(b, kernel, fmt)
 
 
-class DenseFactors(Factors):
+class DenseFactors(PermutedFactors):
     """L and U packed in one array."""
 
     is_sparse = False
@@ -95,10 +95,10 @@ class DenseFactors(Factors):
         return _stored(x, kernel, self.fmt)
 
 
-class CholeskyFactors(Factors):
+class CholeskyFactors(PermutedFactors):
     """L L', dense or sparse: the float64 factor of the rounded matrix, rounded."""
 
-    def __init__(self, fmt: FloatFormat, float64_factors: Factors) -> None:
+    def __init__(self, fmt: FloatFormat, float64_factors: PermutedFactors) -> None:
         self._solver = float64_factors.to(fmt).to(FP64)
         self.fmt, self.shape = fmt, float64_factors.shape
         self.is_sparse = float64_factors.is_sparse
@@ -150,7 +150,7 @@ class DenseMatrix(Matrix):
         return CholeskyFactors(self.fmt, operation_dense.DenseMatrix(self._values, FP64).cholesky())
 
 
-class SparseFactors(Factors):
+class SparseFactors(PermutedFactors):
     """L (without its diagonal) and U in compressed columns."""
 
     is_sparse = True

@@ -7,7 +7,7 @@ it.
 from roundwise.report.content import Cell, Figure, Finding, Report, Section, Table, Verdict
 from roundwise.report.html import format_html, write_html
 from roundwise.report.images import write_figure
-from roundwise.report.markdown import format_markdown, write_markdown
+from roundwise.report.markdown import format_markdown, replace_block, write_markdown
 from roundwise.report.tables import format_text, write_csv
 from roundwise.report.text import scientific
 
@@ -22,6 +22,7 @@ __all__ = [
     "format_html",
     "format_markdown",
     "format_text",
+    "replace_block",
     "scientific",
     "write_csv",
     "write_figure",

@@ -127,3 +127,13 @@ def _cell(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([\\*_<\[\]])", r"\\\1", text)
+
+
+def replace_block(page: str, name: str, content: str) -> str:
+    """The page with this between its comments of that name; each must be there once."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ValueError(f"the page lacks {begin} or {end}, or has it twice; write each once")
+    head, rest = page.split(begin)
+    tail = rest.split(end)[1]
+    return f"{head}{begin}\n{content.strip()}\n{end}{tail}"

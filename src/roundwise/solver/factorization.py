@@ -20,8 +20,8 @@ from roundwise.solver.refining import Refined, backward_errors, refine
 from roundwise.solver.solution import Attempt, Learn, Solution, SolveFailed
 
 GMRES_BUDGET = 40
-"""GMRES iterations that cost about half of a dense FP64 factorization, whatever n: iterations are
-bound by memory, the factorization by arithmetic (see ``benchmarks/bench_solve.py``)."""
+"""GMRES iterations for one column before better factors are made. On the two cores where it was
+chosen (n = 1250), that many take about as long as half of an FP64 factorization."""
 
 
 @dataclass(frozen=True)
