@@ -35,8 +35,14 @@ NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
 """The least shares of nonzeros on the diagonal, and of entries off it with a partner across it,
 for which SuperLU's symmetric mode is taken."""
 
+SAMPLE = 2000
+"""Entries that are looked at, at least, to tell whether a pattern is symmetric."""
+
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
 """SuperLU's minimum degree order on A + A', diagonal pivots preferred."""
+
+ORDINARY = 1e100
+"""FP64 factors of matrices with entries up to this are not searched for overflow."""
 
 DIAGONAL_PIVOT = 0.1
 """In symmetric mode a diagonal entry is taken as pivot if it is this part of the largest."""
@@ -110,6 +116,8 @@ def _superlu(
         if "singular" not in str(error) and structural_rank(sparse.csr_array(A)) == A.shape[0]:
             raise
         raise ArithmeticFailure(breakdown, kernel, fmt) from error
+    if fmt == FP64 and np.abs(A.data).max(initial=0.0) < ORDINARY:
+        return superlu
     # SuperLU does not tell of overflow, and to look for it one would copy the factors. A solution
     # hints at it: it is not finite then, or zero where something was divided by infinity.
     b = np.random.default_rng(0).uniform(1, 2, A.shape[0]).astype(A.dtype)
@@ -124,15 +132,20 @@ def suits_symmetric_mode(A: sparse.csr_array) -> bool:
     """Whether most entries have a partner across the diagonal, which has few zeros itself.
 
     Zeros there, as in a saddle-point matrix, make pivots leave the diagonal: the order that was
-    chosen for it then fills in far more than COLAMD's.
+    chosen for it then fills in far more than COLAMD's. A must be in canonical form; some thousand
+    of its entries stand for all.
     """
-    ones = np.ones(A.nnz, dtype=np.int8)
-    pattern = sparse.csr_array((ones, A.indices, A.indptr), shape=A.shape, copy=False)
-    diagonal = np.count_nonzero(A.diagonal())
-    if diagonal < NONZERO_DIAGONAL * A.shape[0]:
+    n = A.shape[0]
+    if np.count_nonzero(A.diagonal()) < NONZERO_DIAGONAL * n:
         return False
-    partners = pattern.multiply(pattern.T).nnz - diagonal
-    return bool(partners >= SYMMETRIC_PATTERN * (A.nnz - diagonal))
+    rows = np.repeat(np.arange(n), np.diff(A.indptr))
+    places = rows * n + A.indices  # ascending
+    sample = slice(None, None, max(1, A.nnz // SAMPLE))
+    partners = A.indices[sample].astype(np.int64) * n + rows[sample]
+    found = places[np.minimum(np.searchsorted(places, partners), A.nnz - 1)] == partners
+    off_diagonal = rows[sample] != A.indices[sample]
+    least = SYMMETRIC_PATTERN * np.count_nonzero(off_diagonal)
+    return bool(np.count_nonzero(found & off_diagonal) >= least)
 
 
 class SuperLUFactors(Factors):

@@ -32,8 +32,11 @@ from roundwise.problems.dense import haar_orthogonal, singular_values
 Make = Callable[[np.random.Generator], Any]
 Array = NDArray[np.float64]
 
-SIZES = ((200, 500), (500, 1000), (1000, 1500))
+SIZES = ((200, 600), (600, 1000), (1000, 1500), (1500, 2500))
 """Dense sizes are drawn between these, evenly in log n."""
+
+EXPONENTS = (0, 1, 2, 3, 4, 5, 6, 6.5, 6.75, 7, 7.25, 7.5, 7.75, 8, 8.5, 9, 10, 12, 14, 16)
+"""Of condition numbers; closest where FP32 ceases to suffice."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def _dense(scale: float) -> Iterator[tuple[str, Make]]:
                 max(2, round(scale * math.exp(rng.uniform(math.log(low), math.log(high))))), rng
             )
 
-        for exponent in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16):
+        for exponent in EXPONENTS:
             for mode in (1, 2, 3, 4, 5):
                 yield (
                     f"randsvd-mode{mode}-1e{exponent}",

@@ -98,17 +98,25 @@ def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
             )
         _ratio_axis(ax, f"times faster than {reference}" if ax in axes[:, 0] else "")
         ax.set(xscale="log", xlabel="unknowns", title=case)
+        ax.set_xticks(*_measured_sizes(curves), minor=False)
+        ax.set_xticks([], minor=True)
     for ax in axes.flat[len(cases) :]:
         ax.set_visible(False)
     legend_above(figure, [handles[name] for name in methods], columns=4)
     return figure
 
 
+def _measured_sizes(curves: Curves) -> tuple[list[float], list[str]]:
+    """The sizes of all curves, and how to write them."""
+    sizes = sorted({float(n) for measured, _ in curves.values() for n in np.ravel(measured)})
+    return sizes, [f"{n / 1000:.3g}k" if n >= 10_000 else f"{n:.0f}" for n in sizes]
+
+
 def _ratio_axis(ax: Axes, label: str) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     ax.set_yscale("log", base=2)
-    ax.yaxis.set_major_locator(LogLocator(base=2))
+    ax.yaxis.set_major_locator(LogLocator(base=2, subs=(1.0, 1.25, 1.5, 1.75)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     ax.axhline(1.0, color=FAINT, linewidth=1.0, zorder=1)
     ax.set_ylabel(label)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from roundwise.backends import native_formats
 from roundwise.exceptions import UnknownNameError
@@ -21,13 +21,18 @@ SPARSE_CROSSOVER = 1000
 """Sparse systems with fewer unknowns are factorized in FP64: analysing the pattern, which no format
 speeds up, takes most of the time."""
 
-INSPECTION = 2e-4
-"""Seconds, about, that looking at a system and preparing refinement take."""
+INSPECTION = 1e-3
+"""Seconds, about, that looking at a system and preparing refinement take if this is not in the
+processor's cache."""
 
 LARGEST = 100_000
 UNKNOWN_FILL = 10.0
-WORST, LAST = Work(1, 10, GMRES_BUDGET), Work(1, 1, 0)
-"""Work with factors that do not suffice, at most, and with those of the last resort."""
+EASY, WORST = Work(1, 1, 0), Work(1, 10, GMRES_BUDGET)
+"""Work with factors that suffice at once, and, at most, with those that do not."""
+
+CONFIDENT, TOLERATED = 0.9, 1.15
+"""A start that failed on more than a tenth of the systems alike is not taken if failing would make
+the solve longer than this many times FP64's LU."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,8 @@ class Choice:
 class FormatPolicy(Protocol):
     """Chooses formats from what costs next to nothing to know of a system.
 
-    A policy with a true attribute ``small_at_once`` is not asked about small dense systems: these
-    are handed to LAPACK.
+    A policy with an attribute ``at_once`` is not asked about most dense systems with fewer unknowns
+    than that: these are handed to LAPACK.
     """
 
     def choose(
@@ -68,7 +73,7 @@ class Expectation:
     Attributes
     ----------
     seconds : float
-        Expected, climbs to higher formats included.
+        Expected, climbs to higher formats included; what is risked, if that is intolerable.
     sufficed, systems : int
         How often the format sufficed on how many systems like this; zeros if none is known.
     sure : float
@@ -98,8 +103,6 @@ class DefaultPolicy:
         Those of this machine unless given.
     """
 
-    small_at_once: ClassVar = True
-
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._facts, self._prices = facts, prices
         self._crossovers: dict[Kind, int] = {}
@@ -111,6 +114,11 @@ class DefaultPolicy:
     @cached_property
     def prices(self) -> Prices:
         return current_prices() if self._prices is None else self._prices
+
+    @property
+    def at_once(self) -> int:
+        """The size of the smallest dense systems to look at."""
+        return self.crossover("dense")
 
     @cached_property
     def _runnable(self) -> frozenset[str]:
@@ -144,15 +152,34 @@ class DefaultPolicy:
         return {fmt: self._expected(context, fmt, known) for fmt in formats}
 
     def _expected(self, context: Context, fmt: str, known: Experience | None) -> Expectation:
-        sure = self.price(context, {fmt: Work(1, 1, 0)})
+        sure = self.price(context, {fmt: EASY})
         worst = self.price(
-            context, {f: WORST if f != FP64.name else LAST for f in ladder_from(fmt)}
+            context, {f: WORST if f != FP64.name else EASY for f in ladder_from(fmt)}
         )
         if known is None:
             return Expectation(worst, 0, 0, sure, worst)
         start = known.starts[fmt]
         seconds = self.price(context, start.work) / known.systems
+        risked = self._risked(context, fmt, known)
+        if risked > TOLERATED * self._lapack(context):
+            seconds = max(seconds, risked)
         return Expectation(seconds, start.sufficed, known.systems, sure, worst)
+
+    def _risked(self, context: Context, fmt: str, known: Experience) -> float:
+        """The time if no format suffices before the first that does so for nearly all systems."""
+        climb = {}
+        for name in ladder_from(fmt):
+            if name in known.starts:
+                climb[name] = EASY
+                if known.starts[name].sufficed >= CONFIDENT * known.systems:
+                    break
+        return self.price(context, climb)
+
+    def _lapack(self, context: Context) -> float:
+        """What LU in FP64 takes, be the matrix symmetric or not."""
+        if context.kind == "positive definite":
+            context = replace(context, kind="dense")
+        return self.price(context, {FP64.name: EASY})
 
     def price(self, context: Context, climb: Climb) -> float:
         """The seconds of this work."""

@@ -1,20 +1,23 @@
 """What is known of a system before any work: enough to tell which others it is like.
 
-Nothing here looks at more than 64 rows, so that it costs O(64 n) beside an O(n^3) factorization.
+Of dense matrices nothing here looks at more than 64 rows: O(64^2 n) work beside O(n^3) for a
+factorization. Of sparse ones, it is no more than a pass over their pattern.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
 
-from roundwise.backends.native_sparse import NONZERO_DIAGONAL, SYMMETRIC_PATTERN
+from roundwise.backends.native_sparse import suits_symmetric_mode
 from roundwise.solver.inputs import CheckedMatrix
 
+Array = NDArray[np.float64]
 Kind = Literal["dense", "positive definite", "sparse", "sparse unsymmetric"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -27,10 +30,11 @@ def first_formats(kind: Kind) -> tuple[str, ...]:
 ROWS = 64
 """How many rows, evenly spaced, stand for all."""
 
-DENSE_SIZES = (500, 1000)
+DENSE_SIZES = (600, 1500)
 SPARSE_SIZES = (1_000, 5_000, 20_000)
 SHARES = (0.3, 0.6, 0.9)
-COHERENCES = (0.15, 2.5, 6.0, 11.0, 20.0, 60.0)
+COHERENCES = (0.15, 2.5, 5.0, 8.0, 11.5, 14.0, 16.0, 18.5, 60.0)
+REMAINDERS = (3e-7, 8e-7, 3e-6, 1e-4, 1e-2, 0.7)
 ROW_ENTRIES = (4.5, 6.0, 12.0, 40.0)
 
 
@@ -47,14 +51,18 @@ class Context:
     diagonal_share : float
         The median of ``|a_ii| / ||a_i||_2`` over the sampled rows: near 1 for a heavy diagonal.
     coherence : float
-        For dense matrices, n times the mean squared cosine of the angle between successive
-        sampled rows. Its expectation is ``n sum(s^4) / sum(s^2)^2 - 1`` for randomly rotated
-        singular values s: 0 for orthogonal rows, 1 for Gaussian ones, ``log(kappa) - 1`` for
-        geometric s, n if one singular value outweighs all others.
+        For dense matrices, n times the mean squared cosine of the angles between sampled rows,
+        columns scaled alike. Its expectation is ``n sum(s^4) / sum(s^2)^2 - 1`` for randomly
+        rotated singular values s: 0 for orthogonal rows, 1 for Gaussian ones, ``log(kappa) - 1``
+        for geometric s, n if one singular value outweighs all others.
     entries : int
         Stored entries; n^2 for dense matrices.
     columns : int
         Right-hand sides.
+    remainder : float
+        For dense matrices, how far the sampled rows, scaled to length 1, are from the span of
+        half of them: near 1 if all directions count alike, ``1 / kappa`` and less if few outweigh
+        the others. What factors of unit roundoff u can tell apart ends near u. Not below 1e-8.
     """
 
     kind: Kind
@@ -63,6 +71,7 @@ class Context:
     coherence: float
     entries: int
     columns: int = 1
+    remainder: float = 1.0
 
     @property
     def is_sparse(self) -> bool:
@@ -71,14 +80,15 @@ class Context:
     @property
     def bins(self) -> tuple[str, ...]:
         """The systems that count as alike, in words, from few that are very alike to many."""
+        parts = [str(self.kind)]
         if self.is_sparse:
-            structure = interval("entries per row", self.entries / self.n, ROW_ENTRIES)
+            parts.append(interval("entries per row", self.entries / self.n, ROW_ENTRIES))
         else:
-            structure = interval("coherence", self.coherence, COHERENCES)
-        share = interval("diagonal share", self.diagonal_share, SHARES)
-        size = interval("n", self.n, SPARSE_SIZES if self.is_sparse else DENSE_SIZES)
-        wide = f"{self.kind}, {structure}"
-        return f"{wide}, {share}, {size}", f"{wide}, {share}", wide, self.kind
+            parts.append(interval("coherence", self.coherence, COHERENCES))
+            parts.append(interval("remainder", self.remainder, REMAINDERS))
+        parts.append(interval("diagonal share", self.diagonal_share, SHARES))
+        parts.append(interval("n", self.n, SPARSE_SIZES if self.is_sparse else DENSE_SIZES))
+        return tuple(", ".join(parts[:count]) for count in range(len(parts), 0, -1))
 
     @property
     def bin(self) -> str:
@@ -105,42 +115,45 @@ def context_of(matrix: CheckedMatrix, positive_definite: bool, columns: int = 1)
     """What 64 rows tell (columns, where these are contiguous in memory)."""
     count = min(ROWS, matrix.n)
     rows = np.arange(count) * matrix.n // count
+    coherence, remainder = 0.0, 1.0
     if matrix.is_sparse:
-        whole = matrix.A.diagonal()
-        full = bool(np.count_nonzero(whole) >= NONZERO_DIAGONAL * matrix.n)
-        symmetric = full and _has_symmetric_pattern(matrix.A, rows)
-        kind: Kind = "sparse" if symmetric else "sparse unsymmetric"
-        lines, coherence = matrix.A[rows], 0.0
-        norms = np.sqrt(np.asarray(lines.multiply(lines).sum(axis=1)).ravel())
-        diagonal, entries = whole[rows], matrix.A.nnz
+        kind: Kind = "sparse" if suits_symmetric_mode(matrix.A) else "sparse unsymmetric"
+        bounds = matrix.A.indptr
+        lines = [matrix.A.data[bounds[i] : bounds[i + 1]] for i in rows]
+        norms = np.sqrt([line @ line for line in lines])
+        diagonal, entries = matrix.A.diagonal()[rows], matrix.A.nnz
     else:
         kind = "positive definite" if positive_definite else "dense"
         A = matrix.A if matrix.A.flags.c_contiguous else matrix.A.T
         lines = A[rows]
-        norms = np.sqrt(np.einsum("ij,ij->i", lines, lines))
+        squares = lines * lines
+        norms = np.sqrt(np.einsum("ij->i", squares))
         diagonal, entries = lines[np.arange(count), rows], A.size
-        coherence = _coherence(lines, norms)
+        squares[np.arange(count), rows] = 0.0
+        coherence, remainder = _angles(lines, squares, norms)
     shares = np.divide(np.abs(diagonal), norms, out=np.zeros(count), where=norms > 0)
     share = float(np.sort(shares)[count // 2])
-    return Context(kind, matrix.n, share, coherence, int(entries), columns)
+    return Context(kind, matrix.n, share, coherence, int(entries), columns, remainder)
 
 
-def _coherence(lines: NDArray[np.float64], norms: NDArray[np.float64]) -> float:
-    if len(lines) < 2:
-        return 0.0
-    products = np.einsum("ij,ij->i", lines[:-1], lines[1:])
-    sizes = norms[:-1] * norms[1:]
-    cosines = np.divide(products, sizes, out=np.zeros(len(products)), where=sizes > 0)
-    return float(lines.shape[1] * np.mean(cosines * cosines))
+def _angles(lines: Array, squares: Array, norms: Array) -> tuple[float, float]:
+    """Coherence and remainder of rows; `squares` are theirs, without those of the diagonal.
 
-
-def _has_symmetric_pattern(A: Any, rows: NDArray[np.intp]) -> bool:
-    """Whether most of one off-diagonal entry per sampled row have a partner."""
-    found = []
-    for i in rows.tolist():
-        columns = A.indices[A.indptr[i] : A.indptr[i + 1]]
-        others = columns[columns != i]
-        if len(others):
-            j = others[len(others) // 2]
-            found.append(i in A.indices[A.indptr[j] : A.indptr[j + 1]])
-    return not found or sum(found) >= SYMMETRIC_PATTERN * len(found)
+    Columns are scaled to the same length first, as a unit of measurement says nothing of how
+    hard a system is. The diagonal does not count for it: where it is heavy, it is to stay so.
+    """
+    count, n = lines.shape
+    weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
+    lengths = np.sqrt(np.einsum("i,ij->j", weights * weights, squares))
+    scale = np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
+    # SciPy's BLAS: NumPy's is another one, whose threads would compete.
+    gram = blas.dsyrk(1.0, (lines / scale).T, trans=1, lower=1)
+    sizes = np.sqrt(np.diagonal(gram))
+    sizes[sizes == 0] = 1.0
+    gram /= sizes[:, None] * sizes
+    below = np.tril(gram, -1)
+    coherence = n * float(np.einsum("ij,ij->", below, below)) / max(1, count * (count - 1) // 2)
+    factor, _, rank, _ = lapack.dpstrf(gram, lower=1)
+    half = count // 2
+    remainder = float(factor[half, half]) if half < rank else 0.0
+    return coherence, max(remainder, 1e-8)

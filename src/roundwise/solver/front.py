@@ -16,13 +16,18 @@ from roundwise.backends import NativeBackend
 from roundwise.formats import FP64
 from roundwise.solver.choice import FormatPolicy, get_policy
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.inputs import CheckedMatrix, checked_matrix, dense_array
+from roundwise.solver.inputs import (
+    CheckedMatrix,
+    checked_matrix,
+    dense_array,
+    dense_product,
+)
 
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 
-SMALL = 128
-"""Dense systems up to this n are handed to LAPACK at once: looking at them would take as long."""
+TINY = 128
+"""Up to this n not even a look at whether a dense A is symmetric pays."""
 
 _BACKEND = NativeBackend()
 
@@ -85,8 +90,8 @@ def solve(
             if full_output:
                 raise ValueError("full_output describes one system; loop over the stacked ones")
             return _solve_stacked(A, b, tol=tol, policy=policy, assume_a=assume_a)
-        if not full_output and assume_a is None and _leaves_small_ones(policy):
-            x = _solve_small(A, b, tol)
+        if not full_output and assume_a is None:
+            x = _solve_at_once(A, b, tol, getattr(get_policy(policy), "at_once", 0))
             if x is not None:
                 return x
     shape = np.shape(b)
@@ -137,10 +142,6 @@ def _factorization(
     )
 
 
-def _leaves_small_ones(policy: str | FormatPolicy) -> bool:
-    return policy == "default" or getattr(policy, "small_at_once", False)
-
-
 def _checked_tolerance(tol: Any) -> float | None:
     if tol is None:
         return None
@@ -152,18 +153,23 @@ def _checked_tolerance(tol: Any) -> float | None:
     return tolerance
 
 
-def _solve_small(A: Array, b: Array, tol: float | None) -> Array | None:
-    """A small dense float64 system by LAPACK at once, through the same gate; else None."""
+def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
+    """A dense float64 system with n < bound by LAPACK, through the same gate; None if it fails."""
     n = len(A) if A.ndim == 2 else 0
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
-    if not (fits and 0 < n <= SMALL and A.dtype == b.dtype == np.float64):
+    if not (fits and 0 < n < bound and A.dtype == b.dtype == np.float64):
         return None
-    _, _, x, info = lapack.dgesv(A, b)
+    if n > TINY and _is_symmetric_with_positive_diagonal(A):
+        return None  # Cholesky takes half the time
+    # A C-ordered matrix is the transpose of one that LAPACK need not copy to read.
+    columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
+    lu, swaps, info = lapack.dgetrf(columns)
     if info != 0:
         return None
+    x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)
     with np.errstate(all="ignore"):
-        residual = np.abs(b - A @ x).max(axis=0)
-        norm = lapack.dlange("1", A.T) if A.flags.c_contiguous else lapack.dlange("I", A)
+        residual = np.abs(b - dense_product(A, x)).max(axis=0)
+        norm = lapack.dlange("1" if flip else "I", columns)
         size = norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
         limit = (math.sqrt(n) * FP64.unit_roundoff if tol is None else tol) * size
     # Infinite sizes would let anything pass, and tiny ones are not to be trusted.
@@ -194,10 +200,13 @@ def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> b
         return assume_a == "pos"
     if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk
         return False
-    A = matrix.A
+    return _is_symmetric_with_positive_diagonal(matrix.A)
+
+
+def _is_symmetric_with_positive_diagonal(A: Array) -> bool:
     if not (np.diagonal(A) > 0).all():
         return False
-    probes = {0, matrix.n // 2, matrix.n - 1}  # most others show here, at no cost
+    probes = {0, len(A) // 2, len(A) - 1}  # most others show here, at no cost
     if not all(np.array_equal(A[i], A[:, i]) for i in probes):
         return False
     return bool(np.array_equal(A, A.T))

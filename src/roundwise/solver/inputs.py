@@ -77,13 +77,7 @@ class CheckedMatrix:
 
     def times(self, X: Array) -> Array:
         """``A X`` in float64, for Fortran-ordered columns."""
-        if self.is_sparse:
-            return np.asarray(self.A @ X)
-        # SciPy's BLAS, as everywhere here: NumPy has another one, whose threads would compete.
-        columns, flip = (self.A.T, 1) if self.A.flags.c_contiguous else (self.A, 0)
-        if X.shape[1] == 1:
-            return np.asarray(blas.dgemv(1.0, columns, X[:, 0], trans=flip))[:, None]
-        return np.asarray(blas.dgemm(1.0, columns, X, trans_a=flip))
+        return np.asarray(self.A @ X) if self.is_sparse else dense_product(self.A, X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +94,15 @@ class Columns:
         """``sqrt(n) u``: what LAPACK's refinement asks for, u that of the answer's own format."""
         unit = FP32.unit_roundoff if self.dtype == np.float32 else FP64.unit_roundoff
         return math.sqrt(len(self.B)) * unit
+
+
+def dense_product(A: Array, X: Array) -> Array:
+    """``A X`` for a vector or columns, by SciPy's BLAS: the threads of NumPy's would compete."""
+    columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
+    if X.ndim == 2 and X.shape[1] != 1:
+        return np.asarray(blas.dgemm(1.0, columns, X, trans_a=flip))
+    product = blas.dgemv(1.0, columns, X.ravel(), trans=flip)
+    return np.reshape(product, X.shape)
 
 
 def norms(X: Array, weights: Array | None = None) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 from roundwise.machine import Machine
 from roundwise.solver.choice import Choice, DefaultPolicy, FormatPolicy, get_policy
@@ -128,10 +128,9 @@ class Solver:
 class _Lessons:
     """The policy of one call: decides, and passes on what came of it."""
 
-    small_at_once: ClassVar = True
-
     def __init__(self, learner: Learner, may_explore: bool) -> None:
         self._learner, self._may_explore = learner, may_explore
+        self.at_once = learner.policy.at_once
         self._decisions: list[Decision] = []  # several, for stacked systems
 
     def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
