@@ -2,7 +2,7 @@
 
 import json
 import math
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from roundwise.solver.choice import DefaultPolicy, cheapest, get_policy
 from roundwise.solver.context import KINDS, Context, context_of
 from roundwise.solver.facts import (
     ENOUGH,
+    NEIGHBOURS,
     Experience,
     Facts,
     FactsError,
@@ -58,8 +59,8 @@ def context(A, positive_definite=False, columns=1):
 
 
 def facts(*known):
-    """Facts of one bin, that of `DENSE`."""
-    return Facts({DENSE.bin: Experience(100, 0.0, dict(known))})
+    """Facts of systems like `DENSE`."""
+    return Facts([(DENSE, Experience(100, 0.0, dict(known)))])
 
 
 def start(fmt, sufficed, steps=0, iterations=0, climbed=()):
@@ -112,11 +113,33 @@ def test_zero_rows_and_tiny_matrices_have_a_context():
     assert context(sparse.csr_array((200, 200))).kind == "sparse unsymmetric"
 
 
-def test_bins_nest():
+def test_the_remainder_is_what_theory_says():
+    """One singular value outweighs all others: rows differ by 1 / kappa, and by no more."""
+    n, rng = 400, np.random.default_rng(0)
+    assert context(rng.standard_normal((n, n))).remainder > 0.9
+    for kappa in (1e4, 1e5, 1e6, 1e7):  # what a row has of u_1 is about 1 / sqrt(n), often less
+        found = context(randsvd(n, kappa, 1, rng=rng).A).remainder
+        assert 1 < found * kappa / math.sqrt(n) < 30
+    assert context(randsvd(n, 1e12, 1, rng=rng).A).remainder <= 1e-7
+    assert context(np.ones((n, n))).remainder == 1e-8
+
+
+def test_units_of_measurement_do_not_matter():
+    n, rng = 300, np.random.default_rng(0)
+    A = randsvd(n, 1e4, 3, rng=rng).A
+    rows, columns = (2.0 ** rng.integers(-20, 20, n) for _ in range(2))
+    plain, scaled = context(A), context(rows[:, None] * A * columns)
+    assert scaled.coherence == pytest.approx(plain.coherence, rel=0.1)
+    assert scaled.remainder == pytest.approx(plain.remainder, rel=0.1)
+    assert context(rows[:, None] * A).coherence == pytest.approx(plain.coherence, rel=1e-12)
+
+
+def test_bins_and_positions_of_all_kinds():
     for kind in KINDS:
-        bins = Context(kind, 700, 0.5, 3.0, 7000).bins
-        assert bins[-1] == kind
-        assert all(one.startswith(other + ", ") for one, other in pairwise(bins))
+        near, far = Context(kind, 700, 0.5, 3.0, 7000), Context(kind, 700, 0.5, 3.0, 70_000)
+        assert near.bin.startswith(f"{kind}, ")
+        assert (near.bin != far.bin) == near.is_sparse
+        assert (near.position != far.position) == near.is_sparse
 
 
 def test_contexts_cost_little():
@@ -242,14 +265,35 @@ def test_unknown_systems_go_to_fp64_and_the_reason_says_so():
     assert "nothing is known" in choice.reason
 
 
-def test_neighbours_tell_where_a_bin_is_thin():
-    thin = Facts({DENSE.bin: Experience(ENOUGH - 1, 0.0, {"fp64": Start()})})
-    assert thin.of(DENSE) is None
+def test_the_nearest_cases_tell():
+    few = (DENSE, Experience(ENOUGH - 1, 0.0, {"fp64": Start()}))
+    assert Facts([few]).of(DENSE) is None
     smaller = Context("dense", 600, 0.02, 1.0, 600 * 600)
-    assert smaller.bin != DENSE.bin
-    both = Facts(thin.bins | {smaller.bin: Experience(1, 0.0, {"fp64": Start(1)})})
-    assert both.of(DENSE).systems == ENOUGH
-    assert both.of(DENSE).starts["fp64"].sufficed == 1
+    one = Experience(1, 0.0, {"fp64": Start(1)})
+    both = Facts([few, (smaller, one)]).of(DENSE)
+    assert both.systems == ENOUGH
+    assert both.starts["fp64"].sufficed == 1
+    unlike = Context("dense", N, 0.02, 40.0, N * N)
+    assert Facts([few, (unlike, one)]).of(DENSE) is None  # too far away
+    of_another_kind = Context("positive definite", N, 0.02, 1.0, N * N)
+    assert Facts([few, (of_another_kind, one)]).of(DENSE) is None
+    crowd = [(DENSE, one)] * NEIGHBOURS + [(smaller, Experience(1, 0.0, {"fp64": Start(0)}))] * 5
+    assert Facts(crowd).of(DENSE).starts["fp64"].sufficed == NEIGHBOURS
+
+
+def test_a_start_that_often_fails_is_not_risked():
+    """Cheap in the mean, but if FP32 is in vain, the solve takes far longer than LAPACK's."""
+    climbed = [("fp64", 20, 0)]
+    risky = facts(start("fp32", 80, steps=100, climbed=climbed), FP64_START)
+    policy = DefaultPolicy(risky, PRICES)
+    expected = policy.expectations(DENSE)
+    mean = policy.price(DENSE, risky.of(DENSE).starts["fp32"].work) / 100
+    assert mean < expected["fp64"].seconds < expected["fp32"].seconds
+    assert policy.choose_for(DENSE).formats == ("fp64",)
+    # LAPACK would take LU; Cholesky twice takes no longer, and is risked.
+    spd = replace(DENSE, kind="positive definite")
+    known = Facts([(spd, experience) for _, experience in risky.cases])
+    assert DefaultPolicy(known, PRICES).choose_for(spd).formats[0] == "fp32"
 
 
 def test_formats_without_a_price_or_an_instruction_are_not_chosen(monkeypatch):
@@ -287,8 +331,8 @@ def test_the_shipped_facts_are_sound():
     known = shipped_facts()
     for entry in ("command", "seed", "roundwise", "systems", "machine", "cross-validation"):
         assert known.provenance[entry] is not None
-    assert sum(e.systems for e in known.bins.values()) == known.provenance["systems"] > 500
-    for experience in known.bins.values():
+    assert len(known.cases) == known.provenance["systems"] > 500
+    for _, experience in known.cases:
         for first, begun in experience.starts.items():
             assert 0 <= begun.sufficed <= experience.systems
             # Every system runs its first format, and only those it did not suffice for climb.
@@ -299,8 +343,8 @@ def test_the_shipped_facts_are_sound():
 
 def test_facts_survive_json():
     known = shipped_facts()
-    again = Facts.from_dict(json.loads(json.dumps(known.to_dict())))
-    assert again.bins == known.bins
+    again = Facts.from_dict(json.loads(known.to_json()))
+    assert again.cases == known.cases  # four digits, as they came
     assert again.provenance == known.provenance
 
 
@@ -308,9 +352,9 @@ def test_facts_survive_json():
     ("change", "complaint"),
     [
         ({"schema": "other"}, "no facts"),
-        ({"version": 2}, "version 2"),
-        ({"bins": {"dense": {"systems": 1}}}, "damaged"),
-        ({"bins": 3}, "damaged"),
+        ({"version": 1}, "version 1"),
+        ({"cases": [[{"kind": "dense"}, {"systems": 1}]]}, "damaged"),
+        ({"cases": 3}, "damaged"),
     ],
 )
 def test_other_files_are_refused(change, complaint):
@@ -332,7 +376,7 @@ def test_the_shipped_policy_decides_sensibly(monkeypatch):
 def test_solve_uses_the_default_policy():
     assert isinstance(get_policy("default"), DefaultPolicy)
     rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((600, 600)), rng.standard_normal(600)
+    A, b = rng.standard_normal((900, 900)), rng.standard_normal(900)
     solution = rw.solve(A, b, full_output=True)
     assert "systems like this" in solution.decision
     assert solution.attempts[0].action.startswith("fp32")
@@ -358,7 +402,7 @@ def test_the_command_makes_a_policy_and_resumes(tmp_path, capsys):
     main(options)
     made = out.read_text()
     known = Facts.from_dict(json.loads(made))
-    assert sum(e.systems for e in known.bins.values()) == known.provenance["systems"]
+    assert len(known.cases) == known.provenance["systems"]
     lines = log.read_text().splitlines(keepends=True)
     # A line that was cut off by an interruption is solved again, the others are not.
     log.write_text("".join(lines[:-3]) + lines[-3][:20])

@@ -131,6 +131,9 @@ class Verdict:
     systems : int
     best : float
         The share of systems whose choice is the best one, or within 5 % of it.
+    worst : float
+        How many times faster than FP64 at once the policy's choice is, on the system where it is
+        slowest in comparison.
     ratios : dict
         Geometric means of the seconds over those of the best choice: the policy's, of always
         starting in FP32, and of FP64 at once.
@@ -141,6 +144,7 @@ class Verdict:
     group: str
     systems: int
     best: float
+    worst: float
     ratios: Mapping[str, float]
     seconds: Mapping[str, float]
 
@@ -148,6 +152,7 @@ class Verdict:
         return {
             "systems": self.systems,
             "within 5 % of the best": round(self.best, 3),
+            "worst against FP64": round(self.worst, 3),
             "time over the best's": {name: round(r, 3) for name, r in self.ratios.items()},
             "seconds": {name: float(f"{total:.4g}") for name, total in self.seconds.items()},
         }
@@ -157,8 +162,8 @@ def cross_validate(records: Sequence[Record], prices: Prices, folds: int = FOLDS
     """Decide on each system from the facts of the other folds; small systems are left out."""
     decided: list[tuple[Record, str, dict[str, float]]] = []
     for fold in range(folds):
-        facts = Facts.gathered(
-            ((r.context, r.experience) for i, r in enumerate(records) if i % folds != fold), {}
+        facts = Facts(
+            [(r.context, r.experience) for i, r in enumerate(records) if i % folds != fold]
         )
         policy = DefaultPolicy(facts, prices)
         for record in records[fold::folds]:
@@ -192,6 +197,7 @@ def _verdict(group: str, decided: Sequence[tuple[str, dict[str, float]]]) -> Ver
         group,
         len(decided),
         float(np.mean(over["policy"] <= 1.05)),
+        float(np.min(over["always FP64"] / over["policy"])),
         {name: float(np.exp(np.mean(np.log(values)))) for name, values in over.items()},
         {name: sum(values) for name, values in taken.items()},
     )
@@ -202,11 +208,11 @@ def table(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "no system is large enough to gain time"
     ratios, totals = list(verdicts[0].ratios), list(verdicts[0].seconds)
-    head = ["systems", "number", "within 5 % of the best"]
+    head = ["systems", "number", "within 5 % of the best", "worst against FP64"]
     head += [f"{name}, over the best" for name in ratios] + [f"{name} (s)" for name in totals]
     rows = [head, ["---"] * len(head)]
     for v in verdicts:
-        row = [v.group, f"{v.systems}", f"{100 * v.best:.0f} %"]
+        row = [v.group, f"{v.systems}", f"{100 * v.best:.0f} %", f"{v.worst:.2f}"]
         row += [f"{v.ratios[name]:.3f}" for name in ratios]
         rows.append(row + [f"{v.seconds[name]:.3g}" for name in totals])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -238,8 +244,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "prices": prices.source,
         "cross-validation": {"folds": FOLDS} | {v.group: v.to_dict() for v in verdicts},
     }
-    facts = Facts.gathered(((r.context, r.experience) for r in records), provenance)
-    asked.out.write_text(json.dumps(facts.to_dict(), indent=1) + "\n", encoding="utf-8")
+    facts = Facts([(r.context, r.experience) for r in records], provenance)
+    asked.out.write_text(facts.to_json(), encoding="utf-8")
     print(table(verdicts))
 
 

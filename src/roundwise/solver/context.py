@@ -6,6 +6,7 @@ factorization. Of sparse ones, it is no more than a pass over their pattern.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -33,8 +34,8 @@ ROWS = 64
 DENSE_SIZES = (600, 1500)
 SPARSE_SIZES = (1_000, 5_000, 20_000)
 SHARES = (0.3, 0.6, 0.9)
-COHERENCES = (0.15, 2.5, 5.0, 8.0, 11.5, 14.0, 16.0, 18.5, 60.0)
-REMAINDERS = (3e-7, 8e-7, 3e-6, 1e-4, 1e-2, 0.7)
+COHERENCES = (0.15, 2.5, 6.0, 11.0, 14.0, 17.0, 60.0)
+REMAINDERS = (1e-6, 1e-4, 0.1)
 ROW_ENTRIES = (4.5, 6.0, 12.0, 40.0)
 
 
@@ -78,8 +79,21 @@ class Context:
         return self.kind.startswith("sparse")
 
     @property
-    def bins(self) -> tuple[str, ...]:
-        """The systems that count as alike, in words, from few that are very alike to many."""
+    def position(self) -> tuple[float, ...]:
+        """Where it is among systems of its kind: at a distance of 1, another one is rather unlike.
+
+        A coherence beyond 60 tells of singular values that outweigh all others; how far, the
+        remainder says.
+        """
+        common = 2.0 * self.diagonal_share, 0.3 * math.log(self.n)
+        if self.is_sparse:
+            return math.log(max(self.entries, 1) / self.n), *common
+        coherence = 1.6 * math.log1p(min(self.coherence, 60.0))
+        return coherence, 0.8 * math.log10(self.remainder), *common
+
+    @property
+    def bin(self) -> str:
+        """The systems that count as alike when a solver learns from its own solves, in words."""
         parts = [str(self.kind)]
         if self.is_sparse:
             parts.append(interval("entries per row", self.entries / self.n, ROW_ENTRIES))
@@ -88,11 +102,7 @@ class Context:
             parts.append(interval("remainder", self.remainder, REMAINDERS))
         parts.append(interval("diagonal share", self.diagonal_share, SHARES))
         parts.append(interval("n", self.n, SPARSE_SIZES if self.is_sparse else DENSE_SIZES))
-        return tuple(", ".join(parts[:count]) for count in range(len(parts), 0, -1))
-
-    @property
-    def bin(self) -> str:
-        return self.bins[0]
+        return ", ".join(parts)
 
     @property
     def series(self) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from roundwise.exceptions import RoundwiseError
 from roundwise.solver.context import Context
 from roundwise.solver.solution import Attempt
 
 SCHEMA = "roundwise-default-policy"
-VERSION = 1
-ENOUGH = 6
-"""Systems of a bin that count as experience."""
+VERSION = 2
+NEIGHBOURS, RADIUS, ENOUGH = 10, 1.5, 6
+"""So many of the nearest cases count, if they are not farther away than that; of fewer systems than
+the last nothing is known."""
 
 
 class FactsError(RoundwiseError, ValueError):
@@ -66,7 +70,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of a bin.
+    """What is known of some systems.
 
     Attributes
     ----------
@@ -95,38 +99,37 @@ class Experience:
         return math.exp(self.log_fill / self.systems) if self.systems else 1.0
 
 
+Case = tuple[Context, Experience]
+"""Systems of one context, most often a single one, and what is known of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Experience by bin, and where it comes from."""
+    """Cases, and where they come from."""
 
-    bins: Mapping[str, Experience]
+    cases: Sequence[Case]
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    _pooled: dict[str, Experience] = field(default_factory=dict, init=False, repr=False)
-
-    @classmethod
-    def gathered(
-        cls, records: Iterable[tuple[Context, Experience]], provenance: Mapping[str, Any]
-    ) -> Facts:
-        """The sums over systems, each given with its own experience."""
-        bins: dict[str, Experience] = {}
-        for context, experience in records:
-            bins[context.bin] = bins.get(context.bin, Experience()) + experience
-        return cls({name: bins[name] for name in sorted(bins)}, provenance)
 
     def of(self, context: Context) -> Experience | None:
-        """Of the narrowest of the context's bins that has enough systems; None if none has."""
-        for name in context.bins:
-            known = self._within(name)
-            if known.systems >= ENOUGH:
-                return known
-        return None
+        """Of the systems of that kind that are most like this one; None if too few are."""
+        if context.kind not in self._positions:
+            return None
+        positions, experiences = self._positions[context.kind]
+        distances = np.sqrt(((positions - context.position) ** 2).sum(axis=1))
+        nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
+        near = (experiences[i] for i in nearest if distances[i] <= RADIUS)
+        known = sum(near, Experience())
+        return known if known.systems >= ENOUGH else None
 
-    def _within(self, name: str) -> Experience:
-        """Of a bin and all that are part of it."""
-        if name not in self._pooled:
-            parts = (f for bin, f in self.bins.items() if bin == name or bin.startswith(name + ","))
-            self._pooled[name] = sum(parts, Experience())
-        return self._pooled[name]
+    @cached_property
+    def _positions(self) -> dict[str, tuple[NDArray[np.float64], list[Experience]]]:
+        """By kind, where its cases are, and what is known of each."""
+        found: dict[str, tuple[list[tuple[float, ...]], list[Experience]]] = {}
+        for context, experience in self.cases:
+            places, experiences = found.setdefault(context.kind, ([], []))
+            places.append(context.position)
+            experiences.append(experience)
+        return {kind: (np.array(places), known) for kind, (places, known) in found.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
@@ -134,23 +137,7 @@ class Facts:
             "schema": SCHEMA,
             "version": VERSION,
             "provenance": dict(self.provenance),
-            "bins": {
-                name: {
-                    "systems": known.systems,
-                    "log_fill": round(known.log_fill, 6),
-                    "starts": {
-                        first: {
-                            "sufficed": start.sufficed,
-                            "work": {
-                                fmt: [work.runs, work.steps, work.iterations]
-                                for fmt, work in start.work.items()
-                            },
-                        }
-                        for first, start in known.starts.items()
-                    },
-                }
-                for name, known in self.bins.items()
-            },
+            "cases": [[_rounded(context), _saved(known)] for context, known in self.cases],
         }
 
     @classmethod
@@ -164,20 +151,45 @@ class Facts:
                 "them again with `make default-policy`"
             )
         try:
-            return cls(
-                {name: _experience(known) for name, known in saved["bins"].items()},
-                dict(saved["provenance"]),
-            )
+            cases = [(Context(**context), _experience(known)) for context, known in saved["cases"]]
+            return cls(cases, dict(saved["provenance"]))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise FactsError(f"damaged facts ({error!r}); install Roundwise again") from error
+
+    def to_json(self) -> str:
+        """One case per line."""
+        saved = self.to_dict()
+        cases = ",\n".join(json.dumps(c, separators=(",", ":")) for c in saved.pop("cases"))
+        head = json.dumps(saved, indent=1).removesuffix("\n}")
+        return f'{head},\n "cases": [\n{cases}\n]}}\n'
+
+
+def _rounded(context: Context) -> dict[str, Any]:
+    """A context with four digits, without what is as it is by default."""
+    saved = {f.name: getattr(context, f.name) for f in fields(Context)}
+    defaults = {f.name: f.default for f in fields(Context)}
+    return {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in saved.items()
+        if value != defaults[name]
+    }
+
+
+def _saved(known: Experience) -> dict[str, Any]:
+    starts = {
+        first: [
+            start.sufficed,
+            {fmt: [work.runs, work.steps, work.iterations] for fmt, work in start.work.items()},
+        ]
+        for first, start in known.starts.items()
+    }
+    return {"systems": known.systems, "log_fill": round(known.log_fill, 4), "starts": starts}
 
 
 def _experience(saved: Mapping[str, Any]) -> Experience:
     starts = {
-        first: Start(
-            int(start["sufficed"]), {fmt: _work(counts) for fmt, counts in start["work"].items()}
-        )
-        for first, start in saved["starts"].items()
+        first: Start(int(sufficed), {fmt: _work(counts) for fmt, counts in work.items()})
+        for first, (sufficed, work) in saved["starts"].items()
     }
     return Experience(int(saved["systems"]), float(saved["log_fill"]), starts)
 
