@@ -35,7 +35,7 @@ NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
 """The least shares of nonzeros on the diagonal, and of entries off it with a partner across it,
 for which SuperLU's symmetric mode is taken."""
 
-SAMPLE = 2000
+SAMPLE = 500
 """Entries that are looked at, at least, to tell whether a pattern is symmetric."""
 
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
@@ -132,7 +132,7 @@ def suits_symmetric_mode(A: sparse.csr_array) -> bool:
     """Whether most entries have a partner across the diagonal, which has few zeros itself.
 
     Zeros there, as in a saddle-point matrix, make pivots leave the diagonal: the order that was
-    chosen for it then fills in far more than COLAMD's. A must be in canonical form; some thousand
+    chosen for it then fills in far more than COLAMD's. A must be in canonical form; some hundred
     of its entries stand for all.
     """
     n = A.shape[0]

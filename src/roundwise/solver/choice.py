@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 from roundwise.backends import native_formats
@@ -21,12 +21,14 @@ SPARSE_CROSSOVER = 1000
 """Sparse systems with fewer unknowns are factorized in FP64: analysing the pattern, which no format
 speeds up, takes most of the time."""
 
-INSPECTION = 1e-3
+INSPECTION = 1.5e-3
 """Seconds, about, that looking at a system and preparing refinement take if this is not in the
 processor's cache."""
 
 LARGEST = 100_000
 UNKNOWN_FILL = 10.0
+Pricing = Callable[[Climb], float]
+
 EASY, WORST = Work(1, 1, 0), Work(1, 10, GMRES_BUDGET)
 """Work with factors that suffice at once, and, at most, with those that do not."""
 
@@ -148,43 +150,40 @@ class DefaultPolicy:
     def expectations(self, context: Context) -> dict[str, Expectation]:
         """What each first format leads to; the worst of it, if nothing is known of such systems."""
         known = self.facts.of(context)
+        price = self._pricing(context, known)
         formats = [f for f in self.formats(context.kind) if known is None or f in known.starts]
-        return {fmt: self._expected(context, fmt, known) for fmt in formats}
+        return {fmt: self._expected(context, fmt, known, price) for fmt in formats}
 
-    def _expected(self, context: Context, fmt: str, known: Experience | None) -> Expectation:
-        sure = self.price(context, {fmt: EASY})
-        worst = self.price(
-            context, {f: WORST if f != FP64.name else EASY for f in ladder_from(fmt)}
-        )
+    def _expected(
+        self, context: Context, fmt: str, known: Experience | None, price: Pricing
+    ) -> Expectation:
+        sure = price({fmt: EASY})
+        worst = price({f: WORST if f != FP64.name else EASY for f in ladder_from(fmt)})
         if known is None:
             return Expectation(worst, 0, 0, sure, worst)
         start = known.starts[fmt]
-        seconds = self.price(context, start.work) / known.systems
-        risked = self._risked(context, fmt, known)
-        if risked > TOLERATED * self._lapack(context):
-            seconds = max(seconds, risked)
+        seconds = price(start.work) / known.systems
+        certain = start.sufficed >= CONFIDENT * known.systems
+        if not certain and fmt != FP64.name:
+            risked = price(dict.fromkeys(_uncertain(fmt, known), EASY))
+            if risked > TOLERATED * self._lapack(context, known):
+                seconds = max(seconds, risked)
         return Expectation(seconds, start.sufficed, known.systems, sure, worst)
 
-    def _risked(self, context: Context, fmt: str, known: Experience) -> float:
-        """The time if no format suffices before the first that does so for nearly all systems."""
-        climb = {}
-        for name in ladder_from(fmt):
-            if name in known.starts:
-                climb[name] = EASY
-                if known.starts[name].sufficed >= CONFIDENT * known.systems:
-                    break
-        return self.price(context, climb)
-
-    def _lapack(self, context: Context) -> float:
+    def _lapack(self, context: Context, known: Experience) -> float:
         """What LU in FP64 takes, be the matrix symmetric or not."""
         if context.kind == "positive definite":
             context = replace(context, kind="dense")
-        return self.price(context, {FP64.name: EASY})
+        return self._pricing(context, known)({FP64.name: EASY})
 
     def price(self, context: Context, climb: Climb) -> float:
         """The seconds of this work."""
         known = self.facts.of(context) if context.is_sparse else None
-        return self.prices.seconds(context, climb, UNKNOWN_FILL if known is None else known.fill)
+        return self._pricing(context, known)(climb)
+
+    def _pricing(self, context: Context, known: Experience | None) -> Pricing:
+        fill = UNKNOWN_FILL if known is None else known.fill
+        return partial(self.prices.seconds, context, fill=fill)
 
     def formats(self, kind: Kind) -> tuple[str, ...]:
         """The formats to choose from, lowest first."""
@@ -208,6 +207,15 @@ class DefaultPolicy:
                 return n
             n += n // 16
         return LARGEST
+
+
+def _uncertain(fmt: str, known: Experience) -> Iterator[str]:
+    """This format and the next ones, up to the first that sufficed for nearly all systems."""
+    for name in ladder_from(fmt):
+        if name in known.starts:
+            yield name
+            if known.starts[name].sufficed >= CONFIDENT * known.systems:
+                return
 
 
 def cheapest(seconds: Mapping[str, float]) -> str:

@@ -28,7 +28,7 @@ class FactsError(RoundwiseError, ValueError):
     """A file that holds no facts this version can read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Work:
     """What was done with factors of one format, summed over systems."""
 
@@ -62,11 +62,6 @@ class Start:
     sufficed: int = 0
     work: Climb = field(default_factory=dict)
 
-    def __add__(self, other: Start) -> Start:
-        formats = {**self.work, **other.work}
-        work = {f: self.work.get(f, Work()) + other.work.get(f, Work()) for f in formats}
-        return Start(self.sufficed + other.sufficed, work)
-
 
 @dataclass(frozen=True)
 class Experience:
@@ -85,18 +80,30 @@ class Experience:
     log_fill: float = 0.0
     starts: Mapping[str, Start] = field(default_factory=dict)
 
-    def __add__(self, other: Experience) -> Experience:
-        if not self.systems:
-            return other
-        if not other.systems:
-            return self
-        starts = {f: self.starts[f] + other.starts[f] for f in self.starts if f in other.starts}
-        return Experience(self.systems + other.systems, self.log_fill + other.log_fill, starts)
-
     @property
     def fill(self) -> float:
         """The geometric mean of the fill-in."""
         return math.exp(self.log_fill / self.systems) if self.systems else 1.0
+
+
+def together(known: Sequence[Experience]) -> Experience:
+    """What is known of all these systems; starts that some of them lack are left out."""
+    if len(known) <= 1:
+        return known[0] if known else Experience()
+    starts = {}
+    for fmt in known[0].starts:
+        if all(fmt in one.starts for one in known):
+            begun = [one.starts[fmt] for one in known]
+            starts[fmt] = Start(sum(one.sufficed for one in begun), _sums(begun))
+    return Experience(sum(one.systems for one in known), sum(one.log_fill for one in known), starts)
+
+
+def _sums(starts: Sequence[Start]) -> Climb:
+    work: dict[str, Work] = {}
+    for start in starts:
+        for fmt, done in start.work.items():
+            work[fmt] = work[fmt] + done if fmt in work else done
+    return work
 
 
 Case = tuple[Context, Experience]
@@ -117,8 +124,7 @@ class Facts:
         positions, experiences = self._positions[context.kind]
         distances = np.sqrt(((positions - context.position) ** 2).sum(axis=1))
         nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
-        near = (experiences[i] for i in nearest if distances[i] <= RADIUS)
-        known = sum(near, Experience())
+        known = together([experiences[i] for i in nearest if distances[i] <= RADIUS])
         return known if known.systems >= ENOUGH else None
 
     @cached_property
