@@ -1,5 +1,7 @@
 """`solve` and `factor` behave as users of NumPy and SciPy expect."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from exact import backward_error
@@ -7,6 +9,7 @@ from hard_systems import SPARSE_FORMATS, as_sparse, spd, wilkinson
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.problems import randsvd
 
 U = 2.0**-53
 N = 30
@@ -323,6 +326,28 @@ def test_escalation_is_told_and_remembered():
         assert backward_error(hard, again.x, column) <= np.sqrt(60) * U + U
     assert factors.solve(rhs).shape == rhs.shape
     assert factors.shape == (60, 60)
+
+
+def test_threads_share_factors_while_they_climb():
+    """FP32 factors lose half of the directions: every thread climbs, one makes the factors."""
+    n, rng = 200, np.random.default_rng(0)
+    A = randsvd(n, 1e12, 3, rng=rng).A
+    B = rng.standard_normal((8, n))
+    for _ in range(5):
+        F = rw.factor(A, policy="fp32")
+        with ThreadPoolExecutor(8) as pool:
+            solutions = list(pool.map(lambda b: F.solve(b, full_output=True), B))
+        assert all(s.backward_error <= s.tolerance for s in solutions)
+        assert F.format == "fp64"
+        assert [a.action for a in F.solve(B[0], full_output=True).attempts] == [
+            "fp64-fp64-fp64-fp64"
+        ]
+
+
+@pytest.mark.parametrize("policy", [None, 3, object()])
+def test_what_is_no_policy_is_refused(policy):
+    with pytest.raises(TypeError, match="'default', a format's name"):
+        rw.solve(np.eye(3), np.ones(3), policy=policy)
 
 
 def test_factors_do_not_follow_later_changes():

@@ -259,6 +259,10 @@ _DEFAULT = DefaultPolicy()
 
 def get_policy(policy: str | FormatPolicy) -> FormatPolicy:
     if not isinstance(policy, str):
+        if not hasattr(policy, "choose"):
+            raise TypeError(
+                f"policy = {policy!r}; pass 'default', a format's name, or an object with `choose`"
+            )
         return policy
     if policy == "default":
         return _DEFAULT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -54,7 +55,7 @@ class Tried:
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
 
-    Later solves start with the factors that the last one ended with.
+    Later solves start with the factors that the last one ended with. Threads may share it.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Factorization:
         self._learn = learn
         self._rungs = _ladder(matrix, formats, backend, positive_definite)
         self._level = 0
-        self._factors: Solves | None = None
+        self._factors: Solves | None = None  # of this level
+        self._climbing = Lock()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -107,15 +109,16 @@ class Factorization:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
+        level = self._level
         tolerance = columns.default_tolerance if self._tol is None else self._tol
         tries: list[Tried] = []
         while True:
-            tries.append(self._try(columns, tolerance, full_output, timings))
+            tries.append(self._try(level, columns, tolerance, full_output, timings))
             last, attempts = tries[-1], tuple(tried.attempt for tried in tries)
             if last.X is not None and last.attempt.accepted:
                 break
-            hopeless = last.unholdable or (last.singular and self.format == FP64.name)
-            if hopeless or self._level == len(self._rungs) - 1:
+            hopeless = last.unholdable or (last.singular and self._rungs[level].label == FP64.name)
+            if hopeless or level == len(self._rungs) - 1:
                 best = min(tries, key=lambda tried: tried.attempt.backward_error)
                 reason = f"no answer reached a backward error of {tolerance:.1e}"
                 raise SolveFailed(
@@ -124,9 +127,10 @@ class Factorization:
                     best.attempt.backward_error,
                     attempts,
                 )
-            self._level, self._factors = self._level + 1, None
-        if self._learn is not None:  # from the first solve: later ones find the factors made
+            level += 1
+        with self._climbing:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
+        if learn is not None:
             learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
         return Solution(
             last.X,
@@ -141,14 +145,29 @@ class Factorization:
             self._decision,
         )
 
-    def _try(
-        self, columns: Columns, tolerance: float, bound_error: bool, timings: dict[str, float]
-    ) -> Tried:
-        """One rung: its factors, made if they are not there yet, and refinement with them."""
-        rung, start = self._rungs[self._level], perf_counter()
-        try:
+    def _factors_of(self, level: int) -> Solves:
+        """Factors of this rung, made if they are not there yet; solves to come start there."""
+        with self._climbing:  # what one thread makes, others wait for
+            if level < self._level:  # another thread has climbed on
+                return self._rungs[level].make()
+            if level > self._level:
+                self._level, self._factors = level, None
             if self._factors is None:
-                self._factors = rung.make()
+                self._factors = self._rungs[level].make()
+            return self._factors
+
+    def _try(
+        self,
+        level: int,
+        columns: Columns,
+        tolerance: float,
+        bound_error: bool,
+        timings: dict[str, float],
+    ) -> Tried:
+        """One rung: its factors, and refinement with them."""
+        rung, start = self._rungs[level], perf_counter()
+        try:
+            factors = self._factors_of(level)
         except ArithmeticFailure as failure:
             seconds = perf_counter() - start
             timings["factor"] += seconds
@@ -159,7 +178,7 @@ class Factorization:
         target = tolerance / (4 if columns.dtype == np.float32 else 1)
         refined = refine(
             self._matrix,
-            self._factors,
+            factors,
             columns.B,
             target,
             self._backend,
@@ -191,20 +210,19 @@ class Factorization:
         if not (accepted and bound_error):
             return Tried(attempt, X, unholdable=unholdable)
         start = perf_counter()
-        bound, condition = self._error_bound(refined, rung.fmt)
+        bound, condition = self._error_bound(refined, rung.fmt, factors)
         bound += FP32.unit_roundoff if columns.dtype == np.float32 else 0.0
         timings["bound"] = perf_counter() - start
         return Tried(attempt, X, bound, condition)
 
-    def _error_bound(self, refined: Refined, fmt: str) -> tuple[float, float]:
+    def _error_bound(self, refined: Refined, fmt: str, factors: Solves) -> tuple[float, float]:
         """A bound of the relative error, and the condition number that it rests on.
 
         Refinement converges to the solution up to ``kappa u``, if the factors tell A from a
         singular matrix: ``kappa u_f < 1``, u_f the factors' unit roundoff. If not, small
         corrections prove nothing, and neither number is known.
         """
-        assert self._factors is not None
-        condition = condition_estimate(self._matrix.A, self._factors)
+        condition = condition_estimate(self._matrix.A, factors)
         rate = condition * get_format(fmt).unit_roundoff
         if not rate < 1 or self._matrix.columns is not None:  # these are of a scaled x
             return math.nan, math.nan
