@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench speed scaling native-docs compare default-policy readme docs dist clean
+.PHONY: help demo test lint bench speed speed-docs scaling native-docs compare default-policy readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -29,6 +29,9 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 
 speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (minutes)
 	$(RUN)/python benchmarks/bench_solve.py
+
+speed-docs: speed  ## the same, and its table and figure into README.md
+	$(RUN)/python docs/refresh.py speed
 
 scaling: $(VENV)/installed  ## native low precision against the size, dense and sparse (minutes)
 	$(RUN)/python benchmarks/bench_scaling.py

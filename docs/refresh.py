@@ -1,6 +1,7 @@
 """Put numbers and figures of the experiments into README.md and the pages here.
 
     python docs/refresh.py readme          # the dense experiment
+    python docs/refresh.py speed           # what `make speed` has written
     python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
 
@@ -8,7 +9,9 @@ What an experiment has solved is taken from ``out/``. A page has its numbers bet
 ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; the rest of it is left alone.
 """
 
+import csv
 import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +110,15 @@ def readme() -> None:
     update(ROOT / "README.md", {"reproduction": bare(performance_table(result))})
 
 
+def speed() -> None:
+    with (CACHE / "solve-summary.csv").open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    shown = [[cell if i < 3 else float(cell) for i, cell in enumerate(row[:-1])] for row in rows]
+    table = Table("", head[:-1], shown, formats=dict.fromkeys(head[3:-1], ".2f"))
+    update(ROOT / "README.md", {"speed": bare(table)})
+    shutil.copyfile(CACHE / "solve.png", IMAGES / "solve.png")
+
+
 def reproduction() -> None:
     results = reproduce(EXPERIMENTS, Settings(), CACHE, jobs=-1, bars=progress_bar)
     lines = finding_lines(check(results))
@@ -124,4 +136,4 @@ def departures() -> None:
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (readme, reproduction, departures)}[sys.argv[1]]()
+    {f.__name__: f for f in (readme, speed, reproduction, departures)}[sys.argv[1]]()

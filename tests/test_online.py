@@ -22,21 +22,12 @@ from roundwise.solver.prices import generic_prices
 from roundwise.solver.solution import Attempt
 
 N = 1000
-PROMISING = Facts(
-    [
-        (
-            Context("dense", N, 0.02, 1.0, N * N),
-            Experience(
-                100,
-                0.0,
-                {
-                    "fp32": Start(95, {"fp32": Work(100, 250, 0), "fp64": Work(5, 0, 0)}),
-                    "fp64": Start(100, {"fp64": Work(100, 0, 0)}),
-                },
-            ),
-        )
-    ]
-)
+CONTEXT = Context("dense", N, 0.02, 1.0, N * N)
+STARTS = {
+    "fp32": Start(95, {"fp32": Work(100, 250, 0), "fp64": Work(5, 0, 0)}),
+    "fp64": Start(100, {"fp64": Work(100, 0, 0)}),
+}
+PROMISING = Facts.gathered([(CONTEXT, Experience(100, 0.0, STARTS))])
 SUCCEEDS, FAILS = Work(1, 2, 0), Work(1, 3, 40)
 
 
@@ -190,9 +181,8 @@ def test_a_climb_teaches_about_every_format_it_tried():
 
 
 def test_where_a_format_fails_a_lower_one_is_not_tried_next():
-    ((context, known),) = PROMISING.cases
     bf16 = Start(60, {"bf16": Work(100, 800, 0), "fp32": Work(40, 80, 0)})
-    both = Facts([(context, Experience(100, 0.0, {"bf16": bf16, **known.starts}))])
+    both = Facts.gathered([(CONTEXT, Experience(100, 0.0, {"bf16": bf16, **STARTS}))])
     world = World(learner(both, explore=0.0))
     if "bf16" not in world.learner.policy.formats("dense"):
         pytest.skip("this processor has no BF16 instructions")
@@ -216,7 +206,7 @@ def test_an_outlier_counts_little():
 
 
 def test_unknown_systems_are_learned_from_scratch():
-    world = World(learner(Facts([]), explore=0.1))
+    world = World(learner(Facts({}), explore=0.1))
     starts = world.starts(800, {"fp32"})
     assert starts[0] == "fp64"
     assert starts[-1] == "fp32"

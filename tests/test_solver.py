@@ -1,6 +1,7 @@
 """`solve` and `factor` behave as users of NumPy and SciPy expect."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -336,7 +337,7 @@ def test_threads_share_factors_while_they_climb():
     for _ in range(5):
         F = rw.factor(A, policy="fp32")
         with ThreadPoolExecutor(8) as pool:
-            solutions = list(pool.map(lambda b: F.solve(b, full_output=True), B))
+            solutions = list(pool.map(partial(F.solve, full_output=True), B))
         assert all(s.backward_error <= s.tolerance for s in solutions)
         assert F.format == "fp64"
         assert [a.action for a in F.solve(B[0], full_output=True).attempts] == [

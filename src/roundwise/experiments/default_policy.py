@@ -162,8 +162,8 @@ def cross_validate(records: Sequence[Record], prices: Prices, folds: int = FOLDS
     """Decide on each system from the facts of the other folds; small systems are left out."""
     decided: list[tuple[Record, str, dict[str, float]]] = []
     for fold in range(folds):
-        facts = Facts(
-            [(r.context, r.experience) for i, r in enumerate(records) if i % folds != fold]
+        facts = Facts.gathered(
+            (r.context, r.experience) for i, r in enumerate(records) if i % folds != fold
         )
         policy = DefaultPolicy(facts, prices)
         for record in records[fold::folds]:
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "prices": prices.source,
         "cross-validation": {"folds": FOLDS} | {v.group: v.to_dict() for v in verdicts},
     }
-    facts = Facts([(r.context, r.experience) for r in records], provenance)
+    facts = Facts.gathered(((r.context, r.experience) for r in records), provenance)
     asked.out.write_text(facts.to_json(), encoding="utf-8")
     print(table(verdicts))
 

@@ -6,7 +6,6 @@ factorization. Of sparse ones, it is no more than a pass over their pattern.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -79,17 +78,10 @@ class Context:
         return self.kind.startswith("sparse")
 
     @property
-    def position(self) -> tuple[float, ...]:
-        """Where it is among systems of its kind: at a distance of 1, another one is rather unlike.
-
-        A coherence beyond 60 tells of singular values that outweigh all others; how far, the
-        remainder says.
-        """
-        common = 2.0 * self.diagonal_share, 0.3 * math.log(self.n)
-        if self.is_sparse:
-            return math.log(max(self.entries, 1) / self.n), *common
-        coherence = 1.6 * math.log1p(min(self.coherence, 60.0))
-        return coherence, 0.8 * math.log10(self.remainder), *common
+    def position(self) -> Array:
+        """Where it is among systems of its kind, as a column."""
+        place = self.n, self.diagonal_share, self.coherence, self.remainder, self.entries
+        return position(self.kind, *np.array(place, dtype=np.float64)[:, None])
 
     @property
     def bin(self) -> str:
@@ -109,6 +101,21 @@ class Context:
         """Those of exactly this shape: steps of one Newton iteration, say."""
         shape = f"n = {self.n}, {self.entries} entries" if self.is_sparse else f"n = {self.n}"
         return f"{self.kind}, {shape}"
+
+
+def position(
+    kind: Kind, n: Array, diagonal_share: Array, coherence: Array, remainder: Array, entries: Array
+) -> Array:
+    """Coordinates of systems, one column each: at a distance of 1 they are rather unlike.
+
+    A coherence beyond 60 tells of singular values that outweigh all others; how far, the
+    remainder says.
+    """
+    common = 2.0 * diagonal_share, 0.3 * np.log(n)
+    if kind.startswith("sparse"):
+        return np.array([np.log(np.maximum(entries, 1.0) / n), *common])
+    decay = 1.6 * np.log1p(np.minimum(coherence, 60.0))
+    return np.array([decay, 0.8 * np.log10(remainder), *common])
 
 
 def interval(name: str, value: float, edges: tuple[float, ...]) -> str:

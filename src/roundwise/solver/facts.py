@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
@@ -14,14 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.exceptions import RoundwiseError
-from roundwise.solver.context import Context
+from roundwise.solver.context import KINDS, Context, Kind, first_formats, position
 from roundwise.solver.solution import Attempt
+
+Array = NDArray[np.float64]
 
 SCHEMA = "roundwise-default-policy"
 VERSION = 2
 NEIGHBOURS, RADIUS, ENOUGH = 10, 1.5, 6
 """So many of the nearest cases count, if they are not farther away than that; of fewer systems than
 the last nothing is known."""
+
+PLACE = ("n", "diagonal_share", "coherence", "remainder", "entries")
+"""What the position of a context depends on."""
 
 
 class FactsError(RoundwiseError, ValueError):
@@ -86,69 +91,60 @@ class Experience:
         return math.exp(self.log_fill / self.systems) if self.systems else 1.0
 
 
-def together(known: Sequence[Experience]) -> Experience:
-    """What is known of all these systems; starts that some of them lack are left out."""
-    if len(known) <= 1:
-        return known[0] if known else Experience()
-    starts = {}
-    for fmt in known[0].starts:
-        if all(fmt in one.starts for one in known):
-            begun = [one.starts[fmt] for one in known]
-            starts[fmt] = Start(sum(one.sufficed for one in begun), _sums(begun))
-    return Experience(sum(one.systems for one in known), sum(one.log_fill for one in known), starts)
-
-
-def _sums(starts: Sequence[Start]) -> Climb:
-    work: dict[str, Work] = {}
-    for start in starts:
-        for fmt, done in start.work.items():
-            work[fmt] = work[fmt] + done if fmt in work else done
-    return work
-
-
 Case = tuple[Context, Experience]
 """Systems of one context, most often a single one, and what is known of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Cases, and where they come from."""
+    """What is known of many systems.
 
-    cases: Sequence[Case]
+    Attributes
+    ----------
+    tables : mapping
+        By kind, an array with a row of numbers for each case; see `row_of`.
+    provenance : mapping
+        Where they come from.
+    """
+
+    tables: Mapping[Kind, Array]
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def gathered(cls, cases: Iterable[Case], provenance: Mapping[str, Any] | None = None) -> Facts:
+        rows: dict[Kind, list[list[float]]] = {}
+        for context, experience in cases:
+            rows.setdefault(context.kind, []).append(row_of(context, experience))
+        return cls({kind: np.array(rows[kind]) for kind in rows}, provenance or {})
 
     def of(self, context: Context) -> Experience | None:
         """Of the systems of that kind that are most like this one; None if too few are."""
-        if context.kind not in self._positions:
+        if context.kind not in self.tables:
             return None
-        positions, experiences = self._positions[context.kind]
-        distances = np.sqrt(((positions - context.position) ** 2).sum(axis=1))
+        away = self._positions[context.kind] - context.position
+        distances = np.sqrt(np.einsum("ij,ij->j", away, away))
         nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
-        known = together([experiences[i] for i in nearest if distances[i] <= RADIUS])
+        near = nearest[distances[nearest] <= RADIUS]
+        known = experience_of(context.kind, self.tables[context.kind][near].sum(axis=0))
         return known if known.systems >= ENOUGH else None
 
     @cached_property
-    def _positions(self) -> dict[str, tuple[NDArray[np.float64], list[Experience]]]:
-        """By kind, where its cases are, and what is known of each."""
-        found: dict[str, tuple[list[tuple[float, ...]], list[Experience]]] = {}
-        for context, experience in self.cases:
-            places, experiences = found.setdefault(context.kind, ([], []))
-            places.append(context.position)
-            experiences.append(experience)
-        return {kind: (np.array(places), known) for kind, (places, known) in found.items()}
+    def _positions(self) -> dict[Kind, Array]:
+        return {kind: position(kind, *table.T[: len(PLACE)]) for kind, table in self.tables.items()}
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON; `from_dict` reads it."""
-        return {
-            "schema": SCHEMA,
-            "version": VERSION,
-            "provenance": dict(self.provenance),
-            "cases": [[_rounded(context), _saved(known)] for context, known in self.cases],
-        }
+    def to_json(self) -> str:
+        """One case per line, four digits; `from_dict` reads it."""
+        saved = {"schema": SCHEMA, "version": VERSION, "provenance": dict(self.provenance)}
+        head = json.dumps(saved, indent=1).removesuffix("\n}")
+        tables = ",\n".join(
+            f'"{kind}": [\n' + ",\n".join(_line(row) for row in table) + "\n]"
+            for kind, table in self.tables.items()
+        )
+        return f'{head},\n "cases": {{\n{tables}\n}}\n}}\n'
 
     @classmethod
     def from_dict(cls, saved: Any) -> Facts:
-        """What `to_dict` wrote; anything else is refused with a reason."""
+        """What `to_json` wrote; anything else is refused with a reason."""
         if not isinstance(saved, dict) or saved.get("schema") != SCHEMA:
             raise FactsError("no facts of a default policy; make them with `make default-policy`")
         if saved.get("version") != VERSION:
@@ -157,52 +153,55 @@ class Facts:
                 "them again with `make default-policy`"
             )
         try:
-            cases = [(Context(**context), _experience(known)) for context, known in saved["cases"]]
-            return cls(cases, dict(saved["provenance"]))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            tables = {
+                kind: np.array(saved["cases"][kind], dtype=np.float64)
+                for kind in KINDS
+                if kind in saved["cases"]
+            }
+            for kind, table in tables.items():
+                if table.shape[1:] != (len(row_of(Context(kind, 1, 0, 0, 1), Experience())),):
+                    raise ValueError(f"rows of {kind} systems have another length")
+            return cls(tables, dict(saved["provenance"]))
+        except (KeyError, TypeError, ValueError) as error:
             raise FactsError(f"damaged facts ({error!r}); install Roundwise again") from error
 
-    def to_json(self) -> str:
-        """One case per line."""
-        saved = self.to_dict()
-        cases = ",\n".join(json.dumps(c, separators=(",", ":")) for c in saved.pop("cases"))
-        head = json.dumps(saved, indent=1).removesuffix("\n}")
-        return f'{head},\n "cases": [\n{cases}\n]}}\n'
+
+def row_of(context: Context, experience: Experience) -> list[float]:
+    """A case as numbers that add up: what its position takes, systems, log_fill, and its starts.
+
+    A start is how often it sufficed, then runs, steps and iterations in its own format and the
+    higher ones; NaN if it was not tried.
+    """
+    row = [float(getattr(context, name)) for name in PLACE]
+    row += [experience.systems, experience.log_fill]
+    formats = first_formats(context.kind)
+    for i, first in enumerate(formats):
+        start = experience.starts.get(first)
+        row.append(math.nan if start is None else start.sufficed)
+        for fmt in formats[i:]:
+            work = Work() if start is None else start.work.get(fmt, Work())
+            row += [work.runs, work.steps, work.iterations]
+    return row
 
 
-def _rounded(context: Context) -> dict[str, Any]:
-    """A context with four digits, without what is as it is by default."""
-    saved = {f.name: getattr(context, f.name) for f in fields(Context)}
-    defaults = {f.name: f.default for f in fields(Context)}
-    return {
-        name: float(f"{value:.4g}") if isinstance(value, float) else value
-        for name, value in saved.items()
-        if value != defaults[name]
-    }
+def experience_of(kind: Kind, row: Array) -> Experience:
+    """What a row, or a sum of rows, says."""
+    systems, log_fill, *numbers = row[len(PLACE) :].tolist()
+    formats, counts = first_formats(kind), iter(numbers)
+    starts = {}
+    for i, first in enumerate(formats):
+        sufficed = next(counts)
+        work = {fmt: Work(*(int(next(counts)) for _ in range(3))) for fmt in formats[i:]}
+        if not math.isnan(sufficed):
+            starts[first] = Start(int(sufficed), {f: w for f, w in work.items() if w.runs})
+    return Experience(int(systems), log_fill, starts)
 
 
-def _saved(known: Experience) -> dict[str, Any]:
-    starts = {
-        first: [
-            start.sufficed,
-            {fmt: [work.runs, work.steps, work.iterations] for fmt, work in start.work.items()},
-        ]
-        for first, start in known.starts.items()
-    }
-    return {"systems": known.systems, "log_fill": round(known.log_fill, 4), "starts": starts}
-
-
-def _experience(saved: Mapping[str, Any]) -> Experience:
-    starts = {
-        first: Start(int(sufficed), {fmt: _work(counts) for fmt, counts in work.items()})
-        for first, (sufficed, work) in saved["starts"].items()
-    }
-    return Experience(int(saved["systems"]), float(saved["log_fill"]), starts)
-
-
-def _work(counts: Sequence[int]) -> Work:
-    runs, steps, iterations = (int(count) for count in counts)
-    return Work(runs, steps, iterations)
+def _line(row: Array) -> str:
+    return json.dumps(
+        [None if math.isnan(x) else int(x) if x == int(x) else float(f"{x:.4g}") for x in row],
+        separators=(",", ":"),
+    )
 
 
 @cache
