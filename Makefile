@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test lint bench speed speed-docs scaling native-docs compare default-policy readme docs dist clean
+.PHONY: help demo test lint bench speed speed-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -33,6 +33,10 @@ speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (
 speed-docs: speed  ## the same, and its table and figure into README.md
 	$(RUN)/python docs/refresh.py speed
 
+learning-docs: $(VENV)/installed  ## a learning Solver on a stream that changes (minutes); into docs/
+	$(RUN)/python benchmarks/bench_learning.py
+	$(RUN)/python docs/refresh.py learning
+
 scaling: $(VENV)/installed  ## native low precision against the size, dense and sparse (minutes)
 	$(RUN)/python benchmarks/bench_scaling.py
 
@@ -48,6 +52,7 @@ MATRICES := $(wildcard ../shared/matrices)
 default-policy: $(VENV)/installed  ## facts that roundwise.solve decides by (minutes; resumes)
 	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m roundwise.experiments.default_policy \
 	  $(if $(MATRICES),--matrices $(MATRICES))
+	$(RUN)/python docs/refresh.py decisions
 
 readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
 	$(RUN)/python docs/refresh.py readme

@@ -6,7 +6,8 @@ both, so the change must be learned. Every contender solves every system in this
 the oracle takes, for each system, the fixed format that was fastest on it.
 
 Run on an idle machine: ``python benchmarks/bench_learning.py``. Prints a table and how many solves
-it took to adapt, and writes out/learning.csv and out/learning.png.
+it took to adapt, and writes them to out/, with the times of all solves and a figure;
+``make learning-docs`` puts them into docs/how-it-decides.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import argparse
 import csv
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ from tqdm import tqdm
 import roundwise as rw
 from roundwise.backends import native_formats
 from roundwise.machine import Machine
+from roundwise.report import Table, format_text, write_csv
 from roundwise.solver.learning import Learner
 
 OUT = Path("out")
-PAUSE = 0.03  # seconds; OpenBLAS's threads spin for some 20 milliseconds after a call
+PAUSE = 0.03  # seconds between solves, all in SciPy's BLAS
+REST = 0.15  # after NumPy's has made a system: its threads go on spinning for up to a tenth
 SETTLED = 10
 
 
@@ -76,6 +79,7 @@ def run(
     seconds: dict[str, list[float]] = {}
     for i in tqdm(range(2 * count), desc="learning", dynamic_ncols=True):
         A, b = system(i, count, sizes)
+        time.sleep(REST)
         calls: dict[str, Callable[[], object]] = {
             f"always {fmt}": lambda A=A, b=b, fmt=fmt: rw.solve(A, b, policy=fmt) for fmt in fixed
         }
@@ -123,7 +127,7 @@ def draw(seconds: dict[str, list[float]], starts: list[str], path: Path) -> None
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300, help="systems of each kind")
-    parser.add_argument("--sizes", type=int, nargs=2, default=(600, 1000))
+    parser.add_argument("--sizes", type=int, nargs=2, default=(1000, 1200))
     parser.add_argument("--repeats", type=int, default=3, help="of all but the learning Solver")
     asked = parser.parse_args()
     seconds, starts = run(asked.count, tuple(asked.sizes), asked.repeats)
@@ -134,18 +138,37 @@ def main() -> None:
         writer.writerows(zip(*seconds.values(), starts, strict=True))
     draw(seconds, starts, OUT / "learning.png")
     print(Machine.this())
-    print(f"{'':<16}{'benign':>10}{'hard':>10}{'all':>10}{'/ oracle':>10}")
+    made = table(seconds, asked.count)
+    write_csv(made, OUT / "learning-summary.csv")
+    verdicts = [verdict(*case) for case in parts(seconds, starts, asked.count)]
+    (OUT / "learning.txt").write_text("\n".join(verdicts) + "\n", encoding="utf-8")
+    print(format_text(made), *verdicts, sep="\n")
+
+
+def table(seconds: dict[str, list[float]], count: int) -> Table:
     oracle = sum(seconds["oracle"])
+    rows = []
     for name, times in seconds.items():
-        benign, hard = sum(times[: asked.count]), sum(times[asked.count :])
-        total = benign + hard
-        print(f"{name:<16}{benign:>9.2f}s{hard:>9.2f}s{total:>9.2f}s{total / oracle:>10.3f}")
+        benign, hard = sum(times[:count]), sum(times[count:])
+        rows.append([name, benign, hard, benign + hard, (benign + hard) / oracle])
+    head = ["contender", "benign (s)", "hard (s)", "all (s)", "over the oracle"]
+    formats = dict.fromkeys(head[1:4], ".2f") | {head[4]: ".3f"}
+    return Table("Seconds, in total", head, rows, formats=formats)
+
+
+def parts(
+    seconds: dict[str, list[float]], starts: list[str], count: int
+) -> Iterator[tuple[str, str, list[str]]]:
+    """Each half of the stream: its name, the format that is fastest there, and the starts."""
     fixed = {name: times for name, times in seconds.items() if name.startswith("always")}
-    for stream, part in (("benign", slice(asked.count)), ("hard", slice(asked.count, None))):
-        best = min(fixed, key=lambda name: sum(fixed[name][part])).split()[1]
-        after = adapted_after(starts[part], best)
-        told = "did not settle on it" if after is None else f"settled on it after {after} solves"
-        print(f"{stream}: {best} first is fastest; the learning Solver {told}")
+    for name, part in (("benign", slice(count)), ("hard", slice(count, None))):
+        yield name, min(fixed, key=lambda f: sum(fixed[f][part])).split()[1], starts[part]
+
+
+def verdict(stream: str, best: str, starts: list[str]) -> str:
+    after = adapted_after(starts, best)
+    told = "did not settle on it" if after is None else f"settled on it after {after} solves"
+    return f"- {stream}: {best} first is fastest; the learning Solver {told}."
 
 
 if __name__ == "__main__":

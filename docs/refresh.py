@@ -2,6 +2,8 @@
 
     python docs/refresh.py readme          # the dense experiment
     python docs/refresh.py speed           # what `make speed` has written
+    python docs/refresh.py learning        # what benchmarks/bench_learning.py has written
+    python docs/refresh.py decisions       # the cross-validation of the default policy
     python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
 
@@ -38,6 +40,7 @@ from roundwise.report import (
     replace_block,
     write_figure,
 )
+from roundwise.solver.facts import shipped_facts
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -119,6 +122,35 @@ def speed() -> None:
     shutil.copyfile(CACHE / "solve.png", IMAGES / "solve.png")
 
 
+def learning() -> None:
+    with (CACHE / "learning-summary.csv").open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    shown = [[row[0], *map(float, row[1:])] for row in rows]
+    table = Table("", head, shown, formats=dict.fromkeys(head[1:-1], ".2f") | {head[-1]: ".3f"})
+    verdicts = (CACHE / "learning.txt").read_text(encoding="utf-8").strip()
+    blocks = {"learning": f"{bare(table)}\n\n{verdicts}"}
+    update(ROOT / "docs" / "how-it-decides.md", blocks)
+    shutil.copyfile(CACHE / "learning.png", IMAGES / "learning.png")
+
+
+def decisions() -> None:
+    groups = dict(shipped_facts().provenance["cross-validation"])
+    groups.pop("folds")
+    starts = ("policy", "always FP32 first", "always FP64")
+    rows = [
+        [
+            name,
+            g["systems"],
+            *(g["time over the best's"][s] for s in starts),
+            g["worst against FP64"],
+        ]
+        for name, g in groups.items()
+    ]
+    head = ["systems", "count", *starts, "worst"]
+    table = Table("", head, rows, formats=dict.fromkeys(starts, ".3f") | {"worst": ".2f"})
+    update(ROOT / "docs" / "how-it-decides.md", {"decisions": bare(table)})
+
+
 def reproduction() -> None:
     results = reproduce(EXPERIMENTS, Settings(), CACHE, jobs=-1, bars=progress_bar)
     lines = finding_lines(check(results))
@@ -135,5 +167,7 @@ def departures() -> None:
     update(ROOT / "docs" / "departures.md", {"distances": bare(tables["distances"]), **blocks})
 
 
+COMMANDS = (readme, speed, learning, decisions, reproduction, departures)
+
 if __name__ == "__main__":
-    {f.__name__: f for f in (readme, speed, reproduction, departures)}[sys.argv[1]]()
+    {f.__name__: f for f in COMMANDS}[sys.argv[1]]()
