@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise as rw
@@ -28,6 +29,7 @@ from roundwise.problems import LinearSystem, convection_diffusion_2d, poisson_2d
 from roundwise.report import Figure, Table, format_markdown, format_text, write_csv, write_figure
 from roundwise.report.timing import ratios_against_size
 
+Array = NDArray[np.float64]
 STOP = DeploymentRule(max_steps=30)
 LU_IR = LuIR(stop=STOP)
 GMRES_IR = GmresIR(tolerance=1e-4, restart=30, stop=STOP)
@@ -89,15 +91,26 @@ def sparse_methods() -> Iterator[Method]:
 
 
 def dense_systems(sizes: tuple[int, ...]) -> Iterator[tuple[str, LinearSystem]]:
-    """Matrices that are cheap to make: Gaussian ones, and such with a heavy diagonal."""
+    """Matrices that are cheap to make: Gaussian, nearly singular, and with a heavy diagonal."""
     for n in sizes:
         rng = np.random.default_rng(n)
         A = rng.standard_normal((n, n))
         x = rng.standard_normal(n)
         yield "Gaussian", LinearSystem.from_solution(A, x)
+        yield "kappa = 1e7", LinearSystem.from_solution(nearly_singular(A, 1e7, rng), x)
         A /= np.sqrt(n)
         A[np.diag_indices(n)] += 4.0
         yield "heavy diagonal", LinearSystem.from_solution(A, x)
+
+
+def nearly_singular(A: Array, kappa: float, rng: np.random.Generator) -> Array:
+    """A Gaussian matrix, one direction of which is shrunk until the condition number is kappa."""
+    n = len(A)
+    w = rng.standard_normal(n)
+    w /= np.linalg.norm(w)
+    # ||A|| is about 2 sqrt(n), and ||w' A^-1|| is divided by how much w is shrunk.
+    shrunk = 2 * np.sqrt(n) * np.linalg.norm(np.linalg.solve(A.T, w)) / kappa
+    return A - (1 - shrunk) * np.outer(A @ w, w)
 
 
 def poisson_3d(m: int) -> LinearSystem:

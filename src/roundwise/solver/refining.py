@@ -43,7 +43,8 @@ class Refined:
     verify_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.previous, self.last = (np.full(len(self.errors), np.inf) for _ in range(2))
+        # The first solve corrects zero by x itself.
+        self.previous, self.last = np.full(len(self.errors), np.inf), np.ones(len(self.errors))
 
     @property
     def worst(self) -> float:
@@ -125,7 +126,7 @@ def _refine_plainly(
     _keep_better(state, X, errors)
     while state.steps < MAX_STEPS:
         accepted = errors <= tolerance
-        shrinking = state.steps < 2 or (accepted | (state.last <= 0.5 * state.previous)).all()
+        shrinking = (accepted | (state.last <= 0.5 * state.previous)).all()
         if state.steps >= corrections if accepted.all() else not shrinking:
             break
         Z = solve(R)
