@@ -82,6 +82,8 @@ class Expectation:
         If it suffices after one step of refinement: it will not be faster.
     worst : float
         If every format below FP64 fails after all the work that it is granted.
+    intolerable : bool
+        Whether it fails too often for what that would cost.
     """
 
     seconds: float
@@ -89,6 +91,7 @@ class Expectation:
     systems: int
     sure: float
     worst: float
+    intolerable: bool = False
 
 
 class DefaultPolicy:
@@ -162,13 +165,13 @@ class DefaultPolicy:
         if known is None:
             return Expectation(worst, 0, 0, sure, worst)
         start = known.starts[fmt]
-        seconds = price(start.work) / known.systems
-        certain = start.sufficed >= CONFIDENT * known.systems
-        if not certain and fmt != FP64.name:
+        seconds, risked = price(start.work) / known.systems, 0.0
+        if fmt != FP64.name and start.sufficed < CONFIDENT * known.systems:
             risked = price(dict.fromkeys(_uncertain(fmt, known), EASY))
-            if risked > TOLERATED * self._lapack(context, known):
-                seconds = max(seconds, risked)
-        return Expectation(seconds, start.sufficed, known.systems, sure, worst)
+        intolerable = risked > TOLERATED * self._lapack(context, known)
+        if intolerable:
+            seconds = max(seconds, risked)
+        return Expectation(seconds, start.sufficed, known.systems, sure, worst, intolerable)
 
     def _lapack(self, context: Context, known: Experience) -> float:
         """What LU in FP64 takes, be the matrix symmetric or not."""
@@ -238,10 +241,13 @@ def told(first: str, expected: Mapping[str, Expectation]) -> str:
     if first != FP64.name:
         return f"{first.upper()} first: it sufficed on {share}; {ours} {against}."
     lower = others[rival]
-    return (
+    said = (
         f"FP64: {rival.upper()} sufficed on {100 * lower.sufficed / lower.systems:.0f} % of "
-        f"{lower.systems} systems like this; {ours} {against} first."
+        f"{lower.systems} systems like this"
     )
+    if lower.intolerable:
+        return f"{said}: not risked, as it would take {milliseconds(lower.seconds)} if it failed."
+    return f"{said}; {ours} {against} first."
 
 
 def milliseconds(seconds: float) -> str:
