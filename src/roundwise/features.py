@@ -210,9 +210,12 @@ def kappa_est(problem: LinearSystem, factors: SupportsSolve) -> float:
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
-def condition_estimate(A: Any, solver: SupportsSolve) -> float:
-    """`kappa_est` of a dense or sparse matrix, with a solver applied as it is."""
-    norm = _absolute_sums(A, 0).max()
+def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None) -> float:
+    """`kappa_est` of a dense or sparse matrix, with a solver applied as it is.
+
+    ``||A||_1`` is computed unless `norm` is given.
+    """
+    norm = _absolute_sums(A, 0).max() if norm is None else norm
 
     def apply(X: Vector, transpose: bool = False) -> Vector:
         # Scaled by ||A||_1 here, so that only an ill-conditioned A overflows, not a small one.

@@ -222,7 +222,8 @@ class Factorization:
         singular matrix: ``kappa u_f < 1``, u_f the factors' unit roundoff. If not, small
         corrections prove nothing, and neither number is known.
         """
-        condition = condition_estimate(self._matrix.A, factors)
+        norm, _ = self._backend.sizes(self._matrix.A.T)
+        condition = condition_estimate(self._matrix.A, factors, norm)
         rate = condition * get_format(fmt).unit_roundoff
         if not rate < 1 or self._matrix.columns is not None:  # these are of a scaled x
             return math.nan, math.nan
