@@ -21,10 +21,10 @@ except ModuleNotFoundError:
 from roundwise.calibration.command import calibrate_command
 from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
+from roundwise.commands.reproduce import reproduce_command
 from roundwise.commands.solve import solve_command
 from roundwise.commands.tables import fill_command, merge_command
 from roundwise.commands.train import train_command
-from roundwise.experiments.command import reproduce_command
 
 INTERRUPTED = 130
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from roundwise.commands.options import data_errors, echo_json
+from roundwise.commands.endings import data_errors, echo_json
 from roundwise.problems import (
     LinearSystem,
     read_columns,

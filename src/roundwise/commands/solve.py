@@ -20,19 +20,18 @@ import numpy as np
 from roundwise.actions import format_action, parse_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
+from roundwise.commands.endings import data_errors, echo_json
 from roundwise.commands.front_door import solve_files
 from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
     arithmetic_option,
+    bad_value,
     checked_output,
-    data_errors,
-    echo_json,
     json_option,
 )
 from roundwise.commands.systems import check_kappa
 from roundwise.evaluation import format_table
-from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64
 from roundwise.problems import (
     LinearSystem,
@@ -46,10 +45,8 @@ RULE = DeploymentRule()
 
 
 def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) -> Action | None:
-    try:
+    with bad_value():
         return None if text is None else parse_action(text, GmresIR.stages)
-    except (UnknownNameError, ValueError) as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command("solve")
@@ -63,9 +60,9 @@ def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) 
     callback=parsed_action,
     help="Run GMRES-IR with these formats of factor, update, gmres and residual.",
 )
-@arithmetic_option(None, "With --policy or --action.  [default: the policy's, or operation]")
+@arithmetic_option("With --policy or --action.  [default: the policy's, or operation]")
 @click.option("--explain", is_flag=True, help="Tell why it was solved in this way.")
-@json_option
+@json_option()
 def solve_command(
     matrix: Path,
     rhs: Path | None,
