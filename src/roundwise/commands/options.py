@@ -11,6 +11,7 @@ import click
 
 from roundwise.backends import BACKENDS
 from roundwise.exceptions import UnknownNameError
+from roundwise.experiments.settings import FORMATS
 from roundwise.formats import FloatFormat, get_format
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,5 +125,5 @@ jobs_option = click.option(
 
 def default_formats(arithmetic: str) -> list[FloatFormat]:
     """The paper's; of native arithmetic, those that dense and sparse systems can run."""
-    native = arithmetic == "native"
-    return [get_format(name) for name in ("bf16", "tf32", "fp32", "fp64")[2 if native else 0 :]]
+    names = ("fp32", "fp64") if arithmetic == "native" else FORMATS
+    return [get_format(name) for name in names]
