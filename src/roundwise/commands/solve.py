@@ -21,7 +21,7 @@ from roundwise.actions import format_action, parse_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
 from roundwise.commands.endings import data_errors, echo_json
-from roundwise.commands.front_door import solve_files
+from roundwise.commands.front_door import heading, solve_files, system_facts, whereabouts
 from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
@@ -116,7 +116,7 @@ def solve_command(
         raise click.ClickException(verdict.refusal())
     if not as_json:
         click.echo("\n".join(verdict.lines()))
-        click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
+        click.echo(whereabouts(out))
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,8 @@ class Verdict:
         ]
 
     def lines(self) -> Iterator[str]:
-        system, choice = self.system, self.choice
-        kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
-        yield f"{system.name}: n = {system.n}, {kind}"
-        if self.b_assumed:
-            yield "no b was given: b = A x of an assumed x"
+        choice = self.choice
+        yield from heading(self.system, self.b_assumed)
         used = zip(choice.algorithm.stages, choice.action, strict=True)
         formats = ", ".join(f"{stage} {fmt.name}" for stage, fmt in used)
         yield f"{type(choice.algorithm).__name__}: {formats}; {choice.arithmetic} arithmetic"
@@ -218,12 +215,8 @@ class Verdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        system, choice = self.system, self.choice
-        return {
-            "matrix": system.name,
-            "n": system.n,
-            "sparse": system.is_sparse,
-            "b_assumed": self.b_assumed,
+        choice = self.choice
+        return system_facts(self.system, self.b_assumed) | {
             "algorithm": type(choice.algorithm).__name__,
             "stages": list(choice.algorithm.stages),
             "action": format_action(choice.action),
