@@ -18,7 +18,7 @@ except ModuleNotFoundError:
     # This module is the command and nothing else: its user expects a line, not a traceback.
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
-from roundwise.calibration.command import calibrate_command
+from roundwise.commands.calibrate import calibrate_command
 from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
 from roundwise.commands.reproduce import reproduce_command
