@@ -212,8 +212,8 @@ def test_unreadable_neighbours_do_not_hide_the_reason(cache):
 
 
 def invoke(monkeypatch, *arguments):
-    monkeypatch.setattr("roundwise.calibration.command.QUICK_SIZES", (4, 6))
-    monkeypatch.setattr("roundwise.calibration.command.QUICK_SECONDS_PER_KERNEL", 0.0)
+    monkeypatch.setattr("roundwise.commands.calibrate.QUICK_SIZES", (4, 6))
+    monkeypatch.setattr("roundwise.commands.calibrate.QUICK_SECONDS_PER_KERNEL", 0.0)
     result = CliRunner().invoke(main, ["calibrate", "--quick", *arguments], prog_name="roundwise")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return result.stdout

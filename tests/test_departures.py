@@ -15,7 +15,7 @@ from roundwise.algorithms import GmresIR, Outcome, OutcomeStatus, PaperRule
 from roundwise.algorithms.errors import ErrorMeasure
 from roundwise.cli import main
 from roundwise.evaluation import assign_ranges
-from roundwise.experiments import Settings, command, departure_records, paper
+from roundwise.experiments import Settings, departure_records, paper
 from roundwise.experiments import released_set as released_set_module
 from roundwise.experiments.departure_study import ALL, DEPARTURES, VARIANTS, Variant, study
 from roundwise.experiments.departure_writing import write_study
@@ -455,7 +455,7 @@ def test_interrupted(tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "study", interrupted)
+    monkeypatch.setattr("roundwise.commands.reproduce.study", interrupted)
     result = call("departures", "--cache", tmp_path)
     assert result.exit_code == 130
     assert "run the same command to go on" in result.stderr

@@ -14,7 +14,6 @@ from roundwise.experiments import (
     EXPERIMENTS,
     Settings,
     check,
-    command,
     gather,
     paper,
     records,
@@ -360,7 +359,7 @@ def test_interrupted(tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "reproduce", interrupted)
+    monkeypatch.setattr("roundwise.commands.reproduce.reproduce", interrupted)
     result = call("dense", "--cache", tmp_path)
     assert result.exit_code == 130
     assert result.stderr.count("\n") == 1

@@ -18,13 +18,13 @@ except ModuleNotFoundError:
     # This module is the command and nothing else: its user expects a line, not a traceback.
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
-from roundwise.calibration.command import calibrate_command
+from roundwise.commands.calibrate import calibrate_command
 from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
+from roundwise.commands.reproduce import reproduce_command
 from roundwise.commands.solve import solve_command
 from roundwise.commands.tables import fill_command, merge_command
 from roundwise.commands.train import train_command
-from roundwise.experiments.command import reproduce_command
 
 INTERRUPTED = 130
 

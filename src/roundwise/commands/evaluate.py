@@ -10,18 +10,17 @@ from pathlib import Path
 import click
 import numpy as np
 
+from roundwise.commands.endings import data_errors, echo_json, interruptible
 from roundwise.commands.options import (
     EXISTING_FILE,
-    FILE,
-    checked_output,
-    data_errors,
-    echo_json,
-    interrupted,
+    count_option,
     jobs_option,
     json_option,
     seed_option,
+    table_option,
+    tau_option,
 )
-from roundwise.commands.systems import check_kappa, load_systems, systems_argument
+from roundwise.commands.systems import KAPPAS, check_kappa, load_systems, systems_argument
 from roundwise.evaluation import (
     AccuracyTable,
     RegretTable,
@@ -37,34 +36,16 @@ from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
 from roundwise.rewards import CostReward, ProblemFacts, cost_matrix, met_matrix
 from roundwise.tuning import Tuner, view_contexts, view_rewards
 
-KAPPAS = ("kappa_exact", "kappa_est")
-
 
 @click.command("evaluate")
 @click.argument("policy", metavar="POLICY.json", type=EXISTING_FILE)
 @systems_argument
-@click.option(
-    "--test",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many held-out systems of a data set.  [default: 100]",
-)
+@count_option("--test", "How many held-out systems of a data set.  [default: 100]")
 @seed_option("Of the data set; the held-out half is never trained on.")
-@click.option(
-    "--tau",
-    type=float,
-    metavar="T",
-    help="Tolerance of success.  [default: that of the policy's inner GMRES]",
-)
-@click.option(
-    "--table",
-    type=FILE,
-    metavar="PATH",
-    callback=checked_output,
-    help="Where outcomes are kept.  [default: POLICY.sqlite]",
-)
+@tau_option("Tolerance of success.  [default: that of the policy's inner GMRES]")
+@table_option
 @jobs_option
-@json_option
+@json_option()
 def evaluate_command(
     policy: Path,
     systems: Sequence[str],
@@ -94,25 +75,23 @@ def evaluate_command(
     check_kappa(tuner.context, loaded.members)
     outcomes = OutcomeTable(policy.with_suffix(".sqlite") if table is None else table)
     # Results are grouped by condition number: that which the policy sees, if it sees one.
-    kappa = next((name for name in KAPPAS if name in tuner.context.features), "kappa_exact")
-    new = None
-    try:
-        with data_errors():
-            new = fill(
-                outcomes,
-                tuner.algorithm,
-                loaded.members,
-                tuner.space_,
-                arithmetic=tuner.arithmetic,
-                features=tuple(dict.fromkeys((*tuner.context.features, kappa))),
-                jobs=jobs,
-                progress=progress_bar(loaded.name),
-            )
-    except KeyboardInterrupt:
-        pass  # the end of this block closes the bar, so that what follows gets its own line
-    if new is None:
-        raise interrupted(outcomes)
+    seen = (name for name in KAPPAS.values() if name in tuner.context.features)
+    kappa = next(seen, "kappa_exact")
+
+    def filled() -> int:
+        return fill(
+            outcomes,
+            tuner.algorithm,
+            loaded.members,
+            tuner.space_,
+            arithmetic=tuner.arithmetic,
+            features=tuple(dict.fromkeys((*tuner.context.features, kappa))),
+            jobs=jobs,
+            progress=progress_bar(loaded.name),
+        )
+
     with data_errors():
+        new = interruptible(filled, outcomes)
         view = outcomes.view(tuner.algorithm, loaded.members, tuner.space_, tuner.arithmetic)
         judged = judge(tuner, view, kappa, tau)
     trained = set(tuner.provenance_["problems"])
@@ -135,8 +114,7 @@ def evaluate_command(
             }
         )
         return
-    seen = f"{known} of them trained on" if known else "none of them trained on"
-    click.echo(f"{policy}: {kind} policy on {loaded}, {seen}")
+    click.echo(f"{policy}: {kind} policy on {loaded}, {known or 'none'} of them trained on")
     click.echo("\n".join(judged.lines()))
 
 

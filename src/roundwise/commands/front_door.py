@@ -1,4 +1,7 @@
-"""What ``roundwise solve`` does when nothing is said about formats: `roundwise.solve`."""
+"""What ``roundwise solve`` does when nothing is said about formats: `roundwise.solve`.
+
+What it says about files, `system_facts` to `whereabouts`, is the same when formats are given.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from roundwise.commands.options import data_errors, echo_json
+from roundwise.commands.endings import data_errors, echo_json
 from roundwise.problems import (
     LinearSystem,
     read_columns,
@@ -28,30 +31,41 @@ def solve_files(
         systems = [read_matrix_market(matrix)] if rhs is None else list(read_columns(matrix, rhs))
     first = systems[0]
     B = np.column_stack([system.b for system in systems])
+    known = system_facts(first, rhs is None) | {"arithmetic": "native"}
     try:
         solution = solve(first.A, B if rhs is not None else first.b, full_output=True)
     except SolveFailed as failure:
         if as_json:
-            echo_json(_facts(first, rhs) | {"accepted": False, "reason": failure.reason, "x": None})
+            echo_json(known | {"accepted": False, "reason": failure.reason, "x": None})
         raise click.ClickException(f"x is not accepted: {failure.reason}") from failure
     if out is not None:
         write_matrix_market(out, solution.x if rhs is not None else solution.x[:, None])
     if as_json:
-        facts = _facts(first, rhs) | {"accepted": True, "x": str(out) if out else None}
-        echo_json(facts | _solution_facts(solution, first))
+        x = {"accepted": True, "x": str(out) if out else None}
+        echo_json(known | x | _solution_facts(solution, first))
         return
     click.echo("\n".join(_lines(solution, first, rhs, explain)))
-    click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
+    click.echo(whereabouts(out))
 
 
-def _facts(system: LinearSystem, rhs: Path | None) -> dict[str, Any]:
+def system_facts(system: LinearSystem, b_assumed: bool) -> dict[str, Any]:
     return {
         "matrix": system.name,
         "n": system.n,
         "sparse": system.is_sparse,
-        "b_assumed": rhs is None,
-        "arithmetic": "native",
+        "b_assumed": b_assumed,
     }
+
+
+def heading(system: LinearSystem, b_assumed: bool) -> Iterator[str]:
+    kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
+    yield f"{system.name}: n = {system.n}, {kind}"
+    if b_assumed:
+        yield "no b was given: b = A x of an assumed x"
+
+
+def whereabouts(out: Path | None) -> str:
+    return f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it"
 
 
 def _solution_facts(solution: Solution, system: LinearSystem) -> dict[str, Any]:
@@ -82,10 +96,7 @@ def _forward_error(solution: Solution, system: LinearSystem) -> float:
 def _lines(
     solution: Solution, system: LinearSystem, rhs: Path | None, explain: bool
 ) -> Iterator[str]:
-    kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
-    yield f"{system.name}: n = {system.n}, {kind}"
-    if rhs is None:
-        yield "no b was given: b = A x of an assumed x"
+    yield from heading(system, rhs is None)
     if explain:
         yield f"\n{solution.explain()}\n"
     if rhs is None:

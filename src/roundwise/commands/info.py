@@ -13,7 +13,8 @@ import click
 import roundwise
 from roundwise.backends import BACKENDS, native_formats
 from roundwise.calibration import ProfileError, load_profile, profile_path
-from roundwise.commands.options import EXISTING_FILE, echo_json, json_option
+from roundwise.commands.endings import echo_json
+from roundwise.commands.options import EXISTING_FILE, json_option
 from roundwise.formats import NAMED_FORMATS
 from roundwise.machine import Machine
 from roundwise.outcomes import RESULTS_VERSION
@@ -22,7 +23,7 @@ from roundwise.outcomes.summary import table_summary
 
 @click.command("info")
 @click.option("--table", type=EXISTING_FILE, metavar="PATH", help="Tell what a table holds.")
-@json_option
+@json_option()
 def info_command(table: Path | None, as_json: bool) -> None:
     """Tell what is installed, or what a table holds.
 

@@ -1,10 +1,8 @@
-"""What the commands share: options, complaints about data, interruptions, and JSON."""
+"""The options that commands share, each declared once."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,14 +11,23 @@ import click
 
 from roundwise.backends import BACKENDS
 from roundwise.exceptions import UnknownNameError
-from roundwise.experiments.command import Interrupted
+from roundwise.experiments.settings import FORMATS
 from roundwise.formats import FloatFormat, get_format
-from roundwise.outcomes import OutcomeTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@contextmanager
+def bad_value(option: str | None = None) -> Iterator[None]:
+    """What the library has to say about an option's value; a callback need not name its option."""
+    try:
+        yield
+    except (UnknownNameError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
 
 
 def parsed_formats(
@@ -28,10 +35,8 @@ def parsed_formats(
 ) -> list[FloatFormat] | None:
     if text is None:
         return None
-    try:
+    with bad_value():
         return [get_format(name.strip()) for name in text.split(",")]
-    except UnknownNameError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 def checked_jobs(ctx: click.Context, param: click.Parameter, count: int | None) -> int | None:
@@ -47,6 +52,61 @@ def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None
     return path
 
 
+def count_option(
+    name: str, help_text: str, *, least: int = 1, default: int | None = None, metavar: str = "N"
+) -> Callable[[F], F]:
+    return click.option(
+        name,
+        type=click.IntRange(min=least),
+        default=default,
+        show_default=default is not None,
+        metavar=metavar,
+        help=help_text,
+    )
+
+
+def choice_option(
+    name: str, choices: Iterable[str], help_text: str, *, default: str | None = None
+) -> Callable[[F], F]:
+    return click.option(
+        name,
+        type=click.Choice(list(choices)),
+        default=default,
+        show_default=default is not None,
+        help=help_text,
+    )
+
+
+def seed_option(help_text: str) -> Callable[[F], F]:
+    return count_option("--seed", help_text, least=0, default=0, metavar="S")
+
+
+def arithmetic_option(help_text: str, *, default: str | None = None) -> Callable[[F], F]:
+    return choice_option("--arithmetic", BACKENDS, help_text, default=default)
+
+
+def tau_option(help_text: str, *, default: float | None = None) -> Callable[[F], F]:
+    return click.option(
+        "--tau",
+        type=float,
+        default=default,
+        show_default=default is not None,
+        metavar="T",
+        help=help_text,
+    )
+
+
+def json_option(help_text: str = "For programs.") -> Callable[[F], F]:
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+table_option = click.option(
+    "--table",
+    type=FILE,
+    metavar="PATH",
+    callback=checked_output,
+    help="Where outcomes are kept.  [default: POLICY.sqlite]",
+)
 formats_option = click.option(
     "--formats",
     metavar="F,F,...",
@@ -54,14 +114,6 @@ formats_option = click.option(
     help="Actions are all choices whose bits do not decrease from stage to stage.  "
     "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
 )
-
-
-def default_formats(arithmetic: str) -> list[FloatFormat]:
-    """The paper's; of native arithmetic, those that dense and sparse systems can run."""
-    native = arithmetic == "native"
-    return [get_format(name) for name in ("bf16", "tf32", "fp32", "fp64")[2 if native else 0 :]]
-
-
 jobs_option = click.option(
     "--jobs",
     type=int,
@@ -69,58 +121,9 @@ jobs_option = click.option(
     callback=checked_jobs,
     help="Processes; -1 for all cores.  [default: 1]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
-def tau_option(help_text: str) -> Callable[[F], F]:
-    return click.option("--tau", default=1e-6, show_default=True, metavar="T", help=help_text)
-
-
-def seed_option(help_text: str) -> Callable[[F], F]:
-    return click.option(
-        "--seed",
-        default=0,
-        show_default=True,
-        metavar="S",
-        type=click.IntRange(min=0),
-        help=help_text,
-    )
-
-
-def arithmetic_option(default: str | None, help_text: str) -> Callable[[F], F]:
-    return click.option(
-        "--arithmetic",
-        default=default,
-        show_default=default is not None,
-        type=click.Choice(list(BACKENDS)),
-        help=help_text,
-    )
-
-
-@contextmanager
-def data_errors() -> Iterator[None]:
-    """What the library has to say about the user's data becomes the command's one line."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def interrupted(table: OutcomeTable) -> Interrupted:
-    return Interrupted(
-        f"interrupted; {table.path} keeps what is finished ({len(table)} outcomes), "
-        "run the same command to go on"
-    )
-
-
-def echo_json(facts: Mapping[str, Any]) -> None:
-    """Print for programs; NaN and infinity, which JSON lacks, become null."""
-    click.echo(json.dumps(_plain(facts), indent=2, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+def default_formats(arithmetic: str) -> list[FloatFormat]:
+    """The paper's; of native arithmetic, those that dense and sparse systems can run."""
+    names = ("fp32", "fp64") if arithmetic == "native" else FORMATS
+    return [get_format(name) for name in names]

@@ -20,19 +20,18 @@ import numpy as np
 from roundwise.actions import format_action, parse_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
-from roundwise.commands.front_door import solve_files
+from roundwise.commands.endings import data_errors, echo_json
+from roundwise.commands.front_door import heading, solve_files, system_facts, whereabouts
 from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
     arithmetic_option,
+    bad_value,
     checked_output,
-    data_errors,
-    echo_json,
     json_option,
 )
 from roundwise.commands.systems import check_kappa
 from roundwise.evaluation import format_table
-from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64
 from roundwise.problems import (
     LinearSystem,
@@ -46,10 +45,8 @@ RULE = DeploymentRule()
 
 
 def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) -> Action | None:
-    try:
+    with bad_value():
         return None if text is None else parse_action(text, GmresIR.stages)
-    except (UnknownNameError, ValueError) as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command("solve")
@@ -63,9 +60,9 @@ def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) 
     callback=parsed_action,
     help="Run GMRES-IR with these formats of factor, update, gmres and residual.",
 )
-@arithmetic_option(None, "With --policy or --action.  [default: the policy's, or operation]")
+@arithmetic_option("With --policy or --action.  [default: the policy's, or operation]")
 @click.option("--explain", is_flag=True, help="Tell why it was solved in this way.")
-@json_option
+@json_option()
 def solve_command(
     matrix: Path,
     rhs: Path | None,
@@ -119,7 +116,7 @@ def solve_command(
         raise click.ClickException(verdict.refusal())
     if not as_json:
         click.echo("\n".join(verdict.lines()))
-        click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
+        click.echo(whereabouts(out))
 
 
 @dataclass(frozen=True)
@@ -185,11 +182,8 @@ class Verdict:
         ]
 
     def lines(self) -> Iterator[str]:
-        system, choice = self.system, self.choice
-        kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
-        yield f"{system.name}: n = {system.n}, {kind}"
-        if self.b_assumed:
-            yield "no b was given: b = A x of an assumed x"
+        choice = self.choice
+        yield from heading(self.system, self.b_assumed)
         used = zip(choice.algorithm.stages, choice.action, strict=True)
         formats = ", ".join(f"{stage} {fmt.name}" for stage, fmt in used)
         yield f"{type(choice.algorithm).__name__}: {formats}; {choice.arithmetic} arithmetic"
@@ -221,12 +215,8 @@ class Verdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        system, choice = self.system, self.choice
-        return {
-            "matrix": system.name,
-            "n": system.n,
-            "sparse": system.is_sparse,
-            "b_assumed": self.b_assumed,
+        choice = self.choice
+        return system_facts(self.system, self.b_assumed) | {
             "algorithm": type(choice.algorithm).__name__,
             "stages": list(choice.algorithm.stages),
             "action": format_action(choice.action),

@@ -9,12 +9,13 @@ from typing import Literal
 
 import click
 
-from roundwise.commands.options import data_errors
+from roundwise.commands.endings import data_errors
 from roundwise.features import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
 from roundwise.tuning import Context
 
 DEFAULT_COUNT = 100
+KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
 
 systems_argument = click.argument(
     "systems", metavar="dense|sparse|pde|FILE...", nargs=-1, required=True

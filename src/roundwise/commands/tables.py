@@ -11,13 +11,15 @@ import click
 
 from roundwise.actions import monotone_space
 from roundwise.algorithms import GmresIR
+from roundwise.commands.endings import interruptible
 from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
     arithmetic_option,
+    bad_value,
+    count_option,
     default_formats,
     formats_option,
-    interrupted,
     jobs_option,
     seed_option,
     tau_option,
@@ -42,32 +44,15 @@ def parsed_shard(
 @click.command("fill")
 @click.argument("problem_set", metavar="dense|sparse|pde", type=click.Choice(list(DATA_SETS)))
 @click.option("--table", type=FILE, required=True, metavar="PATH", help="The file to fill.")
-@click.option(
-    "--train",
-    default=100,
-    show_default=True,
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Training systems.",
-)
-@click.option(
-    "--test",
-    default=100,
-    show_default=True,
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Held-out systems.",
-)
+@count_option("--train", "Training systems.", least=0, default=100)
+@count_option("--test", "Held-out systems.", least=0, default=100)
 @seed_option("What the systems are made from.")
-@tau_option("Tolerance of the inner GMRES, and stagnation ratio.")
-@arithmetic_option("operation", "Round every operation, or what is stored; or run and time it.")
-@formats_option
-@click.option(
-    "--repeats",
-    type=click.IntRange(min=1),
-    metavar="R",
-    help="How often a native run is timed.  [default: 3]",
+@tau_option("Tolerance of the inner GMRES, and stagnation ratio.", default=1e-6)
+@arithmetic_option(
+    "Round every operation, or what is stored; or run and time it.", default="operation"
 )
+@formats_option
+@count_option("--repeats", "How often a native run is timed.  [default: 3]", metavar="R")
 @jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Compute on the cluster of this Dask scheduler.")
 @click.option(
@@ -109,10 +94,8 @@ def fill_command(
         raise click.UsageError("--jobs and --dask are both given; choose one")
     if train + test == 0:
         raise click.UsageError("--train and --test are both 0; ask for at least one system")
-    try:
+    with bad_value("--tau"):
         algorithm = GmresIR.paper(tau)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--tau") from error
     if arithmetic == "native" and not (jobs in (None, 1) and dask is None):
         raise click.UsageError(
             "--jobs and --dask are not for native arithmetic: runs are timed one by one"
@@ -121,11 +104,11 @@ def fill_command(
         raise click.UsageError("--repeats is for --arithmetic native: others are not timed")
     space = monotone_space(algorithm.stages, formats or default_formats(arithmetic))
     target = OutcomeTable(table)  # complains before any work
-    new = None
-    try:
+
+    def filled() -> int:
         data = DATA_SETS[problem_set](train, test, seed=seed)
         with dask_client(dask) as client:
-            new = fill(
+            return fill(
                 target,
                 algorithm,
                 (*data.train, *data.test),
@@ -137,10 +120,8 @@ def fill_command(
                 shard=shard,
                 progress=progress_bar(problem_set),
             )
-    except KeyboardInterrupt:
-        pass  # the end of this block closes the bar, so that what follows gets its own line
-    if new is None:
-        raise interrupted(target)
+
+    new = interruptible(filled, target)
     click.echo(f"{table}: {new} outcomes computed, {len(target)} in the table")
 
 

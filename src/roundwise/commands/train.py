@@ -12,21 +12,29 @@ import click
 import numpy as np
 
 from roundwise.algorithms import DeploymentRule, GmresIR
+from roundwise.commands.endings import data_errors, echo_json, interruptible
 from roundwise.commands.options import (
     FILE,
     arithmetic_option,
+    bad_value,
     checked_output,
-    data_errors,
+    choice_option,
+    count_option,
     default_formats,
-    echo_json,
     formats_option,
-    interrupted,
     jobs_option,
     json_option,
     seed_option,
+    table_option,
     tau_option,
 )
-from roundwise.commands.systems import Systems, check_kappa, load_systems, systems_argument
+from roundwise.commands.systems import (
+    KAPPAS,
+    Systems,
+    check_kappa,
+    load_systems,
+    systems_argument,
+)
 from roundwise.evaluation import best_fixed_action
 from roundwise.experiments import EXPERIMENTS
 from roundwise.experiments.experiment import WEIGHTS
@@ -43,7 +51,6 @@ LEARNERS: dict[str, Callable[[], Policy]] = {
     "thompson": ThompsonSampling,
     "regression": RegressionPolicy,
 }
-KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
 
 
 def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
@@ -64,72 +71,52 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     callback=json_name,
     help="Where the policy goes, with an npz file beside it.",
 )
-@click.option(
-    "--table",
-    type=FILE,
-    metavar="PATH",
-    callback=checked_output,
-    help="Where outcomes are kept.  [default: POLICY.sqlite]",
-)
-@click.option(
-    "--train",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many systems of a data set.  [default: 100]",
-)
+@table_option
+@count_option("--train", "How many systems of a data set.  [default: 100]")
 @seed_option("Of the data set and of the exploration.")
-@click.option(
+@choice_option(
     "--policy",
-    "learner",
-    type=click.Choice(list(LEARNERS)),
+    LEARNERS,
+    "What learns: a model that generalises, or the paper's table (tabular).",
     default="thompson",
-    show_default=True,
-    help="What learns: a model that generalises, or the paper's table (tabular).",
 )
-@click.option(
+@choice_option(
     "--reward",
-    type=click.Choice(["cost", "paper"]),
+    ["cost", "paper"],
+    "Modelled speedup at full accuracy, or Carson & Chen's reward.",
     default="cost",
-    show_default=True,
-    help="Modelled speedup at full accuracy, or Carson & Chen's reward.",
 )
-@click.option(
+@choice_option(
     "--profile",
-    type=click.Choice(list(PROFILES)),
-    help="The machine that prices operations, for --reward cost.  [default: generic-avx512-cpu]",
+    PROFILES,
+    "The machine that prices operations, for --reward cost.  [default: generic-avx512-cpu]",
 )
-@click.option(
+@choice_option(
     "--weights",
-    type=click.Choice(list(WEIGHTS)),
-    help="Accuracy first (W1) or precision too (W2), for --reward paper.  [default: W1]",
+    WEIGHTS,
+    "Accuracy first (W1) or precision too (W2), for --reward paper.  [default: W1]",
 )
-@click.option(
+@choice_option(
     "--kappa",
-    type=click.Choice(list(KAPPAS)),
+    KAPPAS,
+    "The condition number that the policy sees: by an SVD, or from an FP64 factorization.",
     default="exact",
-    show_default=True,
-    help="The condition number that the policy sees: by an SVD, or from an FP64 factorization.",
 )
-@tau_option("Tolerance of the inner GMRES; with --reward paper also stagnation ratio.")
-@arithmetic_option("operation", "Round every operation, or what is stored.")
+@tau_option(
+    "Tolerance of the inner GMRES; with --reward paper also stagnation ratio.", default=1e-6
+)
+@arithmetic_option("Round every operation, or what is stored.", default="operation")
 @formats_option
-@click.option(
-    "--episodes",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="How often each system is met in training.",
-)
+@count_option("--episodes", "How often each system is met in training.", default=100)
 @jobs_option
-@json_option
+@json_option()
 def train_command(
     systems: Sequence[str],
     out: Path,
     table: Path | None,
     train: int | None,
     seed: int,
-    learner: str,
+    policy: str,
     reward: str,
     profile: str | None,
     weights: str | None,
@@ -161,45 +148,40 @@ def train_command(
     """
     formats = formats or default_formats(arithmetic)
     goal = chosen_reward(reward, profile, weights, systems, formats)
-    try:
+    with bad_value("--tau"):
         algorithm = (
             GmresIR.paper(tau)
             if reward == "paper"
             else GmresIR(tolerance=tau, stop=DeploymentRule())
         )
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--tau") from error
     start = time.perf_counter()
     loaded = load_systems(systems, "train", train, seed)
     context = Context((KAPPAS[kappa], "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
     check_kappa(context, loaded.members)
     outcomes = OutcomeTable(out.with_suffix(".sqlite") if table is None else table)
     before = len(outcomes)
-    tuner = Tuner(
-        algorithm,
-        formats,
-        policy=LEARNERS[learner](),
-        reward=goal,
-        context=context,
-        arithmetic=arithmetic,
-        episodes=episodes,
-        seed=seed,
-        table=outcomes,
-        jobs=jobs,
-        progress=progress_bar(loaded.name),
-    )
-    fitted = None
-    try:
-        with data_errors():
-            fitted = tuner.fit(loaded.members)
-    except KeyboardInterrupt:
-        pass  # the end of this block closes the bar, so that what follows gets its own line
-    if fitted is None:
-        raise interrupted(outcomes)
+
+    def fitted() -> Tuner:
+        return Tuner(
+            algorithm,
+            formats,
+            policy=LEARNERS[policy](),
+            reward=goal,
+            context=context,
+            arithmetic=arithmetic,
+            episodes=episodes,
+            seed=seed,
+            table=outcomes,
+            jobs=jobs,
+            progress=progress_bar(loaded.name),
+        ).fit(loaded.members)
+
+    with data_errors():
+        tuner = interruptible(fitted, outcomes)
     tuner.save(out)
     facts = {
         "policy": str(out),
-        "kind": learner,
+        "kind": policy,
         "table": str(outcomes.path),
         "outcomes_computed": len(outcomes) - before,
         "outcomes_in_table": len(outcomes),

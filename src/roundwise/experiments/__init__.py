@@ -13,18 +13,11 @@ from pathlib import Path
 from roundwise.experiments.ablation import ABLATION
 from roundwise.experiments.dense import DENSE
 from roundwise.experiments.draws import fp64_ferr_draws
-from roundwise.experiments.experiment import (
-    Bars,
-    Case,
-    Experiment,
-    Facts,
-    Result,
-    Settings,
-    gather,
-    run,
-)
+from roundwise.experiments.experiment import Case, Experiment, Result, run
+from roundwise.experiments.facts import Bars, Facts, gather
 from roundwise.experiments.findings import check
 from roundwise.experiments.pde import PDE
+from roundwise.experiments.settings import Settings
 from roundwise.experiments.sparse import SPARSE
 from roundwise.experiments.tables import all_tables
 from roundwise.experiments.writing import summary, write_results

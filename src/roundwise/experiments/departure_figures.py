@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from roundwise.experiments import paper
-from roundwise.experiments.departure_records import FORMATS, METRICS, RANGES, distance_table
+from roundwise.experiments.departure_records import METRICS, RANGES, distance_table
 from roundwise.experiments.experiment import Result
+from roundwise.experiments.settings import FORMATS
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
 

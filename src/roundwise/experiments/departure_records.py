@@ -11,11 +11,11 @@ from roundwise.evaluation import seed_spread
 from roundwise.experiments import paper, records
 from roundwise.experiments.experiment import Case, Result
 from roundwise.experiments.records import Record
+from roundwise.experiments.settings import FORMATS
 from roundwise.experiments.tables import METHODS
 from roundwise.report import Cell, Table, scientific
 
 RANGES = ("low", "medium", "high")
-FORMATS = ("bf16", "tf32", "fp32", "fp64")
 
 PERFORMANCE = ("variant", *records.PERFORMANCE[1:])
 USAGE = ("variant", *records.USAGE[1:])

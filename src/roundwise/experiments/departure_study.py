@@ -21,19 +21,15 @@ from roundwise.evaluation.accuracy import RANGE_SLACK
 from roundwise.experiments.dense import DENSE
 from roundwise.experiments.experiment import (
     WEIGHTS,
-    Bars,
     Experiment,
-    Facts,
-    Half,
     Learned,
     Learner,
     Result,
-    Settings,
-    gather,
     learn,
     run,
     trained,
 )
+from roundwise.experiments.facts import Bars, Facts, Half, gather
 from roundwise.experiments.released_code import (
     ReleasedGmresIR,
     with_released_count,
@@ -47,6 +43,7 @@ from roundwise.experiments.released_learning import (
 )
 from roundwise.experiments.released_set import TEST_ABOVE
 from roundwise.experiments.sets import make, recall, remember
+from roundwise.experiments.settings import Settings
 from roundwise.formats import FP64, TF32
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import TabularQ

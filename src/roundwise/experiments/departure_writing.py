@@ -11,7 +11,8 @@ from typing import Any
 from roundwise.experiments.departure_figures import figures
 from roundwise.experiments.departure_records import METRICS, all_tables, distances, tidy_tables
 from roundwise.experiments.departure_study import DEPARTURES
-from roundwise.experiments.experiment import Result, Settings
+from roundwise.experiments.experiment import Result
+from roundwise.experiments.settings import Settings
 from roundwise.experiments.writing import (
     SCHEMA_VERSION,
     describe,

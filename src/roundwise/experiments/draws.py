@@ -14,8 +14,9 @@ import numpy as np
 
 from roundwise.algorithms import GmresIR
 from roundwise.experiments import paper
-from roundwise.experiments.experiment import Result, Settings
+from roundwise.experiments.experiment import Result
 from roundwise.experiments.sets import make
+from roundwise.experiments.settings import Settings
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.report import scientific
 

@@ -1,23 +1,20 @@
-"""What the experiments share: data set -> outcome table -> training -> evaluation -> result.
+"""What the experiments share: facts -> training -> evaluation -> result.
 
-An experiment is run for the paper's two weightings and two tolerances. Facts come first: every
-action once on every system, into an `OutcomeTable` that lives in a cache folder. Everything after
-that is replay: a second run, another reward or another seed solves nothing again. The same
-settings give the same numbers.
+An experiment is run for the paper's two weightings and two tolerances. Facts come first, see
+`roundwise.experiments.facts`. Everything after that is replay: a second run, another reward or
+another seed solves nothing again. The same settings give the same numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace, monotone_space, top_k
-from roundwise.algorithms import GmresIR, Outcome
+from roundwise.actions import ActionSpace
+from roundwise.algorithms import Outcome
 from roundwise.evaluation import (
     AccuracyTable,
     RangeAccuracy,
@@ -29,22 +26,14 @@ from roundwise.evaluation import (
     seed_spread,
     usage_table,
 )
-from roundwise.experiments.sets import make, recall, remember
-from roundwise.outcomes import OutcomeTable, OutcomeView, fill
+from roundwise.experiments.facts import Facts, Half
+from roundwise.experiments.settings import Settings
 from roundwise.policies import TabularQ
-from roundwise.report import scientific
-from roundwise.rewards import PaperReward, ProblemFacts, reward_matrix
-from roundwise.tuning import PAPER_CONTEXT, TrainingCurves, train, view_contexts
+from roundwise.rewards import PaperReward, reward_matrix
+from roundwise.tuning import TrainingCurves, train
 
-FORMATS = ("bf16", "tf32", "fp32", "fp64")
 WEIGHTS = {"W1": (1.0, 0.1), "W2": (1.0, 1.0)}
 """(w1, w2): the weights of accuracy and of precision."""
-
-KAPPA = "kappa_exact"
-"""The feature that the paper's state and reward take for kappa."""
-
-Bars = Callable[[str], Callable[[int, int], None]]
-"""Makes the progress callback of a task from its description."""
 
 METRICS: dict[str, Callable[[RangeAccuracy], float]] = {
     "success": lambda r: 100 * r.paper_success,
@@ -56,51 +45,6 @@ METRICS: dict[str, Callable[[RangeAccuracy], float]] = {
     "no_result": lambda r: float(r.without_result),
 }
 """What is compared with the paper, by name; success rates in percent."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that a result depends on; the defaults are the paper's.
-
-    Parameters
-    ----------
-    systems : int
-        Systems of each half, training and test.
-    seeds : int
-        Trainings, which differ in their exploration alone: the data set is the same.
-    seed : int
-        Of the data set; the trainings take this and the numbers after it.
-    actions : int
-        The highest so many of the 35 monotone actions.
-    arithmetic : str
-    taus : tuple of float
-    episodes : int
-    alpha : float
-    sizes : (int, int)
-        Smallest and largest n; grids of PDEs are rounded up to squares.
-    """
-
-    systems: int = 100
-    seeds: int = 10
-    seed: int = 0
-    actions: int = 25
-    arithmetic: str = "operation"
-    taus: tuple[float, ...] = (1e-6, 1e-8)
-    episodes: int = 100
-    alpha: float = 0.5
-    sizes: tuple[int, int] = (100, 500)
-
-    def __post_init__(self) -> None:
-        for name in ("systems", "seeds", "episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)}; choose at least 1")
-        if not 1 <= self.actions <= 35:
-            raise ValueError(f"actions = {self.actions}; choose 1 to 35 (the paper: 25)")
-
-    @property
-    def space(self) -> ActionSpace:
-        """The paper's actions."""
-        return top_k(monotone_space(GmresIR.stages, FORMATS), self.actions)
 
 
 @dataclass(frozen=True)
@@ -132,62 +76,6 @@ class Experiment:
     about: str
     departures: tuple[tuple[str, str], ...] = ()
     heavy_tailed: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Half:
-    """The outcomes of the training or of the test systems at one tau."""
-
-    view: OutcomeView
-    contexts: NDArray[np.float64]
-    rows: Sequence[Sequence[Outcome]] = field(repr=False)
-    facts: Sequence[ProblemFacts] = field(repr=False)
-
-    @classmethod
-    def of(cls, view: OutcomeView) -> Half:
-        kappas = view.features[:, view.feature_names.index(KAPPA)]
-        return cls(
-            view,
-            view_contexts(view, PAPER_CONTEXT),
-            [view.row(i) for i in range(view.shape[0])],
-            [
-                ProblemFacts.from_stored(problem, kappa)
-                for problem, kappa in zip(view.problems, kappas.tolist(), strict=True)
-            ],
-        )
-
-    @cached_property
-    def kappas(self) -> NDArray[np.float64]:
-        return np.array([facts.kappa for facts in self.facts])
-
-    @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        return np.array([facts.n for facts in self.facts])
-
-    @cached_property
-    def families(self) -> tuple[str, ...]:
-        return tuple(str(problem.meta.get("family", "")) for problem in self.view.problems)
-
-    def picked(self, chosen: NDArray[np.intp]) -> list[Outcome]:
-        """The outcome of the chosen action of each system."""
-        return [row[action] for row, action in zip(self.rows, chosen.tolist(), strict=True)]
-
-
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """All outcomes of a data set: by tau, of both halves."""
-
-    data: str
-    space: ActionSpace
-    halves: Mapping[float, tuple[Half, Half]]
-    densities: tuple[NDArray[np.float64], NDArray[np.float64]]
-    origins: tuple[Mapping[str, str], ...]
-    computed: int
-
-    @property
-    def first(self) -> tuple[Half, Half]:
-        """The halves at the first tau; systems and features are the same at each."""
-        return next(iter(self.halves.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,58 +161,6 @@ class Result:
 def range_metric(table: AccuracyTable, kappa_range: str, name: str) -> float:
     """A number of `METRICS` in one range of a table."""
     return METRICS[name](next(r for r in table.ranges if r.name == kappa_range))
-
-
-def gather(
-    data: str,
-    settings: Settings,
-    cache: Path,
-    jobs: int | None = None,
-    bars: Bars | None = None,
-) -> Facts:
-    """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes."""
-    cache.mkdir(parents=True, exist_ok=True)
-    table = OutcomeTable(cache / f"{data}.sqlite")
-    systems, seed, sizes = settings.systems, settings.seed, settings.sizes
-    key = f"systems {systems}, seed {seed}, sizes {sizes[0]} to {sizes[1]}"
-    note, computed = recall(cache, data, key, systems, seed, sizes), 0
-    if note is None or not _is_complete(table, note.fingerprints, settings):
-        made = make(data, systems, systems, seed, sizes)
-        note = remember(cache, data, key, made)
-        for tau in settings.taus:
-            computed += fill(
-                table,
-                GmresIR.paper(tau),
-                made.train + made.test,
-                settings.space,
-                arithmetic=settings.arithmetic,
-                jobs=jobs,
-                progress=bars(f"{data}, tau = {scientific(tau)}") if bars is not None else None,
-            )
-
-    def half(tau: float, fingerprints: Sequence[str]) -> Half:
-        algorithm, space = GmresIR.paper(tau), settings.space
-        return Half.of(table.view(algorithm, fingerprints, space, settings.arithmetic))
-
-    return Facts(
-        data,
-        settings.space,
-        {
-            tau: (half(tau, note.train.fingerprints), half(tau, note.test.fingerprints))
-            for tau in settings.taus
-        },
-        (np.array(note.train.densities), np.array(note.test.densities)),
-        tuple(table.origins()),
-        computed,
-    )
-
-
-def _is_complete(table: OutcomeTable, fingerprints: Sequence[str], settings: Settings) -> bool:
-    features = table.stored_features(fingerprints).values()
-    return all(set(PAPER_CONTEXT.features) <= known for known in features) and all(
-        table.stored(GmresIR.paper(tau), fingerprints, settings.space, settings.arithmetic).all()
-        for tau in settings.taus
-    )
 
 
 @dataclass(frozen=True, eq=False)

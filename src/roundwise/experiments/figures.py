@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from roundwise.experiments.experiment import Case, Half, Result
+from roundwise.experiments.experiment import Case, Result
+from roundwise.experiments.facts import Half
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
 

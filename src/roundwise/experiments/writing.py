@@ -12,9 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from roundwise.experiments.experiment import Result, Settings
+from roundwise.experiments.experiment import Result
 from roundwise.experiments.figures import figures
 from roundwise.experiments.findings import check
+from roundwise.experiments.settings import Settings
 from roundwise.experiments.tables import all_tables, tidy_tables
 from roundwise.report import (
     Figure,

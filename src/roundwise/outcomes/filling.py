@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from roundwise import runtime
+from roundwise.actions import format_action
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend, get_backend
@@ -47,7 +48,7 @@ from roundwise.outcomes.records import (
     outcome_facts,
     to_json,
 )
-from roundwise.outcomes.table import OutcomeTable, action_name
+from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.writing import ProblemResults, Row
 from roundwise.problems import LinearSystem
 
@@ -259,7 +260,7 @@ def _by_name(actions: Iterable[Action]) -> dict[str, Action]:
         for fmt in action:
             if named.setdefault(fmt.name, fmt) != fmt:
                 raise ValueError(f"two formats are called {fmt.name}; give each its own name")
-        found[action_name(action)] = action
+        found[format_action(action)] = action
     return found
 
 

@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms import Algorithm
-from roundwise.algorithms.base import Action, ActionLike
+from roundwise.algorithms.base import ActionLike
 from roundwise.backends import Backend
 from roundwise.formats import FP64, FloatFormat
-from roundwise.outcomes.measurements import measurement_arrays
-from roundwise.outcomes.records import (
-    Setting,
-    StoredProblem,
-    feature_arithmetic,
-    format_json,
-    from_column,
-    from_json,
-    status_named,
-    to_json,
+from roundwise.outcomes.reading import (
+    MEASUREMENTS,
+    OUTCOMES,
+    fingerprint_of,
+    selected,
+    status_codes,
+    stored_features,
 )
-from roundwise.outcomes.schema import (
-    RESULTS_VERSION,
-    OutcomeTableError,
-    opened,
-    prepare,
-)
-from roundwise.outcomes.view import STATUSES, OutcomeView
+from roundwise.outcomes.records import feature_arithmetic, from_json, to_json
+from roundwise.outcomes.schema import OutcomeTableError, opened, prepare
+from roundwise.outcomes.view import OutcomeView
 from roundwise.outcomes.writing import COLUMNS, ProblemResults, merge_table, write_results
 from roundwise.problems import LinearSystem
-
-# Joined with these two, an outcome has its whole key.
-_OUTCOMES = (
-    "outcome JOIN setting ON setting.id = outcome.setting "
-    "JOIN problem ON problem.id = outcome.problem"
-)
-_MEASUREMENTS = _OUTCOMES.replace("outcome", "measurement")
-_OF_SETTING = "algorithm = ? AND arithmetic = ? AND results_version = ?"
-_OF_PROBLEMS = "fingerprint IN (SELECT value FROM json_each(?))"
 
 
 class OutcomeTable:
@@ -115,18 +96,9 @@ class OutcomeTable:
         arithmetic: str | Backend = "operation",
     ) -> NDArray[np.bool_]:
         """Which pairs are in the table, as an array (problems x actions)."""
-        fingerprints = [fingerprint_of(problem) for problem in problems]
-        formats = [algorithm.formats(action) for action in actions]
-        with opened(self.path) as connection:
-            self._check_formats(connection, formats)
-            rows = connection.execute(
-                f"SELECT fingerprint, action FROM {_OUTCOMES} WHERE {_OF_SETTING} "
-                f"AND {_OF_PROBLEMS}",
-                (*Setting.of(algorithm, arithmetic).key, json.dumps(fingerprints)),
-            )
-            present = set(rows)
-        wanted = [[(f, action_name(action)) in present for action in formats] for f in fingerprints]
-        return np.array(wanted, dtype=bool).reshape(len(fingerprints), len(formats))
+        with selected(self.path, algorithm, problems, actions, arithmetic) as selection:
+            selection.check_formats()
+            return selection.counts(OUTCOMES) > 0
 
     def repeats(
         self,
@@ -136,17 +108,8 @@ class OutcomeTable:
         arithmetic: str | Backend = "native",
     ) -> NDArray[np.int64]:
         """How often each pair was measured, as an array (problems x actions)."""
-        fingerprints = [fingerprint_of(problem) for problem in problems]
-        names = [action_name(algorithm.formats(action)) for action in actions]
-        with opened(self.path) as connection:
-            rows = connection.execute(
-                f"SELECT fingerprint, action, count(*) FROM {_MEASUREMENTS} WHERE {_OF_SETTING} "
-                f"AND {_OF_PROBLEMS} GROUP BY fingerprint, action",
-                (*Setting.of(algorithm, arithmetic).key, json.dumps(fingerprints)),
-            )
-            counts = {(fingerprint, action): count for fingerprint, action, count in rows}
-        wanted = [[counts.get((f, name), 0) for name in names] for f in fingerprints]
-        return np.array(wanted, dtype=np.int64).reshape(len(fingerprints), len(names))
+        with selected(self.path, algorithm, problems, actions, arithmetic) as selection:
+            return selection.counts(MEASUREMENTS)
 
     def arithmetics(self) -> list[str]:
         """The arithmetic models with outcomes in the file; native ones with their machine.
@@ -169,11 +132,9 @@ class OutcomeTable:
         """
         source = feature_arithmetic(arithmetic, feature_format)
         fingerprints = [fingerprint_of(problem) for problem in problems]
-        names: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
         with opened(self.path) as connection:
-            for fingerprint, name, _, _ in _features(connection, fingerprints, source):
-                names[fingerprint].add(name)
-        return names
+            found = stored_features(connection, fingerprints, source)
+        return {fingerprint: set(features) for fingerprint, features in found.items()}
 
     def view(
         self,
@@ -207,48 +168,31 @@ class OutcomeTable:
         OutcomeTableError
             If pairs or features are missing; it says how many, and how to fill them.
         """
-        setting = Setting.of(algorithm, arithmetic)
-        formats = tuple(algorithm.formats(action) for action in actions)
-        with opened(self.path) as connection:
-            connection.execute("BEGIN")  # one snapshot for all queries
-            self._check_formats(connection, formats)
-            if problems is None:
-                found = connection.execute(
-                    f"SELECT DISTINCT fingerprint FROM {_OUTCOMES} WHERE {_OF_SETTING} "
-                    "ORDER BY fingerprint",
-                    setting.key,
-                )
-                fingerprints = [fingerprint for (fingerprint,) in found]
-            else:
-                fingerprints = [fingerprint_of(problem) for problem in problems]
-            table = self._outcomes(connection, setting, fingerprints, formats)
-            facts = _problem_facts(connection, fingerprints)
-            source = feature_arithmetic(arithmetic, feature_format)
-            names, values, seconds = self._feature_arrays(
-                connection, fingerprints, features, source
+        source = feature_arithmetic(arithmetic, feature_format)
+        with selected(self.path, algorithm, problems, actions, arithmetic) as selection:
+            selection.check_formats()
+            columns = selection.outcomes()
+            names, values, seconds = selection.features(features, source)
+            return OutcomeView(
+                algorithm=selection.setting.algorithm,
+                arithmetic=selection.setting.arithmetic,
+                stages=selection.stages,
+                problems=selection.problems(),
+                actions=selection.actions,
+                status=status_codes(columns["status"]),
+                ferr=columns["ferr"].astype(np.float64),
+                nbe=columns["nbe"].astype(np.float64),
+                cbe=columns["cbe"].astype(np.float64),
+                outer=columns["outer_iterations"].astype(np.int64),
+                inner=columns["inner_iterations"].astype(np.int64),
+                feature_names=names,
+                features=values,
+                feature_seconds=seconds,
+                **selection.measurements(),
+                reasons=columns["reason"],
+                operations_json=columns["operations"],
+                history_json=columns["history"],
             )
-            measured = self._measurements(
-                connection, setting, fingerprints, formats, algorithm.stages
-            )
-        columns = dict(zip(COLUMNS["outcome"].facts, np.moveaxis(table, 2, 0), strict=True))
-        return OutcomeView(
-            algorithm=setting.algorithm,
-            arithmetic=setting.arithmetic,
-            stages=algorithm.stages,
-            problems=tuple(facts[fingerprint] for fingerprint in fingerprints),
-            actions=formats,
-            status=_status_codes(columns["status"]),
-            **{name: columns[name].astype(np.float64) for name in ("ferr", "nbe", "cbe")},
-            outer=columns["outer_iterations"].astype(np.int64),
-            inner=columns["inner_iterations"].astype(np.int64),
-            feature_names=names,
-            features=values,
-            feature_seconds=seconds,
-            **measured,
-            reasons=columns["reason"],
-            operations_json=columns["operations"],
-            history_json=columns["history"],
-        )
 
     def content(self) -> list[str]:
         """All facts as sorted lines of text: equal for two tables that know the same.
@@ -264,7 +208,7 @@ class OutcomeTable:
             "feature": "SELECT fingerprint, results_version, arithmetic, feature.name, value "
             "FROM feature JOIN problem ON problem.id = feature.problem",
             "outcome": "SELECT fingerprint, algorithm, arithmetic, results_version, action, "
-            f"{of_outcome} FROM {_OUTCOMES}",
+            f"{of_outcome} FROM {OUTCOMES}",
         }
         with opened(self.path) as connection:
             connection.execute("BEGIN")
@@ -283,126 +227,3 @@ class OutcomeTable:
         with opened(self.path) as connection:
             rows = connection.execute("SELECT facts FROM origin ORDER BY facts").fetchall()
         return [from_json(text) for (text,) in rows]
-
-    def _check_formats(self, connection: sqlite3.Connection, actions: Iterable[Action]) -> None:
-        """An action is stored as text: refuse formats that bear a name of another one."""
-        known = dict(connection.execute("SELECT name, definition FROM format"))
-        for fmt in {fmt for action in actions for fmt in action}:
-            if known.get(fmt.name, format_json(fmt)) != format_json(fmt):
-                raise OutcomeTableError(
-                    f"{self.path}: {fmt.name} is {known[fmt.name]} there, but {format_json(fmt)} "
-                    "here; give one format one name"
-                )
-
-    def _outcomes(
-        self,
-        connection: sqlite3.Connection,
-        setting: Setting,
-        fingerprints: Sequence[str],
-        actions: Sequence[Action],
-    ) -> NDArray[Any]:
-        """Columns of all pairs, (problems, actions, columns)."""
-        facts = COLUMNS["outcome"].facts
-        rows = connection.execute(
-            f"SELECT fingerprint, action, {', '.join(facts)} FROM {_OUTCOMES} "
-            f"WHERE {_OF_SETTING} AND {_OF_PROBLEMS}",
-            (*setting.key, json.dumps(fingerprints)),
-        )
-        found = {(fingerprint, action): row for fingerprint, action, *row in rows}
-        names = [action_name(action) for action in actions]
-        pairs = [(fingerprint, name) for fingerprint in fingerprints for name in names]
-        missing = [pair for pair in pairs if pair not in found]
-        if missing:
-            model, of_machine, machine = setting.arithmetic.partition(" on ")
-            there = f" on {machine}, or pass one of arithmetics()" if of_machine else ""
-            raise OutcomeTableError(
-                f"{self.path}: {len(missing)} of {len(pairs)} outcomes are missing, e.g. action "
-                f"{missing[0][1]} on problem {missing[0][0]}; first call fill(table, algorithm, "
-                f"problems, actions, arithmetic={model!r}) with the same arguments{there}"
-            )
-        table = np.empty((len(pairs), len(facts)), dtype=object)
-        for place, pair in enumerate(pairs):
-            table[place] = found[pair]
-        return table.reshape(len(fingerprints), len(names), len(facts))
-
-    def _measurements(
-        self,
-        connection: sqlite3.Connection,
-        setting: Setting,
-        fingerprints: Sequence[str],
-        actions: Sequence[Action],
-        stages: Sequence[str],
-    ) -> dict[str, Any]:
-        rows = connection.execute(
-            f"SELECT fingerprint, action, seconds, timings, peak_bytes FROM {_MEASUREMENTS} "
-            f"WHERE {_OF_SETTING} AND {_OF_PROBLEMS}",
-            (*setting.key, json.dumps(fingerprints)),
-        )
-        names = [action_name(action) for action in actions]
-        pairs = [(fingerprint, name) for fingerprint in fingerprints for name in names]
-        return measurement_arrays(rows, pairs, (len(fingerprints), len(names)), stages)
-
-    def _feature_arrays(
-        self,
-        connection: sqlite3.Connection,
-        fingerprints: Sequence[str],
-        wanted: Sequence[str] | None,
-        source: str,
-    ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
-        """Names, and values and seconds of all problems."""
-        found = {(f, name): pair for f, name, *pair in _features(connection, fingerprints, source)}
-        if wanted is None:
-            names: dict[str, set[str]] = {fingerprint: set() for fingerprint in fingerprints}
-            for fingerprint, name in found:
-                names[fingerprint].add(name)
-            wanted = sorted(set.intersection(*names.values())) if names else []
-        missing = [(f, name) for f in fingerprints for name in wanted if (f, name) not in found]
-        if missing:
-            raise OutcomeTableError(
-                f"{self.path}: {len(missing)} features are missing, e.g. {missing[0][1]} of "
-                f"problem {missing[0][0]}; call fill with features={tuple(wanted)!r} first"
-            )
-        pairs = [[found[f, name] for name in wanted] for f in fingerprints]
-        table = np.array(pairs, dtype=np.float64).reshape(len(fingerprints), len(wanted), 2)
-        return tuple(wanted), table[..., 0], table[..., 1]
-
-
-def action_name(action: Action) -> str:
-    """The text of an action, like ``bf16-fp32-fp64-fp64``."""
-    return "-".join(fmt.name for fmt in action)
-
-
-def fingerprint_of(problem: LinearSystem | str) -> str:
-    """The fingerprint of a problem, or that text itself."""
-    return problem if isinstance(problem, str) else problem.fingerprint
-
-
-def _features(
-    connection: sqlite3.Connection, fingerprints: Sequence[str], source: str
-) -> sqlite3.Cursor:
-    return connection.execute(
-        "SELECT fingerprint, feature.name, value, seconds FROM feature "
-        "JOIN problem ON problem.id = feature.problem "
-        f"WHERE results_version = ? AND arithmetic = ? AND {_OF_PROBLEMS}",
-        (RESULTS_VERSION, source, json.dumps(fingerprints)),
-    )
-
-
-def _problem_facts(
-    connection: sqlite3.Connection, fingerprints: Sequence[str]
-) -> dict[str, StoredProblem]:
-    names = ("fingerprint", "n", "name", "norm_A", "norm_x_true", "norm_b")
-    rows = connection.execute(
-        f"SELECT {', '.join(names)}, meta FROM problem WHERE {_OF_PROBLEMS}",
-        (json.dumps(fingerprints),),
-    )
-    facts = {}
-    for *row, meta in rows:
-        columns = {name: from_column(value) for name, value in zip(names, row, strict=True)}
-        facts[row[0]] = StoredProblem(**columns, meta=from_json(meta))
-    return facts
-
-
-def _status_codes(names: NDArray[Any]) -> NDArray[np.int8]:
-    codes = {name: STATUSES.index(status_named(name)) for name in set(names.ravel())}
-    return np.array([codes[name] for name in names.ravel()], dtype=np.int8).reshape(names.shape)

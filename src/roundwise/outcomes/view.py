@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.actions import format_action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
 from roundwise.outcomes.records import (
@@ -88,7 +89,7 @@ class OutcomeView:
     @cached_property
     def action_names(self) -> tuple[str, ...]:
         """The actions as text, like ``bf16-fp32-fp64-fp64``."""
-        return tuple("-".join(fmt.name for fmt in action) for action in self.actions)
+        return tuple(format_action(action) for action in self.actions)
 
     @property
     def failed(self) -> NDArray[np.bool_]:

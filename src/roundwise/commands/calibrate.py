@@ -1,8 +1,7 @@
-"""The command ``roundwise calibrate``."""
+"""``roundwise calibrate``: what native arithmetic costs on this machine."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from roundwise.calibration.measuring import (
     calibrate,
 )
 from roundwise.calibration.stored import save_profile
+from roundwise.commands.endings import echo_json
+from roundwise.commands.options import FILE, json_option
 from roundwise.outcomes import progress_bar
 
 QUICK_SECONDS_PER_KERNEL = 0.02
@@ -24,10 +25,10 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 
 @click.command("calibrate")
 @click.option("--quick", is_flag=True, help="Some seconds: small sizes, few repeats.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was measured, for programs.")
+@json_option("Print what was measured, for programs.")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="PATH",
     help="Write the profile there.  [default: the cache folder]",
 )
@@ -50,7 +51,7 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     )
     path = save_profile(measured, out)
     if as_json:
-        click.echo(json.dumps(measured.to_dict() | {"path": str(path)}, indent=2, allow_nan=False))
+        echo_json(measured.to_dict() | {"path": str(path)})
     else:
         click.echo("\n".join([*text(measured), f"profile: {path}"]))
 

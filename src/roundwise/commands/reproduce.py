@@ -1,33 +1,40 @@
-"""The command ``roundwise reproduce``."""
+"""``roundwise reproduce``: the paper's experiments."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from roundwise.backends import BACKENDS
+from roundwise.commands.endings import echo_json, interruptible
+from roundwise.commands.options import (
+    FOLDER,
+    arithmetic_option,
+    choice_option,
+    count_option,
+    json_option,
+    seed_option,
+)
 from roundwise.experiments import (
     EXPERIMENTS,
+    Result,
     Settings,
     all_tables,
     departure_records,
     departure_writing,
+    native_tables,
+    native_writing,
     reproduce,
     summary,
 )
 from roundwise.experiments.departure_study import DEPARTURES, study
 from roundwise.experiments.findings import check
-from roundwise.experiments.native import ORDERS, NativeSettings, reproduce_native
-from roundwise.experiments.native_tables import all_tables as native_tables
-from roundwise.experiments.native_writing import overview as native_overview
-from roundwise.experiments.native_writing import summary as native_summary
-from roundwise.experiments.native_writing import write_native
+from roundwise.experiments.native import ORDERS, NativeResult, NativeSettings, reproduce_native
 from roundwise.experiments.writing import overview, write_results
 from roundwise.outcomes import progress_bar
 from roundwise.report import Table, format_text
@@ -44,10 +51,6 @@ WIDTH = 100
 MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
 
 
-class Interrupted(click.ClickException):
-    exit_code = 130
-
-
 @click.command("reproduce")
 @click.argument(
     "experiment",
@@ -55,12 +58,9 @@ class Interrupted(click.ClickException):
     type=click.Choice([*EXPERIMENTS, "all", "native", "departures"]),
 )
 @click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
-@click.option(
+@count_option(
     "--systems",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Training systems, and test systems; of native, half as many for training.  "
-    "[default: 100]",
+    "Training systems, and test systems; of native, half as many for training.  [default: 100]",
 )
 @click.option(
     "--sizes",
@@ -68,47 +68,25 @@ class Interrupted(click.ClickException):
     metavar="MIN MAX",
     help="Smallest and largest n.  [default: 100 500; native: 1000 1500]",
 )
-@click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    metavar="S",
-    help="Trainings, to tell luck from substance.  [default: 10]",
-)
-@click.option(
+@count_option("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
+@choice_option(
     "--actions",
-    type=click.Choice(["25", "35"]),
+    ["25", "35"],
+    "The paper's highest 25 actions, or all monotone ones.",
     default="25",
-    show_default=True,
-    help="The paper's highest 25 actions, or all monotone ones.",
 )
-@click.option(
+@choice_option(
     "--order",
-    type=click.Choice(list(ORDERS)),
-    help="Of native: actions are monotone in the order of the stages, or in that of the paper's "
+    ORDERS,
+    "Of native: actions are monotone in the order of the stages, or in that of the paper's "
     "native study, (u_f, u_g, u, u_r).  [default: stages]",
 )
-@click.option(
-    "--arithmetic",
-    type=click.Choice(list(BACKENDS)),
-    help="Round every operation, or what is stored.  [default: operation]",
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes.  [default: all cores]",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="S",
-    help="Of the data sets and of the first training.",
-)
+@arithmetic_option("Round every operation, or what is stored.  [default: operation]")
+@count_option("--jobs", "Processes.  [default: all cores]")
+@seed_option("Of the data sets and of the first training.")
 @click.option(
     "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path("out"),
     show_default=True,
     metavar="DIR",
@@ -116,12 +94,12 @@ class Interrupted(click.ClickException):
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Where report, tables and figures go.  [default: out/reproduce, out/native or "
     "out/departures]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers for programs.")
+@json_option("Print all numbers for programs.")
 def reproduce_command(
     experiment: str,
     quick: bool,
@@ -184,37 +162,12 @@ def reproduce_command(
     if experiment == "departures":
         if arithmetic is not None:
             raise click.UsageError("departures runs in both arithmetics; leave --arithmetic out")
-        _run_study(settings, cache, jobs, out or Path("out/departures"), as_json)
+        _run_study(settings, cache, jobs or -1, out or Path("out/departures"), as_json)
         return
-    out = out or Path("out/reproduce")
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
     if experiment == "ablation":
         names = ["dense", "ablation"]  # its findings compare the two, on the same outcomes
-    results = written = None
-    try:
-        results = reproduce(names, settings, cache, jobs=jobs or -1, bars=progress_bar)
-        written = write_results(results, out, progress=progress_bar("report"))
-    except KeyboardInterrupt:
-        pass  # the end of this block closes the bar, so that what follows gets its own line
-    if results is None or written is None:
-        raise _interrupted(cache)
-    findings = check(results)
-    if as_json:
-        files = [str(path) for path in written]
-        facts = summary(results, findings) | {"files": files}
-        click.echo(json.dumps(facts, indent=2, allow_nan=False))
-        return
-    for name, result in results.items():
-        click.echo(f"\n{result.experiment.title.upper()} ({name})\n")
-        _show(all_tables(result).values())
-    click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
-    for finding in findings:
-        click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
-        click.echo(wrapped("    ", finding.evidence))
-    click.echo("\nSUMMARY\n")
-    for line in overview(results, findings):
-        click.echo(wrapped("* ", line))
-    click.echo(f"\nReport: {written[0]}")
+    _run_experiments(names, settings, cache, jobs or -1, out or Path("out/reproduce"), as_json)
 
 
 def _refuse_options() -> None:
@@ -224,55 +177,63 @@ def _refuse_options() -> None:
             raise click.UsageError(f"--{name} is not for native: {reason}; leave it out")
 
 
-def _run_native(settings: NativeSettings, cache: Path, out: Path, as_json: bool) -> None:
-    result = written = None
-    try:
-        result = reproduce_native(settings, cache, progress_bar("native, systems"))
-        written = write_native(result, out)
-    except KeyboardInterrupt:
-        pass  # as above
-    if result is None or written is None:
-        raise _interrupted(cache)
+def _run_experiments(
+    names: Sequence[str], settings: Settings, cache: Path, jobs: int, out: Path, as_json: bool
+) -> None:
+    def work() -> tuple[dict[str, Result], list[Path]]:
+        results = reproduce(names, settings, cache, jobs=jobs, bars=progress_bar)
+        return results, write_results(results, out, progress=progress_bar("report"))
+
+    results, written = interruptible(work, cache)
+    findings = check(results)
     if as_json:
-        facts = native_summary(result) | {"files": [str(path) for path in written]}
-        click.echo(json.dumps(facts, indent=2, allow_nan=False))
+        _echo_numbers(summary(results, findings), written)
+        return
+    for name, result in results.items():
+        click.echo(f"\n{result.experiment.title.upper()} ({name})\n")
+        _show(all_tables(result).values())
+    click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
+    for finding in findings:
+        click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
+        click.echo(wrapped("    ", finding.evidence))
+    click.echo()
+    _conclude(overview(results, findings), written)
+
+
+def _run_native(settings: NativeSettings, cache: Path, out: Path, as_json: bool) -> None:
+    def work() -> tuple[NativeResult, list[Path]]:
+        result = reproduce_native(settings, cache, progress_bar("native, systems"))
+        return result, native_writing.write_native(result, out)
+
+    result, written = interruptible(work, cache)
+    if as_json:
+        _echo_numbers(native_writing.summary(result), written)
         return
     click.echo("\nNATIVE CPU VALIDATION (native)\n")
-    _show(native_tables(result).values())
-    click.echo("SUMMARY\n")
-    for line in native_overview(result):
-        click.echo(wrapped("* ", line))
-    click.echo(f"\nReport: {written[0]}")
+    _show(native_tables.all_tables(result).values())
+    _conclude(native_writing.overview(result), written)
 
 
-def _run_study(settings: Settings, cache: Path, jobs: int | None, out: Path, as_json: bool) -> None:
-    results = written = None
-    try:
-        results = study(settings, cache, jobs=jobs or -1, bars=progress_bar)
-        written = departure_writing.write_study(results, out, progress=progress_bar("report"))
-    except KeyboardInterrupt:
-        pass  # as above
-    if results is None or written is None:
-        raise _interrupted(cache)
+def _run_study(settings: Settings, cache: Path, jobs: int, out: Path, as_json: bool) -> None:
+    def work() -> tuple[dict[str, Result], list[Path]]:
+        results = study(settings, cache, jobs=jobs, bars=progress_bar)
+        bar = progress_bar("report")
+        return results, departure_writing.write_study(results, out, progress=bar)
+
+    results, written = interruptible(work, cache)
     if as_json:
-        facts = departure_writing.summary(results) | {"files": [str(path) for path in written]}
-        click.echo(json.dumps(facts, indent=2, allow_nan=False))
+        _echo_numbers(departure_writing.summary(results), written)
         return
     click.echo("DEPARTURES OF THE RELEASED CODE\n")
     for name, text in DEPARTURES.items():
         click.echo(wrapped(f"{'+ ' + name:<12}", f"{text}."))
     click.echo()
     _show(departure_records.all_tables(results).values())
-    click.echo("SUMMARY\n")
-    for line in departure_writing.overview(results):
-        click.echo(wrapped("* ", line))
-    click.echo(f"\nReport: {written[0]}")
+    _conclude(departure_writing.overview(results), written)
 
 
-def _interrupted(cache: Path) -> Interrupted:
-    return Interrupted(
-        f"interrupted; the tables in {cache} keep what is finished, run the same command to go on"
-    )
+def _echo_numbers(facts: Mapping[str, Any], written: Sequence[Path]) -> None:
+    echo_json({**facts, "files": [str(path) for path in written]})
 
 
 def _show(tables: Iterable[Table]) -> None:
@@ -281,6 +242,13 @@ def _show(tables: Iterable[Table]) -> None:
         if table.note:
             click.echo("\n" + wrapped("", table.note))
         click.echo()
+
+
+def _conclude(lines: Iterable[str], written: Sequence[Path]) -> None:
+    click.echo("SUMMARY\n")
+    for line in lines:
+        click.echo(wrapped("* ", line))
+    click.echo(f"\nReport: {written[0]}")
 
 
 def wrapped(lead: str, text: str) -> str:

@@ -1,0 +1,56 @@
+"""What the results of the experiments depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.algorithms import GmresIR
+
+FORMATS = ("bf16", "tf32", "fp32", "fp64")
+"""The paper's."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a result depends on; the defaults are the paper's.
+
+    Parameters
+    ----------
+    systems : int
+        Systems of each half, training and test.
+    seeds : int
+        Trainings, which differ in their exploration alone: the data set is the same.
+    seed : int
+        Of the data set; the trainings take this and the numbers after it.
+    actions : int
+        The highest so many of the 35 monotone actions.
+    arithmetic : str
+    taus : tuple of float
+    episodes : int
+    alpha : float
+    sizes : (int, int)
+        Smallest and largest n; grids of PDEs are rounded up to squares.
+    """
+
+    systems: int = 100
+    seeds: int = 10
+    seed: int = 0
+    actions: int = 25
+    arithmetic: str = "operation"
+    taus: tuple[float, ...] = (1e-6, 1e-8)
+    episodes: int = 100
+    alpha: float = 0.5
+    sizes: tuple[int, int] = (100, 500)
+
+    def __post_init__(self) -> None:
+        for name in ("systems", "seeds", "episodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; choose at least 1")
+        if not 1 <= self.actions <= 35:
+            raise ValueError(f"actions = {self.actions}; choose 1 to 35 (the paper: 25)")
+
+    @property
+    def space(self) -> ActionSpace:
+        """The paper's actions."""
+        return top_k(monotone_space(GmresIR.stages, FORMATS), self.actions)

@@ -1,0 +1,193 @@
+"""Reading from an outcome table: what it knows of some problems and actions, as arrays."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import format_action
+from roundwise.algorithms import Algorithm
+from roundwise.algorithms.base import Action, ActionLike
+from roundwise.backends import Backend
+from roundwise.outcomes.measurements import measurement_arrays
+from roundwise.outcomes.records import (
+    Setting,
+    StoredProblem,
+    format_json,
+    from_column,
+    from_json,
+    status_named,
+)
+from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError, opened
+from roundwise.outcomes.view import STATUSES
+from roundwise.outcomes.writing import COLUMNS
+from roundwise.problems import LinearSystem
+
+# Joined with these two, an outcome has its whole key.
+OUTCOMES = (
+    "outcome JOIN setting ON setting.id = outcome.setting "
+    "JOIN problem ON problem.id = outcome.problem"
+)
+MEASUREMENTS = OUTCOMES.replace("outcome", "measurement")
+_OF_SETTING = "algorithm = ? AND arithmetic = ? AND results_version = ?"
+_OF_PROBLEMS = "fingerprint IN (SELECT value FROM json_each(?))"
+
+
+def fingerprint_of(problem: LinearSystem | str) -> str:
+    """The fingerprint of a problem, or that text itself."""
+    return problem if isinstance(problem, str) else problem.fingerprint
+
+
+@contextmanager
+def selected(
+    path: Path,
+    algorithm: Algorithm,
+    problems: Iterable[LinearSystem | str] | None,
+    actions: Iterable[ActionLike],
+    arithmetic: str | Backend,
+) -> Iterator[Selection]:
+    """What is asked of the table, in one snapshot; None takes all problems that have outcomes."""
+    setting = Setting.of(algorithm, arithmetic)
+    formats = tuple(algorithm.formats(action) for action in actions)
+    with opened(path) as connection:
+        connection.execute("BEGIN")
+        if problems is None:
+            found = connection.execute(
+                f"SELECT DISTINCT fingerprint FROM {OUTCOMES} WHERE {_OF_SETTING} "
+                "ORDER BY fingerprint",
+                setting.key,
+            )
+            fingerprints = [fingerprint for (fingerprint,) in found]
+        else:
+            fingerprints = [fingerprint_of(problem) for problem in problems]
+        yield Selection(path, connection, setting, algorithm.stages, fingerprints, formats)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Pairs of problems and actions, of one algorithm and arithmetic, in an open table."""
+
+    path: Path
+    connection: sqlite3.Connection
+    setting: Setting
+    stages: tuple[str, ...]
+    fingerprints: Sequence[str]
+    actions: tuple[Action, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.fingerprints), len(self.actions)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Fingerprint and text of the action, problem by problem."""
+        names = [format_action(action) for action in self.actions]
+        return [(fingerprint, name) for fingerprint in self.fingerprints for name in names]
+
+    def check_formats(self) -> None:
+        """An action is stored as text: refuse formats that bear a name of another one."""
+        known = dict(self.connection.execute("SELECT name, definition FROM format"))
+        for fmt in {fmt for action in self.actions for fmt in action}:
+            if known.get(fmt.name, format_json(fmt)) != format_json(fmt):
+                raise OutcomeTableError(
+                    f"{self.path}: {fmt.name} is {known[fmt.name]} there, but {format_json(fmt)} "
+                    "here; give one format one name"
+                )
+
+    def counts(self, kind: str) -> NDArray[np.int64]:
+        """How many rows of `OUTCOMES` or `MEASUREMENTS` each pair has, (problems, actions)."""
+        counts = Counter(self._rows(kind))
+        found = [counts[pair] for pair in self.pairs]
+        return np.array(found, dtype=np.int64).reshape(self.shape)
+
+    def outcomes(self) -> dict[str, NDArray[Any]]:
+        """The columns of all pairs by name, each (problems, actions)."""
+        facts = COLUMNS["outcome"].facts
+        found = {(f, action): row for f, action, *row in self._rows(OUTCOMES, *facts)}
+        pairs = self.pairs
+        missing = [pair for pair in pairs if pair not in found]
+        if missing:
+            model, of_machine, machine = self.setting.arithmetic.partition(" on ")
+            there = f" on {machine}, or pass one of arithmetics()" if of_machine else ""
+            raise OutcomeTableError(
+                f"{self.path}: {len(missing)} of {len(pairs)} outcomes are missing, e.g. action "
+                f"{missing[0][1]} on problem {missing[0][0]}; first call fill(table, algorithm, "
+                f"problems, actions, arithmetic={model!r}) with the same arguments{there}"
+            )
+        table = np.empty((len(pairs), len(facts)), dtype=object)
+        for place, pair in enumerate(pairs):
+            table[place] = found[pair]
+        return {name: table[:, k].reshape(self.shape) for k, name in enumerate(facts)}
+
+    def measurements(self) -> dict[str, Any]:
+        """What `OutcomeView` has of measured runs."""
+        rows = self._rows(MEASUREMENTS, "seconds", "timings", "peak_bytes")
+        return measurement_arrays(rows, self.pairs, self.shape, self.stages)
+
+    def problems(self) -> tuple[StoredProblem, ...]:
+        names = ("fingerprint", "n", "name", "norm_A", "norm_x_true", "norm_b")
+        rows = self.connection.execute(
+            f"SELECT {', '.join(names)}, meta FROM problem WHERE {_OF_PROBLEMS}",
+            (json.dumps(self.fingerprints),),
+        )
+        facts = {}
+        for *row, meta in rows:
+            columns = {name: from_column(value) for name, value in zip(names, row, strict=True)}
+            facts[row[0]] = StoredProblem(**columns, meta=from_json(meta))
+        return tuple(facts[fingerprint] for fingerprint in self.fingerprints)
+
+    def features(
+        self, wanted: Sequence[str] | None, source: str
+    ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
+        """Names, and values and seconds of all problems; by default what every problem has."""
+        stored = stored_features(self.connection, self.fingerprints, source)
+        if wanted is None:
+            wanted = sorted(set.intersection(*map(set, stored.values()))) if stored else []
+        missing = [(f, name) for f in self.fingerprints for name in wanted if name not in stored[f]]
+        if missing:
+            raise OutcomeTableError(
+                f"{self.path}: {len(missing)} features are missing, e.g. {missing[0][1]} of "
+                f"problem {missing[0][0]}; call fill with features={tuple(wanted)!r} first"
+            )
+        pairs = [[stored[f][name] for name in wanted] for f in self.fingerprints]
+        table = np.array(pairs, dtype=np.float64).reshape(len(pairs), len(wanted), 2)
+        return tuple(wanted), table[..., 0], table[..., 1]
+
+    def _rows(self, kind: str, *columns: str) -> sqlite3.Cursor:
+        """Fingerprint, action and these columns of whatever the problems have."""
+        return self.connection.execute(
+            f"SELECT {', '.join(('fingerprint', 'action', *columns))} FROM {kind} "
+            f"WHERE {_OF_SETTING} AND {_OF_PROBLEMS}",
+            (*self.setting.key, json.dumps(self.fingerprints)),
+        )
+
+
+def stored_features(
+    connection: sqlite3.Connection, fingerprints: Sequence[str], source: str
+) -> dict[str, dict[str, tuple[float | None, float | None]]]:
+    """Value and seconds of the features of each problem, by fingerprint and name."""
+    rows = connection.execute(
+        "SELECT fingerprint, feature.name, value, seconds FROM feature "
+        "JOIN problem ON problem.id = feature.problem "
+        f"WHERE results_version = ? AND arithmetic = ? AND {_OF_PROBLEMS}",
+        (RESULTS_VERSION, source, json.dumps(fingerprints)),
+    )
+    found: dict[str, dict[str, tuple[float | None, float | None]]] = {f: {} for f in fingerprints}
+    for fingerprint, name, value, seconds in rows:
+        found[fingerprint][name] = value, seconds
+    return found
+
+
+def status_codes(names: NDArray[Any]) -> NDArray[np.int8]:
+    """The statuses as indices into `STATUSES`."""
+    codes = {name: STATUSES.index(status_named(name)) for name in set(names.ravel())}
+    return np.array([codes[name] for name in names.ravel()], dtype=np.int8).reshape(names.shape)
