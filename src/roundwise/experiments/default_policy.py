@@ -168,8 +168,11 @@ def cross_validate(records: Sequence[Record], prices: Prices, folds: int = FOLDS
         policy = DefaultPolicy(facts, prices)
         for record in records[fold::folds]:
             context = record.context
-            small = SPARSE_CROSSOVER if context.is_sparse else policy.crossover(context.kind)
-            if context.n < small:
+            if context.is_sparse:
+                small = context.entries < SPARSE_CROSSOVER
+            else:
+                small = context.n < policy.crossover(context.kind)
+            if small:
                 continue
             fill = math.exp(record.log_fill)
             seconds = {

@@ -17,8 +17,8 @@ from roundwise.solver.inputs import CheckedMatrix
 from roundwise.solver.prices import Prices, current_prices
 from roundwise.solver.solution import Learn
 
-SPARSE_CROSSOVER = 1000
-"""Sparse systems with fewer unknowns are factorized in FP64: analysing the pattern, which no format
+SPARSE_CROSSOVER = 40_000
+"""Sparse systems with fewer entries are factorized in FP64: analysing the pattern, which no format
 speeds up, takes most of the time."""
 
 INSPECTION = 1.5e-3
@@ -136,12 +136,13 @@ class DefaultPolicy:
     def small(self, matrix: CheckedMatrix, positive_definite: bool) -> Choice | None:
         """FP64, without a closer look, if no lower format can gain time at this size."""
         if matrix.is_sparse:
-            crossover = SPARSE_CROSSOVER
+            size, crossover, below = matrix.A.nnz, SPARSE_CROSSOVER, "entries"
         else:
-            crossover = self.crossover("positive definite" if positive_definite else "dense")
-        if matrix.n >= crossover:
+            kind: Kind = "positive definite" if positive_definite else "dense"
+            size, crossover, below = matrix.n, self.crossover(kind), "unknowns"
+        if size >= crossover:
             return None
-        reason = f"FP64 at once: below n = {crossover}, lower precision gains no time."
+        reason = f"FP64 at once: below {crossover} {below}, lower precision gains no time."
         return Choice((FP64.name,), reason)
 
     def choose_for(self, context: Context) -> Choice:
