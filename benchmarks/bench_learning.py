@@ -38,6 +38,11 @@ OUT = Path("out")
 PAUSE = 0.03  # seconds between solves, all in SciPy's BLAS
 REST = 0.15  # after NumPy's has made a system: its threads go on spinning for up to a tenth
 SETTLED = 10
+STYLES = {
+    "default policy": ("C4", 1.2, "--"),
+    "learning": ("C3", 2.5, "-"),
+    "oracle": ("k", 1.5, ":"),
+}
 
 
 def system(i: int, change: int, sizes: tuple[int, int]) -> tuple[Any, Any]:
@@ -110,7 +115,7 @@ def draw(seconds: dict[str, list[float]], starts: list[str], path: Path) -> None
         2, 1, figsize=(8, 6), sharex=True, height_ratios=(3, 1), constrained_layout=True
     )
     for name, times in seconds.items():
-        style = {"learning": ("C3", 2.5, "-"), "oracle": ("k", 1.5, ":")}.get(name)
+        style = STYLES.get(name)
         color, width, line = style or (None, 1.2, "-")
         upper.plot(np.cumsum(times), label=name, color=color, linewidth=width, linestyle=line)
     upper.axvline(len(starts) / 2, color="0.7")

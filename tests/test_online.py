@@ -180,6 +180,18 @@ def test_a_climb_teaches_about_every_format_it_tried():
     assert cell["fp32"].cost > cell["fp64"].cost == pytest.approx(1.0)
 
 
+def test_a_change_is_noticed_for_shapes_that_were_easy_before():
+    """Every shape has good memories of FP32; those of the bin are newer."""
+    world = World(learner(explore=0.0))
+    sizes = range(N, N + 40)
+    for _ in range(3):
+        for n in sizes:
+            world.solve({"fp32"}, n)
+    starts = [world.solve(set(), n)[0].first for n in sizes]
+    assert starts.count("fp32") <= 4
+    assert set(starts[10:]) == {"fp64"}
+
+
 def test_where_a_format_fails_a_lower_one_is_not_tried_next():
     bf16 = Start(60, {"bf16": Work(100, 800, 0), "fp32": Work(40, 80, 0)})
     both = Facts.gathered([(CONTEXT, Experience(100, 0.0, {"bf16": bf16, **STARTS}))])

@@ -7,8 +7,9 @@ size share what they teach. What is expected of starting in a format is, in turn
 2. what solves of the same bin took;
 3. what solves of the same shape took, which counts most: steps of one Newton iteration, say.
 
-Older solves count less at each level, so that a change is noticed within a few solves. A solve that
-climbs teaches about every format that it tried: its last part is what a start there would have
+Older solves count less at each level, so that a change is noticed within a few solves; those of a
+shape also fade with every solve of another shape in their bin, as what these tell is newer. A solve
+that climbs teaches about every format that it tried: its last part is what a start there would have
 taken. And where a format did not suffice, a lower one would not have done either.
 
 Exploration: a format other than the best is tried only if the worst that can come of it, added to
@@ -44,6 +45,10 @@ BIN_PRIOR, SERIES_PRIOR = 3.0, 1.0
 """Observations that the expectation of the level above is worth; a tenth less after each one."""
 
 PRIOR_DISCOUNT = 0.9
+FADING, FADED = 0.9, 0.05
+"""What remains of the solves of a shape after one of another shape in the same bin, and how little
+counts as nothing."""
+
 OUTLIER = 4.0
 """A solve counts as at most this many times as slow as its work is priced: others use the machine,
 too."""
@@ -105,13 +110,15 @@ class Learner:
         self.policy, self.memory, self.explore = policy, memory, explore
         self.account = Account()
         self._curiosity: dict[tuple[str, str], Curiosity] = {}
+        self._solves: dict[str, int] = {}  # by bin
+        self._latest: dict[tuple[str, str], int] = {}  # of a bin and shape, in solves of the bin
         self._lock = Lock()
 
     def decide(self, context: Context, may_explore: bool = True) -> Decision:
         """The format that looks best or, if the account affords it, another one to learn about."""
         expected = self.policy.expectations(context)
         with self._lock:
-            near, same = self.memory.cell(context.bin), self.memory.cell(context.series)
+            near, same = self.memory.cell(context.bin), self._of_this_shape(context)
             costs, scale = estimates(expected, near, same)
             best = cheapest(costs)
             unit = expected[FP64.name].seconds
@@ -132,6 +139,8 @@ class Learner:
             if attempts[-1].accepted:
                 self._wonder(decision, attempts, seconds)
                 self.memory.add(self._observations(decision, attempts, seconds))
+                bin, series = decision.context.bin, decision.context.series
+                self._latest[bin, series] = self._solves[bin] = self._solves.get(bin, 0) + 1
 
     def release(self, decision: Decision) -> None:
         """Nothing came of a decision; harmless after `learn`."""
@@ -162,6 +171,14 @@ class Learner:
             f"explore took {account.exploring:.2g} s more than expected of the best"
         )
         return "\n".join(lines)
+
+    def _of_this_shape(self, context: Context) -> dict[str, Arm]:
+        """What is remembered of it, faded by what has been solved since."""
+        age = self._solves.get(context.bin, 0) - self._latest.get((context.bin, context.series), 0)
+        remains = FADING**age
+        if remains < FADED:
+            return {}
+        return {fmt: arm.faded(remains) for fmt, arm in self.memory.cell(context.series).items()}
 
     def _book(self, decision: Decision, seconds: float) -> None:
         account = self.account

@@ -58,6 +58,12 @@ class Arm:
     cost: float = 0.0
     priced: float = 0.0
 
+    def faded(self, share: float) -> Arm:
+        """It, counting only that much."""
+        return Arm(
+            int(share * self.count), *(share * x for x in (self.weight, self.cost, self.priced))
+        )
+
 
 @dataclass(frozen=True)
 class Observation:
