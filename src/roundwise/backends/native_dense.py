@@ -51,6 +51,7 @@ the threads of a BLAS, which go on spinning for some milliseconds after each cal
 
 _GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
 _POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
+_ASUM = {np.dtype(np.float64): blas.dasum, np.dtype(np.float32): blas.sasum}
 _GEMV = {np.dtype(np.float64): blas.dgemv, np.dtype(np.float32): blas.sgemv}
 _GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sgetrs}
 _POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
@@ -193,8 +194,11 @@ class DenseMatrix(Matrix):
         read: Callable[[NDArray[Any]], NDArray[Any]],
     ) -> None:
         """A failure of a factorization that returned LAPACK's `info` and read a part of A."""
-        # An infinity in A stays in its factors: one pass over them tells of both.
-        if info < 0 or not np.isfinite(_kernels.native_norms(factors, ONE_THREAD)[2]):
+        # An infinity in A stays in its factors: one pass over them tells of both. A sum of huge
+        # numbers may overflow by itself; only then the largest is looked for.
+        finite = np.isfinite(_ASUM[factors.dtype](factors.ravel(order="K")))
+        finite = finite or np.isfinite(_kernels.native_norms(factors, ONE_THREAD)[2])
+        if info < 0 or not finite:
             raise nonfinite(kernel, self.fmt, read(self._columns))
         if info > 0:
             raise ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
