@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 import roundwise as rw
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, LuIR, Shared
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.experiments.direct import REST, DirectSolve, has_dsgesv
+from roundwise.experiments.policy_systems import laplace_3d
 from roundwise.formats import get_format
 from roundwise.machine import Machine
 from roundwise.outcomes.memory import peak_bytes
@@ -114,15 +114,7 @@ def nearly_singular(A: Array, kappa: float, rng: np.random.Generator) -> Array:
 
 
 def poisson_3d(m: int) -> LinearSystem:
-    """The seven-point stencil on m**3 interior points."""
-    second = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(m, m))
-    one = sparse.eye_array(m)
-    A = (
-        sparse.kron(sparse.kron(second, one), one)
-        + sparse.kron(sparse.kron(one, second), one)
-        + sparse.kron(sparse.kron(one, one), second)
-    )
-    return LinearSystem.from_solution(A, np.random.default_rng(m).standard_normal(m**3))
+    return LinearSystem.from_solution(laplace_3d(m), np.random.default_rng(m).standard_normal(m**3))
 
 
 def sparse_systems(planes: tuple[int, ...], cubes: tuple[int, ...]) -> Iterator:

@@ -30,8 +30,9 @@ from scipy.sparse.linalg import splu, spsolve
 from tqdm import tqdm
 
 import roundwise as rw
-from roundwise.backends.native_sparse import SYMMETRIC, suits_symmetric_mode
+from roundwise.backends.native_sparse import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
 from roundwise.experiments.direct import dsgesv
+from roundwise.experiments.policy_systems import laplace_3d
 from roundwise.machine import Machine
 from roundwise.problems import randsvd, read_matrix_market
 from roundwise.report import Table, format_text, write_csv
@@ -83,27 +84,17 @@ def mixed_dense(
         yield name, rw.LinearSystem.from_solution(A, rng.standard_normal(n))
 
 
-def poisson_3d(m: int) -> sp.csr_array:
-    T = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(m, m))
-    eye = sp.eye_array(m)
-    return sp.csr_array(
-        sp.kron(sp.kron(T, eye), eye)
-        + sp.kron(sp.kron(eye, T), eye)
-        + sp.kron(eye, sp.kron(eye, T))
-    )
-
-
 def convection_diffusion_3d(m: int, speed: float) -> sp.csr_array:
     """Poisson's with a first-order upwind wind along x."""
     D = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(m, m))
     eye = sp.eye_array(m)
-    return sp.csr_array(poisson_3d(m) + speed / (m + 1) * sp.kron(sp.kron(eye, eye), D))
+    return sp.csr_array(laplace_3d(m) + speed / (m + 1) * sp.kron(sp.kron(eye, eye), D))
 
 
 def sparse_systems(quick: bool) -> Iterator[tuple[str, str, sp.csr_array]]:
     """Group, name and matrix."""
     for m in (10, 15) if quick else (20, 25, 30):
-        yield PDES, f"Poisson 3-D {m}^3", poisson_3d(m)
+        yield PDES, f"Poisson 3-D {m}^3", laplace_3d(m)
         yield PDES, f"convection-diffusion 3-D {m}^3", convection_diffusion_3d(m, 50.0)
     if quick or not MATRICES.is_dir():
         return
@@ -130,7 +121,7 @@ def time_sparse(group: str, name: str, A: sp.csr_array, repeats: int) -> Row:
     csc = A.tocsc()
     solution = rw.solve(A, b, full_output=True)
     contenders = [lambda: spsolve(csc, b), lambda: rw.solve(A, b)]
-    options = SYMMETRIC | {"diag_pivot_thresh": 0.1} if suits_symmetric_mode(A) else {}
+    options = SYMMETRIC | {"diag_pivot_thresh": DIAGONAL_PIVOT} if suits_symmetric_mode(A) else {}
     for dtype in (np.float32, np.float64):
         M, rhs = csc.astype(dtype), b.astype(dtype)
         contenders.append(lambda M=M, rhs=rhs: splu(M, **options).solve(rhs))
@@ -267,8 +258,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a taste, with small systems")
     parser.add_argument("--seed", type=int, default=0)
-    quick = parser.parse_args().quick
-    seed = parser.parse_args().seed
+    asked = parser.parse_args()
+    quick, seed = asked.quick, asked.seed
     OUT.mkdir(exist_ok=True)
     print(f"{Machine.this()}")
     overheads()
