@@ -10,22 +10,24 @@
 
 namespace roundwise {
 
-// LU by BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
-struct Bf16Kernels {
-    // Bytes that lu or gemm needs as scratch memory, aligned to 64.
+template <class T> struct LuKernels {
+    // Bytes that lu needs as scratch memory, aligned to 64.
     std::int64_t (*lu_workspace)(std::int64_t n, int threads);
-    std::int64_t (*gemm_workspace)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
-    // In place PA = LU of a float32 matrix, L unit lower, all stored in float32. Row i was
-    // interchanged with row pivots[i], for i = 0, 1, ... The pivot is the first entry of largest
-    // magnitude. Returns 0; c + 1 where the pivot of column c is zero; -(c + 1) where it is not
-    // finite. What a then holds is of no use.
-    //
-    // Blocks of 64 columns are factorized, and blocks of 64 rows are solved for, in float32. All
-    // else is a_ij - sum_k l_ik u_kj with l and u rounded to BF16 (to nearest even), products
-    // exact, sums in float32. vdpbf16ps and AMX take subnormal operands and results as zero and
-    // round to nearest even whatever the processor's settings.
-    int (*lu)(std::int64_t n, float* a, std::int32_t* pivots, int threads, void* workspace);
+    // In place PA = LU, L unit lower. Row i was interchanged with row pivots[i], for i = 0, 1, ...
+    // The pivot is the first entry of largest magnitude. Returns 0; c + 1 where the pivot of column
+    // c is zero; -(c + 1) where it is not finite. What a then holds is of no use.
+    int (*lu)(std::int64_t n, T* a, std::int32_t* pivots, int threads, void* workspace);
+};
+
+// BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
+//
+// LU is stored in float32. Blocks of 64 columns are factorized, and blocks of 64 rows are solved
+// for, in float32. All else is a_ij - sum_k l_ik u_kj with l and u rounded to BF16 (to nearest
+// even), products exact, sums in float32. vdpbf16ps and AMX take subnormal operands and results as
+// zero and round to nearest even whatever the processor's settings.
+struct Bf16Kernels : LuKernels<float> {
+    std::int64_t (*gemm_workspace)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
     // C (m x n) -= A (m x k) B (k x n) by the same inner kernel; k a multiple of 32.
     void (*gemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
@@ -42,9 +44,9 @@ struct Norms {
     double one, inf, max_abs;  // NaN if any entry is
 };
 
-// A matrix is stored in one format and computed with in T (float or double), no narrower: time goes
-// into fetching the matrix. One table per level "baseline", "avx2", "avx512".
-template <class T> struct StorageKernels {
+// Kernels in T (float or double): LU as above, all in T, and matrices that are stored in a format no
+// wider than T, as time goes into fetching them. One table per level "baseline", "avx2", "avx512".
+template <class T> struct NativeKernels : LuKernels<T> {
     // y = A x or A' x.
     void (*matvec)(Storage, std::int64_t rows, std::int64_t columns, const void* a, bool transpose,
                    const T* x, T* y, int threads);

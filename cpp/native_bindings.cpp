@@ -28,18 +28,29 @@ class Workspace {
     void* get() const { return memory_.get(); }
 };
 
+template <class T>
+int factorize(const LuKernels<T>& kernels, const MatrixOut<T>& a, const VectorOut<std::int32_t>& pivots,
+              int threads) {
+    const std::int64_t n = length(a.shape(0));
+    require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
+    require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
+    require(threads >= 1, "threads < 1; pass at least 1");
+    nb::gil_scoped_release release;
+    const Workspace workspace(kernels.lu_workspace(n, threads));
+    return kernels.lu(n, a.data(), pivots.data(), threads, workspace.get());
+}
+
+template <class T> void bind_lu(nb::module_& m) {
+    define(m, "native_lu", [](MatrixOut<T> a, VectorOut<std::int32_t> pivots, int threads) {
+        return factorize<T>(native_kernels<T>(), a, pivots, threads);
+    });
+}
+
 void bind_bf16(nb::module_& m) {
     m.def("native_bf16_levels", &bf16_levels);
     define(m, "native_bf16_lu", [](MatrixOut<float> a, VectorOut<std::int32_t> pivots,
                                    const std::string& level, int threads) {
-        const std::int64_t n = length(a.shape(0));
-        require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
-        require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
-        require(threads >= 1, "threads < 1; pass at least 1");
-        const Bf16Kernels& kernels = bf16_kernels(level);
-        nb::gil_scoped_release release;
-        const Workspace workspace(kernels.lu_workspace(n, threads));
-        return kernels.lu(n, a.data(), pivots.data(), threads, workspace.get());
+        return factorize<float>(bf16_kernels(level), a, pivots, threads);
     });
     define(m, "native_bf16_gemm", [](MatrixOut<float> c, MatrixIn<float> a, MatrixIn<float> b,
                                      const std::string& level, int threads) {
@@ -91,7 +102,7 @@ template <class S, class T> void bind_pair(nb::module_& m) {
                     length(y.shape(0)) == (transpose ? columns : rows),
                 "the lengths of x and y do not match A; pass y = A x, or A' x with transpose");
         require(threads >= 1, "threads < 1; pass at least 1");
-        const StorageKernels<T>& kernels = storage_kernels<T>();
+        const NativeKernels<T>& kernels = native_kernels<T>();
         nb::gil_scoped_release release;
         kernels.matvec(storage, rows, columns, a.data(), transpose, x.data(), y.data(), threads);
     });
@@ -102,7 +113,7 @@ template <class S, class T> void bind_pair(nb::module_& m) {
         require(n == length(a.shape(1)), "the factors are not square; pass an n x n matrix");
         require(n == length(b.shape(0)), "b and the factors differ in length; pass n rows");
         require(threads >= 1, "threads < 1; pass at least 1");
-        const StorageKernels<T>& kernels = storage_kernels<T>();
+        const NativeKernels<T>& kernels = native_kernels<T>();
         nb::gil_scoped_release release;
         const std::int64_t columns = length(b.shape(1));
         const Workspace workspace(kernels.solve_workspace(n, columns));
@@ -125,13 +136,13 @@ template <class S, class T> void bind_conversion(nb::module_& m) {
         const Storage storage = storage_of<S>(format);
         require(same_shape(x, y), "the arrays differ in shape; pass two of the same");
         nb::gil_scoped_release release;
-        storage_kernels<T>().narrow(storage, length(x.size()), x.data(), y.data(), threads);
+        native_kernels<T>().narrow(storage, length(x.size()), x.data(), y.data(), threads);
     });
     define(m, "native_convert", [](ArrayIn<S> x, ArrayOut<T> y, const std::string& format, int threads) {
         const Storage storage = storage_of<S>(format);
         require(same_shape(x, y), "the arrays differ in shape; pass two of the same");
         nb::gil_scoped_release release;
-        storage_kernels<T>().widen(storage, length(x.size()), x.data(), y.data(), threads);
+        native_kernels<T>().widen(storage, length(x.size()), x.data(), y.data(), threads);
     });
 }
 
@@ -142,7 +153,7 @@ template <class T> void bind_norms(nb::module_& m) {
         {
             nb::gil_scoped_release release;
             const Workspace workspace(norm_parts * rows * static_cast<std::int64_t>(sizeof(double)));
-            norms = storage_kernels<T>().norms(rows, length(a.shape(1)), a.data(), threads,
+            norms = native_kernels<T>().norms(rows, length(a.shape(1)), a.data(), threads,
                                                static_cast<double*>(workspace.get()));
         }
         return nb::make_tuple(norms.one, norms.inf, norms.max_abs);
@@ -153,6 +164,9 @@ template <class T> void bind_norms(nb::module_& m) {
 
 void bind_native(nb::module_& m) {
     bind_bf16(m);
+    m.def("native_level", &native_level);
+    bind_lu<float>(m);
+    bind_lu<double>(m);
     bind_pair<std::uint16_t, float>(m);
     bind_pair<std::uint16_t, double>(m);
     bind_pair<float, float>(m);

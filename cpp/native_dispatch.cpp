@@ -18,14 +18,14 @@ namespace native_portable { extern const Bf16Kernels bf16_kernels; }
 namespace native_avx512_bf16 { extern const Bf16Kernels bf16_kernels; }
 namespace native_amx { extern const Bf16Kernels bf16_kernels; }
 
-#define ROUNDWISE_DECLARE_STORAGE_LEVEL(level)                        \
+#define ROUNDWISE_DECLARE_NATIVE_LEVEL(level)                        \
     namespace level {                                                 \
-    extern const StorageKernels<float> float_storage_kernels;         \
-    extern const StorageKernels<double> double_storage_kernels;       \
+    extern const NativeKernels<float> float_kernels;         \
+    extern const NativeKernels<double> double_kernels;       \
     }
-ROUNDWISE_DECLARE_STORAGE_LEVEL(native_baseline)
-ROUNDWISE_DECLARE_STORAGE_LEVEL(native_avx2)
-ROUNDWISE_DECLARE_STORAGE_LEVEL(native_avx512)
+ROUNDWISE_DECLARE_NATIVE_LEVEL(native_baseline)
+ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx2)
+ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx512)
 
 namespace {
 
@@ -108,28 +108,33 @@ const Bf16Kernels& bf16_kernels(const std::string& name) {
     throw std::invalid_argument("BF16 level '" + name + "' is not available here; choose one of " + known);
 }
 
-namespace {
-
-struct StorageLevel {
-    const StorageKernels<float>* float_kernels;
-    const StorageKernels<double>* double_kernels;
-};
-
-StorageLevel storage_level() {
+std::string native_level() {
 #if defined(ROUNDWISE_X86_LEVELS)
     static const bool vectors = has_fma_and_f16c();
-    const std::string level = active_level();
-    if (vectors && level == "avx512")
-        return {&native_avx512::float_storage_kernels, &native_avx512::double_storage_kernels};
-    if (vectors && level == "avx2")
-        return {&native_avx2::float_storage_kernels, &native_avx2::double_storage_kernels};
+    if (vectors) return active_level();
 #endif
-    return {&native_baseline::float_storage_kernels, &native_baseline::double_storage_kernels};
+    return "baseline";
+}
+
+namespace {
+
+struct NativeTables {
+    const NativeKernels<float>& float_kernels;
+    const NativeKernels<double>& double_kernels;
+};
+
+NativeTables native_tables() {
+#if defined(ROUNDWISE_X86_LEVELS)
+    const std::string level = native_level();
+    if (level == "avx512") return {native_avx512::float_kernels, native_avx512::double_kernels};
+    if (level == "avx2") return {native_avx2::float_kernels, native_avx2::double_kernels};
+#endif
+    return {native_baseline::float_kernels, native_baseline::double_kernels};
 }
 
 }  // namespace
 
-template <> const StorageKernels<float>& storage_kernels() { return *storage_level().float_kernels; }
-template <> const StorageKernels<double>& storage_kernels() { return *storage_level().double_kernels; }
+template <> const NativeKernels<float>& native_kernels() { return native_tables().float_kernels; }
+template <> const NativeKernels<double>& native_kernels() { return native_tables().double_kernels; }
 
 }  // namespace roundwise

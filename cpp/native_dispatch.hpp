@@ -11,7 +11,8 @@ namespace roundwise {
 std::vector<std::string> bf16_levels();                     // best first; the last is "portable"
 const Bf16Kernels& bf16_kernels(const std::string& level);  // std::invalid_argument if not available
 
-// Those of the active level (see dispatch.hpp).
-template <class T> const StorageKernels<T>& storage_kernels();
+// The best that the active level (see dispatch.hpp) allows: "baseline", "avx2" or "avx512".
+std::string native_level();
+template <class T> const NativeKernels<T>& native_kernels();
 
 }  // namespace roundwise

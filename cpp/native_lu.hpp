@@ -1,4 +1,4 @@
-// Blocked LU with partial pivoting whose updates are BF16 products; see Bf16Kernels in native.hpp.
+// Blocked LU with partial pivoting, its updates by the products of a Tile; see native.hpp.
 //
 // The matrix is cut into panels of columns. Once a panel is factorized, everything that it does to
 // a chunk of the columns to its right (interchanges, rows of U, update of the rest) is one task
@@ -15,12 +15,9 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-using Unit = Tile::Unit;
-
 constexpr std::int64_t widest_panel = 256;
 constexpr std::int64_t chunk_columns = 96;
-static_assert(block_order % Tile::rows == 0 && block_order % 32 == 0 &&
-              widest_panel % block_order == 0, "no strip may lie in two blocks");
+static_assert(widest_panel % block_order == 0, "no block may lie in two panels");
 static_assert(chunk_columns >= block_order, "a block is packed where a chunk is");
 
 // Wide panels for large matrices, where each entry should be fetched rarely; narrow ones for small
@@ -48,10 +45,10 @@ struct Arena {
 };
 
 // A factorized panel: columns begin..begin + width, L packed, row 0 of it being row `begin`.
-struct Panel {
+template <class Tile> struct Panel {
     std::int64_t begin, width;
-    Unit* packed;
-    float* triangles;
+    typename Tile::Unit* packed;
+    typename Tile::Number* triangles;
     std::int64_t strip() const { return width / Tile::depth * Tile::rows; }  // units
 };
 
@@ -62,27 +59,32 @@ struct Step {
     int ahead, code;
 };
 
-struct Factorization {
+template <class Tile> struct Factorization {
+    using T = typename Tile::Number;
+    using Unit = typename Tile::Unit;
+    static_assert(block_order % Tile::rows == 0 && block_order % 32 == 0,
+                  "no strip may lie in two blocks");
+
     std::int64_t n;
-    float* a;
+    T* a;
     std::int32_t* pivots;
-    Panel panels[2];  // the present one and the next
+    Panel<Tile> panels[2];  // the present one and the next
     Step* steps;
     Phase *first_panel, *left;
     Unit* packed_columns;  // of chunks, one part per thread
     int threads;
 
-    Factorization(std::int64_t order, float* matrix, std::int32_t* interchanges, int members,
+    Factorization(std::int64_t order, T* matrix, std::int32_t* interchanges, int members,
                   Arena& arena)
         : n(order), a(matrix), pivots(interchanges), threads(members) {
         steps = arena.take<Step>(n / block_order + 2);
         first_panel = arena.take<Phase>(1);
         left = arena.take<Phase>(1);
         arena.end_of_zeros();
-        for (Panel& panel : panels) {
+        for (Panel<Tile>& panel : panels) {
             panel.packed = arena.take<Unit>(ceil_div(n, Tile::rows) * Tile::rows * widest_panel /
                                             Tile::depth);
-            panel.triangles = arena.take<float>(widest_panel * block_order);
+            panel.triangles = arena.take<T>(widest_panel * block_order);
         }
         packed_columns = arena.take<Unit>(threads * packed_chunk);
     }
@@ -90,17 +92,17 @@ struct Factorization {
     static constexpr std::int64_t packed_chunk =
         (chunk_columns + Tile::columns - 1) / Tile::columns * Tile::columns * widest_panel / Tile::depth;
 
-    float* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
+    T* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
 
     // Applies the first k columns of a panel to the columns j..j + count right of them. Those that
     // start `later` columns further on are likely next.
-    void update(const Panel& panel, std::int64_t k, std::int64_t j, std::int64_t count,
+    void update(const Panel<Tile>& panel, std::int64_t k, std::int64_t j, std::int64_t count,
                 Unit* packed, std::int64_t later = 0) const {
         const std::int64_t top = panel.begin, b_step = k / Tile::depth * Tile::columns;
         interchange(top, top + k, pivots, count, at(0, j), n);
         for (std::int64_t row = 0; row < k; row += block_order) {
-            float* u = at(top + row, j);
-            subtract_product(block_order, count, row, panel.packed + row / Tile::rows * panel.strip(),
+            T* u = at(top + row, j);
+            subtract_product<Tile>(block_order, count, row, panel.packed + row / Tile::rows * panel.strip(),
                              panel.strip(), packed, b_step, u, n);
             solve_triangle(count, panel.triangles + row * block_order, u, n);
             for (std::int64_t c = 0; c < count; c += Tile::columns)
@@ -108,12 +110,12 @@ struct Factorization {
                                    packed + c / Tile::columns * b_step +
                                        row / Tile::depth * Tile::columns);
         }
-        subtract_product(n - top - k, count, k, panel.packed + k / Tile::rows * panel.strip(),
+        subtract_product<Tile>(n - top - k, count, k, panel.packed + k / Tile::rows * panel.strip(),
                          panel.strip(), packed, b_step, at(top + k, j), n, later * n);
     }
 
     // Rows i and pivots[i] of what is packed already, its first k products.
-    void interchange_packed(const Panel& panel, std::int64_t begin, std::int64_t end,
+    void interchange_packed(const Panel<Tile>& panel, std::int64_t begin, std::int64_t end,
                             std::int64_t k) const {
         const auto entry = [&](std::int64_t row) {
             row -= panel.begin;
@@ -131,7 +133,7 @@ struct Factorization {
     }
 
     // Factorizes a panel that all panels before have updated: 0 or the code of a failure.
-    int factorize(const Panel& panel, Unit* packed) const {
+    int factorize(const Panel<Tile>& panel, Unit* packed) const {
         for (std::int64_t k = 0; k < panel.width; k += block_order) {
             const std::int64_t j = panel.begin + k;
             const std::int64_t width = panel.width - k < block_order ? panel.width - k : block_order;
@@ -168,7 +170,7 @@ struct Factorization {
     }
 
     void begin_panel(std::int64_t step, std::int64_t begin, std::int64_t width, Unit* packed) {
-        Panel& panel = panels[step % 2];
+        Panel<Tile>& panel = panels[step % 2];
         panel.begin = begin;
         panel.width = width;
         steps[step].code = factorize(panel, packed);
@@ -180,7 +182,7 @@ struct Factorization {
         const std::int64_t first = ceil_div(next_width, chunk_columns);
         const std::int64_t all = first + ceil_div(n - next - next_width, chunk_columns);
         share(steps[step].update, all, [&](std::int64_t chunk) {
-            const Panel& panel = panels[step % 2];
+            const Panel<Tile>& panel = panels[step % 2];
             const bool ahead = chunk < first;
             const std::int64_t j = ahead ? next + chunk * chunk_columns
                                          : next + next_width + (chunk - first) * chunk_columns;
@@ -205,16 +207,17 @@ struct Factorization {
     }
 };
 
-inline std::int64_t lu_workspace(std::int64_t n, int threads) {
+template <class Tile> std::int64_t lu_workspace(std::int64_t n, int threads) {
     Arena arena{nullptr};
-    Factorization(n, nullptr, nullptr, threads, arena);
+    Factorization<Tile>(n, nullptr, nullptr, threads, arena);
     return arena.used;
 }
 
-inline int lu(std::int64_t n, float* a, std::int32_t* pivots, int threads, void* workspace) {
+template <class Tile>
+int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threads, void* workspace) {
     if (n == 0) return 0;
     Arena arena{static_cast<char*>(workspace)};
-    Factorization factorization(n, a, pivots, threads, arena);
+    Factorization<Tile> factorization(n, a, pivots, threads, arena);
     int code = 0;
     auto body = [&](int member) {
         Tile::enter();
@@ -227,10 +230,13 @@ inline int lu(std::int64_t n, float* a, std::int32_t* pivots, int threads, void*
 }
 
 // C -= A B: for every 256 products, A is packed and then chunks of columns are tasks.
-struct Product {
+template <class Tile> struct Product {
+    using T = typename Tile::Number;
+    using Unit = typename Tile::Unit;
+
     std::int64_t m, n, k;
-    const float *a, *b;
-    float* c;
+    const T *a, *b;
+    T* c;
     Phase* phases;  // two for each part of the products
     Unit *packed_rows, *packed_columns;
 
@@ -239,11 +245,11 @@ struct Product {
         phases = arena.take<Phase>(2 * ceil_div(k, widest_panel));
         arena.end_of_zeros();
         packed_rows = arena.take<Unit>(ceil_div(m, Tile::rows) * Tile::rows * widest_panel / Tile::depth);
-        packed_columns = arena.take<Unit>(threads * Factorization::packed_chunk);
+        packed_columns = arena.take<Unit>(threads * Factorization<Tile>::packed_chunk);
     }
 
     void run(int member) const {
-        Unit* columns = packed_columns + member * Factorization::packed_chunk;
+        Unit* columns = packed_columns + member * Factorization<Tile>::packed_chunk;
         Phase* phase = phases;
         for (std::int64_t l = 0; l < k; l += widest_panel) {
             const std::int64_t depth = k - l < widest_panel ? k - l : widest_panel;
@@ -259,23 +265,25 @@ struct Product {
                 for (std::int64_t i = 0; i < count; i += Tile::columns)
                     Tile::pack_columns(count - i, depth, b + l + (j + i) * k, k,
                                        columns + i / Tile::columns * b_step);
-                subtract_product(m, count, depth, packed_rows, a_step, columns, b_step, c + j * m, m);
+                subtract_product<Tile>(m, count, depth, packed_rows, a_step, columns, b_step, c + j * m, m);
             });
         }
     }
 };
 
-inline std::int64_t gemm_workspace(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+template <class Tile>
+std::int64_t gemm_workspace(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
     Arena arena{nullptr};
-    Product(m, n, k, threads, arena);
+    Product<Tile>(m, n, k, threads, arena);
     return arena.used;
 }
 
-inline void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
-                 float* c, int threads, void* workspace) {
+template <class Tile, class T = typename Tile::Number>
+void gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, const T* b, T* c, int threads,
+          void* workspace) {
     if (m == 0 || n == 0) return;
     Arena arena{static_cast<char*>(workspace)};
-    Product product(m, n, k, threads, arena);
+    Product<Tile> product(m, n, k, threads, arena);
     product.a = a;
     product.b = b;
     product.c = c;

@@ -1,4 +1,4 @@
-// What the BF16 LU does in float32: the factorization of a tall block of few columns, and the
+// What the LU does without packing: the factorization of a tall block of few columns, and the
 // solution with a small unit lower triangle.
 #pragma once
 
@@ -8,62 +8,67 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 // Interchanges row i with row pivots[i], for i = begin, ..., end - 1, in some columns of a.
+template <class T>
 inline void interchange(std::int64_t begin, std::int64_t end, const std::int32_t* pivots,
-                        std::int64_t columns, float* a, std::int64_t step) {
+                        std::int64_t columns, T* a, std::int64_t step) {
     for (std::int64_t j = 0; j < columns; ++j, a += step)
         for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t p = pivots[i];
             if (j + 1 < columns) __builtin_prefetch(a + p + step);
-            const float kept = a[i];
+            const T kept = a[i];
             a[i] = a[p];
             a[p] = kept;
         }
 }
 
-// C (m x n) -= A (m x k) B (k x n) in float32, nothing packed: k is small, and A, B and C are
+// Vectors of each of the eight columns that are updated at a time: the registers hold no more.
+constexpr int panel_vectors = ROUNDWISE_VECTOR_BYTES == 64 ? 2 : 1;
+
+// C (m x n) -= A (m x k) B (k x n), nothing packed: k is small, and A, B and C are
 // parts of one matrix with this step between columns. One strip of rows.
-template <int columns, int vectors>
-inline void subtract_strip(std::int64_t k, const float* a, const float* b, float* c,
-                           std::int64_t step) {
-    constexpr int width = Lanes<float>::count;
-    Vector<float> sum[columns][vectors];
+template <int columns, int vectors, class T>
+inline void subtract_strip(std::int64_t k, const T* a, const T* b, T* c, std::int64_t step) {
+    constexpr int width = Lanes<T>::count;
+    Vector<T> sum[columns][vectors];
     for (int j = 0; j < columns; ++j)
         for (int v = 0; v < vectors; ++v) sum[j][v] = load(c + j * step + v * width);
     for (std::int64_t l = 0; l < k; ++l) {
-        Vector<float> column[vectors];
+        Vector<T> column[vectors];
         for (int v = 0; v < vectors; ++v) column[v] = load(a + l * step + v * width);
         for (int j = 0; j < columns; ++j)
             for (int v = 0; v < vectors; ++v) sum[j][v] -= column[v] * b[l + j * step];
     }
     for (int j = 0; j < columns; ++j)
-        for (int v = 0; v < vectors; ++v) store<float>(c + j * step + v * width, sum[j][v]);
+        for (int v = 0; v < vectors; ++v) store<T>(c + j * step + v * width, sum[j][v]);
 }
 
-template <int columns>
-inline void subtract_columns(std::int64_t m, std::int64_t k, const float* a, const float* b,
-                             float* c, std::int64_t step) {
-    constexpr int width = Lanes<float>::count;
+template <int columns, class T>
+inline void subtract_columns(std::int64_t m, std::int64_t k, const T* a, const T* b, T* c,
+                             std::int64_t step) {
+    constexpr int width = Lanes<T>::count;
     std::int64_t i = 0;
-    for (; i + 2 * width <= m; i += 2 * width)
-        subtract_strip<columns, 2>(k, a + i, b, c + i, step);
+    for (; i + panel_vectors * width <= m; i += panel_vectors * width)
+        subtract_strip<columns, panel_vectors>(k, a + i, b, c + i, step);
     for (; i + width <= m; i += width) subtract_strip<columns, 1>(k, a + i, b, c + i, step);
     for (; i < m; ++i)
         for (int j = 0; j < columns; ++j) {
-            float sum = c[i + j * step];
+            T sum = c[i + j * step];
             for (std::int64_t l = 0; l < k; ++l) sum -= a[i + l * step] * b[l + j * step];
             c[i + j * step] = sum;
         }
 }
 
-inline void subtract_thin_product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-                                  const float* b, float* c, std::int64_t step) {
+template <class T>
+inline void subtract_thin_product(std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                                  const T* b, T* c, std::int64_t step) {
     std::int64_t j = 0;
     for (; j + 8 <= n; j += 8) subtract_columns<8>(m, k, a, b + j * step, c + j * step, step);
     for (; j < n; ++j) subtract_columns<1>(m, k, a, b + j * step, c + j * step, step);
 }
 
 // In place X = L^-1 B, L the unit lower triangle of a, n x n.
-inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const float* a, float* b,
+template <class T>
+inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const T* a, T* b,
                              std::int64_t step) {
     for (std::int64_t j = 0; j < columns; ++j, b += step)
         for (std::int64_t k = 0; k < n; ++k)
@@ -71,59 +76,63 @@ inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const float* 
 }
 
 // The order of the triangles with which rows of U are solved for, and of the blocks of columns
-// that are factorized in float32.
+// that are factorized without packing.
 constexpr std::int64_t block_order = 64;
 
 // A copy of the strictly lower triangle of a block, zeros above: no lane then needs a mask.
-inline void copy_triangle(const float* a, std::int64_t step, float* triangle) {
+template <class T> inline void copy_triangle(const T* a, std::int64_t step, T* triangle) {
     for (std::int64_t j = 0; j < block_order; ++j)
         for (std::int64_t i = 0; i < block_order; ++i)
-            triangle[i + j * block_order] = i > j ? a[i + j * step] : 0.0f;
+            triangle[i + j * block_order] = i > j ? a[i + j * step] : T(0);
 }
 
 // In place X = L^-1 B for such a copy. Several columns at a time, as each waits for its own
 // previous entry.
-template <int columns>
-inline void solve_columns(const float* triangle, float* b, std::int64_t step) {
-    constexpr int width = Lanes<float>::count;
+template <int columns, class T>
+inline void solve_columns(const T* triangle, T* b, std::int64_t step) {
+    constexpr int width = Lanes<T>::count;
     for (std::int64_t i = 0; i < block_order; i += width) {
-        Vector<float> x[columns];
+        Vector<T> x[columns];
         for (int j = 0; j < columns; ++j) x[j] = load(b + i + j * step);
         for (std::int64_t k = 0; k < i; ++k) {
-            const Vector<float> l = load(triangle + i + k * block_order);
+            const Vector<T> l = load(triangle + i + k * block_order);
             for (int j = 0; j < columns; ++j) x[j] -= l * b[k + j * step];
         }
 #pragma GCC unroll 16
         for (int k = 0; k < width; ++k) {
-            const Vector<float> l = load(triangle + i + (i + k) * block_order);
+            const Vector<T> l = load(triangle + i + (i + k) * block_order);
             for (int j = 0; j < columns; ++j) x[j] -= l * x[j][k];
         }
-        for (int j = 0; j < columns; ++j) store<float>(b + i + j * step, x[j]);
+        for (int j = 0; j < columns; ++j) store<T>(b + i + j * step, x[j]);
     }
 }
 
-inline void solve_triangle(std::int64_t columns, const float* triangle, float* b,
-                           std::int64_t step) {
+template <class T>
+inline void solve_triangle(std::int64_t columns, const T* triangle, T* b, std::int64_t step) {
     std::int64_t j = 0;
     for (; j + 8 <= columns; j += 8) solve_columns<8>(triangle, b + j * step, step);
     for (; j < columns; ++j) solve_columns<1>(triangle, b + j * step, step);
 }
 
 // The bits of |x|: as integers they are ordered like the numbers, infinity and then NaN on top.
-inline std::int32_t magnitude(float x) { return bit_cast<std::int32_t>(x) & 0x7fffffff; }
+template <class T> inline typename Carrier<T>::Signed magnitude(T x) {
+    return bit_cast<typename Carrier<T>::Unsigned>(x) & Carrier<T>::abs_mask;
+}
 
 // The first of the largest magnitudes.
-inline std::int64_t find_pivot(std::int64_t n, const float* x) {
-    using Integers = Vector<std::int32_t>;
-    constexpr int width = Lanes<float>::count;
+template <class T> inline std::int64_t find_pivot(std::int64_t n, const T* x) {
+    using Integer = typename Carrier<T>::Signed;
+    using Integers = Vector<Integer>;
+    constexpr auto mask = static_cast<Integer>(Carrier<T>::abs_mask);
+    constexpr int width = Lanes<T>::count;
     Integers largest[4] = {};
     std::int64_t i = 0;
     for (; i + 4 * width <= n; i += 4 * width)
         for (int v = 0; v < 4; ++v) {
-            const Integers m = bit_cast<Integers>(load(x + i + v * width)) & 0x7fffffff;
+            const Integers m = bit_cast<Integers>(load(x + i + v * width)) & mask;
             largest[v] = m > largest[v] ? m : largest[v];
         }
-    std::int32_t top = 0;
+    Integer top = 0;
     for (; i < n; ++i) top = magnitude(x[i]) > top ? magnitude(x[i]) : top;
     for (int v = 0; v < 4; ++v)
         for (int lane = 0; lane < width; ++lane)
@@ -134,11 +143,12 @@ inline std::int64_t find_pivot(std::int64_t n, const float* x) {
 }
 
 // LU of rows begin..n and columns begin..begin + width of a square matrix of order n: 0, or the
-// code that Bf16Kernels::lu returns. Interchanges stay within these columns.
+// code that LuKernels::lu returns. Interchanges stay within these columns.
 //
 // Eight columns at a time, each block first updated by all columns to its left (left-looking: it
 // is written once). Within the eight, the same column by column.
-inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, float* a,
+template <class T>
+inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, T* a,
                            std::int32_t* pivots) {
     const auto at = [=](std::int64_t i, std::int64_t j) { return a + i + j * n; };
     for (std::int64_t block = begin; block < begin + width; block += 8) {
@@ -152,13 +162,13 @@ inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t widt
             solve_unit_lower(j - block, 1, at(block, block), at(block, j), n);
             subtract_columns<1>(n - j, j - block, at(j, block), at(block, j), at(j, j), n);
             const std::int64_t pivot = j + find_pivot(n - j, at(j, j));
-            const std::int32_t size = magnitude(*at(pivot, j));
+            const auto size = magnitude(*at(pivot, j));
             if (size == 0) return static_cast<int>(j + 1);
-            if (size >= 0x7f800000) return -static_cast<int>(j + 1);
+            if (size >= static_cast<decltype(size)>(Carrier<T>::infinity)) return -static_cast<int>(j + 1);
             pivots[j] = static_cast<std::int32_t>(pivot);
             interchange(j, j + 1, pivots, j + 1 - block, at(0, block), n);
-            const float divisor = *at(j, j);
-            float* column = at(0, j);
+            const T divisor = *at(j, j);
+            T* column = at(0, j);
             for (std::int64_t i = j + 1; i < n; ++i) column[i] /= divisor;  // keeps |l| <= 1
         }
         interchange(block, end, pivots, block - begin, at(0, begin), n);

@@ -1,4 +1,4 @@
-// Triangular solves with packed factors; see StorageKernels::solve in native.hpp.
+// Triangular solves with packed factors; see NativeKernels::solve in native.hpp.
 //
 // Blocks of columns, in the order of substitution; each is a phase. What is large, the product with
 // the part of the block beside the diagonal, is cut into tasks. Whoever completes the last one solves

@@ -1,10 +1,9 @@
-// The inner kernel of the BF16 products: a register tile of C -= A B, and the packing of its
-// operands. Which of the three below is compiled follows from the level's compiler flags.
+// The inner kernel of products: a register tile of C -= A B, and the packing of its operands.
 //
-// Operands are rounded to BF16 once, while they are packed into the order in which the tile reads
-// them: A in strips of `rows` rows, B in strips of `columns` columns. A strip is a sequence of
-// groups of `depth` products, and a Unit holds what one entry contributes to a group; the strip of
-// the products from k0 on starts at unit k0 / depth * rows (or columns).
+// Operands are packed into the order in which the tile reads them: A in strips of `rows` rows, B in
+// strips of `columns` columns. A strip is a sequence of groups of `depth` products, and a Unit holds
+// what one entry contributes to a group; the strip of the products from k0 on starts at unit
+// k0 / depth * rows (or columns). C consists of Numbers.
 #pragma once
 
 #include "carrier.hpp"
@@ -16,10 +15,73 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
+// Operands as they are. As many accumulators as registers allow: they hide the latency of a
+// multiply-add, and each load then feeds many.
+template <class T> struct PlainTile {
+    using Number = T;
+    using Unit = T;
+    static constexpr int width = Lanes<T>::count, vectors = 2;
+    static constexpr int rows = vectors * width;
+    static constexpr int columns = ROUNDWISE_VECTOR_BYTES == 64 ? 12 : ROUNDWISE_VECTOR_BYTES == 32 ? 6 : 4;
+    static constexpr int depth = 1;
+
+    static void enter() {}
+    static void leave() {}
+
+    // The first `valid` rows of a strip of A; the others become zero.
+    static void pack_rows(std::int64_t valid, std::int64_t k, const T* a, std::int64_t a_step,
+                          Unit* out) {
+        for (std::int64_t l = 0; l < k; ++l, a += a_step, out += rows)
+            for (int v = 0; v < rows; v += width)
+                store<T>(out + v, v + width <= valid ? load(a + v)
+                                  : v < valid        ? load_first(a + v, valid - v)
+                                                     : Vector<T>{});
+    }
+
+    static void pack_columns(std::int64_t valid, std::int64_t k, const T* b, std::int64_t b_step,
+                             Unit* out) {
+        for (std::int64_t l = 0; l < k; ++l)
+            for (int j = 0; j < columns; ++j) *out++ = j < valid ? b[l + j * b_step] : T(0);
+    }
+
+    // Meanwhile fetches this tile of C into the first cache, and the later one into the second.
+    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, T* c,
+                                 std::int64_t c_step, const T* later) {
+        constexpr int line = 64 / sizeof(T);
+        Vector<T> sum[columns][vectors];
+#pragma GCC unroll 12
+        for (int j = 0; j < columns; ++j) {
+            for (int v = 0; v < vectors; ++v) sum[j][v] = Vector<T>{};
+            for (int i = 0; i < rows + line; i += line) {  // it need not start with a line
+                __builtin_prefetch(c + j * c_step + i, 1, 3);
+                __builtin_prefetch(later + j * c_step + i, 0, 2);
+            }
+        }
+        for (std::int64_t l = 0; l < k; ++l, a += rows, b += columns) {
+            const Vector<T> upper = load(a), lower = load(a + width);
+#pragma GCC unroll 12
+            for (int j = 0; j < columns; ++j) {
+                sum[j][0] += upper * b[j];
+                sum[j][1] += lower * b[j];
+            }
+        }
+#pragma GCC unroll 12
+        for (int j = 0; j < columns; ++j)
+            for (int v = 0; v < vectors; ++v) {
+                T* target = c + j * c_step + v * width;
+                store<T>(target, load(target) - sum[j][v]);
+            }
+    }
+};
+
+// Operands are rounded to BF16 once, while they are packed. Which of the three Bf16Tiles is
+// compiled follows from the level's compiler flags.
+
 #if defined(__AVX512BF16__)
 
 // Two products per Unit: BF16 numbers 2g and 2g + 1 of group g, the first in the low half.
 struct PairedRows {
+    using Number = float;
     static constexpr int rows = 32;
     static constexpr int depth = 2;
     using Unit = std::uint32_t;
@@ -67,7 +129,7 @@ struct PairedRows {
 
 // Four AMX accumulators of 16 x 16. AMX numbers its results by rows, so they hold C transposed:
 // the tile's rows are columns of C, and strips of A are already in the layout of its right operand.
-struct Tile : PairedRows {
+struct Bf16Tile : PairedRows {
     static constexpr int columns = 32;
 
     // Eight registers of 16 rows of 64 bytes, for the calling thread.
@@ -128,7 +190,7 @@ struct Tile : PairedRows {
 #elif defined(__AVX512BF16__)
 
 // 24 accumulators hide the latency of vdpbf16ps; 12 broadcasts and 2 loads feed them.
-struct Tile : PairedRows {
+struct Bf16Tile : PairedRows {
     static constexpr int columns = 12;
 
     static void enter() {}
@@ -175,15 +237,7 @@ struct Tile : PairedRows {
 
 // Any machine: operands rounded to BF16 but kept as float32, so that only the rounding is
 // emulated. For tests and as a reference, not for speed.
-struct Tile {
-    static constexpr int rows = 8;
-    static constexpr int columns = 4;
-    static constexpr int depth = 1;
-    using Unit = float;
-
-    static void enter() {}
-    static void leave() {}
-
+struct Bf16Tile : PlainTile<float> {
     static float rounded(float x) {
         const auto bits = bit_cast<std::uint32_t>(x);
         if (x != x) return x;
@@ -192,38 +246,24 @@ struct Tile {
 
     static void pack_rows(std::int64_t valid, std::int64_t k, const float* a, std::int64_t a_step,
                           Unit* out) {
-        for (std::int64_t l = 0; l < k; ++l)
-            for (int i = 0; i < rows; ++i) *out++ = i < valid ? rounded(a[i + l * a_step]) : 0.0f;
+        PlainTile::pack_rows(valid, k, a, a_step, out);
+        for (std::int64_t i = 0; i < k * rows; ++i) out[i] = rounded(out[i]);
     }
 
     static void pack_columns(std::int64_t valid, std::int64_t k, const float* b,
                              std::int64_t b_step, Unit* out) {
-        for (std::int64_t l = 0; l < k; ++l)
-            for (int j = 0; j < columns; ++j)
-                *out++ = j < valid ? rounded(b[l + j * b_step]) : 0.0f;
-    }
-
-    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
-                                 std::int64_t c_step, const float*) {
-        constexpr int width = Lanes<float>::count, vectors = rows / width;
-        Vector<float> sum[columns][vectors] = {};
-        for (std::int64_t l = 0; l < k; ++l, a += rows, b += columns)
-            for (int j = 0; j < columns; ++j)
-                for (int v = 0; v < vectors; ++v) sum[j][v] += load(a + v * width) * b[j];
-        for (int j = 0; j < columns; ++j)
-            for (int v = 0; v < vectors; ++v) {
-                float* target = c + j * c_step + v * width;
-                store<float>(target, load(target) - sum[j][v]);
-            }
+        PlainTile::pack_columns(valid, k, b, b_step, out);
+        for (std::int64_t i = 0; i < k * columns; ++i) out[i] = rounded(out[i]);
     }
 };
 
 #endif
 
 // A strip pair at the edge of C, of which only m rows and n columns exist.
-inline void subtract_product_at_edge(std::int64_t k, const Tile::Unit* a, const Tile::Unit* b,
-                                     std::int64_t m, std::int64_t n, float* c, std::int64_t c_step) {
-    float negated[Tile::rows * Tile::columns] = {};
+template <class Tile, class T, class Unit>
+inline void subtract_product_at_edge(std::int64_t k, const Unit* a, const Unit* b, std::int64_t m,
+                                     std::int64_t n, T* c, std::int64_t c_step) {
+    T negated[Tile::rows * Tile::columns] = {};
     Tile::subtract_product(k, a, b, negated, Tile::rows, negated);
     for (std::int64_t j = 0; j < n; ++j)
         for (std::int64_t i = 0; i < m; ++i) c[i + j * c_step] += negated[i + j * Tile::rows];
@@ -232,18 +272,20 @@ inline void subtract_product_at_edge(std::int64_t k, const Tile::Unit* a, const 
 // C (m x n) -= A B over k products, both packed; a strip of A, or of B, is a_step, or b_step, units
 // after the one before. A strip of A stays in the first cache while the strips of B pass. What lies
 // `later` numbers after C is fetched meanwhile: main memory is slow, and the products leave it idle.
-inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Tile::Unit* a,
-                             std::int64_t a_step, const Tile::Unit* b, std::int64_t b_step, float* c,
+template <class Tile, class T, class Unit>
+inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Unit* a,
+                             std::int64_t a_step, const Unit* b, std::int64_t b_step, T* c,
                              std::int64_t c_step, std::int64_t later = 0) {
     for (std::int64_t i = 0; i < m; i += Tile::rows, a += a_step) {
-        const Tile::Unit* strip = b;
+        const Unit* strip = b;
         for (std::int64_t j = 0; j < n; j += Tile::columns, strip += b_step) {
-            float* tile = c + i + j * c_step;
+            T* tile = c + i + j * c_step;
             if (i + Tile::rows <= m && j + Tile::columns <= n)
                 Tile::subtract_product(k, a, strip, tile, c_step, tile + later);
             else
-                subtract_product_at_edge(k, a, strip, m - i < Tile::rows ? m - i : Tile::rows,
-                                         n - j < Tile::columns ? n - j : Tile::columns, tile, c_step);
+                subtract_product_at_edge<Tile>(k, a, strip, m - i < Tile::rows ? m - i : Tile::rows,
+                                               n - j < Tile::columns ? n - j : Tile::columns, tile,
+                                               c_step);
         }
     }
 }

@@ -8,6 +8,10 @@
 #if defined(__x86_64__) || defined(_M_X64)
 #include <xmmintrin.h>
 #endif
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
 
 namespace roundwise {
 
@@ -21,6 +25,48 @@ void pause() {
 #endif
 }
 
+// Linux often queues a new thread behind the one that starts it, for milliseconds, while another core
+// is idle. So it is moved off this core, and then left to the scheduler again.
+void leave_this_core(std::thread& thread) {
+#if defined(__linux__)
+    const int core = sched_getcpu();
+    cpu_set_t allowed;
+    if (core < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t others = allowed;
+    CPU_CLR(static_cast<unsigned>(core), &others);
+    if (CPU_COUNT(&others) == 0) return;
+    pthread_setaffinity_np(thread.native_handle(), sizeof others, &others);
+    pthread_setaffinity_np(thread.native_handle(), sizeof allowed, &allowed);
+#else
+    static_cast<void>(thread);
+#endif
+}
+
+// Threads are started for each call: they cost some 100 microseconds, and none is left spinning
+// beside those of a BLAS library.
+class Team {
+    std::vector<std::thread> members_;
+
+  public:
+    explicit Team(std::int64_t size) { members_.reserve(static_cast<std::size_t>(std::max<std::int64_t>(size, 0))); }
+    ~Team() {
+        for (std::thread& member : members_) member.join();
+    }
+    Team(const Team&) = delete;
+    Team& operator=(const Team&) = delete;
+
+    // False if the system has no more threads to give.
+    template <class... Arguments> bool start(Arguments... arguments) {
+        try {
+            members_.emplace_back(arguments...);
+        } catch (const std::system_error&) {
+            return false;
+        }
+        leave_this_core(members_.back());
+        return true;
+    }
+};
+
 }  // namespace
 
 void wait_for(const int& flag) {
@@ -33,35 +79,22 @@ void wait_for(const int& flag) {
 }
 
 void run_members(int threads, MemberBody body, void* context) {
-    std::vector<std::thread> others;
-    others.reserve(static_cast<std::size_t>(std::max(threads - 1, 0)));
-    try {
-        for (int member = 1; member < threads; ++member) others.emplace_back(body, context, member);
-    } catch (const std::system_error&) {
-        // The system has no more threads to give: those that were started share the work.
-    }
+    Team others(threads - 1);
+    for (int member = 1; member < threads; ++member)
+        if (!others.start(body, context, member)) break;  // those that were started share the work
     body(context, 0);
-    for (std::thread& other : others) other.join();
 }
 
 void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body,
                  void* context) {
     const std::int64_t grains = (count + grain - 1) / grain;
     const std::int64_t parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads, grains));
-    // Threads are started for each call: they cost some 20 microseconds, and none is left
-    // spinning beside those of a BLAS library.
-    std::vector<std::thread> others;
-    others.reserve(static_cast<std::size_t>(parts - 1));
     const auto bound = [=](std::int64_t part) { return std::min(count, grains * part / parts * grain); };
-    for (std::int64_t part = 1; part < parts; ++part) {
-        try {
-            others.emplace_back(body, context, bound(part), bound(part + 1));
-        } catch (const std::system_error&) {  // the system has no more threads to give
+    Team others(parts - 1);
+    for (std::int64_t part = 1; part < parts; ++part)
+        if (!others.start(body, context, bound(part), bound(part + 1)))
             body(context, bound(part), bound(part + 1));
-        }
-    }
     body(context, 0, bound(1));
-    for (std::thread& other : others) other.join();
 }
 
 }  // namespace roundwise

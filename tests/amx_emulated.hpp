@@ -1,4 +1,4 @@
-// AMX in software, as Intel's manual describes the instructions: included before cpp/native_lu.cpp
+// AMX in software, as Intel's manual describes the instructions: included before cpp/native_bf16.cpp
 // to test the level "amx" on a processor that has AVX512-BF16 but no AMX; see test_portability.py.
 #pragma once
 

@@ -22,39 +22,59 @@ std::vector<float> matrix() {
     return a;
 }
 
-// Solves A x = b, b the row sums of A, with factors in float32 stored as fp16; the error of x.
-double error_of_solution(const std::vector<float>& a, const std::vector<float>& factors,
+void* aligned(std::vector<char>& memory) {
+    return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
+}
+
+// Solves A x = b, b the row sums of A, with factors stored as fp16; the error of x.
+template <class T>
+double error_of_solution(const std::vector<float>& a, const std::vector<T>& factors,
                          const std::vector<std::int32_t>& pivots) {
-    const StorageKernels<float>& narrow = storage_kernels<float>();
-    const StorageKernels<double>& kernels = storage_kernels<double>();
+    const NativeKernels<double>& kernels = native_kernels<double>();
     std::vector<std::uint16_t> stored(n * n);
-    narrow.narrow(Storage::fp16, n * n, factors.data(), stored.data(), threads);
+    native_kernels<T>().narrow(Storage::fp16, n * n, factors.data(), stored.data(), threads);
     std::vector<double> ones(n, 1), b(n);
     kernels.matvec(Storage::fp32, n, n, a.data(), false, ones.data(), b.data(), threads);
     for (int i = 0; i < n; ++i) std::swap(b[i], b[pivots[i]]);
     std::vector<char> memory(static_cast<std::size_t>(kernels.solve_workspace(n, 1)) + 64);
-    void* workspace = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-    kernels.solve(Storage::fp16, Factors::lu, n, stored.data(), false, 1, b.data(), threads, workspace);
+    kernels.solve(Storage::fp16, Factors::lu, n, stored.data(), false, 1, b.data(), threads,
+                  aligned(memory));
     double error = 0;
     for (double x : b) error = std::fmax(error, std::fabs(x - 1));
     return error;
 }
 
+template <class T>
+int factorize(const LuKernels<T>& kernels, std::vector<T>& factors, std::vector<std::int32_t>& pivots) {
+    std::vector<char> memory(static_cast<std::size_t>(kernels.lu_workspace(n, threads)) + 64);
+    return kernels.lu(n, factors.data(), pivots.data(), threads, aligned(memory));
+}
+
+// An LU in T, its factors stored as fp16: whether it solves as well as that allows.
+template <class T> bool check(const std::string& name, const LuKernels<T>& kernels) {
+    const std::vector<float> a = matrix();
+    std::vector<T> factors(a.begin(), a.end());
+    std::vector<std::int32_t> pivots(n);
+    const int code = factorize(kernels, factors, pivots);
+    bool good = true;
+    for (const std::string& simd : available_levels()) {
+        set_level(simd);
+        const double error = error_of_solution(a, factors, pivots);
+        std::printf("%s %s %d %.1e\n", name.c_str(), simd.c_str(), code, error);
+        good = good && code == 0 && error > 1e-7 && error < 0.02;  // 2^-8 times a condition of 4
+    }
+    return good;
+}
+
 int main() {
     bool good = true;
-    for (const std::string& level : bf16_levels()) {
-        const Bf16Kernels& kernels = bf16_kernels(level);
-        std::vector<float> a = matrix(), factors = a;
-        std::vector<std::int32_t> pivots(n);
-        std::vector<char> memory(static_cast<std::size_t>(kernels.lu_workspace(n, threads)) + 64);
-        void* workspace = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-        const int code = kernels.lu(n, factors.data(), pivots.data(), threads, workspace);
-        for (const std::string& simd : available_levels()) {
-            set_level(simd);
-            const double error = error_of_solution(a, factors, pivots);
-            std::printf("%s %s %d %.1e\n", level.c_str(), simd.c_str(), code, error);
-            good = good && code == 0 && error > 1e-7 && error < 0.02;  // 2^-8 times a condition of 4
-        }
+    for (const std::string& level : bf16_levels()) good = check(level, bf16_kernels(level)) && good;
+    for (const std::string& level : available_levels()) {
+        set_level(level);
+        const NativeKernels<float>& single = native_kernels<float>();
+        const NativeKernels<double>& twice = native_kernels<double>();
+        good = check("fp32 " + level, single) && good;
+        good = check("fp64 " + level, twice) && good;
     }
     return good ? 0 : 1;
 }

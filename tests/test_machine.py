@@ -102,8 +102,8 @@ def test_names_of_processors(tmp_path, text, name):
 def test_native_results_belong_to_their_machine(threads):
     threads(1)
     one = NativeBackend().description
-    assert one == f"native on {Machine.this().key}"
+    assert one.startswith(f"native on {Machine.this().key}, lu=")
     threads(2)
     assert NativeBackend().description != one
     settings = NativeBackend(bf16_instructions="portable", symmetric_mode=False).description
-    assert settings.startswith(f"native on {Machine.this().key}, bf16_instructions='portable', sym")
+    assert settings.endswith(", bf16_instructions='portable', symmetric_mode=False")

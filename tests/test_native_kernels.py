@@ -20,6 +20,9 @@ PAIRS = [
 ]
 pairs = pytest.mark.parametrize(("storage", "arithmetic"), PAIRS)
 bf16_level = pytest.mark.parametrize("level", LEVELS)
+LU_KERNELS = [("bf16", level) for level in LEVELS]
+LU_KERNELS += [(fmt, level) for fmt in ("fp32", "fp64") for level in rw.simd_levels()]
+lu_kernel = pytest.mark.parametrize("kernel", LU_KERNELS, ids="-".join)
 
 
 def fortran(A, dtype=None):
@@ -37,12 +40,29 @@ def unit_roundoff(fmt):
     return {"fp32": 2.0**-24, "fp64": 2.0**-53}[fmt]
 
 
-def bf16_lu(A, level, threads=2):
+def factorize(F, pivots, kernel, threads):
+    """In place; F is in the type that the kernel computes with."""
+    fmt, level = kernel
+    if fmt == "bf16":
+        return _kernels.native_bf16_lu(F, pivots, level, threads)
+    before = rw.get_simd_level()
+    rw.set_simd_level(level)
+    try:
+        return _kernels.native_lu(F, pivots, threads)
+    finally:
+        rw.set_simd_level(before)
+
+
+def computed_in(kernel):
+    return np.float64 if kernel[0] == "fp64" else np.float32
+
+
+def lu(A, kernel, threads=2):
     """The code, P as row numbers, L, U (both in float64)."""
-    F = fortran(A, np.float32)
+    F = fortran(A, computed_in(kernel))
     n = len(F)
     pivots = np.full(n, -1, np.int32)
-    code = _kernels.native_bf16_lu(F, pivots, level, threads)
+    code = factorize(F, pivots, kernel, threads)
     perm = np.arange(n)
     if code == 0:
         for i, p in enumerate(pivots):
@@ -66,37 +86,38 @@ def test_hardware_level(level):
     """Names in the summary what this machine could not test."""
     if level not in LEVELS:
         pytest.skip(f"this processor has no {level}")
-    assert bf16_lu(matrix(100), level)[0] == 0
+    assert lu(matrix(100), ("bf16", level))[0] == 0
 
 
-@bf16_level
+@lu_kernel
 @pytest.mark.parametrize("n", SIZES)
-def test_lu_has_a_small_backward_error(level, n):
+def test_lu_has_a_small_backward_error(kernel, n):
     A = matrix(n)
-    code, perm, L, U = bf16_lu(A, level)
+    code, perm, L, U = lu(A, kernel)
     assert code == 0
     assert np.abs(L).max() == 1  # partial pivoting
-    # Products of the rounded l and u differ from those of l and u by 2**-8 at most (to first
-    # order), sums and the float32 part by a few units of n 2**-24. Columns 0 to 63 and rows 0 to
-    # 63 are float32 alone.
-    products = np.abs(L) @ np.abs(U)
-    bound = np.full((n, n), 2 * n * U32)
-    bound[64:, 64:] += 1.01 * UBF16
-    assert (np.abs(A[perm] - L @ U) <= bound * products).all()
+    # A few units of n u. In BF16, products of the rounded l and u differ from those of l and u by
+    # 2**-8 at most (to first order); columns 0 to 63 and rows 0 to 63 are float32 alone.
+    bound = np.full((n, n), 2 * n * np.finfo(computed_in(kernel)).eps / 2)
+    if kernel[0] == "bf16":
+        bound[64:, 64:] += 1.01 * UBF16
+    wide = np.longdouble if kernel[0] == "fp64" else np.float64
+    error = np.abs(A[perm] - L.astype(wide) @ U.astype(wide))
+    assert (error <= bound * (np.abs(L) @ np.abs(U))).all()
 
 
 @bf16_level
 def test_lu_rounds_products_to_bf16(level):
     """The error is not that of float32: otherwise the kernel did not do what it says."""
     A = matrix(300)
-    _, perm, L, U = bf16_lu(A, level)
+    _, perm, L, U = lu(A, ("bf16", level))
     relative = np.abs(A[perm] - L @ U) / (np.abs(L) @ np.abs(U))
     assert 1e-4 < relative[64:, 64:].max() < UBF16
 
 
-@bf16_level
+@lu_kernel
 @pytest.mark.parametrize("n", [5, 64, 65, 130, 333])
-def test_lu_is_exact_where_all_numbers_are_small_integers(level, n):
+def test_lu_is_exact_where_all_numbers_are_small_integers(kernel, n):
     rng = np.random.default_rng(n)
     # |l| < 1 below a unit diagonal: entries of L are 0 or 1/2, so that no pivot moves beyond P.
     L = np.tril(rng.integers(0, 2, (n, n)) * (rng.random((n, n)) < 4 / n), -1) / 2 + np.eye(n)
@@ -105,96 +126,99 @@ def test_lu_is_exact_where_all_numbers_are_small_integers(level, n):
     P = rng.permutation(n)
     A = np.empty((n, n))
     A[P] = L @ U
-    code, perm, found_L, found_U = bf16_lu(A, level)
+    code, perm, found_L, found_U = lu(A, kernel)
     assert code == 0
     assert (found_L == L).all()
     assert (found_U == U).all()
     assert (perm == P).all()
 
 
-@bf16_level
+@lu_kernel
 @pytest.mark.parametrize("n", [65, 300])
-def test_lu_pivots_as_lapack_where_nothing_is_rounded(level, n):
+def test_lu_pivots_as_lapack_where_nothing_is_rounded(kernel, n):
     """Powers of two on a permuted diagonal: each pivot has one place."""
     P = np.random.default_rng(n).permutation(n)
     A = np.zeros((n, n))
     A[P, np.arange(n)] = 2.0 ** (np.arange(n) % 5)
-    _, perm, L, U = bf16_lu(A, level)
+    _, perm, L, U = lu(A, kernel)
     assert (perm == P).all()
     assert (np.eye(n) == L).all()
     assert (np.diag(U) == 2.0 ** (np.arange(n) % 5)).all()
 
 
-@bf16_level
-def test_the_first_of_equal_pivots_is_taken(level):
-    code, perm, L, U = bf16_lu([[1, 1], [-1, 1]], level)
+@lu_kernel
+def test_the_first_of_equal_pivots_is_taken(kernel):
+    code, perm, L, U = lu([[1, 1], [-1, 1]], kernel)
     assert (code, list(perm)) == (0, [0, 1])
     assert (L == [[1, 0], [-1, 1]]).all()
     assert (U == [[1, 1], [0, 2]]).all()
 
 
-@bf16_level
+@lu_kernel
 @pytest.mark.parametrize(
     ("n", "column"), [(1, 0), (3, 1), (100, 0), (100, 70), (400, 399), (400, 130)]
 )
-def test_a_zero_pivot_is_told_with_its_column(level, n, column):
+def test_a_zero_pivot_is_told_with_its_column(kernel, n, column):
     A = np.triu(np.ones((n, n))) + np.eye(n)
     A[column, column] = 0
-    assert bf16_lu(A, level)[0] == column + 1
+    assert lu(A, kernel)[0] == column + 1
 
 
-@bf16_level
+@lu_kernel
 @pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("i", "j"), [(0, 0), (7, 3), (3, 7), (199, 199), (10, 199), (199, 10)])
-def test_what_is_not_finite_is_told_with_a_negative_code(level, value, i, j):
+def test_what_is_not_finite_is_told_with_a_negative_code(kernel, value, i, j):
     A = matrix(200)
     A[i, j] = value
-    assert bf16_lu(A, level)[0] == -(j + 1)  # until then it stays within its column
+    assert lu(A, kernel)[0] == -(j + 1)  # until then it stays within its column
 
 
-@bf16_level
-def test_overflow_is_not_finite(level):
-    """Growth beyond the range of float32 (and of BF16) must not pass for a factorization."""
+@lu_kernel
+def test_overflow_is_not_finite(kernel):
+    """Growth beyond the range of the format must not pass for a factorization."""
     n = 200
     A = np.eye(n) - np.tril(np.ones((n, n)), -1)
     A[:, -1] = 1  # doubles in each step
-    assert bf16_lu(A, level)[0] == -n
+    scale = 2.0**900 if kernel[0] == "fp64" else 1
+    assert lu(scale * A, kernel)[0] == -n
 
 
-@bf16_level
-def test_subnormal_numbers_lose_no_more_than_their_size(level):
+@lu_kernel
+def test_subnormal_numbers_lose_no_more_than_their_size(kernel):
     """vdpbf16ps and AMX take them as zero, which a bound with that much absolute error allows."""
     A = matrix(200)
     A[:, ::3] *= np.float32(2.0**-140)
-    code, perm, L, U = bf16_lu(A, level)
+    code, perm, L, U = lu(A, kernel)
     assert code == 0
     error = np.abs(A[perm] - L @ U)
-    bound = (400 * U32 + 1.01 * UBF16) * (np.abs(L) @ np.abs(U))
-    assert (error <= bound + 200 * 2.0**-126).all()
+    bf16 = kernel[0] == "bf16"
+    bound = (400 * U32 + bf16 * 1.01 * UBF16) * (np.abs(L) @ np.abs(U))
+    assert (error <= bound + 200 * 2.0 ** (-126 if bf16 else -149)).all()
 
 
-@bf16_level
+@lu_kernel
 @pytest.mark.parametrize("n", [65, 300, 700, 1100])
-def test_lu_does_not_depend_on_threads(level, n):
+def test_lu_does_not_depend_on_threads(kernel, n):
     A = matrix(n)
     results = []
     for threads in (1, 2, 3):
-        F, pivots = fortran(A), np.zeros(n, np.int32)
-        assert _kernels.native_bf16_lu(F, pivots, level, threads) == 0
+        F, pivots = fortran(A, computed_in(kernel)), np.zeros(n, np.int32)
+        assert factorize(F, pivots, kernel, threads) == 0
         results.append((F.tobytes(), pivots.tobytes()))
     assert len(set(results)) == 1
 
 
 @pytest.mark.parametrize("n", [65, 200, 700])
 def test_levels_agree_to_their_precision(n):
-    """On a matrix that needs no interchange, so that all levels compute the same factors."""
+    """On a matrix that needs no interchange, so that all compute the same factors."""
     A = matrix(n) / n + 2 * np.eye(n, dtype=np.float32)
-    _, _, portable_L, portable_U = bf16_lu(A, "portable")
-    for level in LEVELS:
-        _, perm, L, U = bf16_lu(A, level)
+    _, _, exact_L, exact_U = lu(A, ("fp64", "baseline"))
+    tolerances = {"bf16": 2 * UBF16, "fp32": n * U32, "fp64": n * 2.0**-53}  # |u| < 3
+    for kernel in LU_KERNELS:
+        _, perm, L, U = lu(A, kernel)
         assert (perm == np.arange(n)).all()
-        assert np.abs(L - portable_L).max() < 1e-3
-        assert np.abs(U - portable_U).max() < 1e-3
+        assert np.abs(L - exact_L).max() < tolerances[kernel[0]]
+        assert np.abs(U - exact_U).max() < tolerances[kernel[0]]
 
 
 @bf16_level
@@ -222,9 +246,13 @@ def test_lu_refuses_what_it_cannot_take():
         _kernels.native_bf16_lu(square, np.zeros(2, np.int32), "portable", 1)
     with pytest.raises(ValueError, match="threads"):
         _kernels.native_bf16_lu(square, pivots, "portable", 0)
+    with pytest.raises(ValueError, match="pass n pivots"):
+        _kernels.native_lu(square, np.zeros(2, np.int32), 1)
     for A in (square.astype(np.float64), np.ones((3, 2), np.float32, order="C")):
         with pytest.raises(TypeError):
             _kernels.native_bf16_lu(A, pivots, "portable", 1)
+    with pytest.raises(TypeError):
+        _kernels.native_lu(np.ones((3, 3), np.float16, order="F"), pivots, 1)
     with pytest.raises(ValueError, match="multiple of 32"):
         _kernels.native_bf16_gemm(square, square, square, "portable", 1)
 

@@ -17,15 +17,15 @@ LEVELS = {"baseline": ["16"], "avx2": ["32", "-mavx2"]}
 LEVELS["avx512"] = ["64", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
 
 
-NATIVE = {"lu": {"portable": ["16"]}, "storage": {"baseline": ["16"]}}
+NATIVE = {"bf16": {"portable": ["16"]}, "level": {"baseline": ["16"]}}
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
-    "lu": {
+    "bf16": {
         "portable": ["16"],
         "avx512_bf16": [*X86_AVX512, "-mavx512bf16"],
         "amx": [*X86_AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16"],
     },
-    "storage": {
+    "level": {
         "baseline": ["16"],
         "avx2": [*LEVELS["avx2"], "-mfma", "-mf16c"],
         "avx512": [*X86_AVX512, "-mf16c"],
@@ -139,10 +139,10 @@ def test_amx_level_on_emulated_registers(tmp_path):
     if "avx512_bf16" not in _kernels.native_bf16_levels():
         pytest.skip("this processor has no avx512_bf16, which the packing uses")
     emulated = ["-D__AMX_BF16__", "-include", "tests/amx_emulated.hpp"]
-    flags = [*X86_NATIVE["lu"]["avx512_bf16"], *emulated]
+    flags = [*X86_NATIVE["bf16"]["avx512_bf16"], *emulated]
     native = {
-        "lu": {"portable": ["16"], "avx512_bf16": flags},
-        "storage": X86_NATIVE["storage"],
+        "bf16": {"portable": ["16"], "avx512_bf16": flags},
+        "level": X86_NATIVE["level"],
     }
     macros = ["-DROUNDWISE_X86_LEVELS", "-DROUNDWISE_AVX512_BF16"]
     printed = check_native(tmp_path, "g++", list(LEVELS), native, macros)

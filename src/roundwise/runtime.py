@@ -1,6 +1,5 @@
 """How the compiled kernels run: threads and instruction set. Never what they compute: emulated
-results are the same bits for every setting here. (Native ones are BLAS's, and may differ in their
-last bits.)
+results are the same bits for every setting here. (Native ones may differ in their last bits.)
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which
 joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` chooses
@@ -45,6 +44,15 @@ def get_num_threads() -> int:
     if _threads is None:
         _threads = _threads_from_environment()
     return _threads
+
+
+def factorization_threads() -> int:
+    """Threads of a dense LU, which is done in LAPACK's place: no more than BLAS may use now.
+
+    So whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
+    """
+    blas = _blas.bundled("scipy")
+    return get_num_threads() if blas is None else min(get_num_threads(), blas.threads)
 
 
 def set_num_threads(threads: int) -> None:

@@ -1,6 +1,9 @@
 """Dense matrices and factors in native arithmetic.
 
-LAPACK wants columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
+LU is our own on x86, as it takes less time there than OpenBLAS's (``make bench``), and LAPACK's
+elsewhere. Cholesky and solves are LAPACK's where factors are stored in the format they are used in.
+
+Both want columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
 it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
 
 Numbers are stored in the format (bf16 and fp16 as 16-bit words) and computed with in FP32 or
@@ -10,13 +13,12 @@ kernel widens each number when it reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
 import roundwise._kernels as _kernels
 from roundwise.backends.base import (
@@ -32,7 +34,7 @@ from roundwise.backends.base import (
 )
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.rounding import round_to
-from roundwise.runtime import get_num_threads
+from roundwise.runtime import factorization_threads
 
 COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
 """The format that each storage format is computed in."""
@@ -46,13 +48,12 @@ DTYPES: dict[FloatFormat, Any] = {
 """How numbers of a format lie in memory."""
 
 ONE_THREAD = 1
-"""For kernels that are bound by memory: a second thread gains little, and loses much if it meets
-the threads of a BLAS, which go on spinning for some milliseconds after each call."""
+"""For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
+spinning for a tenth of a second after each call, beside which the next LU takes half as long again:
+so products with a vector are not BLAS's either."""
 
 _GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
 _POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
-_ASUM = {np.dtype(np.float64): blas.dasum, np.dtype(np.float32): blas.sasum}
-_GEMV = {np.dtype(np.float64): blas.dgemv, np.dtype(np.float32): blas.sgemv}
 _GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sgetrs}
 _POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
 
@@ -65,6 +66,36 @@ def require_native(fmt: FloatFormat) -> None:
             f"{', '.join(native.name for native in COMPUTED_IN)}; use the operation or storage "
             "model"
         )
+
+
+def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
+    """LAPACK's getrf of a Fortran-ordered float64 or float32 array, which is overwritten.
+
+    `info` is also negative if the factors are not finite.
+    """
+    if not has_own_lu():
+        lu, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        return lu, swaps, info if _is_finite(lu) else -1
+    swaps = np.empty(len(work), dtype=np.int32)
+    return work, swaps, _kernels.native_lu(work, swaps, factorization_threads())
+
+
+def has_own_lu() -> bool:
+    """Whether LU in fp32 and fp64 is our own here: on x86 with AVX2 and FMA, or AVX-512."""
+    return _kernels.native_level() != "baseline"
+
+
+def gemv(
+    stored: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
+) -> NDArray[Any]:
+    """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose."""
+    y = np.empty(stored.shape[1 if transpose else 0], dtype=x.dtype)
+    _kernels.native_matvec(stored, fmt.name, x, y, transpose, ONE_THREAD)
+    return y
+
+
+def _is_finite(matrix: NDArray[Any]) -> bool:
+    return bool(np.isfinite(_kernels.native_norms(matrix, ONE_THREAD)[2]))
 
 
 def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
@@ -148,11 +179,7 @@ class DenseMatrix(Matrix):
     def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
         x = checked_vector(x, self.shape[0 if transpose else 1])
         operand, flip = loaded(x, self.fmt), transpose != self._transposed
-        if self._stored.dtype == operand.dtype:
-            y = _GEMV[operand.dtype](1.0, self._stored, operand, trans=int(flip))
-        else:
-            y = np.empty(self.shape[1 if transpose else 0], dtype=operand.dtype)
-            _kernels.native_matvec(self._stored, self.fmt.name, operand, y, flip, ONE_THREAD)
+        y = gemv(self._stored, operand, flip, self.fmt)
         return finished(y, "matvec", self.fmt, x, self._columns)
 
     def lu(self) -> DenseFactors:
@@ -160,10 +187,13 @@ class DenseMatrix(Matrix):
         kernel, work = "LU factorization", self._work()
         if self.fmt == BF16:
             swaps = np.empty(len(work), dtype=np.int32)
-            info = _kernels.native_bf16_lu(work, swaps, self._bf16_instructions, get_num_threads())
+            info = _kernels.native_bf16_lu(
+                work, swaps, self._bf16_instructions, factorization_threads()
+            )
         else:
-            work, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
-        self._check(work, info, kernel, Status.ZERO_PIVOT, np.asarray)
+            work, swaps, info = getrf(work)
+        if info != 0:
+            raise self._failure(info, kernel, Status.ZERO_PIVOT, self._columns)
         rows = np.arange(len(work), dtype=np.float64)[:, None]
         perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
         packed = narrowed(work, self.fmt, kernel)
@@ -174,8 +204,9 @@ class DenseMatrix(Matrix):
         kernel = "Cholesky factorization"
         lower = not self._transposed  # of these columns; A's own lower triangle either way
         work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
-        triangle = np.tril if lower else np.triu
-        self._check(work, info, kernel, Status.NOT_POSITIVE_DEFINITE, triangle)
+        if info != 0 or not _is_finite(work):
+            read = (np.tril if lower else np.triu)(self._columns)
+            raise self._failure(info or -1, kernel, Status.NOT_POSITIVE_DEFINITE, read)
         return CholeskyFactors(self.fmt, narrowed(work, self.fmt, kernel), self.fmt, lower)
 
     def _work(self) -> NDArray[Any]:
@@ -185,23 +216,13 @@ class DenseMatrix(Matrix):
             return widened(stored(self._columns, FP16), FP16, np.float32)
         return stored(self._columns, computed, copy=True)
 
-    def _check(
-        self,
-        factors: NDArray[Any],
-        info: int,
-        kernel: str,
-        breakdown: Status,
-        read: Callable[[NDArray[Any]], NDArray[Any]],
-    ) -> None:
-        """A failure of a factorization that returned LAPACK's `info` and read a part of A."""
-        # An infinity in A stays in its factors: one pass over them tells of both. A sum of huge
-        # numbers may overflow by itself; only then the largest is looked for.
-        finite = np.isfinite(_ASUM[factors.dtype](factors.ravel(order="K")))
-        finite = finite or np.isfinite(_kernels.native_norms(factors, ONE_THREAD)[2])
-        if info < 0 or not finite:
-            raise nonfinite(kernel, self.fmt, read(self._columns))
-        if info > 0:
-            raise ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
+    def _failure(
+        self, info: int, kernel: str, breakdown: Status, read: NDArray[Any]
+    ) -> ArithmeticFailure:
+        """That of a factorization with LAPACK's `info`, negative if something is not finite."""
+        if info < 0 or not np.isfinite(read).all():
+            return nonfinite(kernel, self.fmt, read)
+        return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
 class _PackedFactors(PermutedFactors):

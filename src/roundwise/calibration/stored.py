@@ -17,7 +17,7 @@ from roundwise.machine import Machine
 from roundwise.rewards import MachineProfile
 
 SCHEMA = "roundwise-machine-profile"
-VERSION = 1
+VERSION = 2  # 2: LU is our own
 _REMEDY = "run `roundwise calibrate`"
 
 

@@ -50,7 +50,7 @@ class FormatPolicy(Protocol):
     """Chooses formats from what costs next to nothing to know of a system.
 
     A policy with an attribute ``at_once`` is not asked about most dense systems with fewer unknowns
-    than that: these are handed to LAPACK.
+    than that: these are factorized in FP64 at once.
     """
 
     def choose(
@@ -169,12 +169,12 @@ class DefaultPolicy:
         seconds, risked = price(start.work) / known.systems, 0.0
         if fmt != FP64.name and start.sufficed < CONFIDENT * known.systems:
             risked = price(dict.fromkeys(_uncertain(fmt, known), EASY))
-        intolerable = risked > TOLERATED * self._lapack(context, known)
+        intolerable = risked > TOLERATED * self._fp64_lu(context, known)
         if intolerable:
             seconds = max(seconds, risked)
         return Expectation(seconds, start.sufficed, known.systems, sure, worst, intolerable)
 
-    def _lapack(self, context: Context, known: Experience) -> float:
+    def _fp64_lu(self, context: Context, known: Experience) -> float:
         """What LU in FP64 takes, be the matrix symmetric or not."""
         if context.kind == "positive definite":
             context = replace(context, kind="dense")

@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from roundwise.backends import NativeBackend
+from roundwise.backends.native_dense import getrf
 from roundwise.formats import FP64
 from roundwise.solver.choice import FormatPolicy, get_policy
 from roundwise.solver.factorization import Factorization
@@ -154,16 +155,18 @@ def _checked_tolerance(tol: Any) -> float | None:
 
 
 def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
-    """A dense float64 system with n < bound by LAPACK, through the same gate; None if it fails."""
+    """A dense float64 system with n < bound in FP64, through the same gate; None if it fails."""
     n = len(A) if A.ndim == 2 else 0
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
     if not (fits and 0 < n < bound and A.dtype == b.dtype == np.float64):
         return None
     if n > TINY and _is_symmetric_with_positive_diagonal(A):
         return None  # Cholesky takes half the time
-    # A C-ordered matrix is the transpose of one that LAPACK need not copy to read.
+    if not (A.flags.forc and A.flags.aligned):
+        A = A.copy()
+    # A C-ordered matrix is the transpose of one whose columns are contiguous.
     columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
-    lu, swaps, info = lapack.dgetrf(columns)
+    lu, swaps, info = getrf(columns.copy(order="F"))
     if info != 0:
         return None
     x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)

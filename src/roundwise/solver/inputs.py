@@ -20,6 +20,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from roundwise.backends import NativeBackend
+from roundwise.backends.native_dense import gemv
 from roundwise.formats import FP32, FP64
 
 Array = NDArray[np.float64]
@@ -97,12 +98,12 @@ class Columns:
 
 
 def dense_product(A: Array, X: Array) -> Array:
-    """``A X`` for a vector or columns, by SciPy's BLAS: the threads of NumPy's would compete."""
-    columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
+    """``A X`` for a vector or columns; never by NumPy's BLAS, whose threads would compete."""
+    flip = A.flags.c_contiguous
+    columns = A.T if flip else np.asfortranarray(A)
     if X.ndim == 2 and X.shape[1] != 1:
-        return np.asarray(blas.dgemm(1.0, columns, X, trans_a=flip))
-    product = blas.dgemv(1.0, columns, X.ravel(), trans=flip)
-    return np.reshape(product, X.shape)
+        return np.asarray(blas.dgemm(1.0, columns, X, trans_a=int(flip)))
+    return np.reshape(gemv(columns, X.ravel(), flip), X.shape)
 
 
 def norms(X: Array, weights: Array | None = None) -> Array:

@@ -6,7 +6,8 @@ namespace ROUNDWISE_LEVEL {
 
 // Constant-initialised: no code of this level may run before dispatch has allowed it.
 extern const Bf16Kernels bf16_kernels;
-constexpr Bf16Kernels bf16_kernels = {lu_workspace, gemm_workspace, lu, gemm};
+constexpr Bf16Kernels bf16_kernels = {
+    {lu_workspace<Bf16Tile>, lu<Bf16Tile>}, gemm_workspace<Bf16Tile>, gemm<Bf16Tile>};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

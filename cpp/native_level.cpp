@@ -1,5 +1,6 @@
 // Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
 #include "native_array.hpp"
+#include "native_lu.hpp"
 #include "native_solve.hpp"
 
 namespace roundwise {
@@ -50,13 +51,18 @@ template <class T> void widen(Storage storage, std::int64_t n, const void* x, T*
 
 // Constant-initialised: no code of this level may run before dispatch has allowed it.
 template <class T>
-constexpr StorageKernels<T> storage_table = {matvec<T>, solve<T>, solve_workspace,
-                                              narrow<T>, widen<T>, norms<T>};
+constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<PlainTile<T>>},
+                                           matvec<T>,
+                                           solve<T>,
+                                           solve_workspace,
+                                           narrow<T>,
+                                           widen<T>,
+                                           norms<T>};
 
-extern const StorageKernels<float> float_storage_kernels;
-extern const StorageKernels<double> double_storage_kernels;
-constexpr StorageKernels<float> float_storage_kernels = storage_table<float>;
-constexpr StorageKernels<double> double_storage_kernels = storage_table<double>;
+extern const NativeKernels<float> float_kernels;
+extern const NativeKernels<double> double_kernels;
+constexpr NativeKernels<float> float_kernels = native_table<float>;
+constexpr NativeKernels<double> double_kernels = native_table<double>;
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise
