@@ -51,7 +51,8 @@ PROFILE = MachineProfile(
     "by hand",
     {"bf16": Rate(400e9, 10e9), "fp32": Rate(200e9, 10e9), "fp64": Rate(100e9, 10e9)},
 )
-PRICES = Prices(PROFILE, {"bf16": 1e-9, "fp32": 1e-9}, SPARSE)
+CHOLESKY = {"fp32": 0.5, "fp64": 0.5}
+PRICES = Prices(PROFILE, {"bf16": 1e-9, "fp32": 1e-9}, CHOLESKY, SPARSE)
 N = 3000
 DENSE = Context("dense", N, 0.02, 1.0, N * N)
 
@@ -317,7 +318,7 @@ def test_formats_without_a_price_or_an_instruction_are_not_chosen(monkeypatch):
     first = DefaultPolicy(full, PRICES).choose_for(DENSE).formats[0]
     assert first == ("bf16" if runnable else "fp32")
     rates = {fmt: PROFILE.rates[fmt] for fmt in ("fp32", "fp64")}
-    without = Prices(MachineProfile("no bf16", rates), {}, SPARSE)
+    without = Prices(MachineProfile("no bf16", rates), {}, CHOLESKY, SPARSE)
     assert DefaultPolicy(full, without).choose_for(DENSE).formats[0] == "fp32"
 
 

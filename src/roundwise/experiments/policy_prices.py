@@ -66,6 +66,18 @@ def measure_applied(clock: Clock) -> dict[str, float]:
     return seconds
 
 
+def measure_cholesky(clock: Clock) -> dict[str, float]:
+    """Time it against LU, at a size from which it is tried."""
+    backend, n = NativeBackend(), 2000
+    A = np.full((n, n), 1.0 / n) + np.eye(n)
+    ratios = {}
+    for fmt in FORMATS:
+        matrix = backend.matrix(A, fmt)
+        lu = median_seconds(matrix.lu, SECONDS, clock)  # first: its threads meet none of BLAS's
+        ratios[fmt] = median_seconds(matrix.cholesky, SECONDS, clock) / lu
+    return ratios
+
+
 def measure_sparse(clock: Clock) -> SparsePrices:
     """Time SuperLU in both formats, and what refinement does with its factors."""
     names = ["analysis", *((part, kind) for part in PARTS for kind in KINDS)]
@@ -132,6 +144,7 @@ def main() -> None:
     prices = Prices(
         calibrate(progress=progress_bar("calibrate"), clock=clock).profile(),
         measure_applied(clock),
+        measure_cholesky(clock),
         measure_sparse(clock),
         f"python -m roundwise.experiments.policy_prices ({counted} time) on {machine}",
     )

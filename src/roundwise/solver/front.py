@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from roundwise.backends import NativeBackend
-from roundwise.backends.native_dense import getrf
+from roundwise.backends.native_dense import getrf, has_own_lu
 from roundwise.formats import FP64
 from roundwise.solver.choice import FormatPolicy, get_policy
 from roundwise.solver.factorization import Factorization
@@ -27,8 +27,9 @@ from roundwise.solver.inputs import (
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 
-TINY = 128
-"""Up to this n not even a look at whether a dense A is symmetric pays."""
+CHOLESKY_FROM = 1250 if has_own_lu() else 128
+"""Below this n a dense A is not looked at for symmetry: our LU takes less time than LAPACK's
+Cholesky; where LU is LAPACK's as well, so does the look."""
 
 _BACKEND = NativeBackend()
 
@@ -61,7 +62,7 @@ def solve(
         Return a `Solution`, with an error bound and the whole story, instead of x.
     assume_a : {"gen", "pos"}, optional
         ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
-        dense A that is symmetric with a positive diagonal is tried as such.
+        large dense A that is symmetric with a positive diagonal is tried as such.
 
     Returns
     -------
@@ -160,8 +161,8 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
     if not (fits and 0 < n < bound and A.dtype == b.dtype == np.float64):
         return None
-    if n > TINY and _is_symmetric_with_positive_diagonal(A):
-        return None  # Cholesky takes half the time
+    if n >= CHOLESKY_FROM and looks_positive_definite(A):
+        return None
     if not (A.flags.forc and A.flags.aligned):
         A = A.copy()
     # A C-ordered matrix is the transpose of one whose columns are contiguous.
@@ -194,7 +195,7 @@ def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
 
 
 def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
-    """What the caller says, or whether it is worth a try: symmetric with a positive diagonal."""
+    """What the caller says, or whether Cholesky is worth a try."""
     if assume_a not in (None, "gen", "pos"):
         raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     if matrix.columns is not None:  # its rows and columns are scaled, and it is no longer symmetric
@@ -203,10 +204,11 @@ def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> b
         return assume_a == "pos"
     if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk
         return False
-    return _is_symmetric_with_positive_diagonal(matrix.A)
+    return matrix.n >= CHOLESKY_FROM and looks_positive_definite(matrix.A)
 
 
-def _is_symmetric_with_positive_diagonal(A: Array) -> bool:
+def looks_positive_definite(A: Array) -> bool:
+    """Whether a dense matrix is symmetric with a positive diagonal."""
     if not (np.diagonal(A) > 0).all():
         return False
     probes = {0, len(A) // 2, len(A) - 1}  # most others show here, at no cost

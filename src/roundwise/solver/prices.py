@@ -17,7 +17,7 @@ from roundwise.solver.context import Context
 from roundwise.solver.facts import Climb, Work
 
 SCHEMA = "roundwise-generic-prices"
-VERSION = 1
+VERSION = 2
 BASIS = 15
 """Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
 
@@ -53,6 +53,7 @@ class Prices:
 
     profile: MachineProfile
     applied: Mapping[str, float]  # seconds per entry of applying dense factors in FP64, by format
+    cholesky: Mapping[str, float]  # seconds of Cholesky over those of LU, by format
     sparse: SparsePrices
     source: str = field(default="", repr=False)
 
@@ -73,8 +74,8 @@ class Prices:
     def _dense(self, context: Context, fmt: str) -> tuple[float, float, float]:
         n, profile = context.n, self.profile
         rate = profile.rate(fmt, n)
-        flops = n**3 * (1 / 3 if context.kind == "positive definite" else 2 / 3)
-        factor = flops / rate.flops_per_second + profile.run_overhead
+        share = self.cholesky[fmt] if context.kind == "positive definite" else 1.0
+        factor = share * 2 / 3 * n**3 / rate.flops_per_second + profile.run_overhead
         product = self._pass(context, FP64.name, context.columns)
         step = self._pass(context, fmt, context.columns) + product + profile.outer_overhead
         single = self._pass(context, FP64.name, 1)
@@ -116,6 +117,7 @@ class Prices:
             "source": self.source,
             "profile": self.profile.to_dict(),
             "applied": dict(self.applied),
+            "cholesky": dict(self.cholesky),
             "sparse": asdict(self.sparse),
         }
 
@@ -127,7 +129,8 @@ class Prices:
         ):
             raise RoundwiseError("no prices that this Roundwise reads; install it again")
         profile = MachineProfile.from_dict(saved["profile"])
-        return cls(profile, saved["applied"], SparsePrices(**saved["sparse"]), saved["source"])
+        sparse = SparsePrices(**saved["sparse"])
+        return cls(profile, saved["applied"], saved["cholesky"], sparse, saved["source"])
 
 
 @cache
