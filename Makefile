@@ -41,6 +41,7 @@ scaling: $(VENV)/installed  ## native low precision against the size, dense and 
 	$(RUN)/python benchmarks/bench_scaling.py
 
 native-docs: scaling  ## numbers and figures of docs/native.md; leave the machine alone meanwhile
+	$(RUN)/python benchmarks/bench_native_lu.py --lu-only
 	rm -f out/native.sqlite  # times of a busy day would be taken for today's
 	$(RUN)/roundwise reproduce native
 	$(RUN)/python docs/refresh_native.py

@@ -1,9 +1,10 @@
-"""Native BF16 LU against LAPACK's, and kernels on stored matrices against BLAS.
+"""Our LU against LAPACK's, and kernels on stored matrices against BLAS.
 
 Ours and the peers use the same number of threads (``rw.get_num_threads()``). All medians come
 from one run, contenders in turn. BLAS libraries leave their threads spinning for a while after a
 call, beside which ours would be measured on a busy machine: every contender therefore starts after
-a pause. Run with ``make bench`` on an idle machine; ``--large`` adds n = 8000.
+a pause. Run with ``make bench`` on an idle machine; ``--large`` adds n = 8000. Writes out/lu.csv,
+which ``make native-docs`` puts into docs/native.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import scipy
@@ -21,9 +23,15 @@ from threadpoolctl import threadpool_limits
 
 import roundwise as rw
 from roundwise import _kernels
+from roundwise.report import Table, format_text, write_csv
 
+OUT = Path("out")
 PAUSE = 0.15  # seconds; OpenBLAS's threads have gone to sleep by then
 LEVEL = _kernels.native_bf16_levels()[0]
+HEADER = (
+    "n", "dgetrf/ms", "sgetrf/ms", "fp64/ms", "fp32/ms", "bf16/ms", "dgetrf/fp64", "sgetrf/fp32",
+    "dgetrf/bf16", "sgetrf/bf16", "fp64 GF/s", "fp32 GF/s", "bf16 GF/s", "of gemm",
+)  # fmt: skip
 DTYPES = {"bf16": np.uint16, "fp16": np.uint16, "fp32": np.float32, "fp64": np.float64}
 
 
@@ -62,39 +70,94 @@ def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callab
     return run
 
 
-def compare_factorizations(sizes: list[int], threads: int) -> None:
+def compare_factorizations(sizes: list[int], threads: int) -> Table:
+    """Ours in three formats against LAPACK's in two."""
     rng = np.random.default_rng(0)
-    print(f"\nLU with partial pivoting; BF16 level {LEVEL}")
-    print(
-        f"{'n':>5} {'dgetrf/ms':>10} {'sgetrf/ms':>10} {'bf16/ms':>9} {'of dgetrf':>10} "
-        f"{'of sgetrf':>10} {'GF/s':>6} {'of gemm':>8}   wanted"
-    )
+    rows = []
     for n in sizes:
         A64 = np.asfortranarray(rng.standard_normal((n, n)))
-        A32 = A64.astype(np.float32)
-        pivots = np.zeros(n, np.int32)
+        A32, pivots = A64.astype(np.float32), np.zeros(n, np.int32)
         B = np.asfortranarray(rng.standard_normal((256, n)), np.float32)
-        C, L = np.zeros((n, n), np.float32, order="F"), A32[:, :256].copy(order="F")
-        contenders = {
-            "dgetrf": factorization(A64, lambda a: lapack.dgetrf(a, overwrite_a=True)),
-            "sgetrf": factorization(A32, lambda a: lapack.sgetrf(a, overwrite_a=True)),
-            "bf16": factorization(
-                A32, lambda a, p=pivots: _kernels.native_bf16_lu(a, p, LEVEL, threads)
-            ),
-            "gemm": timed(
-                lambda C=C, L=L, B=B: _kernels.native_bf16_gemm(C, L, B, LEVEL, threads), 3
-            ),
-        }
-        seconds = medians(contenders, 5 if n >= 4000 else 11)
-        rate = 2 / 3 * n**3 / seconds["bf16"] / 1e9
-        gemm = 2 * n * n * 256 / seconds["gemm"] / 1e9
-        print(
-            f"{n:>5} {1e3 * seconds['dgetrf']:>10.2f} {1e3 * seconds['sgetrf']:>10.2f} "
-            f"{1e3 * seconds['bf16']:>9.2f} {seconds['dgetrf'] / seconds['bf16']:>9.2f}x "
-            f"{seconds['sgetrf'] / seconds['bf16']:>9.2f}x {rate:>6.0f} {rate / gemm:>7.0%}   "
-            + (">= 3x, 1.6x" if n == 4000 else ""),
-            flush=True,
+        C, L = np.zeros((n, n), np.float32, order="F"), np.asfortranarray(B.T)
+
+        def ours(a: np.ndarray, pivots: np.ndarray = pivots) -> None:
+            _kernels.native_lu(a, pivots, threads)
+
+        def bf16(a: np.ndarray, pivots: np.ndarray = pivots) -> None:
+            _kernels.native_bf16_lu(a, pivots, LEVEL, threads)
+
+        def gemm(C: np.ndarray = C, L: np.ndarray = L, B: np.ndarray = B) -> None:
+            _kernels.native_bf16_gemm(C, L, B, LEVEL, threads)
+
+        seconds = medians(
+            {
+                "dgetrf": factorization(A64, lambda a: lapack.dgetrf(a, overwrite_a=True)),
+                "sgetrf": factorization(A32, lambda a: lapack.sgetrf(a, overwrite_a=True)),
+                "fp64": factorization(A64, ours),
+                "fp32": factorization(A32, ours),
+                "bf16": factorization(A32, bf16),
+                "gemm": timed(gemm, 3),
+            },
+            5 if n >= 4000 else 11,
         )
+        rates = {fmt: 2 / 3 * n**3 / seconds[fmt] / 1e9 for fmt in ("fp64", "fp32", "bf16")}
+        rows.append(
+            [
+                n,
+                *(1e3 * seconds[name] for name in ("dgetrf", "sgetrf", "fp64", "fp32", "bf16")),
+                seconds["dgetrf"] / seconds["fp64"],
+                seconds["sgetrf"] / seconds["fp32"],
+                seconds["dgetrf"] / seconds["bf16"],
+                seconds["sgetrf"] / seconds["bf16"],
+                *rates.values(),
+                f"{rates['bf16'] * seconds['gemm'] / (2 * n * n * 256 / 1e9):.0%}",
+            ]
+        )
+    return Table(
+        f"LU with partial pivoting, BF16 level {LEVEL}",
+        HEADER,
+        rows,
+        note="Of gemm: the rate of the BF16 LU over that of our BF16 product.",
+        formats=dict.fromkeys(HEADER[1:10], ".2f") | dict.fromkeys(HEADER[10:13], ".0f"),
+    )
+
+
+def compare_disturbed(n: int, threads: int) -> None:
+    """LU at rest, and just after a product in NumPy, whose BLAS is not SciPy's."""
+    rng = np.random.default_rng(0)
+    A, G = (
+        np.asfortranarray(rng.standard_normal((n, n)), np.float32),
+        rng.standard_normal((300, 300)),
+    )
+    pivots = np.zeros(n, np.int32)
+
+    def after_product(call: Callable[[np.ndarray], object]) -> Callable[[], float]:
+        run = factorization(A, call)
+
+        def disturbed() -> float:
+            G @ G
+            return run()
+
+        return disturbed
+
+    def ours(a: np.ndarray) -> None:
+        _kernels.native_lu(a, pivots, threads)
+
+    def sgetrf(a: np.ndarray) -> None:
+        lapack.sgetrf(a, overwrite_a=True)
+
+    seconds = medians(
+        {
+            "ours": factorization(A, ours),
+            "sgetrf": factorization(A, sgetrf),
+            "ours after a product": after_product(ours),
+            "sgetrf after a product": after_product(sgetrf),
+        },
+        11,
+    )
+    print(f"\nFP32 LU, n = {n}, at rest and just after a product in NumPy")
+    for name, value in seconds.items():
+        print(f"{name:<24} {1e3 * value:>8.2f} ms")
 
 
 def stored(A: np.ndarray, fmt: str, threads: int) -> np.ndarray:
@@ -198,12 +261,22 @@ def compare_passes(n: int, threads: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also n = 8000")
-    large = parser.parse_args().large
+    parser.add_argument("--lu-only", action="store_true", help="nothing but LU")
+    asked = parser.parse_args()
+    large = asked.large
     threads = rw.get_num_threads()
     versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}"
     print(f"{platform.machine()}, {versions}, {threads} threads")
     with threadpool_limits(threads):
-        compare_factorizations([500, 1000, 1500, 2000, 4000] + [8000] * large, threads)
+        table = compare_factorizations(
+            [100, 250, 500, 1000, 1500, 2000, 4000] + [8000] * large, threads
+        )
+        print(f"\n{format_text(table)}")
+        OUT.mkdir(exist_ok=True)
+        write_csv(table, OUT / "lu.csv")
+        compare_disturbed(1250, threads)
+        if asked.lu_only:
+            return
         compare_stored(4000, threads)
         compare_passes(4000, threads)
 

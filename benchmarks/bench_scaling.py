@@ -77,6 +77,7 @@ def dense_methods() -> Iterator[Method]:
     yield Method("dgesv", DirectSolve("dgesv"), "fp64")
     if has_dsgesv():
         yield Method("dsgesv", DirectSolve("dsgesv"), "fp64")
+    yield Method("LU-IR fp64", LU_IR, "fp64-fp64-fp64")
     for fmt in ("fp32", "bf16"):
         if get_format(fmt) in native_formats():
             yield Method(f"LU-IR {fmt}", LU_IR, f"{fmt}-fp64-fp64")

@@ -1,4 +1,4 @@
-"""Put what ``roundwise reproduce native`` and ``make scaling`` wrote into docs/native.md.
+"""Put what `reproduce native`, `make scaling` and bench_native_lu.py wrote into docs/native.md.
 
 Run by ``make native-docs``. A page has its numbers between two comments, ``<!-- begin NAME -->``
 and ``<!-- end NAME -->``; the rest of it is left alone.
@@ -14,12 +14,16 @@ from roundwise.report import Table, format_markdown, replace_block
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "native.md"
 IMAGES = ROOT / "docs" / "images"
+LU = (
+    "n", "fp64/ms", "fp32/ms", "bf16/ms", "dgetrf/fp64", "sgetrf/fp32", "dgetrf/bf16",
+    "sgetrf/bf16",
+)  # fmt: skip
 FORMATS = {
     "tau": ".0e",
     "speedup": ".2f", "with features": ".2f", "memory": ".2f", "peak": ".2f", "ms": ".1f",
     "ms FP64": ".1f", "ms features": ".1f", "ferr": ".1e", "nbe": ".1e", "median": ".2f",
     "worst": ".2f", "median, all costs": ".2f", "worst, all costs": ".2f", "times faster": ".2f",
-    "peak MB": ".1f", "factor MB": ".1f",
+    "peak MB": ".1f", "factor MB": ".1f", **dict.fromkeys(LU[1:], ".2f"),
 }  # fmt: skip
 VALIDATION = (
     "formats", "policy", "source", "tau", "actions", "reduced", "success", "FP64 level", "speedup",
@@ -62,7 +66,7 @@ def _cell(text: str) -> str | int | float | None:
         return text or None
 
 
-def blocks(native: Path, scaling: Path) -> dict[str, str]:
+def blocks(native: Path, scaling: Path, lu: Path) -> dict[str, str]:
     """The generated parts of the page by name."""
     validation = rows_of(native / "tables" / "native-validation.csv")
     ratios = rows_of(native / "tables" / "native-ratios.csv")
@@ -70,6 +74,7 @@ def blocks(native: Path, scaling: Path) -> dict[str, str]:
     sizes = {name: rows_of(scaling / f"scaling-{name}.csv") for name in ("dense", "sparse")}
     learned = [row for row in validation if row["policy"] in LEARNED]
     return {
+        "lu": bare(rows_of(lu), LU),
         "validation": bare(learned, VALIDATION),
         "ratios": bare(shown, RATIOS),
         "scaling-dense": bare(sizes["dense"], SIZES),
@@ -78,9 +83,11 @@ def blocks(native: Path, scaling: Path) -> dict[str, str]:
     }
 
 
-def refresh(native: Path, scaling: Path, page: Path = PAGE, images: Path = IMAGES) -> None:
+def refresh(
+    native: Path, scaling: Path, lu: Path, page: Path = PAGE, images: Path = IMAGES
+) -> None:
     text = page.read_text(encoding="utf-8")
-    for name, content in blocks(native, scaling).items():
+    for name, content in blocks(native, scaling, lu).items():
         text = replace_block(text, name, content)
     for source in (native / "figures" / "native.png", scaling / "scaling.png"):
         shutil.copyfile(source, images / source.name)
@@ -88,5 +95,6 @@ def refresh(native: Path, scaling: Path, page: Path = PAGE, images: Path = IMAGE
 
 
 if __name__ == "__main__":
-    folders = [Path(argument) for argument in sys.argv[1:]]
-    refresh(*(folders or (ROOT / "out" / "native", ROOT / "out" / "scaling")))
+    paths = [Path(argument) for argument in sys.argv[1:]]
+    out = ROOT / "out"
+    refresh(*(paths or (out / "native", out / "scaling", out / "lu.csv")))

@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import roundwise as rw
 from roundwise import _blas, machine
 from roundwise.backends import NativeBackend
 from roundwise.machine import Machine
+from roundwise.runtime import factorization_threads
 
 HERE = Machine("Some CPU @ 2.5GHz (x)", 4, 2, "OpenBLAS 0.3.30", 2, "avx512")
 
@@ -97,6 +98,18 @@ def test_names_of_processors(tmp_path, text, name):
         (tmp_path / "cpuinfo").write_text(text)
     assert machine._from_cpuinfo(tmp_path / "cpuinfo") == name
     assert machine._from_platform()
+
+
+def test_lu_uses_no_more_threads_than_blas(threads):
+    if _blas.bundled("scipy") is None:
+        pytest.skip("SciPy uses another BLAS here")
+    threads(3)
+    assert factorization_threads() == 3
+    with threadpool_limits(1):
+        assert factorization_threads() == 1
+    threads(1)
+    with threadpool_limits(2):
+        assert factorization_threads() == 1
 
 
 def test_native_results_belong_to_their_machine(threads):

@@ -1,5 +1,7 @@
 """Native kernels against mathematics: error bounds, exact cases and every 16-bit number."""
 
+import os
+
 import ml_dtypes
 import mpmath
 import numpy as np
@@ -486,3 +488,20 @@ def test_norms_tell_what_is_not_finite(dtype, value, simd_level):
         A[i, j] = value
         for norm in _kernels.native_norms(A, 1):
             assert np.isnan(norm) if np.isnan(value) else norm == np.inf
+
+
+# --- threads
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux's")
+@pytest.mark.parametrize("cores", [1, 2])
+def test_threads_leave_the_cores_of_the_process_alone(cores):
+    before = os.sched_getaffinity(0)
+    allowed = set(sorted(before)[:cores])
+    try:
+        os.sched_setaffinity(0, allowed)
+        F, pivots = fortran(matrix(400)), np.zeros(400, np.int32)
+        assert _kernels.native_lu(F, pivots, 3) == 0
+        assert os.sched_getaffinity(0) == allowed
+    finally:
+        os.sched_setaffinity(0, before)

@@ -20,6 +20,7 @@ from roundwise.experiments.direct import DirectSolve, dsgesv, has_dsgesv
 from roundwise.outcomes import OutcomeTable
 from roundwise.outcomes.memory import can_measure
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
+from roundwise.report import write_csv
 
 ROOT = Path(__file__).parents[1]
 SLICE = native.NativeSettings(train=4, test=5, sizes=(40, 60), repeats=2, episodes=10)
@@ -360,25 +361,29 @@ def test_the_page_takes_the_numbers(scaling, written, tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, "dense_systems", lambda sizes: [("D", randsvd(20, 9.0, rng=0))])
     monkeypatch.setattr(scaling, "sparse_systems", lambda m, k: [("S", poisson_2d(5))])
     scaling.main()
+    bench = loaded(ROOT / "benchmarks" / "bench_native_lu.py")
+    monkeypatch.setattr(bench, "PAUSE", 0.0)
+    lu = tmp_path / "lu.csv"
+    write_csv(bench.compare_factorizations([20, 30, 40], 1), lu)
     refresh = loaded(ROOT / "docs" / "refresh_native.py")
     page = tmp_path / "native.md"
     page.write_text(refresh.PAGE.read_text())
     (tmp_path / "images").mkdir()
-    refresh.refresh(written[0], tmp_path, page, tmp_path / "images")
+    refresh.refresh(written[0], tmp_path, lu, page, tmp_path / "images")
     once = page.read_text()
     assert "Not measured yet" not in once
     assert "| fp16 | RL(W1) | paper |" in once
     assert "| LAPACK |" in once
     assert "(images/native.png)" in once
     assert "(images/scaling.png)" in once
-    for block in ("validation", "ratios", "scaling-dense", "scaling-sparse"):
+    for block in ("lu", "validation", "ratios", "scaling-dense", "scaling-sparse"):
         content = once.split(f"<!-- begin {block} -->")[1].split(f"<!-- end {block} -->")[0]
         assert content.count("\n|") > 3
     for image in ("native.png", "scaling.png"):
         assert (tmp_path / "images" / image).stat().st_size < 200_000
-    refresh.refresh(written[0], tmp_path, page, tmp_path / "images")
+    refresh.refresh(written[0], tmp_path, lu, page, tmp_path / "images")
     assert page.read_text() == once
     with pytest.raises(ValueError, match="write each once"):
         refresh.replace_block("nothing", "ratios", "x")
     with pytest.raises(SystemExit, match="run make native-docs"):
-        refresh.blocks(tmp_path / "none", tmp_path)
+        refresh.blocks(tmp_path / "none", tmp_path, lu)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import blas
 
+from roundwise.backends.native_dense import gemv
 from roundwise.problems import LinearSystem
 
 Vector = NDArray[np.float64]
@@ -65,12 +65,12 @@ class ErrorMeasure:
 
 
 def product(A: Any, x: Vector) -> Vector:
-    """``A x`` of a C-ordered or sparse A, by SciPy's BLAS.
+    """``A x`` of a C-ordered or sparse A.
 
-    NumPy's ``@`` would wake a second BLAS, whose threads go on spinning for a while and slow down
-    the LAPACK calls around it.
+    NumPy's ``@`` would wake the threads of its BLAS, which go on spinning for a while and slow down
+    the next factorization.
     """
-    return np.asarray(A @ x if sparse.issparse(A) else blas.dgemv(1.0, A.T, x, trans=1))
+    return np.asarray(A @ x if sparse.issparse(A) else gemv(A.T, x, transpose=True))
 
 
 def max_norm(x: NDArray[Any]) -> float:
