@@ -11,6 +11,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.problems import randsvd
+from roundwise.solver import front
 
 U = 2.0**-53
 N = 30
@@ -257,8 +258,12 @@ def test_tolerance_decides():
         rw.solve(M, rhs, tol=1e-30)
 
 
-def test_cholesky_where_it_is_worth_a_try():
+def test_cholesky_where_it_is_worth_a_try(monkeypatch):
     S = spd(N, 100)
+    monkeypatch.setattr(front, "CHOLESKY_FROM", N + 1)
+    assert rw.factor(S).format == "fp64"
+    assert rw.factor(S, assume_a="pos").format == "fp64 Cholesky"
+    monkeypatch.setattr(front, "CHOLESKY_FROM", N)
     for assume_a in (None, "pos", "gen"):
         for policy in POLICIES:
             for form in (np.asarray, np.asfortranarray):
