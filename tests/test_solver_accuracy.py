@@ -127,10 +127,10 @@ def test_many_columns_are_judged_one_by_one():
 def test_cholesky_falls_back():
     for kappa in (1e9, 1e13):
         A = hard_systems.spd(80, kappa)
-        solution = rw.solve(A, np.ones(80), policy="fp32", full_output=True)
+        solution = rw.solve(A, np.ones(80), policy="fp32", assume_a="pos", full_output=True)
         assert exact.backward_error(A, solution.x, np.ones(80)) <= math.sqrt(80) * U + U
     A, b = HARD["indefinite with positive diagonal 80"]
-    solution = rw.solve(A, b, policy="fp32", full_output=True)
+    solution = rw.solve(A, b, policy="fp32", assume_a="pos", full_output=True)
     assert "Cholesky" in solution.attempts[0].reason
     assert exact.backward_error(A, solution.x, b) <= math.sqrt(80) * U + U
 
