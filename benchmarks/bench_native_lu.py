@@ -30,7 +30,8 @@ PAUSE = 0.15  # seconds; OpenBLAS's threads have gone to sleep by then
 LEVEL = _kernels.native_bf16_levels()[0]
 HEADER = (
     "n", "dgetrf/ms", "sgetrf/ms", "fp64/ms", "fp32/ms", "bf16/ms", "dgetrf/fp64", "sgetrf/fp32",
-    "dgetrf/bf16", "sgetrf/bf16", "fp64 GF/s", "fp32 GF/s", "bf16 GF/s", "of gemm",
+    "dgetrf/bf16", "sgetrf/bf16", "dpotrf/fp64", "spotrf/fp32", "fp64 GF/s", "fp32 GF/s",
+    "bf16 GF/s", "of gemm",
 )  # fmt: skip
 DTYPES = {"bf16": np.uint16, "fp16": np.uint16, "fp32": np.float32, "fp64": np.float64}
 
@@ -77,6 +78,8 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
     for n in sizes:
         A64 = np.asfortranarray(rng.standard_normal((n, n)))
         A32, pivots = A64.astype(np.float32), np.zeros(n, np.int32)
+        S64 = np.full((n, n), 1 / n, order="F") + np.eye(n)
+        S32 = S64.astype(np.float32)
         B = np.asfortranarray(rng.standard_normal((256, n)), np.float32)
         C, L = np.zeros((n, n), np.float32, order="F"), np.asfortranarray(B.T)
 
@@ -93,6 +96,8 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
             {
                 "dgetrf": factorization(A64, lambda a: lapack.dgetrf(a, overwrite_a=True)),
                 "sgetrf": factorization(A32, lambda a: lapack.sgetrf(a, overwrite_a=True)),
+                "dpotrf": factorization(S64, lambda a: lapack.dpotrf(a, overwrite_a=True)),
+                "spotrf": factorization(S32, lambda a: lapack.spotrf(a, overwrite_a=True)),
                 "fp64": factorization(A64, ours),
                 "fp32": factorization(A32, ours),
                 "bf16": factorization(A32, bf16),
@@ -109,6 +114,8 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
                 seconds["sgetrf"] / seconds["fp32"],
                 seconds["dgetrf"] / seconds["bf16"],
                 seconds["sgetrf"] / seconds["bf16"],
+                seconds["dpotrf"] / seconds["fp64"],
+                seconds["spotrf"] / seconds["fp32"],
                 *rates.values(),
                 f"{rates['bf16'] * seconds['gemm'] / (2 * n * n * 256 / 1e9):.0%}",
             ]
@@ -118,18 +125,15 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
         HEADER,
         rows,
         note="Of gemm: the rate of the BF16 LU over that of our BF16 product.",
-        formats=dict.fromkeys(HEADER[1:10], ".2f") | dict.fromkeys(HEADER[10:13], ".0f"),
+        formats=dict.fromkeys(HEADER[1:12], ".2f") | dict.fromkeys(HEADER[12:15], ".0f"),
     )
 
 
 def compare_disturbed(n: int, threads: int) -> None:
     """LU at rest, and just after a product in NumPy, whose BLAS is not SciPy's."""
     rng = np.random.default_rng(0)
-    A, G = (
-        np.asfortranarray(rng.standard_normal((n, n)), np.float32),
-        rng.standard_normal((300, 300)),
-    )
-    pivots = np.zeros(n, np.int32)
+    A = np.asfortranarray(rng.standard_normal((n, n)), np.float32)
+    G, pivots = rng.standard_normal((300, 300)), np.zeros(n, np.int32)
 
     def after_product(call: Callable[[np.ndarray], object]) -> Callable[[], float]:
         run = factorization(A, call)
@@ -263,13 +267,12 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="also n = 8000")
     parser.add_argument("--lu-only", action="store_true", help="nothing but LU")
     asked = parser.parse_args()
-    large = asked.large
     threads = rw.get_num_threads()
     versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}"
     print(f"{platform.machine()}, {versions}, {threads} threads")
     with threadpool_limits(threads):
         table = compare_factorizations(
-            [100, 250, 500, 1000, 1500, 2000, 4000] + [8000] * large, threads
+            [100, 250, 500, 1000, 1500, 2000, 4000] + [8000] * asked.large, threads
         )
         print(f"\n{format_text(table)}")
         OUT.mkdir(exist_ok=True)

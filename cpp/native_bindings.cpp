@@ -154,7 +154,7 @@ template <class T> void bind_norms(nb::module_& m) {
             nb::gil_scoped_release release;
             const Workspace workspace(norm_parts * rows * static_cast<std::int64_t>(sizeof(double)));
             norms = native_kernels<T>().norms(rows, length(a.shape(1)), a.data(), threads,
-                                               static_cast<double*>(workspace.get()));
+                                              static_cast<double*>(workspace.get()));
         }
         return nb::make_tuple(norms.one, norms.inf, norms.max_abs);
     });

@@ -18,10 +18,10 @@ namespace native_portable { extern const Bf16Kernels bf16_kernels; }
 namespace native_avx512_bf16 { extern const Bf16Kernels bf16_kernels; }
 namespace native_amx { extern const Bf16Kernels bf16_kernels; }
 
-#define ROUNDWISE_DECLARE_NATIVE_LEVEL(level)                        \
-    namespace level {                                                 \
-    extern const NativeKernels<float> float_kernels;         \
-    extern const NativeKernels<double> double_kernels;       \
+#define ROUNDWISE_DECLARE_NATIVE_LEVEL(level)          \
+    namespace level {                                  \
+    extern const NativeKernels<float> float_kernels;   \
+    extern const NativeKernels<double> double_kernels; \
     }
 ROUNDWISE_DECLARE_NATIVE_LEVEL(native_baseline)
 ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx2)

@@ -102,8 +102,9 @@ template <class Tile> struct Factorization {
         interchange(top, top + k, pivots, count, at(0, j), n);
         for (std::int64_t row = 0; row < k; row += block_order) {
             T* u = at(top + row, j);
-            subtract_product<Tile>(block_order, count, row, panel.packed + row / Tile::rows * panel.strip(),
-                             panel.strip(), packed, b_step, u, n);
+            subtract_product<Tile>(block_order, count, row,
+                                   panel.packed + row / Tile::rows * panel.strip(), panel.strip(),
+                                   packed, b_step, u, n);
             solve_triangle(count, panel.triangles + row * block_order, u, n);
             for (std::int64_t c = 0; c < count; c += Tile::columns)
                 Tile::pack_columns(count - c, block_order, u + c * n, n,
@@ -111,7 +112,7 @@ template <class Tile> struct Factorization {
                                        row / Tile::depth * Tile::columns);
         }
         subtract_product<Tile>(n - top - k, count, k, panel.packed + k / Tile::rows * panel.strip(),
-                         panel.strip(), packed, b_step, at(top + k, j), n, later * n);
+                               panel.strip(), packed, b_step, at(top + k, j), n, later * n);
     }
 
     // Rows i and pivots[i] of what is packed already, its first k products.
@@ -225,7 +226,8 @@ int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threa
         Tile::leave();
         if (member == 0) code = found;
     };
-    run_together(n < 3 * chunk_columns ? 1 : threads, body);
+    const std::int64_t chunks = n / chunk_columns;  // more threads would find nothing to do
+    run_together(chunks < 3 ? 1 : threads < chunks ? threads : static_cast<int>(chunks), body);
     return code;
 }
 

@@ -26,7 +26,8 @@ void pause() {
 }
 
 // Linux often queues a new thread behind the one that starts it, for milliseconds, while another core
-// is idle. So it is moved off this core, and then left to the scheduler again.
+// is idle. So it is moved off this core, and then left to the scheduler again. (If it has ended by
+// then, this thread is moved in its place, which does no harm.)
 void leave_this_core(std::thread& thread) {
 #if defined(__linux__)
     const int core = sched_getcpu();
@@ -48,7 +49,9 @@ class Team {
     std::vector<std::thread> members_;
 
   public:
-    explicit Team(std::int64_t size) { members_.reserve(static_cast<std::size_t>(std::max<std::int64_t>(size, 0))); }
+    explicit Team(std::int64_t size) {
+        if (size > 0) members_.reserve(static_cast<std::size_t>(size));
+    }
     ~Team() {
         for (std::thread& member : members_) member.join();
     }

@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "native.md"
 IMAGES = ROOT / "docs" / "images"
 LU = (
     "n", "fp64/ms", "fp32/ms", "bf16/ms", "dgetrf/fp64", "sgetrf/fp32", "dgetrf/bf16",
-    "sgetrf/bf16",
+    "sgetrf/bf16", "dpotrf/fp64", "spotrf/fp32",
 )  # fmt: skip
 FORMATS = {
     "tau": ".0e",

@@ -296,7 +296,7 @@ def test_experience_survives_as_numbers_and_adds_up():
 
 
 def test_a_start_that_often_fails_is_not_risked():
-    """Cheap in the mean, but if FP32 is in vain, the solve takes far longer than LAPACK's."""
+    """Cheap in the mean, but if FP32 is in vain, the solve takes far longer than LU."""
     climbed = [("fp64", 20, 0)]
     risky = facts(start("fp32", 80, steps=100, climbed=climbed), FP64_START)
     policy = DefaultPolicy(risky, PRICES)
@@ -304,7 +304,7 @@ def test_a_start_that_often_fails_is_not_risked():
     mean = policy.price(DENSE, risky.of(DENSE).starts["fp32"].work) / 100
     assert mean < expected["fp64"].seconds < expected["fp32"].seconds
     assert policy.choose_for(DENSE).formats == ("fp64",)
-    # LAPACK would take LU; Cholesky twice takes no longer, and is risked.
+    # Cholesky twice takes no longer than LU, and is risked.
     spd = replace(DENSE, kind="positive definite")
     fp32 = start("fp32", 80, steps=100, climbed=climbed)
     known = Facts.gathered([(spd, Experience(100, 0.0, dict([fp32, FP64_START])))])

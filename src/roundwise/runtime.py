@@ -1,5 +1,6 @@
 """How the compiled kernels run: threads and instruction set. Never what they compute: emulated
-results are the same bits for every setting here. (Native ones may differ in their last bits.)
+results are the same bits for every setting here. (Native ones, and the errors that are measured
+of dense systems, may differ in their last bits.)
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which
 joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` chooses

@@ -1,9 +1,9 @@
 """The ``native`` arithmetic model: the machine's own arithmetic, as fast as it goes.
 
-fp64 and fp32 run BLAS, LAPACK and SuperLU as SciPy has them, except for LU of dense matrices, which
-is our own on x86. bf16 is stored in 16 bits and computed in FP32, its LU with the processor's BF16
-instructions. fp16 is a storage format: CPUs
-convert it (F16C), few compute in it. Every other format is refused: nothing is emulated here.
+In fp64 and fp32, products and (on x86) LU of dense matrices are our own kernels; the rest is BLAS,
+LAPACK and SuperLU as SciPy has them. bf16 is stored in 16 bits and computed in FP32, its LU with
+the processor's BF16 instructions. fp16 is a storage format: CPUs convert it (F16C), few compute in
+it. Every other format is refused: nothing is emulated here.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NativeBackend(Backend):
     @property
     def description(self) -> str:
         """The arithmetic with its machine: neither results nor times of two machines mix."""
-        lu = _kernels.native_level() if has_own_lu() else "lapack"
+        lu = "own" if has_own_lu() else "lapack"
         settings = [f"{self.arithmetic} on {Machine.this().key}", f"lu={lu}"]
         if self.bf16_instructions == "portable":
             settings.append("bf16_instructions='portable'")

@@ -69,9 +69,9 @@ def require_native(fmt: FloatFormat) -> None:
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
-    """LAPACK's getrf of a Fortran-ordered float64 or float32 array, which is overwritten.
+    """LU of a Fortran-ordered float64 or float32 array, which is overwritten.
 
-    `info` is also negative if the factors are not finite.
+    As LAPACK's getrf returns it, but `info` is negative if the factors are not finite.
     """
     if not has_own_lu():
         lu, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
@@ -86,11 +86,11 @@ def has_own_lu() -> bool:
 
 
 def gemv(
-    stored: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
+    matrix: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
 ) -> NDArray[Any]:
     """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose."""
-    y = np.empty(stored.shape[1 if transpose else 0], dtype=x.dtype)
-    _kernels.native_matvec(stored, fmt.name, x, y, transpose, ONE_THREAD)
+    y = np.empty(matrix.shape[1 if transpose else 0], dtype=x.dtype)
+    _kernels.native_matvec(matrix, fmt.name, x, y, transpose, ONE_THREAD)
     return y
 
 
@@ -193,7 +193,7 @@ class DenseMatrix(Matrix):
         else:
             work, swaps, info = getrf(work)
         if info != 0:
-            raise self._failure(info, kernel, Status.ZERO_PIVOT, self._columns)
+            raise self._failure(info, work, kernel, Status.ZERO_PIVOT, self._columns)
         rows = np.arange(len(work), dtype=np.float64)[:, None]
         perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
         packed = narrowed(work, self.fmt, kernel)
@@ -206,21 +206,21 @@ class DenseMatrix(Matrix):
         work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
         if info != 0 or not _is_finite(work):
             read = (np.tril if lower else np.triu)(self._columns)
-            raise self._failure(info or -1, kernel, Status.NOT_POSITIVE_DEFINITE, read)
+            raise self._failure(info, work, kernel, Status.NOT_POSITIVE_DEFINITE, read)
         return CholeskyFactors(self.fmt, narrowed(work, self.fmt, kernel), self.fmt, lower)
 
     def _work(self) -> NDArray[Any]:
         """A new array to factorize in place, in the type that is computed with."""
         computed = COMPUTED_IN[self.fmt]
-        if self.fmt == FP16:  # LAPACK's FP32 on the rounded matrix
+        if self.fmt == FP16:  # FP32 on the rounded matrix
             return widened(stored(self._columns, FP16), FP16, np.float32)
         return stored(self._columns, computed, copy=True)
 
     def _failure(
-        self, info: int, kernel: str, breakdown: Status, read: NDArray[Any]
+        self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, read: NDArray[Any]
     ) -> ArithmeticFailure:
-        """That of a factorization with LAPACK's `info`, negative if something is not finite."""
-        if info < 0 or not np.isfinite(read).all():
+        """That of a factorization that read a part of A and left this behind."""
+        if info < 0 or not _is_finite(work):
             return nonfinite(kernel, self.fmt, read)
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 

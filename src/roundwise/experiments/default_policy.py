@@ -30,7 +30,7 @@ from roundwise.solver.choice import SPARSE_CROSSOVER, DefaultPolicy, ladder_from
 from roundwise.solver.context import Context, context_of, first_formats
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.facts import Climb, Experience, Facts, Start, Work, climb_of
-from roundwise.solver.front import looks_positive_definite
+from roundwise.solver.front import is_positive_definite
 from roundwise.solver.inputs import checked_columns, checked_matrix
 from roundwise.solver.prices import Prices, generic_prices
 from roundwise.solver.solution import SolveFailed
@@ -74,8 +74,7 @@ def solve_from_all(system: System) -> Record:
     A = system.matrix()
     matrix = checked_matrix(A, backend)
     columns = checked_columns(system.right_hand_side(matrix.n), matrix)
-    dense = not matrix.is_sparse and matrix.columns is None
-    positive_definite = dense and looks_positive_definite(matrix.A)
+    positive_definite = is_positive_definite(matrix, None)
     context = context_of(matrix, positive_definite)
     climbs, sufficed, log_fill = {}, {}, 0.0
     for first in first_formats(context.kind):

@@ -28,8 +28,8 @@ from roundwise.problems import LinearSystem
 
 Vector = NDArray[np.float64]
 REST = 0.15
-"""Seconds. NumPy has a BLAS of its own; the threads of SciPy's, which measures the errors of each
-run, go on spinning for up to 0.1 s and would slow it down."""
+"""Seconds. NumPy has a BLAS of its own; the threads of SciPy's go on spinning for up to 0.1 s after
+a call and would slow it down."""
 
 SAME_ORDERING = "MMD_AT_PLUS_A"
 """SuperLU's name of the ordering that the native backend takes for symmetric patterns."""

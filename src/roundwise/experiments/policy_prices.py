@@ -70,12 +70,12 @@ def measure_cholesky(clock: Clock) -> dict[str, float]:
     """Time it against LU, at a size from which it is tried."""
     backend, n = NativeBackend(), 2000
     A = np.full((n, n), 1.0 / n) + np.eye(n)
-    ratios = {}
-    for fmt in FORMATS:
-        matrix = backend.matrix(A, fmt)
-        lu = median_seconds(matrix.lu, SECONDS, clock)  # first: its threads meet none of BLAS's
-        ratios[fmt] = median_seconds(matrix.cholesky, SECONDS, clock) / lu
-    return ratios
+    matrices = {fmt: backend.matrix(A, fmt) for fmt in FORMATS}
+    # LU first: its threads then meet none of BLAS's.
+    lu = {fmt: median_seconds(matrices[fmt].lu, SECONDS, clock) for fmt in FORMATS}
+    return {
+        fmt: median_seconds(matrices[fmt].cholesky, SECONDS, clock) / lu[fmt] for fmt in FORMATS
+    }
 
 
 def measure_sparse(clock: Clock) -> SparsePrices:

@@ -98,9 +98,9 @@ def fill(
 
     In emulated arithmetic the result does not depend on the order of arguments, on how often the
     run was broken off, nor on `jobs` and `client`: tasks compute with one BLAS thread everywhere,
-    since BLAS results, which the errors and some features contain, depend on it. (They also depend
-    on the processor: on a cluster of unlike ones, the last bits of a result tell where it was
-    computed.)
+    since BLAS results, which some features contain, depend on it. (Features and errors of dense
+    problems also depend on the processor: on a cluster of unlike ones, their last bits tell where
+    they were computed.)
 
     In native arithmetic the runs are timed, with all threads that `roundwise.set_num_threads` and
     BLAS have, and belong to this machine and that number of threads (`Machine.key`). The facts are

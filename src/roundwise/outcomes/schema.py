@@ -21,7 +21,7 @@ from roundwise.exceptions import RoundwiseError
 
 APPLICATION_ID = 0x52574F54  # "RWOT"; in the header of the file, where `file` and SQLite show it
 
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
 """Part of the key of every outcome and feature: which numbers the library computes.
 
 Raise it whenever a change to kernels, algorithms, error measures or features changes a bit of a

@@ -163,7 +163,7 @@ def _angles(lines: Array, squares: Array, norms: Array) -> tuple[float, float]:
     weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
     lengths = np.sqrt(np.einsum("i,ij->j", weights * weights, squares))
     scale = np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
-    # SciPy's BLAS: NumPy's is another one, whose threads would compete.
+    # Too small a product to wake the threads of SciPy's BLAS; NumPy's ``@`` would wake its own.
     gram = blas.dsyrk(1.0, (lines / scale).T, trans=1, lower=1)
     sizes = np.sqrt(np.diagonal(gram))
     sizes[sizes == 0] = 1.0

@@ -27,9 +27,11 @@ from roundwise.solver.inputs import (
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 
-CHOLESKY_FROM = 1250 if has_own_lu() else 128
-"""Below this n a dense A is not looked at for symmetry: our LU takes less time than LAPACK's
-Cholesky; where LU is LAPACK's as well, so does the look."""
+CHOLESKY_FROM = 1250
+"""Below this n, our LU takes no longer than LAPACK's Cholesky (``make bench``)."""
+
+TINY = 128
+"""Below this n, not even a look at whether a dense A is symmetric pays."""
 
 _BACKEND = NativeBackend()
 
@@ -161,7 +163,7 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
     if not (fits and 0 < n < bound and A.dtype == b.dtype == np.float64):
         return None
-    if n >= CHOLESKY_FROM and looks_positive_definite(A):
+    if _looks_positive_definite(A):
         return None
     if not (A.flags.forc and A.flags.aligned):
         A = A.copy()
@@ -204,12 +206,12 @@ def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> b
         return assume_a == "pos"
     if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk
         return False
-    return matrix.n >= CHOLESKY_FROM and looks_positive_definite(matrix.A)
+    return _looks_positive_definite(matrix.A)
 
 
-def looks_positive_definite(A: Array) -> bool:
-    """Whether a dense matrix is symmetric with a positive diagonal."""
-    if not (np.diagonal(A) > 0).all():
+def _looks_positive_definite(A: Array) -> bool:
+    """Whether a dense matrix is symmetric with a positive diagonal, and large enough to ask."""
+    if len(A) < (CHOLESKY_FROM if has_own_lu() else TINY) or not (np.diagonal(A) > 0).all():
         return False
     probes = {0, len(A) // 2, len(A) - 1}  # most others show here, at no cost
     if not all(np.array_equal(A[i], A[:, i]) for i in probes):
