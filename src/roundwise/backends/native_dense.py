@@ -1,7 +1,8 @@
 """Dense matrices and factors in native arithmetic.
 
 LU is our own on x86, where it takes less time than OpenBLAS's at n = 250 to 2000 and about as long
-at 4000 (``make bench``), and LAPACK's elsewhere. Cholesky and solves are LAPACK's where factors are stored in the format they are used in.
+at 4000 (``make bench``), and LAPACK's elsewhere. Cholesky and solves are LAPACK's where factors are
+stored in the format they are used in.
 
 Both want columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
 it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
