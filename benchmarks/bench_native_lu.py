@@ -73,6 +73,11 @@ def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callab
     return run
 
 
+def own_lu(n: int, threads: int) -> Callable[[np.ndarray], object]:
+    pivots = np.zeros(n, np.int32)
+    return lambda a: _kernels.native_lu(a, pivots, threads)
+
+
 def compare_factorizations(sizes: list[int], threads: int) -> Table:
     """Ours in three formats against LAPACK's in two."""
     rng = np.random.default_rng(0)
@@ -85,8 +90,7 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
         B = np.asfortranarray(rng.standard_normal((256, n)), np.float32)
         C, L = np.zeros((n, n), np.float32, order="F"), np.asfortranarray(B.T)
 
-        def ours(a: np.ndarray, pivots: np.ndarray = pivots) -> None:
-            _kernels.native_lu(a, pivots, threads)
+        ours = own_lu(n, threads)
 
         def bf16(a: np.ndarray, pivots: np.ndarray = pivots) -> None:
             _kernels.native_bf16_lu(a, pivots, LEVEL, threads)
@@ -135,7 +139,7 @@ def compare_disturbed(n: int, threads: int) -> None:
     """LU at rest, and just after a product in NumPy, whose BLAS is not SciPy's."""
     rng = np.random.default_rng(0)
     A = np.asfortranarray(rng.standard_normal((n, n)), np.float32)
-    G, pivots = rng.standard_normal((300, 300)), np.zeros(n, np.int32)
+    G = rng.standard_normal((300, 300))
 
     def after_product(call: Callable[[np.ndarray], object]) -> Callable[[], float]:
         run = factorization(A, call)
@@ -146,8 +150,7 @@ def compare_disturbed(n: int, threads: int) -> None:
 
         return disturbed
 
-    def ours(a: np.ndarray) -> None:
-        _kernels.native_lu(a, pivots, threads)
+    ours = own_lu(n, threads)
 
     def sgetrf(a: np.ndarray) -> None:
         lapack.sgetrf(a, overwrite_a=True)

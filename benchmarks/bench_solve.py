@@ -1,9 +1,9 @@
 """`roundwise.solve` against `numpy.linalg.solve`, LAPACK's `dsgesv` and `spsolve`, all included.
 
 Run on an idle machine, on all its cores: ``make speed``. Every contender solves every system in
-this one process, medians of several; between contenders it waits until the threads of the last
-one's BLAS have stopped spinning. Writes out/solve.csv, out/solve-summary.csv and out/solve.png;
-`make speed-docs` puts them into README.md.
+this one process, medians of several times (of one at n = 4000, where there are 100 systems);
+between contenders it waits until the threads of the last one's BLAS have stopped spinning. Writes
+out/solve.csv, out/solve-summary.csv and out/solve.png; `make speed-docs` puts them into README.md.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ def test_lu_uses_no_more_threads_than_blas(threads):
 def test_native_results_belong_to_their_machine(threads):
     threads(1)
     one = NativeBackend().description
-    assert one.startswith(f"native on {Machine.this().key}, lu=")
+    assert one == f"native on {Machine.this().key}"
     threads(2)
     assert NativeBackend().description != one
     settings = NativeBackend(bf16_instructions="portable", symmetric_mode=False).description
-    assert settings.endswith(", bf16_instructions='portable', symmetric_mode=False")
+    assert settings.startswith(f"native on {Machine.this().key}, bf16_instructions='portable', sym")

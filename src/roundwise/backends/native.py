@@ -31,7 +31,6 @@ from roundwise.backends.native_dense import (
     COMPUTED_IN,
     ONE_THREAD,
     DenseMatrix,
-    has_own_lu,
     nonfinite,
     require_native,
 )
@@ -85,8 +84,7 @@ class NativeBackend(Backend):
     @property
     def description(self) -> str:
         """The arithmetic with its machine: neither results nor times of two machines mix."""
-        lu = "own" if has_own_lu() else "lapack"
-        settings = [f"{self.arithmetic} on {Machine.this().key}", f"lu={lu}"]
+        settings = [f"{self.arithmetic} on {Machine.this().key}"]
         if self.bf16_instructions == "portable":
             settings.append("bf16_instructions='portable'")
         if not self.symmetric_mode:

@@ -50,8 +50,8 @@ DTYPES: dict[FloatFormat, Any] = {
 
 ONE_THREAD = 1
 """For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
-spinning for a tenth of a second after each call, beside which the next LU takes half as long again:
-so products with a vector are not BLAS's either."""
+spinning after each call, beside which the next LU takes half as long again (``make bench``): so
+products with a vector are not BLAS's either."""
 
 _GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
 _POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}

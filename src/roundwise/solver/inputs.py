@@ -100,7 +100,7 @@ class Columns:
 def dense_product(A: Array, X: Array) -> Array:
     """``A X`` for a vector or columns; never by NumPy's BLAS, whose threads would compete."""
     flip = A.flags.c_contiguous
-    columns = A.T if flip else np.asfortranarray(A)
+    columns = A.T if flip else A
     if X.ndim == 2 and X.shape[1] != 1:
         return np.asarray(blas.dgemm(1.0, columns, X, trans_a=int(flip)))
     return np.reshape(gemv(columns, X.ravel(), flip), X.shape)
