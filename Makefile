@@ -51,7 +51,7 @@ compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (
 
 MATRICES := $(wildcard ../shared/matrices)
 default-policy: $(VENV)/installed  ## facts that roundwise.solve decides by (minutes; resumes)
-	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m roundwise.experiments.default_policy \
+	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m roundwise.experiments.default_policy.facts \
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 

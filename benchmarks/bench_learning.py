@@ -30,9 +30,9 @@ from tqdm import tqdm
 
 import roundwise as rw
 from roundwise.backends import native_formats
-from roundwise.machine import Machine
+from roundwise.machine.identity import Machine
+from roundwise.policies.online import Learner
 from roundwise.report import Table, format_text, write_csv
-from roundwise.solver.learning import Learner
 
 OUT = Path("out")
 PAUSE = 0.03  # seconds between solves, all in SciPy's BLAS

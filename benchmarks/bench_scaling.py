@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 import roundwise as rw
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, LuIR, Shared
 from roundwise.backends import NativeBackend, native_formats
-from roundwise.experiments.direct import REST, DirectSolve, has_dsgesv
-from roundwise.experiments.policy_systems import laplace_3d
+from roundwise.experiments.native.direct import REST, DirectSolve, has_dsgesv
 from roundwise.formats import get_format
-from roundwise.machine import Machine
-from roundwise.outcomes.memory import peak_bytes
+from roundwise.machine.identity import Machine
+from roundwise.outcomes.peak_memory import peak_bytes
 from roundwise.problems import LinearSystem, convection_diffusion_2d, poisson_2d
+from roundwise.problems.gallery import laplace_3d
 from roundwise.report import Figure, Table, format_markdown, format_text, write_csv, write_figure
 from roundwise.report.timing import ratios_against_size
 

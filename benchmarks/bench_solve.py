@@ -30,11 +30,11 @@ from scipy.sparse.linalg import splu, spsolve
 from tqdm import tqdm
 
 import roundwise as rw
-from roundwise.backends.native_sparse import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
-from roundwise.experiments.direct import dsgesv
-from roundwise.experiments.policy_systems import laplace_3d
-from roundwise.machine import Machine
+from roundwise.backends.native.sparse import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
+from roundwise.experiments.native.direct import dsgesv
+from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd, read_matrix_market
+from roundwise.problems.gallery import laplace_3d
 from roundwise.report import Table, format_text, write_csv
 
 OUT = Path("out")

@@ -18,20 +18,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from roundwise.experiments import (
+from roundwise.experiments import paper
+from roundwise.experiments.released import figures as departure_figures
+from roundwise.experiments.released import records as departure_records
+from roundwise.experiments.released.study import study
+from roundwise.experiments.simulated import (
     EXPERIMENTS,
     Settings,
     check,
-    departure_figures,
-    departure_records,
     figures,
-    paper,
     reproduce,
 )
-from roundwise.experiments.departure_study import study
-from roundwise.experiments.experiment import Result, range_metric
-from roundwise.experiments.tables import METHODS
+from roundwise.experiments.simulated.experiment import Result, range_metric
+from roundwise.experiments.simulated.tables import METHODS
 from roundwise.outcomes import progress_bar
+from roundwise.policies.facts import shipped_facts
 from roundwise.report import (
     Figure,
     Finding,
@@ -40,7 +41,6 @@ from roundwise.report import (
     replace_block,
     write_figure,
 )
-from roundwise.solver.facts import shipped_facts
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

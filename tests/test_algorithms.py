@@ -12,9 +12,9 @@ from scipy.sparse.linalg import spsolve
 
 import roundwise as rw
 from roundwise.algorithms import Shared, Stage
-from roundwise.algorithms.gmres import gmres
+from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.stopping import Progress
-from roundwise.backends import operation_dense
+from roundwise.backends.emulated import dense as operation_dense
 from roundwise.problems import (
     LinearSystem,
     convection_diffusion_2d,

@@ -9,19 +9,19 @@ from click.testing import CliRunner
 
 import roundwise as rw
 from roundwise.backends import NativeBackend, native_formats
-from roundwise.calibration import (
+from roundwise.cli import main
+from roundwise.costs import (
     Calibration,
     ProfileError,
     cache_folder,
     calibrate,
     load_profile,
-    measuring,
     profile_path,
     save_profile,
     stored,
 )
-from roundwise.cli import main
-from roundwise.machine import Machine
+from roundwise.costs import calibration as measuring
+from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward
 

@@ -9,7 +9,7 @@ import pytest
 import reference
 
 import roundwise as rw
-from roundwise.backends.carriers import carrier_type, is_innocuous
+from roundwise.backends.emulated.carriers import carrier_type, is_innocuous
 
 
 def positive_numbers(fmt):

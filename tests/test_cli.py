@@ -11,7 +11,7 @@ from command_line import fail, stored, succeed
 
 import roundwise as rw
 from roundwise.actions import monotone_space
-from roundwise.machine import Machine
+from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
 
 QUICK = ["--train", "2", "--test", "0", "--formats", "fp32,fp64"]

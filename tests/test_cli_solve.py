@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from command_line import fail, roundwise, succeed
 
 import roundwise as rw
+from roundwise.costs.machines import GENERIC_AVX512_CPU
 from roundwise.problems import randsvd, read_columns, write_matrix_market
 from roundwise.rewards import CostReward
-from roundwise.rewards.machines import GENERIC_AVX512_CPU
 
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
 needs_matrices = pytest.mark.skipif(not MATRICES.is_dir(), reason="no shared/matrices here")

@@ -11,7 +11,7 @@ import pytest
 from command_line import fail, stored, succeed
 
 import roundwise as rw
-from roundwise.experiments import EXPERIMENTS
+from roundwise.experiments.simulated import EXPERIMENTS
 from roundwise.outcomes import OutcomeTable
 from roundwise.policies import POLICIES
 from roundwise.problems import randsvd, write_matrix_market

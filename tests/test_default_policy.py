@@ -10,12 +10,9 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends import NativeBackend
-from roundwise.experiments.default_policy import Record, cross_validate, main
-from roundwise.problems import poisson_2d, randsvd
-from roundwise.rewards import MachineProfile, Rate
-from roundwise.solver.choice import DefaultPolicy, cheapest, get_policy
-from roundwise.solver.context import KINDS, Context, context_of
-from roundwise.solver.facts import (
+from roundwise.costs.prices import Prices, SparsePrices, current_prices, generic_prices
+from roundwise.experiments.default_policy.facts import Record, cross_validate, main
+from roundwise.policies.facts import (
     ENOUGH,
     NEIGHBOURS,
     Experience,
@@ -28,8 +25,11 @@ from roundwise.solver.facts import (
     row_of,
     shipped_facts,
 )
+from roundwise.policies.look import KINDS, Context, context_of
+from roundwise.policies.neighbours import DefaultPolicy, cheapest, get_policy
+from roundwise.problems import poisson_2d, randsvd
+from roundwise.rewards import MachineProfile, Rate
 from roundwise.solver.inputs import checked_matrix
-from roundwise.solver.prices import Prices, SparsePrices, current_prices, generic_prices
 from roundwise.solver.solution import Attempt
 
 SPARSE = SparsePrices(
@@ -204,7 +204,7 @@ def test_shipped_prices_say_where_they_come_from():
 
 
 def test_a_calibrated_machine_is_priced_by_its_own_profile(tmp_path, monkeypatch):
-    from roundwise.calibration import calibrate, save_profile
+    from roundwise.costs import calibrate, save_profile
 
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
     current_prices.cache_clear()

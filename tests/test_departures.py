@@ -12,25 +12,27 @@ from click.testing import CliRunner
 
 from roundwise.actions import monotone_space, top_k
 from roundwise.algorithms import GmresIR, Outcome, OutcomeStatus, PaperRule
-from roundwise.algorithms.errors import ErrorMeasure
+from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
 from roundwise.evaluation import assign_ranges
-from roundwise.experiments import Settings, departure_records, paper
-from roundwise.experiments import released_set as released_set_module
-from roundwise.experiments.departure_study import ALL, DEPARTURES, VARIANTS, Variant, study
-from roundwise.experiments.departure_writing import write_study
-from roundwise.experiments.released_code import (
+from roundwise.experiments import paper
+from roundwise.experiments.released import records as departure_records
+from roundwise.experiments.released import systems as released_set_module
+from roundwise.experiments.released.code import (
     ReleasedGmresIR,
     with_released_count,
     without_last_update,
 )
-from roundwise.experiments.released_learning import (
+from roundwise.experiments.released.learning import (
     ReleasedQ,
     ReleasedReward,
     TruncatingDiscretizer,
     training_order,
 )
-from roundwise.experiments.released_set import TEST_ABOVE, TRAINING_BELOW, released_set
+from roundwise.experiments.released.study import ALL, DEPARTURES, VARIANTS, Variant, study
+from roundwise.experiments.released.systems import TEST_ABOVE, TRAINING_BELOW, released_set
+from roundwise.experiments.released.writing import write_study
+from roundwise.experiments.simulated import Settings
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
 from roundwise.problems import randsvd

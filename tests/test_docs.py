@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roundwise.experiments import Settings, reproduce
+from roundwise.experiments.simulated import Settings, reproduce
 from roundwise.report import Finding
 
 ROOT = Path(__file__).parents[1]

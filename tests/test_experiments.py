@@ -10,21 +10,21 @@ import pytest
 from click.testing import CliRunner
 
 from roundwise.cli import main
-from roundwise.experiments import (
+from roundwise.experiments import paper
+from roundwise.experiments.simulated import (
     EXPERIMENTS,
     Settings,
     check,
     gather,
-    paper,
     records,
     reproduce,
     run,
     sets,
     write_results,
 )
-from roundwise.experiments.experiment import range_metric
-from roundwise.experiments.findings import verdict
-from roundwise.experiments.tables import all_tables, spread_text
+from roundwise.experiments.simulated.experiment import range_metric
+from roundwise.experiments.simulated.findings import verdict
+from roundwise.experiments.simulated.tables import all_tables, spread_text
 from roundwise.outcomes import OutcomeTable
 from roundwise.report import format_text
 

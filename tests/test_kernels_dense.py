@@ -6,7 +6,7 @@ import reference
 from cases import FORMATS, ODD_FORMATS, same_bits
 
 import roundwise as rw
-from roundwise.backends.carriers import carrier_type
+from roundwise.backends.emulated.carriers import carrier_type
 
 KERNEL_FORMATS = FORMATS + ODD_FORMATS
 operation = rw.get_backend("operation")

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends import OperationBackend
-from roundwise.backends.ordering import colamd
+from roundwise.backends.emulated.ordering import colamd
 
 operation = rw.get_backend("operation")
 

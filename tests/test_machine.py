@@ -9,10 +9,11 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import roundwise as rw
-from roundwise import _blas, machine
 from roundwise.backends import NativeBackend
-from roundwise.machine import Machine
-from roundwise.runtime import factorization_threads
+from roundwise.machine import blas as _blas
+from roundwise.machine import identity as machine
+from roundwise.machine.identity import Machine
+from roundwise.machine.threads import factorization_threads
 
 HERE = Machine("Some CPU @ 2.5GHz (x)", 4, 2, "OpenBLAS 0.3.30", 2, "avx512")
 

@@ -19,10 +19,10 @@ from roundwise.outcomes import (
     OutcomeTableError,
     fill,
     filling,
-    measuring,
-    memory,
     schema,
 )
+from roundwise.outcomes import peak_memory as memory
+from roundwise.outcomes import timed_runs as measuring
 from roundwise.outcomes.measurements import measurement_arrays
 from roundwise.outcomes.records import algorithm_json, feature_arithmetic
 from roundwise.outcomes.summary import table_summary

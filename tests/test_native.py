@@ -12,10 +12,10 @@ from roundwise.backends import (
     NativeBackend,
     Status,
     UnsupportedFormat,
-    native_dense,
     native_formats,
-    native_sparse,
 )
+from roundwise.backends.native import dense as native_dense
+from roundwise.backends.native import sparse as native_sparse
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 
 SIZES = [1, 2, 3, 50, 130]

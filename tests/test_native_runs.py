@@ -9,14 +9,14 @@ from scipy import sparse
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.algorithms import Shared, base, refinement, stage
-from roundwise.algorithms.errors import ErrorMeasure
+from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.backends import (
     Backend,
     NativeBackend,
     OperationBackend,
-    native_dense,
-    operation_dense,
 )
+from roundwise.backends.emulated import dense as operation_dense
+from roundwise.backends.native import dense as native_dense
 from roundwise.problems import (
     LinearSystem,
     convection_diffusion_2d,

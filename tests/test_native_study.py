@@ -13,12 +13,16 @@ from command_line import fail, succeed
 from scipy import sparse
 from scipy.linalg import lapack
 
-from roundwise import _blas
 from roundwise.exceptions import RoundwiseError
-from roundwise.experiments import departures, direct, native, native_tables, native_writing, paper
-from roundwise.experiments.direct import DirectSolve, dsgesv, has_dsgesv
+from roundwise.experiments import departures, paper
+from roundwise.experiments.native import direct
+from roundwise.experiments.native import study as native
+from roundwise.experiments.native import tables as native_tables
+from roundwise.experiments.native import writing as native_writing
+from roundwise.experiments.native.direct import DirectSolve, dsgesv, has_dsgesv
+from roundwise.machine import blas
 from roundwise.outcomes import OutcomeTable
-from roundwise.outcomes.memory import can_measure
+from roundwise.outcomes.peak_memory import can_measure
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise.report import write_csv
 
@@ -79,7 +83,7 @@ def test_dsgesv_of_a_singular_matrix():
 
 
 def test_without_the_wheels_openblas_dsgesv_is_left_out(monkeypatch):
-    monkeypatch.setattr(_blas, "bundled", lambda package: None)
+    monkeypatch.setattr(blas, "bundled", lambda package: None)
     assert not has_dsgesv()
     with pytest.raises(RoundwiseError, match="leave it out"):
         dsgesv(np.eye(3), np.ones(3))
@@ -135,7 +139,7 @@ def test_systems_are_as_the_paper_says():
 
 
 def test_systems_are_handed_out_with_all_threads(threads):
-    library = _blas.bundled("scipy")
+    library = blas.bundled("scipy")
     if library is None:
         pytest.skip("SciPy's BLAS cannot be asked for its threads")
     threads(2)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import roundwise as rw
+from roundwise.costs.prices import generic_prices
 from roundwise.exceptions import RoundwiseError
+from roundwise.policies.facts import Experience, Facts, Start, Work
+from roundwise.policies.look import Context
+from roundwise.policies.memory import Memory, MemoryFileError, Observation
+from roundwise.policies.neighbours import DefaultPolicy
+from roundwise.policies.online import FIRST_PATIENCE, Learner
 from roundwise.problems import randsvd
-from roundwise.solver.choice import DefaultPolicy
-from roundwise.solver.context import Context
-from roundwise.solver.facts import Experience, Facts, Start, Work
-from roundwise.solver.learning import FIRST_PATIENCE, Learner
-from roundwise.solver.memory import Memory, MemoryFileError, Observation
-from roundwise.solver.prices import generic_prices
 from roundwise.solver.solution import Attempt
 
 N = 1000

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.problems import randsvd
-from roundwise.solver import front
+from roundwise.solver import front_door as front
 
 U = 2.0**-53
 N = 30

@@ -26,15 +26,15 @@ from roundwise.formats import (
     FloatFormat,
     get_format,
 )
-from roundwise.problems import LinearSystem, read_matrix_market
-from roundwise.rounding import round_scalar, round_to
-from roundwise.runtime import (
+from roundwise.machine.threads import (
     get_num_threads,
     get_simd_level,
     set_num_threads,
     set_simd_level,
     simd_levels,
 )
+from roundwise.problems import LinearSystem, read_matrix_market
+from roundwise.rounding import round_scalar, round_to
 from roundwise.solver import Factorization, Solution, SolveFailed, Solver, factor, solve
 from roundwise.tuning import Tuner
 

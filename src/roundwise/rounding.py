@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise.formats import FloatFormat, get_format
-from roundwise.runtime import get_num_threads
+from roundwise.machine.threads import get_num_threads
 
 Mode = Literal["nearest", "toward_zero", "up", "down", "stochastic"]
 MODES: tuple[str, ...] = get_args(Mode)

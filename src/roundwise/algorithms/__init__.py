@@ -2,9 +2,9 @@
 
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.cg_ir import CgIR
+from roundwise.algorithms.footprint import modelled_bytes
 from roundwise.algorithms.gmres_ir import GmresIR
 from roundwise.algorithms.lu_ir import LuIR
-from roundwise.algorithms.memory import modelled_bytes
 from roundwise.algorithms.stage import Stage, Tally
 from roundwise.algorithms.stopping import DeploymentRule, PaperRule, StoppingRule
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
-from roundwise.algorithms.gmres import gmres
+from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (
     Correction,
     Vector,

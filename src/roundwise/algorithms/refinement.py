@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms.accuracy import ErrorMeasure, max_norm
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.errors import ErrorMeasure, max_norm
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import Progress, StoppingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status

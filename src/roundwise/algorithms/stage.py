@@ -47,7 +47,7 @@ class Tally:
 
 
 class Stage:
-    """Kernels of a backend in one format; `roundwise.backends.base` says what they compute."""
+    """Kernels of a backend in one format; `roundwise.backends.contract` says what they compute."""
 
     def __init__(self, name: str, fmt: FloatFormat, backend: Backend) -> None:
         self.name, self.fmt, self.backend = name, fmt, backend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roundwise.backends.base import (
+from roundwise.backends.contract import (
     ArithmeticFailure,
     Backend,
     Factors,
@@ -11,9 +11,9 @@ from roundwise.backends.base import (
     Status,
     UnsupportedFormat,
 )
-from roundwise.backends.native import NativeBackend, native_formats
-from roundwise.backends.operation import OperationBackend
-from roundwise.backends.storage import StorageBackend
+from roundwise.backends.emulated.operation import OperationBackend
+from roundwise.backends.emulated.storage import StorageBackend
+from roundwise.backends.native.backend import NativeBackend, native_formats
 from roundwise.exceptions import UnknownNameError
 
 BACKENDS: dict[str, type[Backend]] = {

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from roundwise.calibration.measuring import (
+from roundwise.commands.endings import echo_json
+from roundwise.commands.options import FILE, json_option
+from roundwise.costs.calibration import (
     QUICK_SIZES,
     SECONDS_PER_KERNEL,
     SIZES,
     Calibration,
     calibrate,
 )
-from roundwise.calibration.stored import save_profile
-from roundwise.commands.endings import echo_json
-from roundwise.commands.options import FILE, json_option
+from roundwise.costs.stored import save_profile
 from roundwise.outcomes import progress_bar
 
 QUICK_SECONDS_PER_KERNEL = 0.02

@@ -12,11 +12,11 @@ import click
 
 import roundwise
 from roundwise.backends import BACKENDS, native_formats
-from roundwise.calibration import ProfileError, load_profile, profile_path
 from roundwise.commands.endings import echo_json
 from roundwise.commands.options import EXISTING_FILE, json_option
+from roundwise.costs import ProfileError, load_profile, profile_path
 from roundwise.formats import NAMED_FORMATS
-from roundwise.machine import Machine
+from roundwise.machine.identity import Machine
 from roundwise.outcomes import RESULTS_VERSION
 from roundwise.outcomes.summary import table_summary
 

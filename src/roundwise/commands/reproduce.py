@@ -20,22 +20,27 @@ from roundwise.commands.options import (
     json_option,
     seed_option,
 )
-from roundwise.experiments import (
+from roundwise.experiments.native import tables as native_tables
+from roundwise.experiments.native import writing as native_writing
+from roundwise.experiments.native.study import (
+    ORDERS,
+    NativeResult,
+    NativeSettings,
+    reproduce_native,
+)
+from roundwise.experiments.released import records as departure_records
+from roundwise.experiments.released import writing as departure_writing
+from roundwise.experiments.released.study import DEPARTURES, study
+from roundwise.experiments.simulated import (
     EXPERIMENTS,
     Result,
     Settings,
     all_tables,
-    departure_records,
-    departure_writing,
-    native_tables,
-    native_writing,
     reproduce,
     summary,
 )
-from roundwise.experiments.departure_study import DEPARTURES, study
-from roundwise.experiments.findings import check
-from roundwise.experiments.native import ORDERS, NativeResult, NativeSettings, reproduce_native
-from roundwise.experiments.writing import overview, write_results
+from roundwise.experiments.simulated.findings import check
+from roundwise.experiments.simulated.writing import overview, write_results
 from roundwise.outcomes import progress_bar
 from roundwise.report import Table, format_text
 

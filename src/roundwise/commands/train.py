@@ -36,8 +36,8 @@ from roundwise.commands.systems import (
     systems_argument,
 )
 from roundwise.evaluation import best_fixed_action
-from roundwise.experiments import EXPERIMENTS
-from roundwise.experiments.experiment import WEIGHTS
+from roundwise.experiments.simulated import EXPERIMENTS
+from roundwise.experiments.simulated.experiment import WEIGHTS
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, progress_bar

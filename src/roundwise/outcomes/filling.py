@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from roundwise import runtime
 from roundwise.actions import format_action
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
@@ -30,13 +29,8 @@ from roundwise.backends import Backend, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import FEATURES, compute_with_factors
 from roundwise.formats import FP64, FloatFormat, get_format
-from roundwise.machine import Machine
-from roundwise.outcomes.measuring import (
-    DEFAULT_REPEATS,
-    NATIVE_FEATURES,
-    measured_features,
-    measured_runs,
-)
+from roundwise.machine import threads as runtime
+from roundwise.machine.identity import Machine
 from roundwise.outcomes.optional import require
 from roundwise.outcomes.records import (
     Setting,
@@ -49,6 +43,12 @@ from roundwise.outcomes.records import (
     to_json,
 )
 from roundwise.outcomes.table import OutcomeTable
+from roundwise.outcomes.timed_runs import (
+    DEFAULT_REPEATS,
+    NATIVE_FEATURES,
+    measured_features,
+    measured_runs,
+)
 from roundwise.outcomes.writing import ProblemResults, Row
 from roundwise.problems import LinearSystem
 

@@ -21,10 +21,10 @@ import numpy as np
 from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Tally
 from roundwise.backends import Backend, get_backend
 from roundwise.formats import FP64, FloatFormat, get_format
-from roundwise.machine import Machine
+from roundwise.machine.identity import Machine
+from roundwise.machine.threads import get_simd_level
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.problems import LinearSystem
-from roundwise.runtime import get_simd_level
 
 _NATIVE = "native on "
 

@@ -6,9 +6,7 @@ says whether the answer was good enough, and a miss pays for the fallback. Nothi
 here: `reward_matrix` turns a table of outcomes into rewards, for any reward, in milliseconds.
 """
 
-from roundwise.rewards.base import OutcomeRow, ProblemFacts, Reward, reward_matrix
-from roundwise.rewards.cost import CostReward
-from roundwise.rewards.machines import (
+from roundwise.costs.machines import (
     BITS_PROPORTIONAL,
     GENERIC_AVX512_CPU,
     H200_LIKE,
@@ -18,6 +16,8 @@ from roundwise.rewards.machines import (
     Rate,
     cost_matrix,
 )
+from roundwise.rewards.base import OutcomeRow, ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.cost import CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
 from roundwise.rewards.saved import reward_from_dict, target_from_dict
 from roundwise.rewards.targets import (

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Action, Outcome
+from roundwise.costs.machines import OutcomeRow
 from roundwise.features import compute_features
 from roundwise.problems import LinearSystem
-
-OutcomeRow = Sequence[Outcome | None]
-"""The outcomes of one problem, in the order of an action space; None where not computed."""
 
 
 class StoredFacts(Protocol):

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from roundwise.actions import format_action
 from roundwise.algorithms.base import Action, Outcome
+from roundwise.costs.machines import MachineProfile, MeasuredTime
 from roundwise.rewards.base import ProblemFacts, Reward, baseline_of
-from roundwise.rewards.machines import MachineProfile, MeasuredTime
 from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget
 
 

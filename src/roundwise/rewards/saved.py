@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from roundwise.costs.machines import MachineProfile, MeasuredTime
 from roundwise.exceptions import UnknownNameError
 from roundwise.rewards.base import Reward
 from roundwise.rewards.cost import CostReward
-from roundwise.rewards.machines import MachineProfile, MeasuredTime
 from roundwise.rewards.paper import PaperReward
 from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget, StrictTarget
 

@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.linalg import blas
 
 from roundwise.backends import NativeBackend
-from roundwise.backends.native_dense import gemv
+from roundwise.backends.native.dense import gemv
 from roundwise.formats import FP32, FP64
 
 Array = NDArray[np.float64]

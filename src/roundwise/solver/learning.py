@@ -1,337 +1,163 @@
-"""A bandit over first formats, from measured solves.
-
-Costs are relative: seconds over the priced seconds of FP64 at once, so that systems of different
-size share what they teach. What is expected of starting in a format is, in turn,
-
-1. the default policy's expectation, worth a few solves, scaled by how far prices are off here;
-2. what solves of the same bin took;
-3. what solves of the same shape took, which counts most: steps of one Newton iteration, say.
-
-Older solves count less at each level, so that a change is noticed within a few solves; those of a
-shape also fade with every solve of another shape in their bin, as what these tell is newer. A solve
-that climbs teaches about every format that it tried: its last part is what a start there would have
-taken. And where a format did not suffice, a lower one would not have done either.
-
-Exploration: a format other than the best is tried only if the worst that can come of it, added to
-what exploring has cost already, is at most `explore` times the seconds spent solving so far. What
-it cost is the seconds beyond those expected of the best. If one costs more than the worst that was
-foreseen, the next must wait until the account is balanced again.
-"""
+"""`Solver`: a front door that learns from its own solves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from threading import Lock
+import warnings
+from functools import partial
+from os import PathLike
+from typing import Any
 
-from roundwise.formats import FP64
-from roundwise.solver.choice import (
-    DefaultPolicy,
-    Expectation,
-    cheapest,
-    ladder_from,
-    milliseconds,
-    told,
-)
-from roundwise.solver.context import Context
-from roundwise.solver.facts import climb_of
-from roundwise.solver.memory import Arm, Memory, Observation
-from roundwise.solver.solution import Attempt
-
-BIN_DISCOUNT, SERIES_DISCOUNT = 0.85, 0.6
-"""What an observation counts after the next one, among systems of a bin and of one shape."""
-
-BIN_PRIOR, SERIES_PRIOR = 3.0, 1.0
-"""Observations that the expectation of the level above is worth; a tenth less after each one."""
-
-PRIOR_DISCOUNT = 0.9
-FADING, FADED = 0.9, 0.05
-"""What remains of the solves of a shape after one of another shape in the same bin, and how little
-counts as nothing."""
-
-OUTLIER = 4.0
-"""A solve counts as at most this many times as slow as its work is priced: others use the machine,
-too."""
-
-OFTEN = 5
-"""Solves of one shape that are worth a line in the summary."""
-
-FIRST_PATIENCE, LAST_PATIENCE = 8, 1024
-"""Solves of a bin between two tries of a format: doubled each time that it does not pay."""
+from roundwise.machine.identity import Machine
+from roundwise.policies.look import context_of
+from roundwise.policies.memory import Memory, MemoryFileError
+from roundwise.policies.neighbours import Choice, DefaultPolicy, FormatPolicy, get_policy
+from roundwise.policies.online import Decision, Learner
+from roundwise.solver.factorization import Factorization
+from roundwise.solver.front_door import Structure, factor, solve
+from roundwise.solver.inputs import CheckedMatrix
+from roundwise.solver.solution import Attempt, SolveFailed
 
 
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """Where to start, why, and what was expected."""
+class Solver:
+    """Solves as `roundwise.solve` does, and learns where to start from how long it took.
 
-    context: Context
-    expected: Mapping[str, Expectation]
-    first: str
-    best_seconds: float  # expected of the format that looks best
-    reserved: float  # seconds that this may cost beyond it, if it explores
-    reason: str
+    It begins with the default policy, and soon goes by its own measured solves: those of systems
+    of the same shape first, then those of similar ones. For a sequence of systems (Newton's
+    method, time steps) this means that after a climb the next solve starts higher, and that lower
+    formats are tried again from time to time. Systems so small that no format gains time are
+    solved at once, and teach nothing. One Solver may be used by many threads.
 
-    @property
-    def formats(self) -> tuple[str, ...]:
-        return ladder_from(self.first)
+    Learning costs no digits: every answer passes the same gate.
 
-    @property
-    def explores(self) -> bool:
-        return self.reserved > 0
+    Parameters
+    ----------
+    policy : str or FormatPolicy
+        As for `roundwise.solve`; only the default policy can be learned from.
+    learn : bool
+        False: `policy` decides, and nothing is measured or remembered.
+    memory : path-like, optional
+        A file to keep what was learned in, on a local disk; several processes may share it. It is
+        valid after every solve, even if the process is killed. By default what was learned ends
+        with the Solver.
+    explore : float
+        The share of the time spent solving that trying other formats may cost at most.
 
+    Examples
+    --------
+    >>> import numpy as np, roundwise
+    >>> solver = roundwise.Solver()
+    >>> x = solver.solve(np.eye(3), np.ones(3))
+    """
 
-@dataclass
-class Curiosity:
-    """When to try a format again."""
+    def __init__(
+        self,
+        policy: str | FormatPolicy = "default",
+        *,
+        learn: bool = True,
+        memory: str | PathLike[str] | None = None,
+        explore: float = 0.02,
+    ) -> None:
+        if not 0 <= explore < 1:
+            raise ValueError(f"explore = {explore}; choose a share of the time, 0 <= explore < 1")
+        self._policy = get_policy(policy)
+        self._learner: Learner | None = None
+        if not learn:
+            if memory is not None:
+                raise ValueError("memory is of no use with learn=False; leave one of them out")
+            return
+        if not isinstance(self._policy, DefaultPolicy):
+            raise ValueError(
+                f"policy = {policy!r} is fixed; pass policy='default' to learn, or learn=False"
+            )
+        self._learner = Learner(self._policy, Memory(Machine.this().key, memory), explore)
 
-    idle: int = 0
-    patience: int = FIRST_PATIENCE
+    def solve(
+        self,
+        A: Any,
+        b: Any,
+        *,
+        tol: float | None = None,
+        full_output: bool = False,
+        assume_a: Structure | None = None,
+    ) -> Any:
+        """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
+        options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
+        if self._learner is None:
+            return solve(A, b, policy=self._policy, **options)
+        lessons = _Lessons(self._learner, may_explore=True)
+        try:
+            return solve(A, b, policy=lessons, **options)
+        except SolveFailed as failure:
+            lessons.failed(failure.attempts)
+            raise
+        finally:
+            lessons.end()
 
+    def factor(
+        self,
+        A: Any,
+        *,
+        tol: float | None = None,
+        assume_a: Structure | None = None,
+        columns: int = 1,
+    ) -> Factorization:
+        """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
-@dataclass
-class Account:
-    """Seconds: spent solving, thereof for exploring, and reserved by explorations under way."""
-
-    solves: int = 0
-    seconds: float = 0.0
-    exploring: float = 0.0
-    explorations: int = 0
-    reserved: dict[int, float] = field(default_factory=dict)
-
-    def affords(self, seconds: float, share: float) -> bool:
-        planned = self.exploring + sum(self.reserved.values()) + seconds
-        return planned <= share * self.seconds
-
-
-class Learner:
-    """Decides where solves start, and learns from how long they took; safe to share by threads."""
-
-    def __init__(self, policy: DefaultPolicy, memory: Memory, explore: float) -> None:
-        self.policy, self.memory, self.explore = policy, memory, explore
-        self.account = Account()
-        self._curiosity: dict[tuple[str, str], Curiosity] = {}
-        self._solves: dict[str, int] = {}  # by bin
-        self._latest: dict[tuple[str, str], int] = {}  # of a bin and shape, in solves of the bin
-        self._lock = Lock()
-
-    def decide(self, context: Context, may_explore: bool = True) -> Decision:
-        """The format that looks best or, if the account affords it, another one to learn about."""
-        expected = self.policy.expectations(context)
-        with self._lock:
-            near, same = self.memory.cell(context.bin), self._of_this_shape(context)
-            costs, scale = estimates(expected, near, same)
-            best = cheapest(costs)
-            unit = expected[FP64.name].seconds
-            curious = None
-            if may_explore:
-                curious = self._worth_exploring(context, expected, costs, best, scale)
-            first, reserved = curious or (best, 0.0)
-            reason = _reason((first, reserved), best, expected, costs, near, self.account)
-            decision = Decision(context, expected, first, costs[best] * unit, reserved, reason)
-            if decision.explores:
-                self.account.reserved[id(decision)] = reserved
-        return decision
-
-    def learn(self, decision: Decision, attempts: Sequence[Attempt], seconds: float) -> None:
-        """Take the attempts of a finished solve, and its seconds."""
-        with self._lock:
-            self._book(decision, seconds)
-            if attempts[-1].accepted:
-                self._wonder(decision, attempts, seconds)
-                self.memory.add(self._observations(decision, attempts, seconds))
-                bin, series = decision.context.bin, decision.context.series
-                self._latest[bin, series] = self._solves[bin] = self._solves.get(bin, 0) + 1
-
-    def release(self, decision: Decision) -> None:
-        """Nothing came of a decision; harmless after `learn`."""
-        with self._lock:
-            self.account.reserved.pop(id(decision), None)
+        The first solve with it teaches. It is never used to explore: its factors are to stay.
+        """
+        policy: FormatPolicy = self._policy
+        if self._learner is not None:
+            policy = _Lessons(self._learner, may_explore=False)
+        return factor(A, tol=tol, policy=policy, assume_a=assume_a, columns=columns)
 
     def summary(self) -> str:
-        """A table of what is remembered: similar systems, then shapes that were solved often."""
-        with self._lock:
-            cells, account = self.memory.cells(), replace(self.account)
-        similar = [name for name in cells if " = " not in name]
-        often = [
-            name
-            for name, arms in cells.items()
-            if name not in similar and sum(arm.count for arm in arms.values()) >= OFTEN
-        ]
-        width = max([len(name) for name in (*similar, *often)], default=0)
-        formats = ladder_from("bf16")
-        lines = [
-            "time over FP64's priced time (solves), by first format",
-            " " * width + "".join(f"{fmt.upper():>14}" for fmt in formats),
-        ]
-        for name in (*similar, *often):
-            shown = "".join(f"{_shown(cells[name].get(fmt)):>14}" for fmt in formats)
-            lines.append(f"{name:<{width}}{shown}")
-        lines.append(
-            f"{account.solves} solves took {account.seconds:.3g} s; {account.explorations} to "
-            f"explore took {account.exploring:.2g} s more than expected of the best"
-        )
-        return "\n".join(lines)
+        """What was learned, as a table: relative times and solves, by system and first format."""
+        return "This Solver does not learn." if self._learner is None else self._learner.summary()
 
-    def _of_this_shape(self, context: Context) -> dict[str, Arm]:
-        """What is remembered of it, faded by what has been solved since."""
-        age = self._solves.get(context.bin, 0) - self._latest.get((context.bin, context.series), 0)
-        remains = FADING**age
-        if remains < FADED:
-            return {}
-        return {fmt: arm.faded(remains) for fmt, arm in self.memory.cell(context.series).items()}
-
-    def _book(self, decision: Decision, seconds: float) -> None:
-        account = self.account
-        account.reserved.pop(id(decision), None)
-        account.solves += 1
-        account.seconds += seconds
-        if decision.explores:
-            account.explorations += 1
-            account.exploring += max(0.0, seconds - decision.best_seconds)
-
-    def _worth_exploring(
-        self,
-        context: Context,
-        expected: Mapping[str, Expectation],
-        costs: Mapping[str, float],
-        best: str,
-        scale: float,
-    ) -> tuple[str, float] | None:
-        """The format that has waited longest of those that are due, may pay, and are affordable."""
-        unit = expected[FP64.name].seconds
-        found = []
-        for fmt, known in expected.items():
-            curiosity = self._curiosity.get((context.bin, fmt), Curiosity())
-            may_pay = scale * known.sure / unit < costs[best]
-            if fmt == best or not may_pay or curiosity.idle < curiosity.patience:
-                continue
-            risk = max(scale * known.worst - costs[best] * unit, 1e-9)
-            if self.account.affords(risk, self.explore):
-                found.append((curiosity.idle, fmt, risk))
-        return max(found)[1:] if found else None
-
-    def _wonder(self, decision: Decision, attempts: Sequence[Attempt], seconds: float) -> None:
-        """Note which formats were tried, and whether exploring paid."""
-        tried = set(climb_of(attempts))
-        for fmt in decision.expected:
-            key = decision.context.bin, fmt
-            curiosity = self._curiosity.setdefault(key, Curiosity())
-            curiosity.idle = 0 if fmt in tried else curiosity.idle + 1
-        if decision.explores:
-            curiosity = self._curiosity[decision.context.bin, decision.first]
-            paid = seconds < decision.best_seconds
-            curiosity.patience = (
-                0 if paid else min(max(2 * curiosity.patience, FIRST_PATIENCE), LAST_PATIENCE)
-            )
-
-    def _observations(
-        self, decision: Decision, attempts: Sequence[Attempt], seconds: float
-    ) -> list[Observation]:
-        context, unit = decision.context, decision.expected[FP64.name].seconds
-        starts = self._starts(decision, attempts, seconds)
-        found = []
-        for cell, discount in ((context.bin, BIN_DISCOUNT), (context.series, SERIES_DISCOUNT)):
-            slowest = OUTLIER * scale_of(self.memory.cell(cell))
-            for start in starts:
-                cost = min(start.seconds, slowest * start.priced) / unit
-                found.append(
-                    Observation(cell, start.fmt, start.count, cost, start.priced / unit, discount)
-                )
-        return found
-
-    def _starts(
-        self, decision: Decision, attempts: Sequence[Attempt], seconds: float
-    ) -> list[StartTime]:
-        """What this solve tells about starting in each format."""
-        context, expected = decision.context, decision.expected
-        before = seconds - sum(attempt.seconds for attempt in attempts)
-        starts: dict[str, StartTime] = {}
-        for i, attempt in enumerate(attempts):
-            fmt = attempt.action.split("-")[0]
-            if fmt in expected and fmt not in starts:
-                rest = attempts[i:]
-                taken = before + sum(later.seconds for later in rest)
-                priced = self.policy.price(context, climb_of(rest))
-                starts[fmt] = StartTime(fmt, int(i == 0), taken, priced)
-        if not attempts[0].accepted:
-            first = starts[decision.first]
-            for fmt in list(expected)[: list(expected).index(decision.first)]:
-                wasted = expected[fmt].sure
-                starts[fmt] = StartTime(fmt, 0, first.seconds + wasted, first.priced + wasted)
-        return list(starts.values())
-
-
-@dataclass(frozen=True)
-class StartTime:
-    """What a start in a format took, or would have taken if `count` is 0."""
-
-    fmt: str
-    count: int
-    seconds: float
-    priced: float
-
-
-def estimates(
-    expected: Mapping[str, Expectation], near: Mapping[str, Arm], same: Mapping[str, Arm]
-) -> tuple[dict[str, float], float]:
-    """The expected cost of each first format, and how many times slower than priced work is here.
-
-    `near` and `same` are what is remembered of the bin and of the shape.
-    """
-    unit = expected[FP64.name].seconds
-    scale = scale_of(near)
-    costs = {fmt: scale * known.seconds / unit for fmt, known in expected.items()}
-    costs = {fmt: blended(costs[fmt], BIN_PRIOR, near.get(fmt, Arm())) for fmt in costs}
-    if same:
-        factor = scale_of(same) / scale
-        scale *= factor
-        costs = {
-            fmt: blended(factor * costs[fmt], SERIES_PRIOR, same.get(fmt, Arm())) for fmt in costs
-        }
-    return costs, scale
-
-
-def blended(prior: float, prior_weight: float, arm: Arm) -> float:
-    """The mean of what was expected and what was observed."""
-    trust = prior_weight * PRIOR_DISCOUNT**arm.count
-    return (trust * prior + arm.cost) / (trust + arm.weight)
-
-
-def scale_of(cell: Mapping[str, Arm]) -> float:
-    """Seconds taken over seconds priced, of all solves of a cell; 1 if there are none."""
-    priced = sum(arm.priced for arm in cell.values())
-    return sum(arm.cost for arm in cell.values()) / priced if priced > 0 else 1.0
-
-
-def _shown(arm: Arm | None) -> str:
-    return "-" if arm is None else f"{arm.cost / arm.weight:.2f} ({arm.count})"
-
-
-def _reason(
-    decided: tuple[str, float],
-    best: str,
-    expected: Mapping[str, Expectation],
-    costs: Mapping[str, float],
-    near: Mapping[str, Arm],
-    account: Account,
-) -> str:
-    """Why a solve starts where it does, in words."""
-    first, reserved = decided
-    solves = sum(arm.count for arm in near.values())
-    if not solves:
-        return told(first, expected)
-    unit = expected[FP64.name].seconds
-    times = {fmt: milliseconds(cost * unit) for fmt, cost in costs.items()}
-    if reserved:
-        share = 100 * account.exploring / account.seconds
+    def __repr__(self) -> str:
+        if self._learner is None:
+            return f"Solver({self._policy!r}, learn=False)"
+        account, memory = self._learner.account, self._learner.memory.path
+        kept = "" if memory is None else f", memory={str(memory)!r}"
         return (
-            f"{first.upper()} first, to learn: expected {times[first]} against {times[best]} with "
-            f"{best.upper()} first; exploring took {share:.1f} % of the time so far."
+            f"Solver({account.solves} solves learned from, {account.seconds:.3g} s, thereof "
+            f"{account.exploring:.2g} s to explore{kept})"
         )
-    others = {fmt: cost for fmt, cost in costs.items() if fmt != first}
-    rival = FP64.name if first != FP64.name else cheapest(others)
-    how = f"{first.upper()} first" if first != FP64.name else "FP64"
-    return (
-        f"{how}, from {solves} solves like this: expected {times[first]} against {times[rival]} "
-        f"with {rival.upper()} first."
-    )
+
+
+class _Lessons:
+    """The policy of one call: decides, and passes on what came of it."""
+
+    def __init__(self, learner: Learner, may_explore: bool) -> None:
+        self._learner, self._may_explore = learner, may_explore
+        self.at_once = learner.policy.at_once
+        self._decisions: list[Decision] = []  # several, for stacked systems
+
+    def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
+        small = self._learner.policy.small(matrix, positive_definite)
+        if small is not None:
+            return small
+        context = context_of(matrix, positive_definite, columns)
+        try:
+            decision = self._learner.decide(context, self._may_explore)
+        except MemoryFileError as error:
+            warnings.warn(f"what was learned is not at hand: {error}", stacklevel=2)
+            return self._learner.policy.choose_for(context)
+        self._decisions.append(decision)
+        return Choice(decision.formats, decision.reason, partial(self._learn, decision))
+
+    def _learn(self, decision: Decision, attempts: tuple[Attempt, ...], seconds: float) -> None:
+        try:
+            self._learner.learn(decision, attempts, seconds)
+        except MemoryFileError as error:  # the answer is more important than what it teaches
+            warnings.warn(f"nothing was learned from a solve: {error}", stacklevel=2)
+
+    def failed(self, attempts: tuple[Attempt, ...]) -> None:
+        """The last solve failed: its time counts."""
+        if self._decisions:
+            self._learn(self._decisions[-1], attempts, sum(tried.seconds for tried in attempts))
+
+    def end(self) -> None:
+        """Release what explorations have reserved, if nothing came of them."""
+        for decision in self._decisions:
+            self._learner.release(decision)

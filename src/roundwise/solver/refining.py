@@ -14,10 +14,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms.gmres import gmres
+from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.stage import Stage
 from roundwise.backends import ArithmeticFailure, Backend, Solves
-from roundwise.backends.native_dense import DenseFactors
+from roundwise.backends.native.dense import DenseFactors
 from roundwise.formats import FP64
 from roundwise.solver.inputs import Array, CheckedMatrix, norms
 

@@ -1,0 +1,90 @@
+"""How good a computed solution is, always against the original float64 data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.backends.native.dense import gemv
+from roundwise.problems import LinearSystem
+
+Vector = NDArray[np.float64]
+_SAFE_EXPONENT = 300  # products of three such numbers, and long sums of them, are in range
+
+
+class ErrorMeasure:
+    """Errors of approximate solutions of one linear system; norms of A are computed once."""
+
+    def __init__(self, problem: LinearSystem) -> None:
+        self.problem = problem
+        # Both backward errors are those of the system scaled by a power of two, where sums of
+        # products of huge or tiny entries neither overflow nor vanish.
+        exponent = exponent_of(problem.A)
+        scale = 1.0 if abs(exponent) < _SAFE_EXPONENT else math.ldexp(1.0, -exponent)
+        self._A = problem.A * scale if scale != 1.0 else problem.A
+        self._b_exponent = 0 if scale == 1.0 else -exponent
+        self._abs_A = abs(self._A)
+        self._norm_A = float(self._abs_A.sum(axis=1).max())
+
+    def _scaled(self, x: Vector) -> tuple[Vector, Vector]:
+        """x and b such that ``A x = b`` still holds, both of moderate size."""
+        exponent = exponent_of(x)
+        shift = 0 if abs(exponent) < _SAFE_EXPONENT else -exponent
+        if shift == self._b_exponent == 0:
+            return x, self.problem.b
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(x, shift), np.ldexp(self.problem.b, shift + self._b_exponent)
+
+    def forward(self, x: Vector) -> float:
+        """``||x - x_true|| / ||x_true||`` (max norm); absolute if x_true is 0, NaN if unknown."""
+        x_true = self.problem.x_true
+        if x_true is None:
+            return float("nan")
+        size = max_norm(x_true)
+        return max_norm(x - x_true) / (size if size > 0 else 1.0)
+
+    def backward(self, x: Vector) -> float:
+        """Normwise: ``||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm (Rigal & Gaches)."""
+        x, b = self._scaled(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            residual = b - product(self._A, x)
+            return _ratio(max_norm(residual), self._norm_A * max_norm(x) + max_norm(b))
+
+    def componentwise(self, x: Vector) -> float:
+        """``max_i |b - A x|_i / (|A| |x| + |b|)_i``, 0/0 being 0 (Oettli & Prager)."""
+        x, b = self._scaled(x)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            residual = np.abs(b - product(self._A, x))
+            size = product(self._abs_A, np.abs(x)) + np.abs(b)
+            ratios = np.where(residual == 0, 0.0, residual / size)
+        return float(ratios.max()) if np.isfinite(size).all() else math.inf
+
+
+def product(A: Any, x: Vector) -> Vector:
+    """``A x`` of a C-ordered or sparse A.
+
+    NumPy's ``@`` would wake the threads of its BLAS, which go on spinning for a while and slow down
+    the next factorization.
+    """
+    return np.asarray(A @ x if sparse.issparse(A) else gemv(A.T, x, transpose=True))
+
+
+def max_norm(x: NDArray[Any]) -> float:
+    """``max_i |x_i|``."""
+    return float(np.abs(x).max())
+
+
+def exponent_of(x: Any) -> int:
+    """The e with ``2**e <= max |x_i| < 2**(e + 1)``; 0 if x is zero."""
+    size = float(abs(x).max())
+    return math.frexp(size)[1] - 1 if size > 0 else 0
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    if not math.isfinite(denominator):
+        return math.inf  # nothing is known; it must not look small
+    return 0.0 if numerator == 0 else numerator / denominator

@@ -1,0 +1,1 @@
+"""Emulated arithmetic: `operation` rounds every operation, `storage` what is stored."""

@@ -1,0 +1,1 @@
+"""Sparse factorizations behind one contract."""

@@ -1,0 +1,335 @@
+"""Dense matrices and factors in native arithmetic.
+
+LU is our own on x86, where it takes less time than OpenBLAS's at n = 250 to 2000 and about as long
+at 4000 (``make bench``), and LAPACK's elsewhere. Cholesky and solves are LAPACK's where factors are
+stored in the format they are used in.
+
+Both want columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
+it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
+
+Numbers are stored in the format (bf16 and fp16 as 16-bit words) and computed with in FP32 or
+FP64. Factors that are applied in a higher format than their own stay as they are stored; the
+kernel widens each number when it reads it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+import roundwise._kernels as _kernels
+from roundwise.backends.contract import (
+    ArithmeticFailure,
+    Matrix,
+    PermutedFactors,
+    Status,
+    UnsupportedFormat,
+    Vector,
+    checked_vector,
+    require_nonzero_diagonal,
+    require_square,
+)
+from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
+from roundwise.machine.threads import factorization_threads
+from roundwise.rounding import round_to
+
+COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
+"""The format that each storage format is computed in."""
+
+DTYPES: dict[FloatFormat, Any] = {
+    FP64: np.float64,
+    FP32: np.float32,
+    BF16: np.uint16,
+    FP16: np.uint16,
+}
+"""How numbers of a format lie in memory."""
+
+ONE_THREAD = 1
+"""For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
+spinning after each call, beside which the next LU takes half as long again (``make bench``): so
+products with a vector are not BLAS's either."""
+
+_GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
+_POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
+_GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sgetrs}
+_POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
+
+
+def require_native(fmt: FloatFormat) -> None:
+    """Refuse a format that no native kernel computes with."""
+    if fmt not in COMPUTED_IN:
+        raise UnsupportedFormat(
+            f"there is no native arithmetic for {fmt}, only for "
+            f"{', '.join(native.name for native in COMPUTED_IN)}; use the operation or storage "
+            "model"
+        )
+
+
+def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
+    """LU of a Fortran-ordered float64 or float32 array, which is overwritten.
+
+    As LAPACK's getrf returns it, but `info` is negative if the factors are not finite.
+    """
+    if not has_own_lu():
+        lu, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        return lu, swaps, info if _is_finite(lu) else -1
+    swaps = np.empty(len(work), dtype=np.int32)
+    return work, swaps, _kernels.native_lu(work, swaps, factorization_threads())
+
+
+def has_own_lu() -> bool:
+    """Whether LU in fp32 and fp64 is our own here: on x86 with AVX2 and FMA, or AVX-512."""
+    return _kernels.native_level() != "baseline"
+
+
+def gemv(
+    matrix: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
+) -> NDArray[Any]:
+    """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose."""
+    y = np.empty(matrix.shape[1 if transpose else 0], dtype=x.dtype)
+    _kernels.native_matvec(matrix, fmt.name, x, y, transpose, ONE_THREAD)
+    return y
+
+
+def _is_finite(matrix: NDArray[Any]) -> bool:
+    return bool(np.isfinite(_kernels.native_norms(matrix, ONE_THREAD)[2]))
+
+
+def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
+    """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
+    if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
+        return values.astype(DTYPES[fmt], order="F", copy=copy)
+    result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
+    _kernels.native_convert(values, result, fmt.name, ONE_THREAD)
+    return result
+
+
+def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
+    """Numbers of a format as float32 or float64; always a new array."""
+    if words.dtype == dtype:
+        return words.copy(order="F")
+    result = np.empty_like(words, dtype=dtype, order="F")
+    _kernels.native_convert(words, result, fmt.name, ONE_THREAD)
+    return result
+
+
+def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[Any]:
+    """Finite factors as they are stored in a format; a failure if it cannot hold them.
+
+    Rounding is monotone: the largest entry tells of overflow.
+    """
+    if factors.dtype == DTYPES[fmt]:
+        return factors
+    largest = _kernels.native_norms(factors, ONE_THREAD)[2]
+    if not np.isfinite(round_to(largest, fmt)):
+        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
+    require_nonzero_diagonal(round_to(np.diagonal(factors).astype(np.float64), fmt), fmt)
+    return stored(factors, fmt)
+
+
+def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+    """A float64 operand, rounded to the format, in the type that it is computed with."""
+    if fmt in (BF16, FP16):
+        x = round_to(x, fmt)
+    with np.errstate(over="ignore"):
+        return x.astype(DTYPES[COMPUTED_IN[fmt]])
+
+
+def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Vector:
+    """A result as float64, rounded if it is stored in fewer bits; a failure if it is not finite."""
+    result = np.asarray(y, dtype=np.float64)
+    if fmt in (BF16, FP16):
+        result = round_to(result, fmt)
+    if not np.isfinite(result).all():
+        raise nonfinite(kernel, fmt, *operands)
+    return result
+
+
+def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
+    """The failure of a kernel whose result is not finite; operands are looked at only now."""
+    finite = all(np.isfinite(operand).all() for operand in operands)
+    return ArithmeticFailure(Status.OVERFLOW if finite else Status.NONFINITE_INPUT, kernel, fmt)
+
+
+class DenseMatrix(Matrix):
+    """A matrix whose stored form is made when it is first multiplied with.
+
+    Until then it looks at the array that it was given, which must not change.
+    """
+
+    is_sparse = False
+
+    def __init__(self, A: NDArray[Any], fmt: FloatFormat, bf16_instructions: str) -> None:
+        self.fmt, self.shape, self.entries = fmt, A.shape, A.size
+        self._bf16_instructions = bf16_instructions
+        self._transposed = A.flags.c_contiguous
+        self._columns = A.T if self._transposed else np.asfortranarray(A)
+
+    @cached_property
+    def _stored(self) -> NDArray[Any]:
+        return stored(self._columns, self.fmt)
+
+    def prepared(self) -> DenseMatrix:
+        _ = self._stored
+        return self
+
+    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+        x = checked_vector(x, self.shape[0 if transpose else 1])
+        operand, flip = loaded(x, self.fmt), transpose != self._transposed
+        y = gemv(self._stored, operand, flip, self.fmt)
+        return finished(y, "matvec", self.fmt, x, self._columns)
+
+    def lu(self) -> DenseFactors:
+        require_square(self.shape)
+        kernel, work = "LU factorization", self._work()
+        if self.fmt == BF16:
+            swaps = np.empty(len(work), dtype=np.int32)
+            info = _kernels.native_bf16_lu(
+                work, swaps, self._bf16_instructions, factorization_threads()
+            )
+        else:
+            work, swaps, info = getrf(work)
+        if info != 0:
+            raise self._failure(info, work, kernel, Status.ZERO_PIVOT, self._columns)
+        rows = np.arange(len(work), dtype=np.float64)[:, None]
+        perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
+        packed = narrowed(work, self.fmt, kernel)
+        return DenseFactors(self.fmt, packed, self.fmt, perm, self._transposed)
+
+    def cholesky(self) -> CholeskyFactors:
+        require_square(self.shape)
+        kernel = "Cholesky factorization"
+        lower = not self._transposed  # of these columns; A's own lower triangle either way
+        work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
+        if info != 0 or not _is_finite(work):
+            read = (np.tril if lower else np.triu)(self._columns)
+            raise self._failure(info, work, kernel, Status.NOT_POSITIVE_DEFINITE, read)
+        return CholeskyFactors(self.fmt, narrowed(work, self.fmt, kernel), self.fmt, lower)
+
+    def _work(self) -> NDArray[Any]:
+        """A new array to factorize in place, in the type that is computed with."""
+        computed = COMPUTED_IN[self.fmt]
+        if self.fmt == FP16:  # FP32 on the rounded matrix
+            return widened(stored(self._columns, FP16), FP16, np.float32)
+        return stored(self._columns, computed, copy=True)
+
+    def _failure(
+        self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, read: NDArray[Any]
+    ) -> ArithmeticFailure:
+        """That of a factorization that read a part of A and left this behind."""
+        if info < 0 or not _is_finite(work):
+            return nonfinite(kernel, self.fmt, read)
+        return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
+
+
+class _PackedFactors(PermutedFactors):
+    """Triangles packed in one Fortran-ordered array."""
+
+    is_sparse = False
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat) -> None:
+        self.fmt, self.shape, self.entries = fmt, packed.shape, packed.size
+        self._packed, self._storage = packed, storage
+
+    @cached_property
+    def _float64(self) -> Vector:
+        return widened(self._packed, self._storage, np.float64)
+
+    def _restored(self, fmt: FloatFormat) -> tuple[NDArray[Any], FloatFormat]:
+        """What is kept for another format: the same numbers, unless it cannot hold them."""
+        require_native(fmt)
+        storage = self._storage
+        if storage.p <= fmt.p and storage.emax <= fmt.emax:
+            return self._packed, storage
+        return narrowed(self._float64, fmt, "rounding the factors"), fmt
+
+
+class DenseFactors(_PackedFactors):
+    """LU factors of A, or of A' if that was the one with contiguous columns."""
+
+    def __init__(
+        self,
+        fmt: FloatFormat,
+        packed: NDArray[Any],
+        storage: FloatFormat,
+        perm: NDArray[np.int32],
+        transposed: bool,
+    ) -> None:
+        super().__init__(fmt, packed, storage)
+        self.perm, self.order = (None, perm) if transposed else (perm, None)
+        self.flops = 2 / 3 * len(perm) ** 3
+        self._transposed = transposed
+
+    @property
+    def pivots(self) -> Vector:
+        """The magnitudes of U's diagonal, as it was computed."""
+        diagonal = np.array(np.diagonal(self._packed))[:, None]
+        return np.asarray(np.abs(widened(diagonal, self._storage, np.float64)[:, 0]))
+
+    @property
+    def _triangles(self) -> tuple[Vector, Vector]:
+        """L and U of the array that was factorized, L with a unit diagonal."""
+        return np.tril(self._float64, -1) + np.eye(self.shape[0]), np.triu(self._float64)
+
+    @property
+    def L(self) -> Vector:
+        L, U = self._triangles
+        return U.T / np.diagonal(U) if self._transposed else L
+
+    @property
+    def U(self) -> Vector:
+        L, U = self._triangles
+        return np.diagonal(U)[:, None] * L.T if self._transposed else U
+
+    def to(self, fmt: FloatFormat) -> DenseFactors:
+        perm = self.order if self.perm is None else self.perm
+        assert perm is not None
+        return DenseFactors(fmt, *self._restored(fmt), perm, self._transposed)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        y, flip = loaded(b, self.fmt), transpose != self._transposed
+        if self._packed.dtype == y.dtype:
+            unswapped = np.arange(len(y), dtype=np.int32)
+            y, _ = _GETRS[y.dtype](self._packed, unswapped, y, trans=int(flip), overwrite_b=True)
+        else:
+            _kernels.native_getrs(self._packed, self._storage.name, y, flip, ONE_THREAD)
+        return finished(y, "triangular solve", self.fmt, b)
+
+
+class CholeskyFactors(_PackedFactors):
+    """``A = L L'``; the lower or the upper triangle of the array holds L or L'."""
+
+    perm = order = None
+
+    def __init__(
+        self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat, lower: bool
+    ) -> None:
+        if not lower and packed.dtype != DTYPES[COMPUTED_IN[fmt]]:
+            packed, lower = np.asfortranarray(packed.T), True  # our kernel knows no other
+        super().__init__(fmt, packed, storage)
+        n = len(packed)
+        self.entries, self.flops = n * (n + 1) // 2, n**3 / 3
+        self._lower = lower
+
+    @property
+    def L(self) -> Vector:
+        return np.tril(self._float64) if self._lower else np.triu(self._float64).T
+
+    @property
+    def U(self) -> Vector:
+        return self.L.T
+
+    def to(self, fmt: FloatFormat) -> CholeskyFactors:
+        return CholeskyFactors(fmt, *self._restored(fmt), self._lower)
+
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        y = loaded(b, self.fmt)
+        if self._packed.dtype == y.dtype:
+            y, _ = _POTRS[y.dtype](self._packed, y, lower=self._lower, overwrite_b=True)
+        else:
+            _kernels.native_potrs(self._packed, self._storage.name, y, ONE_THREAD)
+        return finished(y, "triangular solve", self.fmt, b)

@@ -1,0 +1,193 @@
+"""Timing the native kernels through the contract that algorithms use."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from roundwise.backends import Backend, NativeBackend, native_formats
+from roundwise.costs.machines import MachineProfile, Rate
+from roundwise.formats import FloatFormat, get_format
+from roundwise.machine.identity import Machine
+
+SIZES = (100, 250, 500, 1000, 2000)
+QUICK_SIZES = (100, 250, 500)
+TINY = 2
+"""So small that a call takes its overhead and nothing else."""
+
+MOST_RUNS, FEWEST_RUNS = 101, 3
+SECONDS_PER_KERNEL = 0.15
+
+Clock = Callable[[], float]
+Times = Mapping[str, float]  # seconds by kernel
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Median seconds of a machine's kernels.
+
+    Attributes
+    ----------
+    machine : Machine
+    times : dict
+        Format name to size to kernel to seconds. The kernels are ``lu`` (from a float64 matrix,
+        so with the conversion), ``solve`` (both triangles) and ``matvec``.
+    overheads : dict
+        Format name to kernel to the seconds of a call that do not depend on the size: those
+        kernels, and ``axpy, scale, norm2, orthogonalize, givens, solve_upper``.
+    """
+
+    machine: Machine
+    times: Mapping[str, Mapping[int, Times]]
+    overheads: Mapping[str, Times]
+
+    def profile(self) -> MachineProfile:
+        """Rates that give these times back.
+
+        For each size, flops are priced by the factorization and traffic by matvec and triangular
+        solve together, which alternate in GMRES. The overheads of calls are priced by counts:
+        those of a factorization and the first solve for a run, of a residual, an update and the
+        frame of a GMRES cycle for an outer step, of an Arnoldi step for an inner one. They are
+        those of the highest format; what a lower one takes beyond them is in its rates.
+        """
+        highest = max(self.overheads, key=lambda name: get_format(name).p)
+        overheads = self.overheads[highest]
+        sizes: dict[int, dict[str, Rate]] = {}
+        for fmt, by_size in self.times.items():
+            for n, times in by_size.items():
+                work = {name: _work(times[name], overheads[name]) for name in times}
+                sizes.setdefault(n, {})[fmt] = rate_of(n, fmt, work)
+        of_run, of_outer, of_inner = (
+            sum(overheads[kernel] for kernel in kernels)
+            for kernels in (
+                ("lu", "solve"),
+                ("matvec", "axpy", "axpy", "solve", "norm2", "solve_upper", "matvec"),
+                ("scale", "matvec", "solve", "orthogonalize", "norm2", "givens"),
+            )
+        )
+        return MachineProfile(
+            self.machine.key,
+            sizes[max(sizes)],
+            of_outer,
+            of_inner,
+            source=f"measured by `roundwise calibrate` on {self.machine}",
+            run_overhead=of_run,
+            sizes=sizes,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON and for people."""
+        return {
+            "machine": self.machine.to_dict(),
+            "times": {
+                fmt: {str(n): dict(times) for n, times in by_size.items()}
+                for fmt, by_size in self.times.items()
+            },
+            "overheads": {fmt: dict(times) for fmt, times in self.overheads.items()},
+        }
+
+
+def rate_of(n: int, fmt: str, seconds: Times) -> Rate:
+    """The rate of a format at a size, with `Stage`'s counts of flops and bytes."""
+    traffic = 2 * (n * n + 2 * n) * get_format(fmt).storage_bytes
+    return Rate(2 / 3 * n**3 / seconds["lu"], traffic / (seconds["matvec"] + seconds["solve"]))
+
+
+def _work(seconds: float, overhead: float) -> float:
+    """What is left without the overhead; never nothing, as both are measured."""
+    return max(seconds - overhead, seconds / 10)
+
+
+def calibrate(
+    sizes: Sequence[int] = SIZES,
+    backend: Backend | None = None,
+    formats: Sequence[FloatFormat] | None = None,
+    seconds_per_kernel: float = SECONDS_PER_KERNEL,
+    progress: Callable[[int, int], None] | None = None,
+    clock: Clock = perf_counter,
+) -> Calibration:
+    """Measure the native kernels of this machine, with its present number of threads.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+    backend : Backend, optional
+        A `NativeBackend` unless given.
+    formats : sequence of FloatFormat, optional
+        All that this machine runs natively unless given.
+    seconds_per_kernel : float
+        Each kernel is run for about this long, at least three times.
+    progress : callable, optional
+        ``progress(done, total)``.
+    clock : callable
+        Seconds from any origin.
+    """
+    if not sizes or min(sizes) <= TINY:
+        raise ValueError(f"sizes = {sizes}; pass some, all greater than {TINY}")
+    backend = NativeBackend() if backend is None else backend
+    formats = native_formats() if formats is None else formats
+    steps = [(fmt, n) for n in (TINY, *sizes) for fmt in formats]
+    times: dict[str, dict[int, Times]] = {fmt.name: {} for fmt in formats}
+    overheads: dict[str, Times] = {}
+    for done, (fmt, n) in enumerate(steps):
+        if progress is not None:
+            progress(done, len(steps))
+        kernels = matrix_kernels(backend, fmt, n)
+        if n == TINY:
+            kernels |= vector_kernels(backend, fmt, n)
+        found = {
+            name: median_seconds(call, seconds_per_kernel, clock) for name, call in kernels.items()
+        }
+        if n == TINY:
+            overheads[fmt.name] = found
+        else:
+            times[fmt.name][n] = found
+    if progress is not None:
+        progress(len(steps), len(steps))
+    return Calibration(Machine.this(), times, overheads)
+
+
+def median_seconds(call: Callable[[], object], budget: float, clock: Clock = perf_counter) -> float:
+    """The median time of a call, after one to warm up, within about the budget of seconds."""
+    call()
+    seconds: list[float] = []
+    while len(seconds) < FEWEST_RUNS or (sum(seconds) < budget and len(seconds) < MOST_RUNS):
+        start = clock()
+        call()
+        seconds.append(clock() - start)
+    return statistics.median(seconds)
+
+
+def matrix_kernels(backend: Backend, fmt: FloatFormat, n: int) -> dict[str, Callable[[], object]]:
+    rng = np.random.default_rng(n)
+    # Of moderate size and well conditioned, so that no format overflows or breaks down.
+    A = rng.uniform(-1.0, 1.0, (n, n)) + np.diag(np.full(n, np.sqrt(n)))
+    b = rng.uniform(-1.0, 1.0, n)
+    matrix = backend.matrix(A, fmt)
+    factors = matrix.lu()
+    return {
+        "lu": lambda: backend.matrix(A, fmt).lu(),
+        "solve": lambda: factors.solve(b),
+        "matvec": lambda: matrix.matvec(b),
+    }
+
+
+def vector_kernels(backend: Backend, fmt: FloatFormat, n: int) -> dict[str, Callable[[], object]]:
+    x, y = np.full(n, 0.5), np.full(n, 0.25)
+    V, R = np.eye(1, n), np.eye(1)
+    cosines, sines = np.zeros(1), np.zeros(1)
+    return {
+        "axpy": lambda: backend.axpy(-1.0, x, y, fmt),
+        "scale": lambda: backend.scale(0.5, x, fmt),
+        "norm2": lambda: backend.norm2(x, fmt),
+        "orthogonalize": lambda: backend.orthogonalize(V, x, fmt),
+        "givens": lambda: backend.givens(
+            0, cosines, sines, np.array([1.0, 0.5]), np.array([1.0, 0.0]), fmt
+        ),
+        "solve_upper": lambda: backend.solve_upper(R, x[:1], fmt),
+    }

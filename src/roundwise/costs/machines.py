@@ -1,0 +1,257 @@
+"""What a run costs: machine profiles, which price counted operations, and measured time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.base import Outcome
+from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64, NAMED_FORMATS
+
+OutcomeRow = Sequence[Outcome | None]
+"""The outcomes of one problem, in the order of an action space; None where not computed."""
+
+_MOST_REMEMBERED = 1000
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a machine does in one format; no `bytes_per_second` means that traffic is free."""
+
+    flops_per_second: float
+    bytes_per_second: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} = {value}; choose a finite number > 0")
+
+
+@dataclass(frozen=True)
+class MachineProfile:
+    """A machine as a table of rates, which prices what an outcome counted.
+
+    A roofline for each stage (Williams, Waterman & Patterson, Commun. ACM 52(4), 2009)::
+
+        cost = sum_stages max(flops / flops_per_second, bytes / bytes_per_second) + run_overhead
+               + outer_overhead * outer iterations + inner_overhead * inner iterations
+
+    Parameters
+    ----------
+    name : str
+    rates : mapping of format name to Rate
+        The formats that the machine can run.
+    outer_overhead, inner_overhead : float
+        Seconds of each iteration that do not depend on the size: launches, synchronisation.
+    source : str
+        Where the numbers come from.
+    run_overhead : float
+        Seconds of each run that do not depend on the size.
+    sizes : mapping of n to mapping of format name to Rate
+        Rates that depend on the size of the system: between two sizes their logarithms are linear
+        in log n, beyond the smallest and the largest they are constant. `rates` then only serves
+        runs whose size is not known.
+    """
+
+    name: str
+    rates: Mapping[str, Rate] = field(hash=False)
+    outer_overhead: float = 0.0
+    inner_overhead: float = 0.0
+    source: str = field(default="", repr=False)
+    run_overhead: float = 0.0
+    sizes: Mapping[int, Mapping[str, Rate]] = field(default_factory=dict, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.rates:
+            raise ValueError("rates are empty; pass a Rate for each format of the machine")
+        object.__setattr__(self, "rates", dict(self.rates))
+        object.__setattr__(self, "sizes", {n: dict(self.sizes[n]) for n in sorted(self.sizes)})
+        for n, rates in self.sizes.items():
+            if n < 1 or set(rates) != set(self.rates):
+                raise ValueError(
+                    f"the rates of size {n} are for {', '.join(rates)}; pass sizes of at least 1, "
+                    f"each with rates for {', '.join(self.rates)}"
+                )
+        for name in ("outer_overhead", "inner_overhead", "run_overhead"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} = {getattr(self, name)}; choose a finite number >= 0")
+
+    def rate(self, fmt: str, n: float | None = None) -> Rate:
+        """The rate of a format on systems of size n; an error names the formats there are."""
+        try:
+            known = self.rates[fmt]
+        except KeyError:
+            raise RoundwiseError(
+                f"the machine profile {self.name!r} cannot run {fmt}, only "
+                f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate"
+            ) from None
+        if n is None or not self.sizes:
+            return known
+        if (fmt, n) not in self._interpolated_rates:
+            if len(self._interpolated_rates) > _MOST_REMEMBERED:
+                self._interpolated_rates.clear()
+            self._interpolated_rates[fmt, n] = self._rate_at(fmt, n)
+        return self._interpolated_rates[fmt, n]
+
+    @cached_property
+    def _interpolated_rates(self) -> dict[tuple[str, float], Rate]:
+        """A solver asks for the same few again and again, with little time to spare."""
+        return {}
+
+    def _rate_at(self, fmt: str, n: float) -> Rate:
+        rates = [by_format[fmt] for by_format in self.sizes.values()]
+        flops = [rate.flops_per_second for rate in rates]
+        traffic = [rate.bytes_per_second for rate in rates if rate.bytes_per_second is not None]
+        return Rate(
+            self._interpolated(n, flops),
+            self._interpolated(n, traffic) if len(traffic) == len(rates) else None,
+        )
+
+    def _interpolated(self, n: float, rates: Sequence[float]) -> float:
+        return math.exp(np.interp(math.log(n), np.log(list(self.sizes)), np.log(rates)))
+
+    def cost(self, outcome: Outcome, n: int | None = None) -> float:
+        """Seconds (or the profile's own unit) of a run, from its counted operations.
+
+        Where rates depend on the size and n is not given, it is that of a dense LU factorization
+        with as many flops as the stage ``factor`` has; without one, `rates` are taken.
+        """
+        cost = self.run_overhead if outcome.operations else 0.0
+        cost += self.outer_overhead * outcome.outer_iterations
+        cost += self.inner_overhead * outcome.inner_iterations
+        size = n if n is not None or not self.sizes else _size_of(outcome)
+        for (stage, fmt), tally in outcome.operations.items():
+            if math.isnan(tally.flops):
+                raise RoundwiseError(
+                    f"the flops of {stage} were not counted (SuperLU does not tell); take "
+                    "MeasuredTime as the cost, or count them with the operation model"
+                )
+            rate = self.rate(fmt, size)
+            compute = tally.flops / rate.flops_per_second
+            traffic = tally.bytes / rate.bytes_per_second if rate.bytes_per_second else 0.0
+            cost += max(compute, traffic)
+        return cost
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `from_dict` reads it."""
+        scalars = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        sizes = {str(n): _rates_to_dict(rates) for n, rates in self.sizes.items()}
+        return scalars | {"rates": _rates_to_dict(self.rates), "sizes": sizes}
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> MachineProfile:
+        """The profile that `to_dict` wrote, or one written by hand."""
+        try:
+            sizes = {int(n): _rates(rates) for n, rates in saved.get("sizes", {}).items()}
+            return cls(**dict(saved) | {"rates": _rates(saved["rates"]), "sizes": sizes})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a saved machine profile ({error!r}); save it again") from error
+
+
+def _rates_to_dict(rates: Mapping[str, Rate]) -> dict[str, Any]:
+    return {name: dataclasses.asdict(rate) for name, rate in rates.items()}
+
+
+def _rates(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Rate]:
+    return {name: Rate(**rate) for name, rate in saved.items()}
+
+
+def _size_of(outcome: Outcome) -> float | None:
+    """The n with ``2/3 n^3`` flops in the factor stage."""
+    flops = [tally.flops for (stage, _), tally in outcome.operations.items() if stage == "factor"]
+    return float(np.cbrt(1.5 * flops[0])) if flops and flops[0] > 0 else None
+
+
+@dataclass(frozen=True)
+class MeasuredTime:
+    """The cost of a run is the time it took, where its outcome has ``seconds``."""
+
+    def cost(self, outcome: Outcome, n: int | None = None) -> float:
+        seconds = outcome.seconds
+        if seconds is None or not 0 <= seconds < math.inf:
+            raise ValueError(
+                f"the outcome of {outcome.action!r} has no measured time; price it with a "
+                "MachineProfile, or run it in native arithmetic, whose times are stored"
+            )
+        return seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": "measured time"}
+
+
+BITS_PROPORTIONAL = MachineProfile(
+    "bits-proportional",
+    {fmt.name: Rate(FP64.p / fmt.p) for fmt in NAMED_FORMATS.values()},
+    source="the paper's proxy applied to the work done: a flop costs p/53 for p significand bits "
+    "(unit: one FP64 flop); memory traffic is free",
+)
+"""A flop costs its significand bits over 53; traffic is free. No machine, but no machine's luck."""
+
+GENERIC_AVX512_CPU = MachineProfile(
+    "generic-avx512-cpu",
+    {
+        "bf16": Rate(320e9, 80e9),
+        "fp16": Rate(320e9, 80e9),
+        "tf32": Rate(160e9, 80e9),
+        "fp32": Rate(160e9, 80e9),
+        "fp64": Rate(80e9, 80e9),
+    },
+    source="one core at 2.5 GHz with two 512-bit FMA units: 32 FP64 flops per cycle, twice as many "
+    "in FP32 and four times in BF16 and FP16 (AVX512-BF16, AVX512-FP16, no AMX); 32 bytes per "
+    "cycle from its L2 cache, which holds dense systems up to about n = 500; tf32 is stored and "
+    "computed as fp32; peak rates",
+)
+"""One AVX-512 core at peak, data in its L2 cache; it has no FP8, and tf32 costs what fp32 does."""
+
+H200_EFFICIENCY = 0.6
+"""Share of peak that `H200_LIKE` grants compute and memory alike: ratios of costs are at peak."""
+
+H200_LIKE = MachineProfile(
+    "h200-like",
+    {
+        name: Rate(H200_EFFICIENCY * flops, H200_EFFICIENCY * 4.8e12)
+        for name, flops in {
+            "e4m3": 1979e12,
+            "e5m2": 1979e12,
+            "bf16": 989e12,
+            "fp16": 989e12,
+            "tf32": 494e12,
+            "fp32": 67e12,
+            "fp64": 67e12,
+        }.items()
+    },
+    source="NVIDIA H200 SXM data sheet, dense (half of the figures quoted with sparsity): FP8 "
+    "1979, BF16 and FP16 989, TF32 494, FP64 67 Tflop/s on tensor cores, FP32 67 Tflop/s on "
+    "vector units; HBM3e 4.8 TB/s; kernels do not reach peak: all times 0.6; no launch latency, "
+    "so small systems are priced as part of a large batch",
+)
+"""A data-centre GPU by its data sheet: FP32 is no faster than FP64, TF32 and BF16 are 7 and 15
+times faster; work in vectors is bound by memory. Launch latency is left out (see `source`): add
+``outer_overhead`` and ``inner_overhead`` with `dataclasses.replace` to study single systems."""
+
+PROFILES: dict[str, MachineProfile] = {
+    profile.name: profile for profile in (BITS_PROPORTIONAL, GENERIC_AVX512_CPU, H200_LIKE)
+}
+
+
+def cost_matrix(
+    cost: MachineProfile | MeasuredTime,
+    outcome_rows: Sequence[OutcomeRow],
+    sizes: Sequence[int] | None = None,
+) -> NDArray[np.float64]:
+    """Costs, shape (N, A); NaN where an outcome is None. `sizes` are the problems' n."""
+    known = [None] * len(outcome_rows) if sizes is None else sizes
+    return np.array(
+        [
+            [math.nan if outcome is None else cost.cost(outcome, n) for outcome in row]
+            for row, n in zip(outcome_rows, known, strict=True)
+        ]
+    )

@@ -1,0 +1,157 @@
+"""What work costs on this machine, in seconds, before it is done."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from roundwise.costs.machines import MachineProfile
+from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64, get_format
+from roundwise.policies.facts import Climb, Work
+from roundwise.policies.look import Context
+
+SCHEMA = "roundwise-generic-prices"
+VERSION = 2
+BASIS = 15
+"""Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
+
+
+@dataclass(frozen=True)
+class SparsePrices:
+    """Seconds of sparse work, per entry of A (analysis, matvec) or of the factors (the rest).
+
+    SuperLU analyses the pattern the same way in every format, and reads indices beside numbers:
+    FP32 gains less than for dense matrices, and next to nothing where pivoting scatters rows.
+    Updates are counted as ``entries^2 / n``, which is proportional to the flops of an LU
+    factorization with columns of similar length.
+    """
+
+    analysis: float
+    matvec: float
+    factor: dict[str, dict[str, float]]  # by kind and format
+    update: dict[str, dict[str, float]]  # the same
+    solve: dict[str, float]  # by format
+    conversion: float  # of the factors, to apply them in FP64
+    iteration: float  # one application in FP64
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A machine profile, which prices dense work, and prices of what it does not cover.
+
+    The price of a solve is ``runs factor + (runs + steps) step + iterations iteration``, where a
+    step is a triangular solve in the factors' format and a residual in FP64, and an iteration
+    applies the factors and A in FP64. Dense steps are bound by memory, or by arithmetic if there
+    are many right-hand sides.
+    """
+
+    profile: MachineProfile
+    applied: Mapping[str, float]  # seconds per entry of applying dense factors in FP64, by format
+    cholesky: Mapping[str, float]  # seconds of Cholesky over those of LU, by format
+    sparse: SparsePrices
+    source: str = field(default="", repr=False)
+
+    def seconds(self, context: Context, climb: Climb, fill: float = 1.0) -> float:
+        """What this work takes; `fill` is the entries of the factors over those of A."""
+        return sum(self._seconds(context, fmt, work, fill) for fmt, work in climb.items())
+
+    def _seconds(self, context: Context, fmt: str, work: Work, fill: float) -> float:
+        factor, step, iteration = (
+            self._sparse(context, fmt, work, fill)
+            if context.is_sparse
+            else self._dense(context, fmt)
+        )
+        columns = context.columns
+        steps = work.runs + work.steps
+        return work.runs * factor + steps * step + columns * work.iterations * iteration
+
+    def _dense(self, context: Context, fmt: str) -> tuple[float, float, float]:
+        n, profile = context.n, self.profile
+        rate = profile.rate(fmt, n)
+        share = self.cholesky[fmt] if context.kind == "positive definite" else 1.0
+        factor = share * 2 / 3 * n**3 / rate.flops_per_second + profile.run_overhead
+        product = self._pass(context, FP64.name, context.columns)
+        step = self._pass(context, fmt, context.columns) + product + profile.outer_overhead
+        single = self._pass(context, FP64.name, 1)
+        applied = self.applied[fmt] * n * n if fmt in self.applied else single
+        iteration = applied + (1 + 2 * BASIS / n) * single + profile.inner_overhead
+        return factor, step, iteration
+
+    def _pass(self, context: Context, fmt: str, columns: int) -> float:
+        """A matvec or a triangular solve, with a block of columns."""
+        n, rate = context.n, self.profile.rate(fmt, context.n)
+        compute = 2 * n * n * columns / rate.flops_per_second
+        if rate.bytes_per_second is None:
+            return compute
+        return max(compute, n * n * get_format(fmt).storage_bytes / rate.bytes_per_second)
+
+    def _sparse(
+        self, context: Context, fmt: str, work: Work, fill: float
+    ) -> tuple[float, float, float]:
+        prices, entries, columns = self.sparse, context.entries, context.columns
+        filled = fill * entries
+        factor = prices.analysis * entries + prices.factor[context.kind][fmt] * filled
+        factor += prices.update[context.kind][fmt] * filled**2 / context.n
+        if work.iterations and fmt != FP64.name:
+            factor += prices.conversion * filled
+        step = columns * (prices.solve[fmt] * filled + prices.matvec * entries)
+        iteration = prices.iteration * filled + prices.matvec * entries
+        overheads = self.profile
+        return (
+            factor + overheads.run_overhead,
+            step + overheads.outer_overhead,
+            iteration + overheads.inner_overhead,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `from_dict` reads it."""
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "source": self.source,
+            "profile": self.profile.to_dict(),
+            "applied": dict(self.applied),
+            "cholesky": dict(self.cholesky),
+            "sparse": asdict(self.sparse),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> Prices:
+        if not isinstance(saved, dict) or (saved.get("schema"), saved.get("version")) != (
+            SCHEMA,
+            VERSION,
+        ):
+            raise RoundwiseError("no prices that this Roundwise reads; install it again")
+        profile = MachineProfile.from_dict(saved["profile"])
+        sparse = SparsePrices(**saved["sparse"])
+        return cls(profile, saved["applied"], saved["cholesky"], sparse, saved["source"])
+
+
+@cache
+def generic_prices() -> Prices:
+    """Those that come with the package, measured on the machine that they name."""
+    text = files("roundwise.costs").joinpath("generic_prices.json").read_text(encoding="utf-8")
+    return Prices.from_dict(json.loads(text))
+
+
+@cache
+def current_prices() -> Prices:
+    """Dense prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
+
+    They are looked up once in a process.
+    """
+    # Looking up a profile reads the processor's name and asks BLAS: not for importing's sake.
+    from roundwise.costs import ProfileError, load_profile
+
+    generic = generic_prices()
+    try:
+        return replace(generic, profile=load_profile(), source="measured on this machine")
+    except ProfileError as error:
+        logging.getLogger(__name__).info("generic prices decide: %s", error)
+        return generic

@@ -1,0 +1,125 @@
+"""Machine profiles in the user's cache folder: one file for each machine and number of threads."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from roundwise._files import replace_file
+from roundwise.costs.calibration import Calibration
+from roundwise.costs.machines import MachineProfile
+from roundwise.exceptions import RoundwiseError
+from roundwise.machine.identity import Machine
+
+SCHEMA = "roundwise-machine-profile"
+VERSION = 2  # 2: LU is our own
+_REMEDY = "run `roundwise calibrate`"
+
+
+class ProfileError(RoundwiseError):
+    """There is no usable profile of this machine; the message says why and what to do."""
+
+
+def cache_folder() -> Path:
+    """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``."""
+    ours = os.environ.get("ROUNDWISE_CACHE")
+    if ours:
+        return Path(ours)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "roundwise"
+
+
+def profile_path(machine: Machine) -> Path:
+    """Where the profile of a machine is stored."""
+    return cache_folder() / f"profile-{machine.key}.json"
+
+
+def save_profile(calibration: Calibration, path: str | PathLike[str] | None = None) -> Path:
+    """Write the profile of a calibrated machine, by default to the cache folder; where it is."""
+    target = profile_path(calibration.machine) if path is None else Path(path)
+    content = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "roundwise": version("roundwise"),
+        **calibration.to_dict(),
+        "profile": calibration.profile().to_dict(),
+    }
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
+    return target
+
+
+def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
+    """The measured profile of this machine with its present number of threads.
+
+    Parameters
+    ----------
+    path : path-like, optional
+        A file that `save_profile` wrote; by default the one in the cache folder.
+
+    Raises
+    ------
+    ProfileError
+        If there is none, or it is stale (another machine, BLAS, number of threads or version of
+        the file) or damaged; one line that names the remedy.
+    """
+    here = Machine.this()
+    source = profile_path(here) if path is None else Path(path)
+    if not source.is_file():
+        raise ProfileError(_missing(here, source, asked=path is not None))
+    return _read(source, here)
+
+
+def _read(source: Path, here: Machine) -> MachineProfile:
+    saved = _content(source)
+    if saved["version"] != VERSION:
+        raise ProfileError(
+            f"{source}: stale, its version is {saved['version']!r} and this Roundwise reads "
+            f"{VERSION}; {_REMEDY}"
+        )
+    try:
+        machine = Machine.from_dict(saved["machine"])
+        profile = MachineProfile.from_dict(saved["profile"])
+    except (KeyError, ValueError) as error:
+        raise ProfileError(f"{source}: damaged ({error}); {_REMEDY}") from error
+    if machine != here:
+        raise ProfileError(f"{source}: stale, {_differences(machine, here)}; {_REMEDY}")
+    return profile
+
+
+def _content(source: Path) -> dict[str, Any]:
+    try:
+        saved = json.loads(source.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProfileError(f"{source}: no JSON ({error}); {_REMEDY}") from error
+    if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "version" not in saved:
+        raise ProfileError(f"{source}: no machine profile; {_REMEDY}")
+    return saved
+
+
+def _missing(here: Machine, source: Path, asked: bool) -> str:
+    """Why there is no profile: the nearest one that is there tells what has changed."""
+    if asked:
+        return f"{source}: no such file; check the path, or {_REMEDY} --out {source}"
+    differing = []
+    for path in sorted(cache_folder().glob("profile-*.json")):
+        try:
+            machine = Machine.from_dict(_content(path).get("machine"))
+        except (ProfileError, ValueError):
+            continue  # what cannot be read is not the profile of this machine either
+        differing.append((len(machine.differences(here)), path, machine))
+    if not differing:
+        return f"this machine has not been measured; {_REMEDY}"
+    _, path, machine = min(differing, key=lambda found: found[0])
+    return f"{path}: stale, {_differences(machine, here)}; {_REMEDY}"
+
+
+def _differences(machine: Machine, here: Machine) -> str:
+    changes = machine.differences(here).items()
+    return "made with " + ", ".join(f"{name} {old!r} (now {new!r})" for name, (old, new) in changes)

@@ -1,0 +1,1 @@
+"""How the shipped policy is made and chosen."""

@@ -1,0 +1,170 @@
+"""Direct solvers to compare with: LAPACK and SuperLU as people call them.
+
+They are algorithms of one stage, so that their runs are timed, repeated and stored as ours are.
+None of them looks at the true solution; the errors are measured afterwards, outside the time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.sparse.linalg import splu, spsolve
+
+from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Shared, Stage
+from roundwise.algorithms.accuracy import ErrorMeasure
+from roundwise.backends.native.sparse import DIAGONAL_PIVOT, SuperLUFactors
+from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64
+from roundwise.machine import blas
+from roundwise.problems import LinearSystem
+
+Vector = NDArray[np.float64]
+REST = 0.15
+"""Seconds. NumPy has a BLAS of its own; the threads of SciPy's go on spinning for up to 0.1 s after
+a call and would slow it down."""
+
+SAME_ORDERING = "MMD_AT_PLUS_A"
+"""SuperLU's name of the ordering that the native backend takes for symmetric patterns."""
+
+SYMMETRIC = {
+    "permc_spec": SAME_ORDERING,
+    "diag_pivot_thresh": DIAGONAL_PIVOT,
+    "options": {"SymmetricMode": True},
+}
+"""All that the native backend asks of SuperLU for these."""
+
+
+class DirectSolveError(RoundwiseError):
+    """A direct solver found the matrix singular."""
+
+
+def dsgesv(A: NDArray[np.float64], b: Vector) -> tuple[Vector, int]:
+    """LAPACK's mixed-precision solver, ``(x, iter)``: FP32 LU and refinement in FP64.
+
+    A positive `iter` counts refinement steps; a negative one says why it gave up and solved in
+    FP64. SciPy has no wrapper for it, so it is called in the OpenBLAS that SciPy's wheel bundles.
+    """
+    library = blas.bundled("scipy")
+    function = None if library is None else library.fortran("dsgesv")
+    if library is None or function is None:
+        raise RoundwiseError(
+            "SciPy's BLAS has no dsgesv to call; install SciPy's wheel from PyPI, or leave it out"
+        )
+    n = len(b)
+    columns = np.array(A, dtype=np.float64, order="F")  # overwritten where FP64 takes over
+    x, work = np.empty(n), np.empty(n)
+    swork = np.empty(n * (n + 1), dtype=np.float32)
+    pivots = np.empty(n, dtype=np.dtype(library.integer))
+    size, one, steps, info = (library.integer(value) for value in (n, 1, 0, 0))
+    order = ctypes.byref(size)
+    function.restype = None
+    function(
+        order,
+        ctypes.byref(one),
+        _pointer(columns),
+        order,
+        _pointer(pivots),
+        _pointer(np.ascontiguousarray(b)),
+        order,
+        _pointer(x),
+        order,
+        _pointer(work),
+        _pointer(swork),
+        ctypes.byref(steps),
+        ctypes.byref(info),
+    )
+    _check(info.value, "dsgesv")
+    return x, int(steps.value)
+
+
+def has_dsgesv() -> bool:
+    """Whether SciPy's BLAS is the wheel's OpenBLAS, with dsgesv in it."""
+    library = blas.bundled("scipy")
+    return library is not None and library.fortran("dsgesv") is not None
+
+
+def _pointer(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _check(info: int, routine: str) -> None:
+    if info > 0:
+        raise DirectSolveError(f"{routine}: pivot {info} is zero; pass a regular matrix")
+
+
+def _dgesv(A: Any, b: Vector) -> tuple[Vector, int]:
+    *_, x, info = lapack.dgesv(A, b)
+    _check(info, "dgesv")
+    return x, 0
+
+
+ROUTINES: dict[str, Callable[[Any, Vector], tuple[Vector, int]]] = {
+    "numpy.linalg.solve": lambda A, b: (np.linalg.solve(A, b), 0),
+    "scipy.linalg.solve": lambda A, b: (scipy.linalg.solve(A, b), 0),
+    "dgesv": _dgesv,
+    "dsgesv": dsgesv,
+    "spsolve": lambda A, b: (spsolve(A.tocsc(), b, use_umfpack=False), 0),
+    "spsolve, same ordering": lambda A, b: (
+        spsolve(A.tocsc(), b, permc_spec=SAME_ORDERING, use_umfpack=False),
+        0,
+    ),
+}
+"""What is called, by name: ``(A, b)`` to the solution and the iterations it took."""
+
+SPLU: dict[str, Mapping[str, Any]] = {"splu": {}, "splu, same ordering": SYMMETRIC}
+"""Options of ``scipy.sparse.linalg.splu``, by name; its factors are kept to look at."""
+
+
+@dataclass(frozen=True)
+class DirectSolve(Algorithm):
+    """One call of a direct solver in FP64: the only action is ``fp64``.
+
+    Parameters
+    ----------
+    routine : str
+        A key of `ROUTINES` or `SPLU`.
+    """
+
+    stages: ClassVar[tuple[str, ...]] = ("factor",)
+
+    routine: str
+
+    def __post_init__(self) -> None:
+        known = [*ROUTINES, *SPLU]
+        if self.routine not in known:
+            raise ValueError(f"routine = {self.routine!r}; choose one of {', '.join(known)}")
+
+    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+        with shared.diagnostics():
+            measure = shared.get("errors", lambda: ErrorMeasure(problem))
+            if self.routine.startswith("numpy"):
+                time.sleep(REST)
+        A: Any = problem.A
+        if self.routine in SPLU:
+            options = SPLU[self.routine]
+            factors = shared.get(
+                ("factors", FP64), lambda: SuperLUFactors(FP64, splu(A.tocsc(), **options))
+            )
+            x, iterations = factors.solve(problem.b), 0
+        else:
+            x, iterations = ROUTINES[self.routine](A, problem.b)
+        with shared.diagnostics():
+            ferr, nbe = measure.forward(x), measure.backward(x)
+            cbe = measure.componentwise(x)
+        return Outcome(
+            OutcomeStatus.CONVERGED,
+            x,
+            ferr=ferr,
+            nbe=nbe,
+            cbe=cbe,
+            outer_iterations=max(iterations, 0),
+            reason=f"iter = {iterations}: FP64 took over" if iterations < 0 else "",
+        )

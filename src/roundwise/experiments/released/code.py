@@ -1,0 +1,227 @@
+"""What the paper's released code does otherwise than the paper's text, each piece by itself.
+
+From a reading of https://github.com/inEXASCALE/rlops (folder dense_test); nothing is copied from
+it. `ReleasedGmresIR` with all switches off is `GmresIR`; each switch turns one departure of the
+solver on. The two that need no new solves, the counting of iterations and the dropped update, are
+functions of an outcome: the history of a run holds what they need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import gmres as scipy_gmres
+
+from roundwise.algorithms import GmresIR, Outcome, Shared, Stage
+from roundwise.algorithms.accuracy import ErrorMeasure, max_norm
+from roundwise.algorithms.krylov import gmres
+from roundwise.algorithms.refinement import (
+    Correction,
+    ScaledSystem,
+    refine,
+    shared_factors,
+    shared_system,
+)
+from roundwise.backends import Factors, Matrix, Solves
+from roundwise.formats import FP32, FP64, TF32, FloatFormat
+from roundwise.problems import LinearSystem
+from roundwise.rounding import round_to
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ReleasedGmresIR(GmresIR):
+    """GMRES-IR with departures of the released code, for dense systems.
+
+    The last entry of an outcome's history also has the errors of x before the last update
+    (``ferr_before``, ``nbe_before``), and ``inner_residual`` is absolute where the tolerance is.
+
+    Parameters
+    ----------
+    tf32_as_fp32 : bool
+        Compute tf32 with 24 bits in update, GMRES and residual. The factors get 11 bits, and the
+        stopping rule takes the unit roundoff of 11.
+    swapped_stages : bool
+        Give GMRES the format that the action has for the update, and the other way round.
+    absolute_tolerance : bool
+        For a GMRES stage below fp64, stop when the preconditioned residual's norm is at most
+        `tolerance` itself, after one step at least.
+    scipy_gmres : bool
+        For a GMRES stage in fp64, call SciPy's gmres, which also asks that the residual that is
+        not preconditioned has shrunk by `tolerance`, and restarts after 20 steps.
+    loose_rounding : bool
+        Round less: x stays in float64, and z alone is rounded to u; the residual is computed in
+        float64 from A and b rounded to u, then rounded to u_r; GMRES applies A rounded to u, and
+        factors in u_f to vectors rounded to u_f.
+    """
+
+    tf32_as_fp32: bool = False
+    swapped_stages: bool = False
+    absolute_tolerance: bool = False
+    scipy_gmres: bool = False
+    loose_rounding: bool = False
+
+    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+        factor, second, third, fourth = (stages[name] for name in self.stages)
+        if self.swapped_stages:
+            second, third = third, second
+        computed = [self._computed(stage.fmt) for stage in (second, third, fourth)]
+        measure = shared.get("errors", lambda: ErrorMeasure(problem))
+        system = shared_system(problem, self.equilibrate, fourth, shared)
+        if self.loose_rounding:
+            A, b = round_to(system.A, computed[0]), round_to(system.b, computed[0])
+            system = ScaledSystem(A, b, fourth.backend.sizes(A)[0])
+            shared = Shared()  # its matrices and factors are of another A for each u
+            shared.get("errors", lambda: measure)
+        update = _Update(second, second.fmt, computed[0], self.loose_rounding)
+        residual = _Residual(fourth, computed[2], self.loose_rounding)
+        factors = shared_factors(factor, system, shared)
+        inner: Stage
+        if self.loose_rounding:
+            inner = _LooseGmres(third, computed[1], factor.fmt)
+            A, M = inner.backend.matrix(system.A, FP64), factors.to(FP64)
+        else:
+            inner = _Kept(third, computed[1])
+            A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A))
+            M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt))
+
+        def start(b: Vector) -> Correction:
+            if self.loose_rounding:
+                return Correction(M.solve(round_to(b, factor.fmt)))
+            return Correction(factor.solve(factors, b))
+
+        def correct(r: Vector) -> Correction:
+            if third.fmt == FP64:
+                if self.scipy_gmres:
+                    return _by_scipy(inner, A, M, r, self.tolerance)
+            elif self.absolute_tolerance:
+                return _absolute(inner, A, M, r, self.tolerance, residual.size)
+            return gmres(inner, A, M, r, self.tolerance, problem.n, 1)
+
+        outcome = refine(problem, system, start, correct, residual, update, self.stop, shared)
+        if update.before is None:
+            return outcome
+        before = {
+            "ferr_before": measure.forward(update.before),
+            "nbe_before": measure.backward(update.before),
+        }
+        return replace(outcome, history=(*outcome.history[:-1], {**outcome.history[-1], **before}))
+
+    def _computed(self, fmt: FloatFormat) -> FloatFormat:
+        return FP32 if self.tf32_as_fp32 and fmt == TF32 else fmt
+
+
+class _Kept(Stage):
+    """The kernels of a stage in a format of our choice, counted where the stage counts."""
+
+    def __init__(self, stage: Stage, fmt: FloatFormat) -> None:
+        super().__init__(stage.name, fmt, stage.backend)
+        self.tally = stage.tally
+
+    def rounded(self, x: Vector, fmt: FloatFormat) -> Vector:
+        return self.backend.scale(1.0, x, fmt)
+
+
+class _Update(_Kept):
+    """``x + z``; remembers x. Its `fmt` is what the stopping rule sees."""
+
+    def __init__(self, stage: Stage, fmt: FloatFormat, computed: FloatFormat, loose: bool) -> None:
+        super().__init__(stage, fmt)
+        self.computed, self.loose = computed, loose
+        self.before: Vector | None = None
+
+    def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
+        self.before = y
+        self.count(2 * len(x), 3 * len(x))
+        if self.loose:
+            return y + alpha * self.rounded(x, self.computed)
+        return self.backend.axpy(alpha, x, y, self.computed)
+
+
+class _Residual(_Kept):
+    """``b - A x``; remembers its size, as a power of two."""
+
+    def __init__(self, stage: Stage, fmt: FloatFormat, loose: bool) -> None:
+        super().__init__(stage, fmt)
+        self.loose, self.size = loose, 1.0
+
+    def matrix(self, A: Vector) -> Matrix:
+        return self.backend.matrix(A, FP64 if self.loose else self.fmt)
+
+    def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
+        r = self.rounded(y + alpha * x, self.fmt) if self.loose else super().axpy(alpha, x, y)
+        self.size = math.ldexp(1.0, math.frexp(max_norm(r))[1] - 1)
+        return r
+
+
+class _LooseGmres(_Kept):
+    """Operators in float64, of numbers in other formats; what they return is rounded."""
+
+    def __init__(self, stage: Stage, fmt: FloatFormat, factor_format: FloatFormat) -> None:
+        super().__init__(stage, fmt)
+        self.factor_format = factor_format
+
+    def matvec(self, A: Matrix, x: Vector) -> Vector:
+        return self.rounded(super().matvec(A, self.rounded(x, self.fmt)), self.fmt)
+
+    def solve(self, factors: Solves, b: Vector) -> Vector:
+        b = self.rounded(self.rounded(b, self.fmt), self.factor_format)
+        return self.rounded(super().solve(factors, b), self.fmt)
+
+
+def _absolute(
+    stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, size: float
+) -> Correction:
+    """GMRES with an absolute tolerance; r is the residual divided by `size`."""
+    norm = size * stage.norm2(stage.solve(M, r))
+    if norm > tolerance:
+        found = gmres(stage, A, M, r, tolerance / norm, len(r), 1)
+    else:
+        found = gmres(stage, A, M, r, 0.0, 1, 1)
+    return replace(found, residual=found.residual * norm)
+
+
+def _by_scipy(stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float) -> Correction:
+    steps = 0
+
+    def count(_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    n = len(r)
+    z, _ = scipy_gmres(
+        LinearOperator((n, n), lambda v: stage.matvec(A, v.ravel()), dtype=np.float64),
+        r,
+        rtol=tolerance,
+        maxiter=n,  # of steps, not of cycles: the callback's type says so
+        M=LinearOperator((n, n), lambda v: stage.solve(M, v.ravel()), dtype=np.float64),
+        callback=count,
+        callback_type="legacy",
+    )
+    left = np.linalg.norm(r - stage.matvec(A, z)) / np.linalg.norm(r)
+    return Correction(z, steps, float(left))
+
+
+def without_last_update(outcome: Outcome, *, measured: bool = False) -> Outcome:
+    """The update that triggers the stop is not applied; a failure drops nothing.
+
+    With `measured`, nbe is what the last residual of the run says, computed and rounded as the
+    run does it; else it is that of the original system, in float64.
+    """
+    if outcome.status.failed or not outcome.history:
+        return outcome
+    last = outcome.history[-1]
+    nbe = last["backward_error"] if measured else last["nbe_before"]
+    return replace(outcome, ferr=last["ferr_before"], nbe=nbe)
+
+
+def with_released_count(outcome: Outcome, n: int, tolerance: float) -> Outcome:
+    """For GMRES below fp64: 0 for an outer step that reached the inner tolerance, else n."""
+    missed = sum(step["inner_residual"] > tolerance for step in outcome.history)
+    return replace(outcome, inner_iterations=n * missed)

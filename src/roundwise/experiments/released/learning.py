@@ -1,0 +1,118 @@
+"""How the released code learns: its reward, its bins, its exploration, its order of systems.
+
+See `released_code.py` for the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.algorithms import Outcome
+from roundwise.algorithms.base import Action
+from roundwise.discretizer import FeatureDiscretizer
+from roundwise.experiments.released.systems import TRAINING_BELOW
+from roundwise.formats import FP64
+from roundwise.policies import TabularQ
+from roundwise.rewards import PaperReward, ProblemFacts
+
+BUCKETS = (1e4, 1e7)
+"""Systems are met from low to high: kappa below the first, below the second, the others."""
+
+STREAM_SEED = 42
+
+
+@dataclass(frozen=True)
+class ReleasedReward(PaperReward):
+    """The paper's reward with the released code's departures.
+
+    Parameters
+    ----------
+    zero_penalty : float, optional
+        What a count of 0 iterations is charged, before lambda_iter; None charges nothing.
+    explicit_bits : bool
+        Count significand bits without the implicit one: 52, 23, 10, 7.
+    """
+
+    zero_penalty: float | None = None
+    explicit_bits: bool = False
+
+    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
+        found = super().components(outcome, facts, action)
+        if self.zero_penalty is not None and outcome.inner_iterations == 0:
+            found["iterations"] = -self.lambda_iter * self.zero_penalty
+        if self.explicit_bits:
+            all_bits = sum(FP64.p / fmt.p for fmt in action)
+            explicit = sum((FP64.p - 1) / (fmt.p - 1) for fmt in action)
+            found["precision"] *= explicit / all_bits
+        return found
+
+
+class TruncatingDiscretizer(FeatureDiscretizer):
+    """Takes the point below, not the nearest: the last one is for the maximum alone."""
+
+    def bin_indices(self, X: ArrayLike) -> NDArray[np.intp]:
+        X = np.clip(self._checked(X), *self._ends)
+        n = np.array(self.bins_)
+        span = np.where(n > 1, self._high - self._low, 1.0)
+        position = (self._scaled(X) - self._low) / span * (n - 1)
+        return np.asarray(np.clip(np.trunc(position), 0, n - 1), dtype=np.intp)
+
+
+class ReleasedQ(TabularQ):
+    """`TabularQ` with truncated bins, an epsilon that decays per step, and untried actions at 0.
+
+    Features, which are logarithms, are at least 0.
+
+    Parameters
+    ----------
+    steps : int
+        Of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
+    alpha : float
+    stream : random.Random, optional
+        Draw from it as the released code does, and not from the generator that `explore` is given.
+    """
+
+    def __init__(self, steps: int, alpha: float = 0.5, stream: Random | None = None) -> None:
+        super().__init__(alpha=alpha)
+        self.steps, self.stream = steps, stream
+
+    def _start(self, contexts: NDArray[np.float64]) -> None:
+        super()._start(contexts)
+        self.discretizer_ = TruncatingDiscretizer(10).fit(_at_least_one(contexts))
+        self._occurring = len(set(self._encode(contexts)))
+        self._step = 0
+
+    def _encode(self, contexts: NDArray[np.float64]) -> list[int]:
+        return super()._encode(_at_least_one(contexts))
+
+    def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
+        done, self._step = self._step, self._step + 1
+        if self.stream is None:
+            return super().explore(state, rng, done / self.steps)
+        if self.stream.random() < self.epsilon(done / self.steps):
+            last = len(self.space) - 1
+            return last - self.stream.randint(0, last)  # the code numbers from high to low
+        return self.choose(state)
+
+    def choose(self, state: int) -> int:
+        values = self._values.get(state)
+        if values is None:
+            return self.space.safe
+        known = [value if np.isfinite(value) else 0.0 for value in values]
+        return len(known) - 1 - known[::-1].index(max(known))
+
+
+def _at_least_one(contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Features below 1 become 1; contexts hold their logarithms."""
+    return np.maximum(contexts, 0.0)
+
+
+def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The order in which the training systems are met in each episode."""
+    decades = 10.0 ** np.round(np.log10(kappas))
+    seen = np.where([i in TRAINING_BELOW for i in range(len(kappas))], 0.5 * decades, decades)
+    return np.argsort(np.searchsorted(BUCKETS, seen, side="right"), kind="stable")

@@ -1,0 +1,121 @@
+"""The machine that native results and times belong to."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from roundwise.machine import blas as loaded_blas
+from roundwise.machine.threads import get_num_threads, get_simd_level, usable_cores
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A processor, its BLAS, and how many threads use them.
+
+    Attributes
+    ----------
+    cpu : str
+        The processor's model.
+    cores : int
+        Logical cores that the process may use.
+    threads : int
+        Threads of our kernels; see `roundwise.set_num_threads`.
+    blas : str
+        SciPy's BLAS with its version and, if it is the wheel's OpenBLAS, its build.
+    blas_threads : int or None
+        None where the BLAS cannot be asked.
+    simd : str
+        The instruction set of our kernels.
+    """
+
+    cpu: str
+    cores: int
+    threads: int
+    blas: str
+    blas_threads: int | None
+    simd: str
+
+    @classmethod
+    def this(cls) -> Machine:
+        """The machine that this process runs on, as it is set now."""
+        blas, blas_threads = loaded_blas.name_and_threads()
+        return cls(
+            cpu_model(), usable_cores(), get_num_threads(), blas, blas_threads, get_simd_level()
+        )
+
+    @property
+    def key(self) -> str:
+        """A short name, different for machines that differ in anything; fit for a file name."""
+        return _key(self)
+
+    def __str__(self) -> str:
+        blas_threads = "unknown" if self.blas_threads is None else str(self.blas_threads)
+        return (
+            f"{self.cpu}, {self.cores} cores, {self.threads} threads, {self.simd} kernels; "
+            f"{self.blas}, {blas_threads} threads"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `from_dict` reads it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> Machine:
+        """The machine that `to_dict` wrote."""
+        try:
+            return cls(**saved)
+        except TypeError as error:
+            raise ValueError(f"not a saved machine ({error}); save it again") from error
+
+    def differences(self, other: Machine) -> dict[str, tuple[Any, Any]]:
+        """What differs, by name: the value here and the other's."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+
+
+@cache
+def _key(machine: Machine) -> str:
+    text = json.dumps(machine.to_dict(), sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    model = re.sub(r"[^a-z0-9]+", "-", machine.cpu.lower()).strip("-")
+    return f"{model[:40].strip('-')}-{machine.threads}t-{digest}"
+
+
+@cache
+def cpu_model() -> str:
+    """The processor's model, as the system names it."""
+    return _from_cpuinfo(Path("/proc/cpuinfo")) or _from_sysctl() or _from_platform()
+
+
+def _from_cpuinfo(path: Path) -> str:
+    """The first of Linux's list; a virtual machine may shorten the name, but not the family."""
+    try:
+        first = path.read_text(errors="replace").split("\n\n")[0]
+    except OSError:
+        return ""
+    pairs = (line.partition(":") for line in first.splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in pairs}
+    if "CPU part" in facts:  # ARM gives no name at all
+        return f"ARM implementer {facts.get('CPU implementer')}, part {facts['CPU part']}"
+    name, family = facts.get("model name", ""), facts.get("cpu family")
+    return f"{name} (family {family}, model {facts.get('model')})" if name and family else name
+
+
+def _from_sysctl() -> str:
+    if platform.system() != "Darwin":
+        return ""
+    asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _from_platform() -> str:
+    return platform.processor() or platform.machine() or "unknown processor"

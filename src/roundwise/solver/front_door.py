@@ -1,0 +1,224 @@
+"""`solve` and `factor`: the front door."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack
+
+from roundwise.backends import NativeBackend
+from roundwise.backends.native.dense import getrf, has_own_lu
+from roundwise.formats import FP64
+from roundwise.policies.neighbours import FormatPolicy, get_policy
+from roundwise.solver.factorization import Factorization
+from roundwise.solver.inputs import (
+    CheckedMatrix,
+    checked_matrix,
+    dense_array,
+    dense_product,
+)
+
+Array = NDArray[Any]
+Structure = Literal["gen", "pos"]
+
+CHOLESKY_FROM = 1250
+"""Below this n, what LAPACK's Cholesky gains over our LU (``make bench``) is spent on finding out
+that A is symmetric."""
+
+BLOCK = 128
+"""Rows to compare with columns at a time: they stay in the cache."""
+
+TINY = 128
+"""Below this n, not even a look at whether a dense A is symmetric pays."""
+
+_BACKEND = NativeBackend()
+
+
+def solve(
+    A: Any,
+    b: Any,
+    *,
+    tol: float | None = None,
+    policy: str | FormatPolicy = "default",
+    full_output: bool = False,
+    assume_a: Structure | None = None,
+) -> Any:
+    """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
+
+    Parameters
+    ----------
+    A : (n, n) array_like or sparse
+        Dense (any memory order) or sparse (any format), real. It is not modified. Stacked dense
+        systems, of shape (..., n, n), are solved one by one as `numpy.linalg.solve` does.
+    b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
+    tol : float, optional
+        The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
+        for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
+        delivers; u is float64's unit roundoff, or float32's if A and b are float32.
+    policy : str or FormatPolicy
+        Which format to factorize in first: ``"default"``, a format's name, or your own. It may
+        cost time, but no digits: what it leads to passes the same gate.
+    full_output : bool
+        Return a `Solution`, with an error bound and the whole story, instead of x.
+    assume_a : {"gen", "pos"}, optional
+        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
+        large dense A that is symmetric with a positive diagonal is tried as such.
+
+    Returns
+    -------
+    x : array, shaped as b
+        float32 if A and b are, else float64. A `Solution` if `full_output`.
+
+    Raises
+    ------
+    SolveFailed
+        A `numpy.linalg.LinAlgError`: no answer passed the gate, as for a singular A. It has the
+        best x and its backward error.
+    ValueError, TypeError
+        For input that cannot be solved with: shapes, NaN and infinity, complex numbers.
+    UnknownNameError
+        A `KeyError`: there is no policy of that name.
+
+    Examples
+    --------
+    >>> import roundwise
+    >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
+    array([0.09090909, 0.63636364])
+    """
+    tol = _checked_tolerance(tol)
+    if not (sparse.issparse(A) or sparse.issparse(b)):
+        A, b = dense_array("A", A), dense_array("b", b)
+        if A.ndim > 2 or b.ndim > 2:
+            if full_output:
+                raise ValueError("full_output describes one system; loop over the stacked ones")
+            return _solve_stacked(A, b, tol=tol, policy=policy, assume_a=assume_a)
+        if not full_output and assume_a is None:
+            x = _solve_at_once(A, b, tol, getattr(get_policy(policy), "at_once", 0))
+            if x is not None:
+                return x
+    shape = np.shape(b)
+    columns = max(1, shape[1]) if len(shape) == 2 else 1
+    factorization = _factorization(A, tol, policy, assume_a, columns)
+    return factorization.solve(b, full_output=full_output)
+
+
+def factor(
+    A: Any,
+    *,
+    tol: float | None = None,
+    policy: str | FormatPolicy = "default",
+    assume_a: Structure | None = None,
+    columns: int = 1,
+) -> Factorization:
+    """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
+
+    The factors are made at the first solve: only then it is known which are good enough. A is
+    copied, so that it may change before the next solve. `columns` is how many right-hand sides to
+    expect: the more, the less of the time the factorization takes, and lower precision gains less.
+    """
+    A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
+    return _factorization(A, _checked_tolerance(tol), policy, assume_a, columns)
+
+
+def _factorization(
+    A: Any,
+    tol: float | None,
+    policy: str | FormatPolicy,
+    assume_a: Structure | None,
+    columns: int,
+) -> Factorization:
+    """A factorization that refers to A, which must not change as long as it is in use."""
+    start = perf_counter()
+    matrix = checked_matrix(A, _BACKEND)
+    positive_definite = is_positive_definite(matrix, assume_a)
+    choice = get_policy(policy).choose(matrix, positive_definite, columns)
+    return Factorization(
+        matrix,
+        choice.formats,
+        _BACKEND,
+        tol=tol,
+        positive_definite=positive_definite,
+        decision=choice.reason,
+        learn=choice.learn,
+        features_seconds=perf_counter() - start,
+    )
+
+
+def _checked_tolerance(tol: Any) -> float | None:
+    if tol is None:
+        return None
+    if not isinstance(tol, Real):
+        raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
+    tolerance = float(tol)
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
+    return tolerance
+
+
+def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
+    """A dense float64 system with n < bound in FP64, through the same gate; None if it fails."""
+    n = len(A) if A.ndim == 2 else 0
+    fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
+    if not (fits and 0 < n < bound and A.dtype == b.dtype == np.float64):
+        return None
+    if _looks_positive_definite(A):
+        return None
+    if not (A.flags.forc and A.flags.aligned):
+        A = A.copy()
+    # A C-ordered matrix is the transpose of one whose columns are contiguous.
+    columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
+    lu, swaps, info = getrf(columns.copy(order="F"))
+    if info != 0:
+        return None
+    x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)
+    with np.errstate(all="ignore"):
+        residual = np.abs(b - dense_product(A, x)).max(axis=0)
+        norm = lapack.dlange("1" if flip else "I", columns)
+        size = norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
+        limit = (math.sqrt(n) * FP64.unit_roundoff if tol is None else tol) * size
+    # Infinite sizes would let anything pass, and tiny ones are not to be trusted.
+    safe = (limit > 1e-280) & (size < 1e300)
+    return x if ((residual <= limit) & safe).all() else None
+
+
+def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
+    """System by system; a b with one dimension is one vector for all, as in NumPy."""
+    columns = b[:, None] if b.ndim == 1 else b
+    stack = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    matrices = np.broadcast_to(A, stack + A.shape[-2:])
+    blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+    answers = [solve(matrices[i], blocks[i], **options) for i in np.ndindex(stack)]
+    if not answers:
+        raise ValueError(f"A and b stack to shape {stack}, no system at all; pass at least one")
+    X = np.reshape(answers, stack + answers[0].shape)
+    return X[..., 0] if b.ndim == 1 else X
+
+
+def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
+    """What the caller says, or whether Cholesky is worth a try."""
+    if assume_a not in (None, "gen", "pos"):
+        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
+    if matrix.columns is not None:  # its rows and columns are scaled, and it is no longer symmetric
+        return False
+    if assume_a is not None:
+        return assume_a == "pos"
+    if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk
+        return False
+    return _looks_positive_definite(matrix.A)
+
+
+def _looks_positive_definite(A: Array) -> bool:
+    """Whether a dense matrix is symmetric with a positive diagonal, and large enough to ask."""
+    if len(A) < (CHOLESKY_FROM if has_own_lu() else TINY) or not (np.diagonal(A) > 0).all():
+        return False
+    probes = {0, len(A) // 2, len(A) - 1}  # most others show here, at no cost
+    if not all(np.array_equal(A[i], A[:, i]) for i in probes):
+        return False
+    blocks = range(0, len(A), BLOCK)
+    return all(np.array_equal(A[i : i + BLOCK, i:], A[i:, i : i + BLOCK].T) for i in blocks)
