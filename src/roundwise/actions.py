@@ -1,4 +1,4 @@
-"""Actions, one format per stage, and the spaces of actions that a policy chooses from.
+"""Actions: a format for every stage and, where an algorithm has methods, one of these.
 
 Formats are ordered by significand bits; ties by exponent range, then by name (`format_key`).
 Actions are ordered lexicographically, the first stage counting most (`action_key`): for
@@ -14,10 +14,69 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from roundwise.algorithms.base import Action, ActionLike
 from roundwise.formats import FloatFormat, get_format
 
 FormatKey = tuple[int, int, str]
+
+
+class Action(tuple[FloatFormat, ...]):
+    """The formats of the stages, in stage order, and the method.
+
+    It is a tuple of formats with an attribute `method`, "" for algorithms without methods. The
+    text form is ``bf16-fp32-fp64-fp64``, or ``cholesky:fp32-fp64-fp64-fp64`` with a method.
+    """
+
+    method: str
+
+    def __new__(cls, formats: Iterable[str | FloatFormat], method: str = "") -> Action:
+        action = super().__new__(cls, (get_format(fmt) for fmt in formats))
+        action.method = method
+        return action
+
+    @classmethod
+    def parse(cls, text: str) -> Action:
+        """The action of a text form; `register_format` makes a format of your own known."""
+        if not isinstance(text, str):
+            raise TypeError(f"an action's text form is a str, got {type(text).__name__}")
+        method, _, formats = text.rpartition(":")
+        return cls((part.strip() for part in formats.split("-")), method.strip())
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, other) is True and self.method == getattr(other, "method", "")
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.method)) if self.method else tuple.__hash__(self)
+
+    def __str__(self) -> str:
+        formats = "-".join(fmt.name for fmt in self)
+        return f"{self.method}:{formats}" if self.method else formats
+
+    def __repr__(self) -> str:
+        return f"Action.parse({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Action, (tuple(self), self.method)
+
+
+ActionLike = str | Sequence[str | FloatFormat]
+"""An action, its text form, or one format or name of a format for each stage."""
+
+
+def as_action(action: ActionLike, stages: Sequence[str] | None = None) -> Action:
+    """The action, from whatever form it has; with `stages` the number of formats is checked."""
+    if isinstance(action, str):
+        made = Action.parse(action)
+    else:
+        made = action if isinstance(action, Action) else Action(action)
+    if stages is not None and len(made) != len(stages):
+        raise ValueError(
+            f"action {str(made)!r} has {len(made)} formats; pass one for each stage: "
+            f"{', '.join(stages)}"
+        )
+    return made
 
 
 def format_key(fmt: FloatFormat) -> FormatKey:
@@ -25,31 +84,19 @@ def format_key(fmt: FloatFormat) -> FormatKey:
     return fmt.p, fmt.emax - fmt.emin, fmt.name
 
 
-def action_key(action: Action) -> tuple[FormatKey, ...]:
-    """Orders actions: lexicographic in `format_key`, the first stage counting most."""
-    return tuple(format_key(fmt) for fmt in action)
-
-
-def format_action(action: Action) -> str:
-    """The text form, e.g. ``bf16-fp32-fp64-fp64``."""
-    return "-".join(fmt.name for fmt in action)
+def format_action(action: Sequence[FloatFormat]) -> str:
+    """The text form of an action."""
+    return str(as_action(action))
 
 
 def parse_action(text: str, stages: Sequence[str] | None = None) -> Action:
-    """The action of a text like ``bf16-fp32-fp64-fp64``, in named formats.
+    """The action of a text form; see `Action.parse` and `as_action`."""
+    return as_action(text, stages)
 
-    With `stages`, the number of formats is checked. A space with formats of your own knows
-    their names: use `ActionSpace.index`.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"an action's text form is a str, got {type(text).__name__}")
-    action = tuple(get_format(part.strip()) for part in text.split("-"))
-    if stages is not None and len(action) != len(stages):
-        raise ValueError(
-            f"action {text!r} has {len(action)} formats; pass one for each stage: "
-            f"{', '.join(stages)}"
-        )
-    return action
+
+def action_key(action: Iterable[FloatFormat]) -> tuple[FormatKey, ...]:
+    """Orders actions: lexicographic in `format_key`, the first stage counting most."""
+    return tuple(format_key(fmt) for fmt in action)
 
 
 @dataclass(frozen=True)
@@ -61,6 +108,9 @@ class ActionSpace:
     stages : tuple of str
     actions : tuple of Action
         Unique, at least one, one format per stage.
+
+    Among actions with the same formats, the one with the later method in `methods` counts as
+    the safer: list methods with the safest last.
     """
 
     stages: tuple[str, ...]
@@ -71,17 +121,13 @@ class ActionSpace:
             raise ValueError(f"stages = {self.stages}; pass at least one, each with its own name")
         if not self.actions:
             raise ValueError("an action space needs at least one action")
-        for action in self.actions:
-            if not isinstance(action, tuple) or not all(isinstance(f, FloatFormat) for f in action):
-                raise TypeError(f"action {action!r} is no tuple of formats; use list_space")
-            if len(action) != len(self.stages):
-                raise ValueError(
-                    f"action {format_action(action)} has {len(action)} formats; pass one for each "
-                    f"stage: {', '.join(self.stages)}"
-                )
+        if not all(isinstance(action, tuple) for action in self.actions):
+            raise TypeError("an action is a tuple of formats; use list_space for other forms")
+        actions = tuple(as_action(action, self.stages) for action in self.actions)
+        object.__setattr__(self, "actions", actions)  # plain tuples become actions
         if len(set(self.actions)) != len(self.actions):
             twice = next(a for a in self.actions if self.actions.count(a) > 1)
-            raise ValueError(f"action {format_action(twice)} is listed twice; pass each once")
+            raise ValueError(f"action {twice} is listed twice; pass each once")
         if len({fmt.name for fmt in self.formats}) != len(self.formats):
             raise ValueError("two formats of the space share a name; rename one")
 
@@ -102,7 +148,12 @@ class ActionSpace:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The text form of each action."""
-        return tuple(format_action(action) for action in self.actions)
+        return tuple(str(action) for action in self.actions)
+
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that occur, in the order of the actions; ("",) without methods."""
+        return tuple(dict.fromkeys(action.method for action in self.actions))
 
     @cached_property
     def _indices(self) -> dict[str, int]:
@@ -116,12 +167,17 @@ class ActionSpace:
         counts most: for refinement it is the residual, which bounds the accuracy that can be
         reached at all, while a poor first stage costs iterations.
         """
-        return max(range(len(self)), key=lambda i: action_key(self.actions[i])[::-1])
+
+        def safety(i: int) -> tuple[Any, int]:
+            action = self.actions[i]
+            return action_key(action)[::-1], self.methods.index(action.method)
+
+        return max(range(len(self)), key=safety)
 
     def index(self, action: ActionLike) -> int:
         """Where an action, as text or as formats or their names, stands in the space."""
-        if isinstance(action, str):
-            text = action
+        if isinstance(action, str | Action):
+            text = str(action)
         else:
             text = "-".join(f.name if isinstance(f, FloatFormat) else str(f) for f in action)
         try:
@@ -145,8 +201,12 @@ class ActionSpace:
         """The space that `to_dict` wrote."""
         try:
             formats = {d["name"]: FloatFormat(**d) for d in saved["formats"]}
-            actions = tuple(tuple(formats[n] for n in t.split("-")) for t in saved["actions"])
-            return cls(tuple(saved["stages"]), actions)
+            parts = [text.rpartition(":") for text in saved["actions"]]
+            actions = (
+                Action((formats[name] for name in names.split("-")), method)
+                for method, _, names in parts
+            )
+            return cls(tuple(saved["stages"]), tuple(actions))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved action space ({error!r}); save it again") from error
 
@@ -189,19 +249,11 @@ def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSp
     if isinstance(actions, str):
         raise TypeError(f"actions is the text {actions!r}; pass a list of actions: [{actions!r}]")
     stages = _stages(stages)
-    return ActionSpace(
-        stages,
-        tuple(
-            parse_action(action, stages)
-            if isinstance(action, str)
-            else tuple(get_format(fmt) for fmt in action)
-            for action in actions
-        ),
-    )
+    return ActionSpace(stages, tuple(as_action(action, stages) for action in actions))
 
 
 def implied_failures(space: ActionSpace, failed: int) -> list[int]:
-    """Actions that need not be tried once one has failed: no stage of theirs is higher.
+    """Actions of the same method with no stage higher: not worth a try once this one failed.
 
     A format is no higher than another if it has no more significand bits and its exponents
     lie within the other's. That fp16 fails by overflow thus says nothing about bf16. The action
@@ -214,7 +266,9 @@ def implied_failures(space: ActionSpace, failed: int) -> list[int]:
     return [
         i
         for i, action in enumerate(space)
-        if i != failed and all(_within(f, g) for f, g in zip(action, limit, strict=True))
+        if i != failed
+        and action.method == limit.method
+        and all(_within(f, g) for f, g in zip(action, limit, strict=True))
     ]
 
 

@@ -48,10 +48,10 @@ class FloatFormat:
     top_code_is_nan: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or set("- \t\n") & set(self.name):
+        if not isinstance(self.name, str) or not self.name or set("-: \t\n") & set(self.name):
             raise ValueError(
-                f"name = {self.name!r}; choose a text without spaces and '-', which joins the "
-                "formats of an action"
+                f"name = {self.name!r}; choose a text without spaces, '-' and ':', which "
+                "separate the parts of an action"
             )
         for field in ("p", "emin", "emax"):
             if type(getattr(self, field)) is not int:
@@ -123,6 +123,16 @@ E4M3 = FloatFormat("e4m3", 4, -6, 8, overflow="nan", top_code_is_nan=True)
 NAMED_FORMATS: dict[str, FloatFormat] = {
     fmt.name: fmt for fmt in (E4M3, E5M2, BF16, FP16, TF32, FP32, FP64)
 }
+
+
+def register_format(fmt: FloatFormat) -> FloatFormat:
+    """Make a format of your own known by its name, in actions' texts and everywhere else."""
+    if not isinstance(fmt, FloatFormat):
+        raise TypeError(f"got {type(fmt).__name__}; pass a FloatFormat")
+    name = fmt.name.lower()
+    if NAMED_FORMATS.setdefault(name, fmt) != fmt:
+        raise ValueError(f"another format is called {fmt.name}; choose a new name")
+    return fmt
 
 
 def get_format(fmt: str | FloatFormat) -> FloatFormat:

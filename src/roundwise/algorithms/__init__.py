@@ -5,8 +5,9 @@ from roundwise.algorithms.cg_ir import CgIR
 from roundwise.algorithms.footprint import modelled_bytes
 from roundwise.algorithms.gmres_ir import GmresIR
 from roundwise.algorithms.lu_ir import LuIR
-from roundwise.algorithms.stage import Stage, Tally
+from roundwise.algorithms.stage import Stage, Stages, Tally
 from roundwise.algorithms.stopping import DeploymentRule, PaperRule, StoppingRule
+from roundwise.algorithms.verified_solve import VerifiedSolve
 
 __all__ = [
     "Algorithm",
@@ -19,7 +20,9 @@ __all__ = [
     "PaperRule",
     "Shared",
     "Stage",
+    "Stages",
     "StoppingRule",
     "Tally",
+    "VerifiedSolve",
     "modelled_bytes",
 ]

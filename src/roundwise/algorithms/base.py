@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -18,12 +18,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms.stage import Stage, Tally
+from roundwise.actions import Action, ActionLike, ActionSpace, as_action, monotone_space
+from roundwise.algorithms.stage import Stage, Stages, Tally
 from roundwise.backends import ArithmeticFailure, Backend, get_backend
-from roundwise.formats import FloatFormat, get_format
+from roundwise.formats import FP64, FloatFormat
 
-Action = tuple[FloatFormat, ...]
-ActionLike = str | Sequence[str | FloatFormat]
 T = TypeVar("T")
 
 
@@ -45,10 +44,11 @@ class OutcomeStatus(enum.Enum):
         "there, or LU"
     )
     NONFINITE_INPUT = "the problem holds inf or NaN"
+    UNSUITED = "the method does not fit this matrix (dense or sparse, symmetric or not)"
 
     @property
     def failed(self) -> bool:
-        """Whether the run was broken off by an arithmetic failure."""
+        """Whether the run was broken off: by an arithmetic failure, or as the method is unsuited."""
         return self in _FAILURES
 
 
@@ -57,6 +57,7 @@ _FAILURES = {
     OutcomeStatus.ZERO_PIVOT,
     OutcomeStatus.NOT_POSITIVE_DEFINITE,
     OutcomeStatus.NONFINITE_INPUT,
+    OutcomeStatus.UNSUITED,
 }
 
 
@@ -76,15 +77,15 @@ class Outcome:
     history : tuple of dict
         Numbers of each outer step.
     reason : str
-        What failed and where, if something did.
+        What failed and where, if something did; or why the run ended without success.
     action, arithmetic : str
     operations : dict
         ``(stage, format name)`` to `Tally`: flops and bytes moved, for a cost model to price.
     seconds : float or None
         What this run takes on its own: shared work counts in full, measuring the errors does not.
     timings : dict
-        The seconds of each stage, conversions to its format included, and of ``verify``. Of
-        emulated arithmetic times say nothing; only those of the native one are stored.
+        The seconds of each stage, conversions to its format included, and of ``verify``. Times
+        of emulated arithmetic say nothing; only those of a timed backend are stored.
     """
 
     status: OutcomeStatus
@@ -110,16 +111,16 @@ class Outcome:
 
 
 class Shared:
-    """What runs on one problem with one backend share, each computed once: factors, matrices.
+    """Factors and matrices that the runs on one problem with one backend share.
 
-    It belongs to the problem, algorithm and backend of its first run, and refuses others. A
-    failure is remembered too, and raised again. So is what each thing took to make: a run that
-    reuses it is charged for it.
+    Each is computed once, and so is a failure, which is raised again in every run that asks. A
+    `Shared` belongs to the problem, algorithm and backend of its first run, and refuses others.
+    It remembers the seconds that each thing took, and charges them to every run that uses it.
 
     Attributes
     ----------
     reused, untimed : float
-        Seconds of the present run: those that sharing saved it, and those that are no part of it.
+        Seconds of the present run: those that sharing saved it, and those spent in `diagnostics`.
     """
 
     def __init__(self) -> None:
@@ -172,27 +173,50 @@ class Shared:
 
 
 class Algorithm(ABC):
-    """An algorithm with named stages, each run in one format.
+    """An algorithm with named stages, each run in one format, and perhaps methods.
 
-    A subclass is a frozen dataclass: fields are settings, `stages` names the steps, and `_run`
+    A subclass is a frozen dataclass: fields are settings, `stages` names the steps, and `execute`
     does the work through the given `Stage` objects, which round, count and know their format.
+
+    Attributes
+    ----------
+    stages : tuple of str
+    has_methods : bool
+        Whether actions name a method, which `execute` finds in ``stages.method``.
+    arithmetic : str
+        The arithmetic model that it is made for: what `Tuner` takes by default.
     """
 
     stages: ClassVar[tuple[str, ...]]
+    has_methods: ClassVar[bool] = False
+    arithmetic: ClassVar[str] = "operation"
 
     @abstractmethod
-    def _run(self, problem: Any, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: Any, stages: Stages, shared: Shared) -> Outcome:
         """Run, and return the outcome without action, arithmetic and operations."""
 
     def formats(self, action: ActionLike) -> Action:
-        """The action's formats, from text like ``bf16-fp32-fp64-fp64`` or a sequence."""
-        parts = action.split("-") if isinstance(action, str) else action
-        if len(parts) != len(self.stages):
+        """The action, from text like ``bf16-fp32-fp64-fp64`` or a sequence; checked."""
+        made = as_action(action, self.stages)
+        if made.method and not self.has_methods:
             raise ValueError(
-                f"action {action!r} has {len(parts)} formats; pass one for each stage: "
-                f"{', '.join(self.stages)}"
+                f"{type(self).__name__} has no methods; leave out {made.method + ':'!r} in {made}"
             )
-        return tuple(get_format(part) for part in parts)
+        return made
+
+    def action_space(
+        self, formats: Iterable[str | FloatFormat], problems: Iterable[Any] = ()
+    ) -> ActionSpace:
+        """The actions to choose from for these formats and problems: by default the monotone ones.
+
+        Their significand bits do not decrease from stage to stage.
+        """
+        return monotone_space(self.stages, formats)
+
+    def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
+        """The ladder from an action on, to try in turn until one succeeds: by default then FP64."""
+        safe = Action([FP64] * len(self.stages))
+        return (first,) if first == safe else (first, safe)
 
     def run(
         self,
@@ -201,32 +225,31 @@ class Algorithm(ABC):
         backend: str | Backend = "operation",
         shared: Shared | None = None,
     ) -> Outcome:
-        """Run on a problem with one format per stage.
+        """Run on a problem with one action.
 
         Parameters
         ----------
         problem : LinearSystem, or what the algorithm takes
-        action : str or sequence of formats
+        action : Action, its text, or a sequence of formats
             One format per stage, in stage order.
         backend : str or Backend
         shared : Shared, optional
             Reused factors and matrices of earlier runs on the same problem.
         """
-        formats = self.formats(action)
+        action = self.formats(action)
         backend = get_backend(backend)
-        stages = {
-            name: Stage(name, fmt, backend) for name, fmt in zip(self.stages, formats, strict=True)
-        }
+        named = zip(self.stages, action, strict=True)
+        stages = Stages((Stage(name, fmt, backend) for name, fmt in named), action.method)
         shared = Shared() if shared is None else shared
         shared.bind(problem, self, backend.description)
         start = time.perf_counter()
         try:
-            outcome = self._run(problem, stages, shared)
+            outcome = self.execute(problem, stages, shared)
         except ArithmeticFailure as failure:
             outcome = Outcome.from_failure(failure)
         return dataclasses.replace(
             outcome,
-            action="-".join(fmt.name for fmt in formats),
+            action=str(action),
             arithmetic=backend.arithmetic,
             operations={(s.name, s.fmt.name): s.tally for s in stages.values()},
             seconds=time.perf_counter() - start + shared.reused - shared.untimed,

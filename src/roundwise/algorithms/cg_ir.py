@@ -10,53 +10,22 @@ Higham & Pranesh, SIAM J. Sci. Comput. 43 (2021), with CG in place of their GMRE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
+from roundwise.algorithms.krylov import conjugate_gradients
 from roundwise.algorithms.refinement import (
     Correction,
-    Vector,
-    refine,
+    by_columns,
+    refine_problem,
     shared_factors,
     shared_matrix,
     shared_system,
 )
-from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.stage import Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
-from roundwise.backends import Factors, Matrix
 from roundwise.problems import LinearSystem
-
-
-def conjugate_gradients(
-    stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, most: int
-) -> Correction:
-    """Solve ``A z = r`` from z = 0 with the preconditioner M, in the stage's format.
-
-    Stops when the recurrence's residual is at most ``tolerance ||r||_2``, after `most` steps,
-    or when rounding errors have made a direction's curvature nonpositive.
-    """
-    z = np.zeros_like(r)
-    first = size = stage.norm2(r)
-    y = stage.solve(M, r)
-    p, rho = y, stage.dot(r, y)
-    steps = 0
-    while size > tolerance * first and steps < most:
-        q = stage.matvec(A, p)
-        curvature = stage.dot(p, q)
-        if curvature <= 0 or rho <= 0:
-            break
-        alpha = rho / curvature
-        z, r = stage.axpy(alpha, p, z), stage.axpy(-alpha, q, r)
-        y = stage.solve(M, r)
-        previous, rho = rho, stage.dot(r, y)
-        p = stage.axpy(rho / previous, p, y)
-        size = stage.norm2(r)
-        steps += 1
-    return Correction(z, steps, size / first if first > 0 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -85,22 +54,23 @@ class CgIR(Algorithm):
         if self.max_inner is not None and self.max_inner < 1:
             raise ValueError(f"max_inner = {self.max_inner}; choose at least 1")
 
-    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, update, inner, residual = (stages[name] for name in self.stages)
         system = shared_system(problem, False, residual, shared)
         shared.get("symmetric", lambda: _require_symmetric(problem))
-        factors = shared_factors(factor, system, shared, cholesky=True)
+        factors = shared_factors(factor, system, shared, method="cholesky")
         A = shared_matrix(inner, system, shared)
         M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
 
         def start(b: Vector) -> Correction:
             return Correction(factor.solve(factors, b))
 
+        @by_columns
         def correct(r: Vector) -> Correction:
             most = problem.n if self.max_inner is None else self.max_inner
             return conjugate_gradients(inner, A, M, r, self.tolerance, most)
 
-        return refine(problem, system, start, correct, residual, update, self.stop, shared)
+        return refine_problem(problem, system, start, correct, residual, update, self.stop, shared)
 
 
 def _require_symmetric(problem: LinearSystem) -> bool:

@@ -10,7 +10,6 @@ Carson & Higham, SIAM J. Sci. Comput. 39 (2017) and 40 (2018); Carson & Chen's A
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -18,13 +17,13 @@ from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (
     Correction,
-    Vector,
-    refine,
+    by_columns,
+    refine_problem,
     shared_factors,
     shared_matrix,
     shared_system,
 )
-from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.stage import Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
 from roundwise.problems import LinearSystem
 
@@ -71,7 +70,7 @@ class GmresIR(Algorithm):
         """
         return cls(tolerance=tau, stop=PaperRule(tau))
 
-    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, update, inner, residual = (stages[name] for name in self.stages)
         system = shared_system(problem, self.equilibrate, residual, shared)
         factors = shared_factors(factor, system, shared)
@@ -81,8 +80,9 @@ class GmresIR(Algorithm):
         def start(b: Vector) -> Correction:
             return Correction(factor.solve(factors, b))
 
+        @by_columns
         def correct(r: Vector) -> Correction:
             restart = problem.n if self.restart is None else self.restart
             return gmres(inner, A, M, r, self.tolerance, restart, self.cycles)
 
-        return refine(problem, system, start, correct, residual, update, self.stop, shared)
+        return refine_problem(problem, system, start, correct, residual, update, self.stop, shared)

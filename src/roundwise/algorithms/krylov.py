@@ -1,15 +1,15 @@
-"""Left-preconditioned GMRES in one format: MGS-Arnoldi with Givens rotations."""
+"""Krylov methods in one format: left-preconditioned GMRES, and conjugate gradients.
+
+GMRES is MGS-Arnoldi with Givens rotations. Both start from z = 0.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roundwise.algorithms.refinement import Correction
-from roundwise.algorithms.stage import Stage
-from roundwise.backends import Matrix, Solves
-
-Vector = NDArray[np.float64]
+from roundwise.algorithms.stage import Stage, Vector
+from roundwise.backends import Factors, Matrix, Solves
 
 
 def gmres(
@@ -28,7 +28,7 @@ def gmres(
     ``tolerance ||M \\ r||_2``, or after `cycles` cycles of `restart` steps (Saad & Schultz 1986).
     A checkpoint (k, c) stops a cycle that has not brought its residual below c after k steps.
     """
-    z = np.zeros_like(r)
+    z = stage.backend.xp.zeros_like(r)
     w = stage.solve(M, r)
     beta = first = stage.norm2(w)
     iterations = 0
@@ -56,7 +56,7 @@ def _cycle(
 ) -> tuple[Vector, int, float]:
     """At most `restart` Arnoldi steps from w with norm beta: the step, their number, residual."""
     n = len(w)
-    V = np.empty((min(restart, n) + 1, n))  # one basis vector per row
+    V = stage.backend.xp.empty((min(restart, n) + 1, n), dtype=w.dtype)  # one basis vector per row
     R = np.zeros((len(V) - 1, len(V) - 1))
     cosines, sines, g = np.zeros(len(R)), np.zeros(len(R)), np.zeros(len(V))
     g[0] = beta
@@ -78,3 +78,31 @@ def _cycle(
     k = j + 1
     y = stage.solve_upper(R[:k, :k], g[:k])
     return stage.combine(V[:k], y), k, abs(float(g[k]))
+
+
+def conjugate_gradients(
+    stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, most: int
+) -> Correction:
+    """Solve ``A z = r`` from z = 0 with the preconditioner M, in the stage's format.
+
+    Stops when the recurrence's residual is at most ``tolerance ||r||_2``, after `most` steps,
+    or when rounding errors have made a direction's curvature nonpositive.
+    """
+    z = stage.backend.xp.zeros_like(r)
+    first = size = stage.norm2(r)
+    y = stage.solve(M, r)
+    p, rho = y, stage.dot(r, y)
+    steps = 0
+    while size > tolerance * first and steps < most:
+        q = stage.matvec(A, p)
+        curvature = stage.dot(p, q)
+        if curvature <= 0 or rho <= 0:
+            break
+        alpha = rho / curvature
+        z, r = stage.axpy(alpha, p, z), stage.axpy(-alpha, q, r)
+        y = stage.solve(M, r)
+        previous, rho = rho, stage.dot(r, y)
+        p = stage.axpy(rho / previous, p, y)
+        size = stage.norm2(r)
+        steps += 1
+    return Correction(z, steps, size / first if first > 0 else 0.0)

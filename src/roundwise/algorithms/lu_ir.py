@@ -10,19 +10,17 @@ Wilkinson (1948), Moler (1967); in three precisions, Carson & Higham (2018).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.refinement import (
     Correction,
-    Vector,
-    refine,
+    refine_problem,
     shared_factors,
     shared_system,
 )
-from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.stage import Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
 from roundwise.problems import LinearSystem
 
@@ -44,7 +42,7 @@ class LuIR(Algorithm):
     equilibrate: bool = False
     stop: StoppingRule = field(default_factory=lambda: PaperRule(tau=0.5, max_steps=100))
 
-    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, update, residual = (stages[name] for name in self.stages)
         system = shared_system(problem, self.equilibrate, residual, shared)
         factors = shared_factors(factor, system, shared)
@@ -52,4 +50,4 @@ class LuIR(Algorithm):
         def solve(b: Vector) -> Correction:
             return Correction(factor.solve(factors, b))
 
-        return refine(problem, system, solve, solve, residual, update, self.stop, shared)
+        return refine_problem(problem, system, solve, solve, residual, update, self.stop, shared)

@@ -7,25 +7,22 @@ matrix). A cost model can price them for any machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from roundwise.backends import Backend, Factors, Matrix, Solves
 from roundwise.formats import FloatFormat
 
-Vector = NDArray[np.float64]
+Vector = Any  # an array of the backend: NumPy here, CuPy on a GPU
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def timed(kernel: Callable[Concatenate[Stage, P], T]) -> Callable[Concatenate[Stage, P], T]:
-    """Add what a kernel takes to its stage's seconds."""
+    """Add the seconds that a kernel takes to those of its stage."""
 
     @wraps(kernel)
     def wrapper(self: Stage, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,10 +72,26 @@ class Stage:
         self.count(factors.flops, 2 * factors.entries, factors.entries if factors.is_sparse else 0)
 
     @timed
+    def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
+        """``B - A X`` for blocks of columns, with a matrix in this format."""
+        n, columns = X.shape
+        for _ in range(columns):  # a product and a difference each
+            self.count(2 * A.entries, A.entries + sum(A.shape), A.entries if A.is_sparse else 0)
+            self.count(2 * n, 3 * n)
+        return self.backend.residual(A, X, B)
+
+    @timed
+    def add(self, X: Vector, Z: Vector) -> Vector:
+        """``X + Z`` for blocks of columns."""
+        self.count(2 * X.size, 3 * X.size)
+        return self.backend.add(X, Z, self.fmt)
+
+    @timed
     def solve(self, factors: Solves, b: Vector) -> Vector:
-        """Substitution with factors in this format."""
+        """Substitution with factors in this format, for a vector or a block of columns."""
+        columns = b.shape[1] if b.ndim == 2 else 1
         indices = factors.entries if factors.is_sparse else 0
-        self.count(2 * factors.entries, factors.entries + 2 * len(b), indices)
+        self.count(2 * columns * factors.entries, factors.entries + 2 * b.size, indices)
         return factors.solve(b)
 
     @timed
@@ -119,3 +132,11 @@ class Stage:
     def combine(self, V: Vector, y: Vector) -> Vector:
         """``V' y``: a combination of the rows of V."""
         return self.matvec(self.matrix(V.T), y)
+
+
+class Stages(dict[str, Stage]):
+    """The stages of a run by name, and the method of its action ("" if it has none)."""
+
+    def __init__(self, stages: Iterable[Stage], method: str = "") -> None:
+        super().__init__((stage.name, stage) for stage in stages)
+        self.method = method

@@ -1,34 +1,51 @@
 """Stopping rules of iterative refinement, as small frozen objects.
 
 A rule is asked twice in each outer step: after the residual, and after the update. It answers
-with the status to stop with, or None to go on.
+with the status to stop with, or None to go on. It sees all columns of a block together.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.accuracy import default_tolerance, passes
 from roundwise.algorithms.base import OutcomeStatus
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FloatFormat
+
+Array = NDArray[np.float64]
 
 
 @dataclass
 class Progress:
-    """What a rule may look at: norms (all max norms) of the steps so far, never x_true."""
+    """What a rule may look at: max norms of the steps so far, never x_true.
+
+    Each entry of a list is an array with one number for each column.
+    """
 
     n: int
-    norm_A: float
-    norm_b: float
     update_format: FloatFormat
-    x_norms: list[float] = field(default_factory=list)
-    z_norms: list[float] = field(default_factory=list)
-    backward_errors: list[float] = field(default_factory=list)
+    x_norms: list[Array] = field(default_factory=list)
+    z_norms: list[Array] = field(default_factory=list)
+    backward_errors: list[Array] = field(default_factory=list)
+    inner_iterations: int = 0  # in all steps so far
+    inner_residual: float = 0.0  # of the last step
 
     @property
     def steps(self) -> int:
         """Corrections applied so far."""
         return len(self.z_norms)
+
+    def relative_correction(self, step: int) -> Array:
+        """``||z|| / ||x||`` after a step; that of step 0, which made x from nothing, is 1."""
+        if step == 0:
+            return np.ones_like(self.x_norms[0])
+        return self.z_norms[step - 1] / np.maximum(self.x_norms[step - 1], _TINY)
+
+
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 class StoppingRule:
@@ -70,13 +87,16 @@ class PaperRule(StoppingRule):
 
     def after_update(self, progress: Progress) -> OutcomeStatus | None:
         z = progress.z_norms
-        if z[-1] == 0 and progress.backward_errors[-1] > 0:
+        if ((z[-1] == 0) & (progress.backward_errors[-1] > 0)).any():
             return OutcomeStatus.STAGNATED  # the inner solver gave up, or z underflowed
-        if z[-1] <= progress.update_format.unit_roundoff * progress.x_norms[-1]:
+        converged = z[-1] <= progress.update_format.unit_roundoff * progress.x_norms[-1]
+        if converged.all():
             return OutcomeStatus.CONVERGED
-        last = zip(z[-self.patience - 1 :], z[-self.patience :], strict=False)
-        if len(z) > self.patience and all(now >= self.tau * before for before, now in last):
-            return OutcomeStatus.STAGNATED
+        if len(z) > self.patience:
+            last = np.array(z[-self.patience - 1 :])
+            stagnating = (last[1:] >= self.tau * last[:-1]).all(axis=0)
+            if (stagnating & ~converged).any():
+                return OutcomeStatus.STAGNATED
         return OutcomeStatus.ITERATION_LIMIT if len(z) >= self.max_steps else None
 
 
@@ -84,8 +104,8 @@ class PaperRule(StoppingRule):
 class DeploymentRule(StoppingRule):
     """Stop when the answer is good, or will not become so within the budget.
 
-    - converged: ``||r|| <= tolerance (||A|| ||x|| + ||b||)``; without a tolerance,
-      ``sqrt(n) u`` with float64's u, about what LAPACK's own refinement asks for;
+    - converged: ``||r|| <= tolerance (||A|| ||x|| + ||b||)``; without a tolerance, that of the
+      gate, ``sqrt(n) u`` with float64's u;
     - unconfirmed: that residual was too coarse, or of a scaled system: in float64 the original
       one is larger;
     - hopeless: after `patience` corrections or more, at the rate of the last step, the tolerance
@@ -109,25 +129,86 @@ class DeploymentRule(StoppingRule):
 
     def target(self, n: int) -> float:
         """The backward error to reach for a system of n equations."""
-        return math.sqrt(n) * FP64.unit_roundoff if self.tolerance is None else self.tolerance
+        return default_tolerance(n) if self.tolerance is None else self.tolerance
 
     def confirm(self, status: OutcomeStatus, n: int, nbe: float) -> OutcomeStatus:
-        reached = nbe <= self.target(n)
-        if status is OutcomeStatus.CONVERGED and not reached:
+        if status is OutcomeStatus.CONVERGED and not passes(nbe, self.target(n)):
             return OutcomeStatus.UNCONFIRMED
         return status
 
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
         tolerance = self.target(progress.n)
         errors = progress.backward_errors
-        if errors[-1] <= tolerance:
+        if passes(errors[-1], tolerance):
             return OutcomeStatus.CONVERGED
         remaining = self.max_steps - progress.steps
         if remaining <= 0:
             return OutcomeStatus.ITERATION_LIMIT
-        z = progress.z_norms
-        if len(z) >= self.patience:
-            rate = min(errors[-1] / errors[-2], z[-1] / z[-2]) if z[-2] > 0 else math.inf
-            if rate >= 1 or math.log(tolerance / errors[-1]) / math.log(rate) > remaining:
-                return OutcomeStatus.HOPELESS
+        if progress.steps >= self.patience and self._is_hopeless(progress, tolerance, remaining):
+            return OutcomeStatus.HOPELESS
         return None
+
+    @staticmethod
+    def _is_hopeless(progress: Progress, tolerance: float, remaining: int) -> bool:
+        errors, z = progress.backward_errors, progress.z_norms
+        open_columns = ~(errors[-1] <= tolerance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = np.minimum(errors[-1] / errors[-2], z[-1] / z[-2])
+            rates = np.where(z[-2] > 0, rates, np.inf)
+            steps = np.log(tolerance / errors[-1]) / np.log(rates)
+        return bool((open_columns & ((rates >= 1) | (steps > remaining))).any())
+
+
+@dataclass(frozen=True)
+class HalvingRule(StoppingRule):
+    """For refinement by the factors alone: go on as long as corrections halve.
+
+    - converged: every backward error is at most `tolerance`, and `least_steps` corrections were
+      made, which an error bound may ask for;
+    - stagnated: a column that is not good enough got a correction, relative to its x, of more
+      than half the one before;
+    - the limit: `max_steps` corrections.
+    """
+
+    tolerance: float
+    least_steps: int = 0
+    max_steps: int = 30
+
+    def after_residual(self, progress: Progress) -> OutcomeStatus | None:
+        good = progress.backward_errors[-1] <= self.tolerance
+        steps = progress.steps
+        if good.all():
+            if steps >= self.least_steps:
+                return OutcomeStatus.CONVERGED
+        elif steps > 0:
+            now, before = (progress.relative_correction(step) for step in (steps, steps - 1))
+            if not (good | (now <= 0.5 * before)).all():
+                return OutcomeStatus.STAGNATED
+        return OutcomeStatus.ITERATION_LIMIT if steps >= self.max_steps else None
+
+
+@dataclass(frozen=True)
+class BudgetRule(StoppingRule):
+    """For GMRES with factors that may be too poor: stop once better factors are the better deal.
+
+    - converged: the backward error is at most `tolerance`;
+    - hopeless: the last GMRES cycle left a relative residual above `slow`;
+    - stagnated: neither the correction nor the backward error halved;
+    - the limit: `budget` GMRES iterations (None: no limit) or `max_steps` corrections.
+    """
+
+    tolerance: float
+    budget: int | None
+    slow: float
+    max_steps: int = 30
+
+    def after_residual(self, progress: Progress) -> OutcomeStatus | None:
+        errors, z, steps = progress.backward_errors, progress.z_norms, progress.steps
+        if passes(errors[-1], self.tolerance):
+            return OutcomeStatus.CONVERGED
+        if steps > 0 and self.budget is not None and progress.inner_residual > self.slow:
+            return OutcomeStatus.HOPELESS
+        if steps > 1 and (z[-1] >= 0.5 * z[-2]).any() and not (errors[-1] <= 0.5 * errors[-2]).all():
+            return OutcomeStatus.STAGNATED
+        spent = self.budget is not None and progress.inner_iterations >= self.budget
+        return OutcomeStatus.ITERATION_LIMIT if spent or steps >= self.max_steps else None

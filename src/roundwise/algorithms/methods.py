@@ -1,0 +1,72 @@
+"""The methods of `VerifiedSolve`: how to factorize, and what to turn to if that fails.
+
+A new method is a line in `METHODS`, and a factorization of that name in a backend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from roundwise.backends import Backend
+from roundwise.formats import BF16, FP32, FP64, FloatFormat
+
+BLOCK = 128
+"""Rows that are compared with columns at a time: they stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to factorize.
+
+    Attributes
+    ----------
+    name : str
+        As `Backend.analyse` knows it.
+    sparse : bool
+        Whether it is for sparse matrices.
+    formats : tuple of FloatFormat
+        That it is tried in, lowest first; each failure leads to the next one.
+    then : str
+        The method to turn to, in FP64, once all formats have failed; "" if there is none.
+    chosen : bool
+        Whether policies choose it; if not, it is a last resort.
+    """
+
+    name: str
+    sparse: bool
+    formats: tuple[FloatFormat, ...]
+    then: str = ""
+    chosen: bool = True
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("cholesky", False, (FP32, FP64), then="lu"),
+        Method("lu", False, (BF16, FP32, FP64), then="qr"),
+        Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
+        Method("superlu/mmd", True, (FP32, FP64), then="superlu/colamd"),
+        Method("superlu/colamd", True, (FP32, FP64)),
+    )
+}
+"""The methods by name; of those that policies choose, the safest of each kind last."""
+
+
+def default_method(backend: Backend, sparse: bool) -> str:
+    """The method of an action that names none: LU with partial pivoting."""
+    known = backend.methods(sparse)
+    return "lu" if "lu" in known else known[-1]
+
+
+def is_symmetric(A: Any) -> bool:
+    """Whether A equals its transpose; most that do not show it in a few rows, at no cost."""
+    if not isinstance(A, np.ndarray):
+        return bool((A != A.T).nnz == 0)
+    probes = {0, len(A) // 2, len(A) - 1}
+    if not all(np.array_equal(A[i], A[:, i]) for i in probes):
+        return False
+    blocks = range(0, len(A), BLOCK)
+    return all(np.array_equal(A[i : i + BLOCK, i:], A[i:, i : i + BLOCK].T) for i in blocks)

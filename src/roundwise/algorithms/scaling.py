@@ -1,0 +1,195 @@
+"""Scaling by powers of two, which changes no digit.
+
+``A x = b`` becomes ``(R A C) Y = R B F`` with diagonal powers of two R, C and F, and the solution
+is ``X = C Y F^-1``. Norms of residuals and solutions are undone to the given scale, so backward
+errors are still those of the system as it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.backends import Backend
+
+Array = NDArray[np.float64]
+
+MODERATE = 40
+"""`moderate` leaves A alone if its largest entry is between 2**-40 and 2**40."""
+
+LARGEST_SUM = 900
+"""`scaled_down` leaves A alone if its largest entry is below 2**900, so that sums cannot overflow."""
+
+ZERO_EXPONENT = -(2**28)
+"""Stands for the exponent of a zero entry; sums of a few do not leave int32."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledMatrix:
+    """A square, finite, real matrix, ``2**-(e_i + f_j)`` times the given one."""
+
+    A: Any  # float64 array (C or Fortran contiguous), or canonical csr_array
+    norm: float  # of the matrix as it was given, in the infinity norm, over 2**max(e)
+    rows: NDArray[np.int32] | None = None  # e, if A had to be scaled
+    columns: NDArray[np.int32] | None = None  # f, if columns had to be scaled, too
+
+    @property
+    def n(self) -> int:
+        return int(self.A.shape[0])
+
+    @property
+    def is_sparse(self) -> bool:
+        return not isinstance(self.A, np.ndarray)
+
+    @cached_property
+    def _row_weights(self) -> Array | None:
+        """What undoes the scaling of rows, relative to the largest.
+
+        Weights below 2**-1000 are raised to that. If X solves the scaled system, it is not tiny,
+        and that changes nothing; a tiny X must not pass because a residual vanishes.
+        """
+        if self.rows is None or np.ptp(self.rows) == 0:
+            return None
+        return np.asarray(np.maximum(np.ldexp(1.0, self.rows - self.rows.max()), 2.0**-1000))
+
+    @cached_property
+    def _column_weights(self) -> Array | None:
+        """What undoes the scaling of columns; clipped, so that a norm is too small, not infinite."""
+        if self.columns is None:
+            return None
+        return np.asarray(np.ldexp(1.0, np.clip(-self.columns, -900, 900)))
+
+    def residual_norms(self, R: Array) -> Array:
+        """The max norm of each column of residuals or right-hand sides, in the given scale."""
+        return column_norms(R, self._row_weights)
+
+    def solution_norms(self, X: Array) -> Array:
+        """The max norm of each column of solutions, in the given scale."""
+        return column_norms(X, self._column_weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledColumns:
+    """Right-hand sides ``2**-(e_i + g_j)`` times the given ones."""
+
+    B: Array  # (n, k), Fortran-ordered
+    exponents: NDArray[np.int32] | None = None
+    """``x[i, j] = 2**exponents[i, j] X[i, j]``; one row if all rows agree, None if nothing was
+    scaled."""
+
+    def solution(self, X: Array) -> Array:
+        """X in the given scale; infinite where float64 cannot hold it."""
+        return X if self.exponents is None else np.ldexp(X, self.exponents)
+
+    def scaled_solution(self, x: Array) -> Array:
+        """What `solution` takes x from."""
+        return x if self.exponents is None else np.ldexp(x, -self.exponents)
+
+
+def column_norms(X: Array, weights: Array | None = None) -> Array:
+    """The max norm of each column, its entries weighted."""
+    magnitudes = abs(X)
+    if weights is not None:
+        magnitudes *= weights[:, None]
+    return np.asarray(magnitudes.max(axis=0, initial=0.0))
+
+
+def moderate(A: Any, norm: float, largest: float) -> ScaledMatrix:
+    """A with entries of moderate size: as it is, scaled as a whole, or by rows and columns.
+
+    `norm` and `largest` are A's infinity norm and largest entry. Rows and columns are scaled if
+    their sizes differ by more than 2**`MODERATE`.
+    """
+    if largest == 0 or abs(math.frexp(largest)[1]) <= MODERATE:
+        return ScaledMatrix(A, norm)
+    return _scaled(A, by_rows_and_columns=None)
+
+
+def scaled_down(A: Any, norm: float, largest: float) -> ScaledMatrix:
+    """A as it is, unless sums of its entries could overflow: then scaled as a whole."""
+    if math.frexp(largest)[1] <= LARGEST_SUM:
+        return ScaledMatrix(A, norm)
+    return _scaled(A, by_rows_and_columns=False)
+
+
+def equilibrated(A: Any) -> ScaledMatrix:
+    """Rows, then columns, scaled so that their largest entries are in [1/2, 1); zeros stay."""
+    return _scaled(A, by_rows_and_columns=True)
+
+
+@np.errstate(under="ignore")  # what vanishes is nothing beside the rest of its row and column
+def _scaled(A: Any, by_rows_and_columns: bool | None) -> ScaledMatrix:
+    fractions, exponents = np.frexp(A.data if sparse.issparse(A) else A)
+    exponents[fractions == 0] = ZERO_EXPONENT
+    rows, columns = _largest_exponents(A, exponents, 1), None
+    if by_rows_and_columns is None:
+        spread = max(np.ptp(rows), np.ptp(_largest_exponents(A, exponents, 0)))
+        by_rows_and_columns = bool(spread > MODERATE)
+    if by_rows_and_columns:
+        exponents -= _of_each_entry(A, rows, 1)
+        columns = _largest_exponents(A, exponents, 0)
+        exponents -= _of_each_entry(A, columns, 0)
+    else:  # a symmetric matrix stays symmetric
+        rows[:] = rows.max()
+        exponents -= rows[0]
+    entries = np.ldexp(fractions, exponents)
+    if sparse.issparse(A):
+        A = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
+    else:
+        A = entries
+    matrix = ScaledMatrix(A, 0.0, rows, columns)
+    given = abs(A) if columns is None else abs(A) * np.ldexp(1.0, columns)
+    sums = np.asarray(given.sum(axis=1)).reshape(-1, 1)
+    return replace(matrix, norm=float(matrix.residual_norms(sums)[0]))
+
+
+def _largest_exponents(A: Any, exponents: NDArray[np.int32], axis: int) -> NDArray[np.int32]:
+    """The largest exponent of each row (axis 1) or column (0), 0 if it has only zeros."""
+    if sparse.issparse(A):
+        largest = np.full(A.shape[0], ZERO_EXPONENT, dtype=np.int32)
+        places = A.indices if axis == 0 else np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+        np.maximum.at(largest, places, exponents)
+    else:
+        largest = exponents.max(axis=axis)
+    return np.where(largest < ZERO_EXPONENT // 2, 0, largest).astype(np.int32)
+
+
+def _of_each_entry(A: Any, exponents: NDArray[np.int32], axis: int) -> NDArray[np.int32]:
+    """The number of each entry's row (axis 1) or column (0)."""
+    if sparse.issparse(A):
+        return exponents[A.indices] if axis == 0 else np.repeat(exponents, np.diff(A.indptr))
+    return exponents if axis == 0 else exponents[:, None]
+
+
+def plain_columns(b: Array) -> ScaledColumns:
+    """Right-hand sides as they are, for a matrix that is not scaled."""
+    return ScaledColumns(np.asfortranarray(b[:, None] if b.ndim == 1 else b))
+
+
+def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
+    """Right-hand sides of a scaled matrix, each column of max norm in [1/2, 1)."""
+    B = b[:, None] if b.ndim == 1 else b
+    fractions, powers = np.frexp(B)
+    powers[fractions == 0] = ZERO_EXPONENT
+    if matrix.rows is not None:
+        powers -= matrix.rows[:, None]
+    exponents = powers.max(axis=0, initial=-5000)[None, :]
+    with np.errstate(under="ignore"):
+        B = np.ldexp(fractions, powers - exponents)
+    if matrix.columns is not None:
+        exponents = exponents - matrix.columns[:, None]
+    return ScaledColumns(np.asfortranarray(B), exponents)
+
+
+def scaled_system(
+    A: Any, b: Array, backend: Backend, equilibrate: bool
+) -> tuple[ScaledMatrix, ScaledColumns]:
+    """The system that research algorithms refine: as it is, scaled down, or equilibrated."""
+    matrix = equilibrated(A) if equilibrate else scaled_down(A, *backend.sizes(A))
+    return matrix, plain_columns(b) if matrix.rows is None else scaled_columns(b, matrix)

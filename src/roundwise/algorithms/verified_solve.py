@@ -1,0 +1,368 @@
+"""`VerifiedSolve`: the front door as an algorithm. Factorize, refine, pass the gate or say why not.
+
+One run tries one action: one factorization and what can be got out of it.
+
+1. Factorize by the action's method, in the format of the factor stage.
+2. Refine all columns together with the factors alone, as long as corrections halve.
+3. Where they do not: GMRES in the format of the gmres stage, the factors as preconditioner, column
+   by column. It is given up early if it is not on its way, or at once if many pivots have drowned
+   in rounding errors.
+4. The gate: every column's backward error, in float64 against the data as given.
+
+`VerifiedSolve.climb` says which actions to try in turn; `roundwise.solve` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import Action, ActionSpace
+from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors, default_tolerance, passes
+from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
+from roundwise.algorithms.krylov import gmres
+from roundwise.algorithms.methods import METHODS, default_method, is_symmetric
+from roundwise.algorithms.refinement import (
+    Correction,
+    Refined,
+    System,
+    by_columns,
+    refine,
+    shared_factors,
+    shared_matrix,
+)
+from roundwise.algorithms.scaling import ScaledColumns, moderate, scaled_columns
+from roundwise.algorithms.stage import Stage, Stages, Vector
+from roundwise.algorithms.stopping import BudgetRule, HalvingRule
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
+from roundwise.formats import FP32, FP64, FloatFormat, get_format
+from roundwise.problems import LinearSystem
+
+Array = NDArray[np.float64]
+MatrixOf = Callable[[Stage], Matrix]
+"""Gives A in the format of a stage."""
+
+INNER_TOLERANCE = 1e-6
+RESTART = 30
+CHECK_AFTER = 12
+"""A GMRES cycle that after so many iterations is not on its way to the inner tolerance within half
+of the budget is given up: two such cycles are needed."""
+
+
+@dataclass(eq=False)
+class Answer:
+    """The best X so far, column by column, and how refinement got there.
+
+    Attributes
+    ----------
+    X, errors : block and array
+        The best iterate and the backward error of each column.
+    before, last : arrays
+        The last two corrections of each column, relative to x.
+    """
+
+    X: Vector
+    errors: Array
+    before: Array
+    last: Array
+    status: OutcomeStatus
+    reason: str
+    steps: int
+    inner_iterations: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, refined: Refined) -> Answer:
+        """What refinement by the factors alone gave."""
+        before, last = _last_corrections(refined)
+        return cls(
+            refined.best,
+            refined.errors,
+            before,
+            last,
+            refined.status,
+            refined.reason,
+            refined.progress.steps,
+            history=refined.history,
+        )
+
+    def take(self, column: int, refined: Refined) -> None:
+        """Take what GMRES gave for one column."""
+        self.X[:, column], self.errors[column] = refined.best[:, 0], refined.errors[0]
+        if refined.progress.steps:
+            before, last = _last_corrections(refined)
+            self.before[column] = before[0] if refined.progress.steps > 1 else self.last[column]
+            self.last[column] = last[0]
+        self.steps += refined.progress.steps
+        self.inner_iterations += refined.progress.inner_iterations
+        self.history += refined.history
+        self.status, self.reason = refined.status, refined.reason
+
+    def remaining_correction(self, expected_rate: float) -> float:
+        """What further corrections would amount to, relative to x; NaN if too few were made.
+
+        ``||z|| rate / (1 - rate)`` of the last correction z, the largest over the columns (after
+        Demmel et al., ACM Trans. Math. Softw. 32(2), 2006). A lucky correction shrinks faster than
+        the next one will, so the rate is taken to be at least the expected one. A rate beyond 1/2
+        means that the corrections are as small as they get.
+        """
+        if not np.isfinite(self.before).all():
+            return np.nan
+        rates = np.where(self.last > 0, self.last / self.before, 0.0)
+        rates = np.clip(rates, min(expected_rate, 0.5), 0.5)
+        return float((self.last * rates / (1 - rates)).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class VerifiedSolve(Algorithm):
+    """One attempt of `roundwise.solve`: factors of one action, refinement, and the gate.
+
+    Parameters
+    ----------
+    tolerance : float, optional
+        The backward error to accept; ``sqrt(n) u`` with float64's u if not given.
+    budget : int
+        GMRES iterations for one column after which better factors are the better deal, for
+        factors below FP64. (On the two cores where it was chosen, n = 1250, that many take about
+        as long as half of an FP64 factorization.)
+    least_steps : int
+        Corrections to compute even if the gate asks for fewer: an error bound needs two.
+    """
+
+    stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
+    has_methods: ClassVar[bool] = True
+    arithmetic: ClassVar[str] = "native"
+
+    tolerance: float | None = None
+    budget: int = 40
+    least_steps: int = 0
+
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
+        factor, residual = stages["factor"], stages["residual"]
+        backend = factor.backend
+        method = stages.method or default_method(backend, problem.is_sparse)
+        if method not in backend.methods(problem.is_sparse):
+            kind = "sparse" if problem.is_sparse else "dense"
+            return Outcome(OutcomeStatus.UNSUITED, None, reason=f"{method} is not for {kind} A")
+        with shared.diagnostics():
+            measure = shared.get("errors", lambda: ErrorMeasure(problem))
+            if method == "cholesky" and not shared.get(
+                "symmetric", lambda: is_symmetric(problem.A)
+            ):
+                return Outcome(OutcomeStatus.UNSUITED, None, reason="A is not symmetric")
+
+        def scaled() -> System:
+            matrix = moderate(problem.A, *backend.sizes(problem.A))
+            return matrix, scaled_columns(problem.b, matrix)
+
+        system = shared.get("system", scaled, residual)
+        factors = shared_factors(factor, system, shared, method)
+        outcome, _ = self.attempt(
+            system, factors, stages, lambda stage: shared_matrix(stage, system, shared)
+        )
+        if outcome.x is None:
+            return outcome
+        x = outcome.x[:, 0]
+        with shared.diagnostics():
+            ferr, cbe = measure.forward(x), measure.componentwise(x)
+        return replace(outcome, x=x, ferr=ferr, cbe=cbe)
+
+    @np.errstate(all="ignore")  # infinity and NaN never pass the gate
+    def attempt(
+        self,
+        system: System,
+        factors: Factors,
+        stages: Stages,
+        matrix: MatrixOf,
+        dtype: Any = np.float64,
+    ) -> tuple[Outcome, Answer]:
+        """Refine with these factors until every column passes the gate, or cannot.
+
+        Parameters
+        ----------
+        system : ScaledMatrix and ScaledColumns
+        factors : Factors
+            In the format of the factor stage.
+        stages : Stages
+        matrix : callable
+            Gives A in the format of a stage.
+        dtype : dtype
+            Of the answer: float32 answers pass float32's gate.
+        """
+        tolerance = self.target(system[0].n, dtype)
+        # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
+        target = tolerance / (4 if dtype == np.float32 else 1)
+        answer = self._refined(system, factors, stages, matrix, target)
+        residual = stages["residual"]
+        x = system[1].solution(answer.X).astype(dtype)
+        kept = system[1].scaled_solution(x.astype(np.float64))
+        errors = answer.errors
+        if residual.fmt != FP64 or not np.array_equal(kept, answer.X):
+            # The gate counts in float64, and judges what is returned.
+            gate = residual if residual.fmt == FP64 else Stage("gate", FP64, residual.backend)
+            errors = _errors(system, kept, gate, matrix)
+        worst = float(errors.max(initial=0.0))
+        worst = np.inf if np.isnan(worst) else worst
+        status, reason = answer.status, answer.reason
+        if passes(errors, tolerance):
+            status, reason = OutcomeStatus.CONVERGED, ""
+        elif residual.fmt == FP64 and passes(answer.errors, target):
+            status, reason = OutcomeStatus.OVERFLOW, _unholdable(dtype)
+        elif status is OutcomeStatus.CONVERGED:
+            status, reason = OutcomeStatus.UNCONFIRMED, status.UNCONFIRMED.value
+        outcome = Outcome(
+            status,
+            x if np.isfinite(worst) else None,
+            nbe=worst,
+            outer_iterations=answer.steps,
+            inner_iterations=answer.inner_iterations,
+            history=tuple(answer.history),
+            reason=reason or ("" if status is OutcomeStatus.CONVERGED else status.value),
+        )
+        return outcome, answer
+
+    def target(self, n: int, dtype: Any = np.float64) -> float:
+        """The backward error that the gate accepts."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return default_tolerance(n, FP32 if dtype == np.float32 else FP64)
+
+    def _refined(
+        self, system: System, factors: Factors, stages: Stages, matrix: MatrixOf, target: float
+    ) -> Answer:
+        factor, update, inner, residual = (stages[name] for name in self.stages)
+
+        def substitute(R: Vector) -> Correction:
+            return Correction(factor.solve(factors, R))
+
+        def residual_matrix() -> Matrix:
+            return matrix(residual)
+
+        halving = HalvingRule(target, self.least_steps)
+        plain = refine(system, substitute, substitute, residual, update, halving, residual_matrix)
+        answer = Answer.of(plain)
+        if passes(answer.errors, target) or plain.X is None:
+            return answer
+        budget = None if factor.fmt == FP64 else self.budget
+        if budget is not None and (lost := _lost_directions(factors)) > budget / 2:
+            answer.status = OutcomeStatus.HOPELESS
+            answer.reason = f"{lost} pivots vanish beside the largest: GMRES would take too long"
+            return answer
+        try:
+            A, M = matrix(inner), factors.to(inner.fmt)
+        except ArithmeticFailure as failure:
+            answer.status, answer.reason = OutcomeStatus[failure.status.name], str(failure)
+            return answer
+        slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
+        check = None if budget is None else (CHECK_AFTER, slow)
+        rule = BudgetRule(target, budget, slow)
+        for column in np.flatnonzero(~(answer.errors <= target)):
+            corrector = _GmresWithin(budget, inner, A, M, check)
+            one = (system[0], ScaledColumns(system[1].B[:, [column]]))
+            start, correct = answer.X[:, [column]], by_columns(corrector)
+            answer.take(column, refine(one, start, correct, residual, update, rule, residual_matrix))
+            if not answer.errors[column] <= target:
+                answer.reason = answer.reason or "GMRES with these factors does not get there"
+                break  # the other columns share the matrix
+        return answer
+
+    def action_space(
+        self, formats: Iterable[str | FloatFormat] | None = None, problems: Iterable[Any] = ()
+    ) -> ActionSpace:
+        """Every method that fits some of the problems, in every native format that it has.
+
+        Without problems, those of dense systems. The other stages are in FP64, which the gate
+        asks for. FP64's LU, or SuperLU with COLAMD, is the safe action.
+        """
+        backend = get_backend(self.arithmetic)
+        wanted = None if formats is None else {get_format(fmt) for fmt in formats} | {FP64}
+        actions = [
+            Action((fmt, FP64, FP64, FP64), method.name)
+            for sparse in sorted({problem.is_sparse for problem in problems} or {False})
+            for method in METHODS.values()
+            if method.chosen and method.sparse == sparse
+            for fmt in method.formats
+            if backend.supports(fmt, sparse) and (wanted is None or fmt in wanted)
+        ]
+        return ActionSpace(self.stages, tuple(actions))
+
+    def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
+        """The ladder from an action on, each rung reusing what the one before has paid for.
+
+        First the same factors with FP64 in all other stages, then factors of the next format, then
+        FP64 factors of the next method.
+        """
+        method = first.method or default_method(backend, sparse)
+        factor, fp64 = first[0], (FP64,) * 3
+        ladder = [Action(first, method)]
+        if tuple(first[1:]) != fp64:
+            ladder.append(Action((factor, *fp64), method))
+        while True:
+            known = METHODS.get(method)
+            higher = [fmt for fmt in known.formats if fmt.p > factor.p] if known else []
+            if higher:
+                factor = higher[0]
+            elif known is not None and known.then in backend.methods(sparse):
+                method, factor = known.then, FP64
+            else:
+                return tuple(ladder)
+            if backend.supports(factor, sparse):
+                ladder.append(Action((factor, *fp64), method))
+
+
+@dataclass
+class _GmresWithin:
+    """A corrector of one column that spends at most a budget of iterations in all its calls."""
+
+    budget: int | None
+    stage: Stage
+    A: Matrix
+    M: Factors
+    check: tuple[int, float] | None
+    spent: int = 0
+
+    def __call__(self, r: Vector) -> Correction:
+        restart = RESTART if self.budget is None else min(RESTART, self.budget - self.spent)
+        step = gmres(self.stage, self.A, self.M, r, INNER_TOLERANCE, restart, 1, self.check)
+        self.spent += step.iterations
+        return step
+
+
+def _last_corrections(refined: Refined) -> tuple[Array, Array]:
+    """The last two relative corrections; the first solve corrects zero by x itself."""
+    progress, steps = refined.progress, refined.progress.steps
+    if not progress.x_norms:
+        unknown = np.full(len(refined.errors), np.inf)
+        return unknown, unknown.copy()
+    last = progress.relative_correction(steps)
+    before = progress.relative_correction(steps - 1) if steps else np.full_like(last, np.inf)
+    return before, last
+
+
+def _errors(system: System, X: Vector, gate: Stage, matrix: MatrixOf) -> Array:
+    """The backward errors of X, its residual computed in the format of a stage."""
+    scaled, columns = system
+    R = gate.residual(matrix(gate), X, columns.B)
+    norms = scaled.solution_norms(X), scaled.residual_norms(columns.B)
+    return backward_errors(scaled.residual_norms(R), scaled.norm, *norms)
+
+
+def _lost_directions(factors: Factors) -> int:
+    """Pivots below ``sqrt(n) u`` of the largest, u the factors' own, where they are at hand.
+
+    Rounding errors hide such directions from the factors; each costs GMRES about one iteration.
+    """
+    pivots = factors.pivots
+    if pivots is None:
+        return 0
+    noise = np.sqrt(len(pivots)) * factors.fmt.unit_roundoff * pivots.max()
+    return int(np.count_nonzero(pivots < noise))
+
+
+def _unholdable(dtype: Any) -> str:
+    remedy = "scale A or b" + (", or pass float64" if dtype == np.float32 else "")
+    return f"{np.dtype(dtype).name} cannot hold x to that accuracy; {remedy}"
