@@ -30,7 +30,7 @@ from scipy.sparse.linalg import splu, spsolve
 from tqdm import tqdm
 
 import roundwise as rw
-from roundwise.backends.native.sparse import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
+from roundwise.backends.engines.superlu import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
 from roundwise.experiments.native.direct import dsgesv
 from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd, read_matrix_market

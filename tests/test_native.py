@@ -15,7 +15,7 @@ from roundwise.backends import (
     native_formats,
 )
 from roundwise.backends.native import dense as native_dense
-from roundwise.backends.native import sparse as native_sparse
+from roundwise.backends.engines import superlu
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 
 SIZES = [1, 2, 3, 50, 130]
@@ -245,13 +245,13 @@ def test_sparse(fmt, n, kind, symmetric_mode):
 
 def test_symmetric_mode_is_for_symmetric_patterns(monkeypatch):
     seen = []
-    original = native_sparse.splu
+    original = superlu.splu
 
     def spy(A, **options):
         seen.append(options.get("permc_spec", "COLAMD"))
         return original(A, **options)
 
-    monkeypatch.setattr(native_sparse, "splu", spy)
+    monkeypatch.setattr(superlu, "splu", spy)
     for problem in (poisson_2d(8), LinearSystem(sparse.csr_array(np.triu(general(9))), np.ones(9))):
         for mode in (True, False):
             NativeBackend(symmetric_mode=mode).matrix(problem.A, "fp64").lu()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roundwise.backends.contract import (
+    Analysis,
     ArithmeticFailure,
     Backend,
     Factors,
@@ -10,9 +11,11 @@ from roundwise.backends.contract import (
     Solves,
     Status,
     UnsupportedFormat,
+    Vector,
 )
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.emulated.storage import StorageBackend
+from roundwise.backends.engines import ENGINES
 from roundwise.backends.native.backend import NativeBackend, native_formats
 from roundwise.exceptions import UnknownNameError
 
@@ -34,6 +37,8 @@ def get_backend(arithmetic: str | Backend = "operation") -> Backend:
 
 __all__ = [
     "BACKENDS",
+    "ENGINES",
+    "Analysis",
     "ArithmeticFailure",
     "Backend",
     "Factors",
@@ -44,6 +49,7 @@ __all__ = [
     "Status",
     "StorageBackend",
     "UnsupportedFormat",
+    "Vector",
     "get_backend",
     "native_formats",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from roundwise.backends.native.sparse import suits_symmetric_mode
+from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.solver.inputs import CheckedMatrix
 
 Array = NDArray[np.float64]

@@ -16,7 +16,6 @@ from roundwise.backends import ArithmeticFailure, NativeBackend, Solves, Status
 from roundwise.features import condition_estimate
 from roundwise.formats import FP32, FP64, get_format
 from roundwise.solver.inputs import CheckedMatrix, Columns, checked_columns
-from roundwise.solver.orthogonal import QRFactors
 from roundwise.solver.refining import Refined, backward_errors, refine
 from roundwise.solver.solution import Attempt, Learn, Solution, SolveFailed
 
@@ -261,7 +260,7 @@ def _ladder(
         if not positive_definite or fmt == FP64.name:
             rungs.append(Rung(fmt, fmt, lu(fmt), budget))
     if not matrix.is_sparse:
-        rungs.append(Rung(FP64.name, "fp64 QR", lambda: QRFactors(matrix.A)))
+        rungs.append(Rung(FP64.name, "fp64 QR", lambda: backend.matrix(matrix.A, FP64).qr()))
     elif backend.symmetric_mode:
         pivoting = NativeBackend(symmetric_mode=False)
         rungs.append(Rung(FP64.name, "fp64 partial pivoting", lu(FP64.name, pivoting)))

@@ -75,11 +75,24 @@ def _has_guarded_products(fmt: FloatFormat) -> bool:
 
 
 @cache
-def carrier_type(fmt: FloatFormat) -> type[np.floating[Any]]:
-    """The narrowest of float32 and float64 in which the format is emulated exactly."""
+def _carrier(fmt: FloatFormat) -> type[np.floating[Any]] | None:
     for dtype, carrier in _CARRIERS:
         if is_innocuous(fmt, carrier) or (carrier is FP32 and _has_guarded_products(fmt)):
             return dtype
+    return None
+
+
+def is_emulated(fmt: FloatFormat) -> bool:
+    """Whether float32 or float64 carries the format exactly."""
+    return _carrier(fmt) is not None
+
+
+@cache
+def carrier_type(fmt: FloatFormat) -> type[np.floating[Any]]:
+    """The narrowest of float32 and float64 in which the format is emulated exactly."""
+    dtype = _carrier(fmt)
+    if dtype is not None:
+        return dtype
     raise ValueError(
         f"{fmt.name} (p = {fmt.p}, emin = {fmt.emin}) cannot be emulated exactly in float64; "
         "choose fp64, or p <= 25 with emin >= 3p - 1075"

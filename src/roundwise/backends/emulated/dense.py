@@ -8,17 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    Matrix,
-    PermutedFactors,
-    Status,
-    Vector,
-    checked_vector,
-    require_nonzero_diagonal,
-    require_square,
-)
+from roundwise.backends.checks import checked_vector, require_nonzero_diagonal, require_square
+from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
 from roundwise.backends.emulated.carriers import carrier_type
+from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FloatFormat
 from roundwise.machine.threads import get_num_threads
 from roundwise.rounding import kernel_format, round_to
@@ -48,6 +41,7 @@ def carried(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[Any]:
 class DenseFactors(PermutedFactors):
     """L and U packed in one column-major array."""
 
+    method = "lu"
     is_sparse = False
 
     def __init__(
@@ -85,6 +79,7 @@ class DenseFactors(PermutedFactors):
 class DenseCholesky(PermutedFactors):
     """L in a column-major array."""
 
+    method = "cholesky"
     is_sparse = False
 
     def __init__(self, fmt: FloatFormat, lower: NDArray[Any]) -> None:
@@ -123,7 +118,7 @@ class DenseMatrix(Matrix):
         self.fmt, self.shape, self.entries = fmt, A.shape, A.size
         self._values = carried(np.asfortranarray(A), fmt)
 
-    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         outputs, inputs = self.shape[::-1] if transpose else self.shape
         y = np.empty(outputs)
         code = _kernels.matvec(

@@ -10,20 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
-from roundwise.backends.contract import (
-    Backend,
-    Matrix,
-    Vector,
+from roundwise.backends.checks import (
     check_rotations,
     checked_basis,
     checked_matrix,
     checked_vector,
     require_nonzero_diagonal,
 )
+from roundwise.backends.contract import Matrix, Vector
+from roundwise.backends.emulated.backend import EmulatedBackend
 from roundwise.backends.emulated.carriers import carrier_type
 from roundwise.backends.emulated.dense import DenseMatrix, carried, check_status
 from roundwise.backends.emulated.sparse import SparseMatrix
@@ -31,7 +29,7 @@ from roundwise.formats import FloatFormat, get_format
 from roundwise.rounding import kernel_format
 
 
-class OperationBackend(Backend):
+class OperationBackend(EmulatedBackend):
     """Emulated arithmetic, every operation rounded.
 
     Parameters
@@ -63,37 +61,33 @@ class OperationBackend(Backend):
             return SparseMatrix(A, fmt, self.pivot_threshold)
         return DenseMatrix(A, fmt)
 
-    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
+    def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
         fmt = get_format(fmt)
         x = checked_vector(x)
         code, value = _kernels.dot(*_vector_format(fmt), x, checked_vector(y, len(x)))
         check_status(code, "dot", fmt)
         return value
 
-    def axpy(
-        self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
-    ) -> Vector:
+    def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
         x = checked_vector(x)
         result = checked_vector(y, len(x)).copy()
         check_status(_kernels.axpy(*_vector_format(fmt), float(alpha), x, result), "axpy", fmt)
         return result
 
-    def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+    def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
         result = checked_vector(x).copy()
         check_status(_kernels.scale(*_vector_format(fmt), float(alpha), result), "scale", fmt)
         return result
 
-    def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
+    def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
         fmt = get_format(fmt)
         code, value = _kernels.norm2(*_vector_format(fmt), checked_vector(x))
         check_status(code, "norm2", fmt)
         return value
 
-    def orthogonalize(
-        self, V: NDArray[Any], w: NDArray[Any], fmt: str | FloatFormat
-    ) -> tuple[Vector, Vector]:
+    def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
         fmt = get_format(fmt)
         w = checked_vector(w).copy()
         V = checked_basis(V, len(w))
@@ -108,7 +102,7 @@ class OperationBackend(Backend):
         check_rotations(j, cosines, sines, h, g)
         check_status(_kernels.givens(*_vector_format(fmt), j, cosines, sines, h, g), "givens", fmt)
 
-    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+    def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
         R = carried(np.asfortranarray(checked_matrix(R, fmt)), fmt)
         require_nonzero_diagonal(np.diagonal(R), fmt)

@@ -9,19 +9,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    Matrix,
-    PermutedFactors,
-    Status,
-    Vector,
+from roundwise.backends.checks import (
     checked_vector,
     require_nonzero_diagonal,
     require_square,
     sparse_lu_flops,
 )
+from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
 from roundwise.backends.emulated.dense import carried, check_status
 from roundwise.backends.emulated.ordering import colamd, minimum_degree
+from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FloatFormat
 from roundwise.rounding import kernel_format
 
@@ -31,6 +28,7 @@ _Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
 class SparseFactors(PermutedFactors):
     """L (without its diagonal) and U in compressed columns."""
 
+    method = "lu"
     is_sparse = True
 
     def __init__(
@@ -85,6 +83,7 @@ def _columns_in(columns: _Columns, fmt: FloatFormat) -> _Columns:
 class SparseCholesky(PermutedFactors):
     """L in compressed columns, the diagonal first."""
 
+    method = "cholesky"
     is_sparse = True
 
     def __init__(self, fmt: FloatFormat, lower: _Columns, order: NDArray[np.int32] | None) -> None:
@@ -125,7 +124,7 @@ class SparseMatrix(Matrix):
         self._csr = (A.indptr, A.indices, carried(A.data, fmt))
         self._pivot_threshold = pivot_threshold
 
-    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         outputs, inputs = self.shape[::-1] if transpose else self.shape
         y = np.empty(outputs)
         code = _kernels.sparse_matvec(

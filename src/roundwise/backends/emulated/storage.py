@@ -16,13 +16,7 @@ from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import splu
 
 import roundwise._kernels as _kernels
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    Backend,
-    Matrix,
-    PermutedFactors,
-    Status,
-    Vector,
+from roundwise.backends.checks import (
     checked_basis,
     checked_matrix,
     checked_vector,
@@ -30,9 +24,12 @@ from roundwise.backends.contract import (
     require_square,
     sparse_lu_flops,
 )
+from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
 from roundwise.backends.emulated import dense as operation_dense
 from roundwise.backends.emulated import operation
 from roundwise.backends.emulated import sparse as operation_sparse
+from roundwise.backends.emulated.backend import EmulatedBackend
+from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.rounding import kernel_format, round_to
 
@@ -69,6 +66,7 @@ def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
 class DenseFactors(PermutedFactors):
     """L and U packed in one array."""
 
+    method = "lu"
     is_sparse = False
 
     def __init__(self, fmt: FloatFormat, packed: Vector, perm: NDArray[np.int32] | None) -> None:
@@ -99,6 +97,8 @@ class DenseFactors(PermutedFactors):
 
 class CholeskyFactors(PermutedFactors):
     """L L', dense or sparse: the float64 factor of the rounded matrix, rounded."""
+
+    method = "cholesky"
 
     def __init__(self, fmt: FloatFormat, float64_factors: PermutedFactors) -> None:
         self._solver = float64_factors.to(fmt).to(FP64)
@@ -133,7 +133,7 @@ class DenseMatrix(Matrix):
         self.fmt, self.shape, self.entries = fmt, A.shape, A.size
         self._values = _stored(np.asfortranarray(A), "rounding the matrix", fmt)
 
-    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         x = _operand(x, self.shape[0 if transpose else 1], "matvec", self.fmt)
         return _stored(blas.dgemv(1.0, self._values, x, trans=int(transpose)), "matvec", self.fmt)
 
@@ -155,6 +155,7 @@ class DenseMatrix(Matrix):
 class SparseFactors(PermutedFactors):
     """L (without its diagonal) and U in compressed columns."""
 
+    method = "lu"
     is_sparse = True
 
     def __init__(
@@ -205,7 +206,7 @@ class SparseMatrix(Matrix):
         self._csr = A
         self._csr.data = _stored(A.data, "rounding the matrix", fmt)
 
-    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         x = _operand(x, self.shape[0 if transpose else 1], "sparse matvec", self.fmt)
         A = self._csr.T if transpose else self._csr
         return _stored(A @ x, "sparse matvec", self.fmt)
@@ -229,7 +230,7 @@ class SparseMatrix(Matrix):
         )
 
 
-class StorageBackend(Backend):
+class StorageBackend(EmulatedBackend):
     """Emulated arithmetic, results rounded when stored."""
 
     arithmetic = "storage"
@@ -239,15 +240,13 @@ class StorageBackend(Backend):
         A = checked_matrix(A, fmt)
         return SparseMatrix(A, fmt) if sparse.issparse(A) else DenseMatrix(A, fmt)
 
-    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
+    def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
         fmt = get_format(fmt)
         x = _operand(x, None, "dot", fmt)
         y = _operand(y, len(x), "dot", fmt)
         return _stored_number(blas.ddot(x, y) if len(x) else 0.0, "dot", fmt)
 
-    def axpy(
-        self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
-    ) -> Vector:
+    def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
         x = _operand(x, None, "axpy", fmt)
         y = _operand(y, len(x), "axpy", fmt)
@@ -255,21 +254,19 @@ class StorageBackend(Backend):
             result = y + _number(alpha, "axpy", fmt) * x
         return _stored(result, "axpy", fmt)
 
-    def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+    def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
         x = _operand(x, None, "scale", fmt)
         with np.errstate(over="ignore"):
             result = _number(alpha, "scale", fmt) * x
         return _stored(result, "scale", fmt)
 
-    def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
+    def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
         fmt = get_format(fmt)
         x = _operand(x, None, "norm2", fmt)
         return _stored_number(blas.dnrm2(x) if len(x) else 0.0, "norm2", fmt)
 
-    def orthogonalize(
-        self, V: NDArray[Any], w: NDArray[Any], fmt: str | FloatFormat
-    ) -> tuple[Vector, Vector]:
+    def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
         fmt = get_format(fmt)
         w = _operand(w, None, "orthogonalize", fmt).copy()
         V = checked_basis(V, len(w))
@@ -288,7 +285,7 @@ class StorageBackend(Backend):
         for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
             values[:] = _stored(values, "givens", fmt)
 
-    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+    def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
         g = _operand(g, len(R), "triangular solve", fmt)
         R = _stored_block(checked_matrix(R, fmt), "triangular solve", fmt)

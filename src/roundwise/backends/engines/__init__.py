@@ -1,1 +1,8 @@
-"""Sparse factorizations behind one contract."""
+"""Sparse factorizations behind one contract: a new engine is a new file and a line in `ENGINES`."""
+
+from roundwise.backends.engines.contract import Engine, Symbolic
+from roundwise.backends.engines.superlu import SuperLUEngine, suits_symmetric_mode
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (SuperLUEngine(),)}
+
+__all__ = ["ENGINES", "Engine", "SuperLUEngine", "Symbolic", "suits_symmetric_mode"]

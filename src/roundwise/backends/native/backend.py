@@ -11,39 +11,38 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+from scipy.sparse import issparse
 
 import roundwise._kernels as _kernels
+from roundwise.backends.checks import checked_basis, checked_matrix, checked_vector, real_matrix
 from roundwise.backends.contract import (
+    Analysis,
     ArithmeticFailure,
     Backend,
     Matrix,
     Status,
     UnsupportedFormat,
     Vector,
-    checked_basis,
-    checked_matrix,
-    checked_vector,
-    real_matrix,
 )
 from roundwise.backends.emulated.operation import OperationBackend
-from roundwise.backends.native.dense import (
+from roundwise.backends.native.dense import DenseMatrix
+from roundwise.backends.native.sparse import ENGINE_METHODS, EngineAnalysis, SparseMatrix
+from roundwise.backends.native.storage import (
     COMPUTED_IN,
     ONE_THREAD,
-    DenseMatrix,
+    SPARSE_FORMATS,
     nonfinite,
     require_native,
+    require_native_sparse,
 )
-from roundwise.backends.native.sparse import SparseMatrix, require_native_sparse
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.rounding import round_to
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
-    """The formats that this machine runs natively, lowest precision first."""
-    return (*((BF16,) if bf16_level() is not None else ()), FP16, FP32, FP64)
+    """The formats that this machine runs natively with dense matrices, lowest precision first."""
+    return NativeBackend().formats()
 
 
 def bf16_level() -> str | None:
@@ -70,6 +69,7 @@ class NativeBackend(Backend):
     """
 
     arithmetic = "native"
+    timed = True
 
     def __init__(self, bf16_instructions: str | None = None, symmetric_mode: bool = True) -> None:
         levels = _kernels.native_bf16_levels()
@@ -84,12 +84,30 @@ class NativeBackend(Backend):
     @property
     def description(self) -> str:
         """The arithmetic with its machine: neither results nor times of two machines mix."""
-        settings = [f"{self.arithmetic} on {Machine.this().key}"]
+        settings = [f"{self.arithmetic} on {self.machine.key}"]
         if self.bf16_instructions == "portable":
             settings.append("bf16_instructions='portable'")
         if not self.symmetric_mode:
             settings.append("symmetric_mode=False")
         return ", ".join(settings)
+
+    @property
+    def machine(self) -> Machine:
+        """This machine with its present threads and instructions."""
+        return Machine.this()
+
+    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
+        if sparse:
+            return SPARSE_FORMATS
+        return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
+
+    def methods(self, sparse: bool = False) -> tuple[str, ...]:
+        return ("cholesky", *(ENGINE_METHODS if sparse else ("lu", "qr")))
+
+    def _analysis(self, A: Any, method: str) -> Analysis:
+        if method in ENGINE_METHODS:
+            return EngineAnalysis(self, A, method)
+        return super()._analysis(A, method)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:
         fmt = get_format(fmt)
@@ -104,7 +122,7 @@ class NativeBackend(Backend):
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
         fmt = self._format(fmt)
         A = real_matrix(A)
-        if sparse.issparse(A):
+        if issparse(A):
             require_native_sparse(fmt)
             return SparseMatrix(A, fmt, self.symmetric_mode)
         # As the kernels take them: neither 16 bits nor another machine's byte order.
@@ -112,7 +130,7 @@ class NativeBackend(Backend):
         return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
 
     def sizes(self, A: Any) -> tuple[float, float]:
-        if sparse.issparse(A):
+        if issparse(A):
             return super().sizes(A)
         rows_first = A.flags.c_contiguous
         norm_one, norm_inf, largest = _kernels.native_norms(
@@ -120,32 +138,28 @@ class NativeBackend(Backend):
         )
         return norm_one if rows_first else norm_inf, largest
 
-    def dot(self, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat) -> float:
+    def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
         fmt = self._format(fmt)
         x, y = self._load(x, "dot", fmt), self._load(y, "dot", fmt)
         return self._store_number(self._vectors.dot(x, y, COMPUTED_IN[fmt]), "dot", fmt)
 
-    def axpy(
-        self, alpha: float, x: NDArray[Any], y: NDArray[Any], fmt: str | FloatFormat
-    ) -> Vector:
+    def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
         alpha = self._load_number(alpha, "axpy", fmt)
         x, y = self._load(x, "axpy", fmt), self._load(y, "axpy", fmt)
         return self._store(self._vectors.axpy(alpha, x, y, COMPUTED_IN[fmt]), "axpy", fmt)
 
-    def scale(self, alpha: float, x: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+    def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
         alpha, x = self._load_number(alpha, "scale", fmt), self._load(x, "scale", fmt)
         return self._store(self._vectors.scale(alpha, x, COMPUTED_IN[fmt]), "scale", fmt)
 
-    def norm2(self, x: NDArray[Any], fmt: str | FloatFormat) -> float:
+    def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
         fmt = self._format(fmt)
         norm = self._vectors.norm2(self._load(x, "norm2", fmt), COMPUTED_IN[fmt])
         return self._store_number(norm, "norm2", fmt)
 
-    def orthogonalize(
-        self, V: NDArray[Any], w: NDArray[Any], fmt: str | FloatFormat
-    ) -> tuple[Vector, Vector]:
+    def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
         fmt = self._format(fmt)
         if fmt == COMPUTED_IN[fmt]:
             return self._vectors.orthogonalize(V, w, fmt)
@@ -164,13 +178,13 @@ class NativeBackend(Backend):
         for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
             values[:] = self._store(values, "givens", fmt)
 
-    def solve_upper(self, R: NDArray[Any], g: NDArray[Any], fmt: str | FloatFormat) -> Vector:
+    def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
         kernel = "triangular solve"
         R, g = self._load(R, kernel, fmt), self._load(g, kernel, fmt)
         return self._store(self._vectors.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)
 
-    def _load(self, x: NDArray[Any], kernel: str, fmt: FloatFormat) -> Any:
+    def _load(self, x: Vector, kernel: str, fmt: FloatFormat) -> Any:
         """An operand as it is read from memory: rounded if it is stored in fewer bits."""
         if fmt == COMPUTED_IN[fmt]:
             return x  # the kernels of the operation model check it
@@ -194,3 +208,15 @@ class NativeBackend(Backend):
 
     def _store_number(self, x: float, kernel: str, fmt: FloatFormat) -> float:
         return float(self._store(np.array([x]), kernel, fmt)[0])
+
+    def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
+        """``B - A X`` by one product for all columns; inf and NaN are left to the caller."""
+        if A.fmt != COMPUTED_IN[A.fmt]:
+            return super().residual(A, X, B)
+        with np.errstate(all="ignore"):
+            product = A.times(X)
+            return (B.astype(product.dtype, copy=False) - product).astype(np.float64, copy=False)
+
+    def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:
+        """``X + Z``; in FP64 inf and NaN are left to the caller."""
+        return X + Z if get_format(fmt) == FP64 else super().add(X, Z, fmt)

@@ -19,54 +19,33 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 import roundwise._kernels as _kernels
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    Matrix,
-    PermutedFactors,
-    Status,
-    UnsupportedFormat,
-    Vector,
-    checked_vector,
-    require_nonzero_diagonal,
-    require_square,
+from roundwise.backends.checks import checked_vector, require_square
+from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
+from roundwise.backends.native.orthogonal import QRFactors, require_qr
+from roundwise.backends.native.storage import (
+    COMPUTED_IN,
+    DTYPES,
+    ONE_THREAD,
+    finished,
+    loaded,
+    narrowed,
+    nonfinite,
+    require_native,
+    stored,
+    widened,
 )
-from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
+from roundwise.backends.permuted import PermutedFactors
+from roundwise.formats import BF16, FP16, FP64, FloatFormat
 from roundwise.machine.threads import factorization_threads
-from roundwise.rounding import round_to
 
-COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
-"""The format that each storage format is computed in."""
-
-DTYPES: dict[FloatFormat, Any] = {
-    FP64: np.float64,
-    FP32: np.float32,
-    BF16: np.uint16,
-    FP16: np.uint16,
-}
-"""How numbers of a format lie in memory."""
-
-ONE_THREAD = 1
-"""For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
-spinning after each call, beside which the next LU takes half as long again (``make bench``): so
-products with a vector are not BLAS's either."""
-
+_GEMM = {np.dtype(np.float64): blas.dgemm, np.dtype(np.float32): blas.sgemm}
 _GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
 _POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
 _GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sgetrs}
 _POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
-
-
-def require_native(fmt: FloatFormat) -> None:
-    """Refuse a format that no native kernel computes with."""
-    if fmt not in COMPUTED_IN:
-        raise UnsupportedFormat(
-            f"there is no native arithmetic for {fmt}, only for "
-            f"{', '.join(native.name for native in COMPUTED_IN)}; use the operation or storage "
-            "model"
-        )
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -99,62 +78,6 @@ def _is_finite(matrix: NDArray[Any]) -> bool:
     return bool(np.isfinite(_kernels.native_norms(matrix, ONE_THREAD)[2]))
 
 
-def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
-    """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
-    if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
-        return values.astype(DTYPES[fmt], order="F", copy=copy)
-    result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
-    _kernels.native_convert(values, result, fmt.name, ONE_THREAD)
-    return result
-
-
-def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
-    """Numbers of a format as float32 or float64; always a new array."""
-    if words.dtype == dtype:
-        return words.copy(order="F")
-    result = np.empty_like(words, dtype=dtype, order="F")
-    _kernels.native_convert(words, result, fmt.name, ONE_THREAD)
-    return result
-
-
-def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[Any]:
-    """Finite factors as they are stored in a format; a failure if it cannot hold them.
-
-    Rounding is monotone: the largest entry tells of overflow.
-    """
-    if factors.dtype == DTYPES[fmt]:
-        return factors
-    largest = _kernels.native_norms(factors, ONE_THREAD)[2]
-    if not np.isfinite(round_to(largest, fmt)):
-        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
-    require_nonzero_diagonal(round_to(np.diagonal(factors).astype(np.float64), fmt), fmt)
-    return stored(factors, fmt)
-
-
-def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
-    """A float64 operand, rounded to the format, in the type that it is computed with."""
-    if fmt in (BF16, FP16):
-        x = round_to(x, fmt)
-    with np.errstate(over="ignore"):
-        return x.astype(DTYPES[COMPUTED_IN[fmt]])
-
-
-def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Vector:
-    """A result as float64, rounded if it is stored in fewer bits; a failure if it is not finite."""
-    result = np.asarray(y, dtype=np.float64)
-    if fmt in (BF16, FP16):
-        result = round_to(result, fmt)
-    if not np.isfinite(result).all():
-        raise nonfinite(kernel, fmt, *operands)
-    return result
-
-
-def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
-    """The failure of a kernel whose result is not finite; operands are looked at only now."""
-    finite = all(np.isfinite(operand).all() for operand in operands)
-    return ArithmeticFailure(Status.OVERFLOW if finite else Status.NONFINITE_INPUT, kernel, fmt)
-
-
 class DenseMatrix(Matrix):
     """A matrix whose stored form is made when it is first multiplied with.
 
@@ -177,11 +100,25 @@ class DenseMatrix(Matrix):
         _ = self._stored
         return self
 
-    def matvec(self, x: NDArray[Any], transpose: bool = False) -> Vector:
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         x = checked_vector(x, self.shape[0 if transpose else 1])
         operand, flip = loaded(x, self.fmt), transpose != self._transposed
         y = gemv(self._stored, operand, flip, self.fmt)
         return finished(y, "matvec", self.fmt, x, self._columns)
+
+    def times(self, X: Vector) -> Vector:
+        A, flip = self._stored, self._transposed
+        if A.dtype == np.uint16:
+            return super().times(X)
+        X = np.asarray(X, dtype=A.dtype)
+        if X.shape[1] == 1:  # our own kernel: BLAS's threads would spin beside the next LU
+            return gemv(A, X[:, 0], flip, self.fmt)[:, None]
+        return _GEMM[A.dtype](1.0, A, X, trans_a=int(flip))
+
+    def qr(self) -> QRFactors:
+        require_square(self.shape)
+        require_qr(self.fmt)
+        return QRFactors.of(self._stored.T if self._transposed else self._stored, self.fmt)
 
     def lu(self) -> DenseFactors:
         require_square(self.shape)
@@ -251,6 +188,8 @@ class _PackedFactors(PermutedFactors):
 class DenseFactors(_PackedFactors):
     """LU factors of A, or of A' if that was the one with contiguous columns."""
 
+    method = "lu"
+
     def __init__(
         self,
         fmt: FloatFormat,
@@ -266,7 +205,7 @@ class DenseFactors(_PackedFactors):
 
     @property
     def pivots(self) -> Vector:
-        """The magnitudes of U's diagonal, as it was computed."""
+        """The magnitudes of the diagonal of the U that was computed, of A or of A'."""
         diagonal = np.array(np.diagonal(self._packed))[:, None]
         return np.asarray(np.abs(widened(diagonal, self._storage, np.float64)[:, 0]))
 
@@ -303,6 +242,7 @@ class DenseFactors(_PackedFactors):
 class CholeskyFactors(_PackedFactors):
     """``A = L L'``; the lower or the upper triangle of the array holds L or L'."""
 
+    method = "cholesky"
     perm = order = None
 
     def __init__(

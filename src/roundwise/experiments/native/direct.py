@@ -20,7 +20,7 @@ from scipy.sparse.linalg import splu, spsolve
 
 from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Shared, Stage
 from roundwise.algorithms.accuracy import ErrorMeasure
-from roundwise.backends.native.sparse import DIAGONAL_PIVOT, SuperLUFactors
+from roundwise.backends.engines.superlu import DIAGONAL_PIVOT, SuperLUFactors
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine import blas

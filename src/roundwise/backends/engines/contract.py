@@ -1,0 +1,49 @@
+"""The contract of sparse factorizations: analyse a pattern once, factorize values many times."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.backends.contract import Factors
+from roundwise.formats import FloatFormat
+
+
+class Symbolic(ABC):
+    """What an engine keeps of a pattern: its fill-reducing order, and perhaps more."""
+
+    @abstractmethod
+    def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> Factors:
+        """Factors of the matrix with these entries, in the order of the pattern's.
+
+        The values are finite and have the type of the format. Raises `ArithmeticFailure` where
+        the factorization breaks down.
+        """
+
+
+class Engine(ABC):
+    """A way to factorize sparse matrices natively.
+
+    Attributes
+    ----------
+    name : str
+    orderings : tuple of str
+        Its fill-reducing orders, perhaps each with its own pivoting; the safest comes last.
+        ``name/ordering`` is a method of the native backend.
+    formats : tuple of FloatFormat
+        Those that it factorizes in, of fp32 and fp64.
+    """
+
+    name: ClassVar[str]
+    orderings: ClassVar[tuple[str, ...]]
+    formats: ClassVar[tuple[FloatFormat, ...]]
+
+    @abstractmethod
+    def analyse(self, pattern: sparse.csr_array, ordering: str) -> Symbolic:
+        """Prepare for square matrices with the pattern of this one, in canonical form.
+
+        Its values may be looked at, but must not matter.
+        """

@@ -1,0 +1,108 @@
+"""How numbers of each native format lie in memory, and what they are computed with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import roundwise._kernels as _kernels
+from roundwise.backends.checks import Float64Array, require_nonzero_diagonal
+from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat
+from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
+from roundwise.rounding import round_to
+
+COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
+"""The format that each storage format is computed in."""
+
+DTYPES: dict[FloatFormat, Any] = {
+    FP64: np.float64,
+    FP32: np.float32,
+    BF16: np.uint16,
+    FP16: np.uint16,
+}
+"""How numbers of a format lie in memory."""
+
+SPARSE_FORMATS = (FP32, FP64)
+"""SciPy and the sparse engines have no others."""
+
+ONE_THREAD = 1
+"""For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
+spinning after each call, beside which the next LU takes half as long again (``make bench``): so
+products with a vector are not BLAS's either."""
+
+
+def require_native(fmt: FloatFormat) -> None:
+    """Refuse a format that no native kernel computes with."""
+    if fmt not in COMPUTED_IN:
+        raise UnsupportedFormat(
+            f"there is no native arithmetic for {fmt}, only for "
+            f"{', '.join(native.name for native in COMPUTED_IN)}; use the operation or storage "
+            "model"
+        )
+
+
+def require_native_sparse(fmt: FloatFormat) -> None:
+    """Refuse a format that no sparse matrix has natively."""
+    if fmt not in SPARSE_FORMATS:
+        raise UnsupportedFormat(
+            f"sparse matrices run natively in fp32 and fp64 alone, not in {fmt}; use one of these, "
+            "or the operation model"
+        )
+
+
+def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
+    """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
+    if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
+        return values.astype(DTYPES[fmt], order="F", copy=copy)
+    result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
+    _kernels.native_convert(values, result, fmt.name, ONE_THREAD)
+    return result
+
+
+def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
+    """Numbers of a format as float32 or float64; always a new array."""
+    if words.dtype == dtype:
+        return words.copy(order="F")
+    result = np.empty_like(words, dtype=dtype, order="F")
+    _kernels.native_convert(words, result, fmt.name, ONE_THREAD)
+    return result
+
+
+def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[Any]:
+    """Finite factors as they are stored in a format; a failure if it cannot hold them.
+
+    Rounding is monotone: the largest entry tells of overflow.
+    """
+    if factors.dtype == DTYPES[fmt]:
+        return factors
+    largest = _kernels.native_norms(factors, ONE_THREAD)[2]
+    if not np.isfinite(round_to(largest, fmt)):
+        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
+    require_nonzero_diagonal(round_to(np.diagonal(factors).astype(np.float64), fmt), fmt)
+    return stored(factors, fmt)
+
+
+def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+    """A float64 operand, rounded to the format, in the type that it is computed with."""
+    if fmt in (BF16, FP16):
+        x = round_to(x, fmt)
+    with np.errstate(over="ignore"):
+        return x.astype(DTYPES[COMPUTED_IN[fmt]])
+
+
+def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Float64Array:
+    """A result as float64, rounded if it is stored in fewer bits; a failure if it is not finite."""
+    result = np.asarray(y, dtype=np.float64)
+    if fmt in (BF16, FP16):
+        result = round_to(result, fmt)
+    if not np.isfinite(result).all():
+        raise nonfinite(kernel, fmt, *operands)
+    return result
+
+
+def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
+    """The failure of a kernel whose result is not finite; operands are looked at only now."""
+    finite = all(np.isfinite(operand).all() for operand in operands)
+    return ArithmeticFailure(Status.OVERFLOW if finite else Status.NONFINITE_INPUT, kernel, fmt)
