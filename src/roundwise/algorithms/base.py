@@ -48,7 +48,7 @@ class OutcomeStatus(enum.Enum):
 
     @property
     def failed(self) -> bool:
-        """Whether the run was broken off: by an arithmetic failure, or as the method is unsuited."""
+        """Whether the run was broken off by an arithmetic failure, or its method is unsuited."""
         return self in _FAILURES
 
 

@@ -233,9 +233,7 @@ def shared_matrix(stage: Stage, system: System, shared: Shared) -> Matrix:
     return shared.get(("matrix", stage.fmt), lambda: stage.matrix(A).prepared(), stage)
 
 
-def shared_factors(
-    factor: Stage, system: System, shared: Shared, method: str = "lu"
-) -> Factors:
+def shared_factors(factor: Stage, system: System, shared: Shared, method: str = "lu") -> Factors:
     """Factors in the factor stage's format, made once and counted in every run that uses them.
 
     A factorization that breaks off at a column has cost what came before it: counted for a dense

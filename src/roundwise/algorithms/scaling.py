@@ -24,7 +24,7 @@ MODERATE = 40
 """`moderate` leaves A alone if its largest entry is between 2**-40 and 2**40."""
 
 LARGEST_SUM = 900
-"""`scaled_down` leaves A alone if its largest entry is below 2**900, so that sums cannot overflow."""
+"""`scaled_down` leaves A alone if its largest entry is below 2**900: sums cannot overflow then."""
 
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
@@ -60,7 +60,7 @@ class ScaledMatrix:
 
     @cached_property
     def _column_weights(self) -> Array | None:
-        """What undoes the scaling of columns; clipped, so that a norm is too small, not infinite."""
+        """What undoes the scaling of columns; clipped: a norm is rather too small than infinite."""
         if self.columns is None:
             return None
         return np.asarray(np.ldexp(1.0, np.clip(-self.columns, -900, 900)))

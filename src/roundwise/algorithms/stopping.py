@@ -208,7 +208,8 @@ class BudgetRule(StoppingRule):
             return OutcomeStatus.CONVERGED
         if steps > 0 and self.budget is not None and progress.inner_residual > self.slow:
             return OutcomeStatus.HOPELESS
-        if steps > 1 and (z[-1] >= 0.5 * z[-2]).any() and not (errors[-1] <= 0.5 * errors[-2]).all():
+        halved = steps < 2 or (z[-1] < 0.5 * z[-2]).all() or (errors[-1] <= 0.5 * errors[-2]).all()
+        if not halved:
             return OutcomeStatus.STAGNATED
         spent = self.budget is not None and progress.inner_iterations >= self.budget
         return OutcomeStatus.ITERATION_LIMIT if spent or steps >= self.max_steps else None

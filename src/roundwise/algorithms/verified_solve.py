@@ -264,7 +264,8 @@ class VerifiedSolve(Algorithm):
             corrector = _GmresWithin(budget, inner, A, M, check)
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             start, correct = answer.X[:, [column]], by_columns(corrector)
-            answer.take(column, refine(one, start, correct, residual, update, rule, residual_matrix))
+            refined = refine(one, start, correct, residual, update, rule, residual_matrix)
+            answer.take(column, refined)
             if not answer.errors[column] <= target:
                 answer.reason = answer.reason or "GMRES with these factors does not get there"
                 break  # the other columns share the matrix

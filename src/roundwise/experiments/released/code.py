@@ -9,7 +9,6 @@ functions of an outcome: the history of a run holds what they need.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,16 +16,17 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 from scipy.sparse.linalg import gmres as scipy_gmres
 
-from roundwise.algorithms import GmresIR, Outcome, Shared, Stage
+from roundwise.algorithms import GmresIR, Outcome, Shared, Stage, Stages
 from roundwise.algorithms.accuracy import ErrorMeasure, max_norm
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (
     Correction,
-    ScaledSystem,
-    refine,
+    by_columns,
+    refine_problem,
     shared_factors,
     shared_system,
 )
+from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix
 from roundwise.backends import Factors, Matrix, Solves
 from roundwise.formats import FP32, FP64, TF32, FloatFormat
 from roundwise.problems import LinearSystem
@@ -67,7 +67,7 @@ class ReleasedGmresIR(GmresIR):
     scipy_gmres: bool = False
     loose_rounding: bool = False
 
-    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, second, third, fourth = (stages[name] for name in self.stages)
         if self.swapped_stages:
             second, third = third, second
@@ -75,8 +75,9 @@ class ReleasedGmresIR(GmresIR):
         measure = shared.get("errors", lambda: ErrorMeasure(problem))
         system = shared_system(problem, self.equilibrate, fourth, shared)
         if self.loose_rounding:
-            A, b = round_to(system.A, computed[0]), round_to(system.b, computed[0])
-            system = ScaledSystem(A, b, fourth.backend.sizes(A)[0])
+            A = round_to(system[0].A, computed[0])
+            B = round_to(system[1].B, computed[0])
+            system = ScaledMatrix(A, fourth.backend.sizes(A)[0]), ScaledColumns(B)
             shared = Shared()  # its matrices and factors are of another A for each u
             shared.get("errors", lambda: measure)
         update = _Update(second, second.fmt, computed[0], self.loose_rounding)
@@ -85,17 +86,18 @@ class ReleasedGmresIR(GmresIR):
         inner: Stage
         if self.loose_rounding:
             inner = _LooseGmres(third, computed[1], factor.fmt)
-            A, M = inner.backend.matrix(system.A, FP64), factors.to(FP64)
+            A, M = inner.backend.matrix(system[0].A, FP64), factors.to(FP64)
         else:
             inner = _Kept(third, computed[1])
-            A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system.A))
+            A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system[0].A))
             M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt))
 
-        def start(b: Vector) -> Correction:
+        def start(B: Vector) -> Correction:
             if self.loose_rounding:
-                return Correction(M.solve(round_to(b, factor.fmt)))
-            return Correction(factor.solve(factors, b))
+                return Correction(M.solve(round_to(B, factor.fmt)))
+            return Correction(factor.solve(factors, B))
 
+        @by_columns
         def correct(r: Vector) -> Correction:
             if third.fmt == FP64:
                 if self.scipy_gmres:
@@ -104,7 +106,9 @@ class ReleasedGmresIR(GmresIR):
                 return _absolute(inner, A, M, r, self.tolerance, residual.size)
             return gmres(inner, A, M, r, self.tolerance, problem.n, 1)
 
-        outcome = refine(problem, system, start, correct, residual, update, self.stop, shared)
+        outcome = refine_problem(
+            problem, system, start, correct, residual, update, self.stop, shared
+        )
         if update.before is None:
             return outcome
         before = {
@@ -136,12 +140,12 @@ class _Update(_Kept):
         self.computed, self.loose = computed, loose
         self.before: Vector | None = None
 
-    def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
-        self.before = y
-        self.count(2 * len(x), 3 * len(x))
+    def add(self, X: Vector, Z: Vector) -> Vector:
+        self.before = X[:, 0]
+        self.count(2 * X.size, 3 * X.size)
         if self.loose:
-            return y + alpha * self.rounded(x, self.computed)
-        return self.backend.axpy(alpha, x, y, self.computed)
+            return X + self.rounded(Z[:, 0], self.computed)[:, None]
+        return self.backend.add(X, Z, self.computed)
 
 
 class _Residual(_Kept):
@@ -154,8 +158,11 @@ class _Residual(_Kept):
     def matrix(self, A: Vector) -> Matrix:
         return self.backend.matrix(A, FP64 if self.loose else self.fmt)
 
-    def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
-        r = self.rounded(y + alpha * x, self.fmt) if self.loose else super().axpy(alpha, x, y)
+    def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
+        if self.loose:
+            r = self.rounded(B[:, 0] - self.matvec(A, X[:, 0]), self.fmt)[:, None]
+        else:
+            r = super().residual(A, X, B)
         self.size = math.ldexp(1.0, math.frexp(max_norm(r))[1] - 1)
         return r
 
