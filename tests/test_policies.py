@@ -427,7 +427,107 @@ def test_fixed_action():
         assert policy.ladder(None) == ([34] if index == 34 else [index, 34])
 
 
-# All of them
+# All of them: one contract
+
+
+def trained(make, X, episodes=3):
+    rewards = np.random.default_rng(1).normal(size=(len(X), len(SPACE)))
+    return train(make(), X, SPACE, rewards, episodes)
+
+
+@pytest.mark.parametrize("make", [*LEARNERS, *BASELINES])
+def test_rank_orders_all_actions_and_choose_is_its_first(make):
+    X = contexts(40)
+    policy = trained(make, X)
+    new = X if policy.name == "oracle" else np.vstack([X, contexts(20, 2), [[np.inf, 0.0]]])
+    for state in policy.encode(new):
+        ranking = policy.rank(state)
+        assert ranking.first == policy.choose(state) == ranking.actions[0]
+        assert sorted(ranking.actions) == list(range(len(SPACE)))
+        assert len(ranking.costs) == len(SPACE)
+        known = [cost for cost in ranking.costs if not math.isnan(cost)]
+        assert known == sorted(known)
+        assert ranking.reason.endswith(".")
+        assert "\n" not in ranking.reason
+        assert policy.ladder(state)[0] == ranking.first
+
+
+@pytest.mark.parametrize("make", [*LEARNERS, *BASELINES])
+def test_rank_of_allowed_actions_is_the_ranking_without_the_others(make):
+    X = contexts(40)
+    policy, rng = trained(make, X), np.random.default_rng(3)
+    for state in policy.encode(X):
+        allowed = set(rng.choice(len(SPACE), 9, replace=False).tolist())
+        everything, some = policy.rank(state), policy.rank(state, allowed)
+        assert some.actions == tuple(a for a in everything.actions if a in allowed)
+        costs = dict(zip(everything.actions, everything.costs, strict=True))
+        np.testing.assert_array_equal(some.costs, [costs[a] for a in some.actions])
+        assert policy.rank(state, allowed | {SPACE.safe}).reason
+    for nothing in ([], [len(SPACE)], [-1]):
+        with pytest.raises(ValueError, match="allow at least one"):
+            policy.rank(policy.encode(X)[0], nothing)
+
+
+@pytest.mark.parametrize("make", LEARNERS)
+def test_rank_puts_untried_actions_last_and_knows_no_cost_of_them(make):
+    policy = make()
+    policy.start(contexts(20), SPACE)
+    state = policy.encode(contexts(20))[0]
+    unknown = policy.rank(state)
+    assert unknown.first == SPACE.safe
+    assert np.isnan(unknown.costs).all()
+    assert "Nothing is known" in unknown.reason
+    assert policy.rank(state, [3, 0]).first == 3  # the last stages have more bits
+    assert "nearest to the safe" in policy.rank(state, [3, 0]).reason
+    for action, reward in [(5, -50.0), (2, -40.0)]:
+        for context in policy.encode(contexts(20)):
+            policy.update(context, action, reward)
+    ranking = policy.rank(state)
+    assert set(ranking.actions[:2]) == {2, 5}
+    assert not np.isnan(ranking.costs[:2]).any()
+    assert np.isnan(ranking.costs[2:]).all()
+    assert ranking.actions[2] == SPACE.safe
+    assert policy.rank(state, [7, 5]).actions == (5, 7)
+    assert policy.rank(state, [7, SPACE.safe]).first == SPACE.safe
+
+
+def test_costs_are_minus_the_expected_rewards():
+    policy = TabularQ(alpha=1.0)
+    policy.start([[0.0], [1.0]], LINE)
+    for action, reward in enumerate([1.5, 3.0, 1.5]):
+        policy.update(0, action, reward)
+    ranking = policy.rank(0)
+    assert ranking.actions == (1, 2, 0, 3)  # of equal ones the higher index first
+    assert ranking.costs[:3] == (-3.0, -1.5, -1.5)
+    costs = np.arange(len(SPACE))[::-1]
+    rule = TheoryRule(costs=costs)
+    rule.start(np.empty((0, 1)), SPACE)
+    assert rule.rank([1.0]).costs == tuple(float(costs[i]) for i in rule.rank([1.0]).actions)
+
+
+def test_rules_say_why():
+    for policy, allowed, words in [
+        (FixedAction(3), None, "was fixed"),
+        (FixedAction(3), [1, 2], "is not allowed"),
+        (TheoryRule(), None, "promises convergence at kappa = 1e2.0"),
+        (TheoryRule(), [0], "promises convergence of no action"),
+        (Escalation(), None, "first allowed rung"),
+        (Escalation(), [4], "No action of the ladder"),
+    ]:
+        policy.start(np.empty((0, 1)), SPACE)
+        assert words in policy.rank([2.0], allowed).reason
+
+
+def test_table_with_a_state_that_does_not_exist_is_refused():
+    policy = TabularQ()
+    policy.start([[0.0], [1.0]], LINE)
+    policy.update(9, 1, 1.0)
+    saved, arrays = policy.to_dict(), policy.arrays()
+    assert load_policy(saved, arrays).choose(9) == 1
+    assert policy.discretizer_.n_states_ == 10
+    for state in (10, -1):
+        with pytest.raises(ValueError, match="corrupt"):
+            load_policy(saved, arrays | {"states": np.array([state])})
 
 
 @pytest.mark.parametrize("make", [*LEARNERS, *BASELINES])

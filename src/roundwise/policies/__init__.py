@@ -1,14 +1,14 @@
-"""Policies: which action for which context, learned or not."""
+"""Policies: which action for which state, learned or not; `Policy` is the contract."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
 from roundwise.exceptions import UnknownNameError
-from roundwise.policies.base import Policy
+from roundwise.policies.base import Policy, Ranking
 from roundwise.policies.baselines import Escalation, FixedAction, Oracle, TheoryRule
 from roundwise.policies.linear import LinearUCB, ThompsonSampling
 from roundwise.policies.regression import RegressionPolicy
@@ -21,6 +21,7 @@ __all__ = [
     "LinearUCB",
     "Oracle",
     "Policy",
+    "Ranking",
     "RegressionPolicy",
     "TabularQ",
     "TheoryRule",
@@ -44,9 +45,17 @@ POLICIES: dict[str, type[Policy]] = {
 """The policies by name, as saved files name them."""
 
 
-def load_policy(saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Policy:
-    """The policy that its `Policy.to_dict` and `Policy.arrays` wrote."""
+def load_policy(
+    saved: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    policies: Iterable[type[Policy]] = (),
+) -> Policy:
+    """The policy that its `Policy.to_dict` and `Policy.arrays` wrote.
+
+    `policies` are classes of your own that a file may name, beside those of `POLICIES`.
+    """
+    known = POLICIES | {policy.name: policy for policy in policies}
     name = saved.get("policy") if isinstance(saved, Mapping) else None
-    if not isinstance(name, str) or name not in POLICIES:
-        raise UnknownNameError("policy", name, list(POLICIES))
-    return POLICIES[name].from_dict(saved, arrays)
+    if not isinstance(name, str) or name not in known:
+        raise UnknownNameError("policy", name, list(known))
+    return known[name].from_dict(saved, arrays)

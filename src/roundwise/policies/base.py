@@ -1,32 +1,91 @@
-"""The policy contract: `Policy`, and what the policies share."""
+"""The policy contract: `Policy`, the `Ranking` that it gives, and what the policies share.
+
+A policy of your own overrides three methods and names itself (`examples/custom_policy.py`):
+
+    class MeanReward(Policy):
+        name = "mean"
+        def begin(self, contexts): ...               # forget everything
+        def expected(self, state): ...               # expected rewards, -inf where untried
+        def update(self, state, action, reward): ... # learn
+
+To be saved, it also overrides `arrays` and `restore`, and `settings` if its constructor takes
+arguments.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.actions import ActionSpace
+from roundwise.actions import ActionSpace, format_key
+from roundwise.algorithms.base import Action, Outcome
 
 Contexts = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """Actions in the order in which a policy prefers them.
+
+    Attributes
+    ----------
+    actions : tuple of int
+        Indices into the space, best first.
+    costs : tuple of float
+        The expected cost of each of them, minus the expected reward unless the policy says
+        otherwise; NaN where nothing is known.
+    reason : str
+        Why the first is first, in one sentence.
+    """
+
+    actions: tuple[int, ...]
+    costs: tuple[float, ...]
+    reason: str
+
+    @property
+    def first(self) -> int:
+        """The best action."""
+        return self.actions[0]
+
+
+class StudiedOutcomes(Protocol):
+    """Outcomes of N problems by A actions; `roundwise.outcomes.OutcomeView` is one."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def problems(self) -> Sequence[Any]: ...
+    @property
+    def actions(self) -> Sequence[Action]: ...
+    @property
+    def seconds(self) -> NDArray[np.float64]: ...
+    def outcome(self, problem: int, action: int) -> Outcome: ...
+    def features_of(self, problem: int) -> dict[str, float]: ...
+
+
 class Policy(ABC):
-    """Chooses an action index for a context; learns from (state, action, reward).
+    """Ranks the actions for a state; learns from (state, action, reward).
 
     The life of a policy: `start` with the training contexts and the action space; `encode` the
-    contexts into states, once; then `explore` and `update` in turn; `choose` at any time.
+    contexts into states, once; then `explore` and `update` in turn; `rank`, `choose` and `ladder`
+    at any time. `choose` is the fast way to ``rank(state).first``.
 
-    A greedy choice is never an action that was not tried, and it is the safe action where
-    nothing is known: an unseen state, or a context with an infinite entry (a singular A has
-    kappa = inf). A policy that departs from this says why. Among equally good actions the one
-    with the highest index wins: the spaces of `roundwise.actions` run from low to high
+    An action that was not tried is never first, and the safe action is first where nothing is
+    known: an unseen state, or a context with an infinite entry (a singular A has kappa = inf). A
+    policy that departs from this says why in its `Ranking.reason`. Among equally good actions the
+    one with the highest index wins: the spaces of `roundwise.actions` run from low to high
     precision, so that a tie costs time and not digits.
+
+    Hooks, for a policy of your own: `begin`, `expected` and `update` must be written; `states`,
+    `explore`, `epsilon`, `why`, `study` may be; `settings`, `from_settings`, `arrays` and
+    `restore` are for saving.
 
     Attributes
     ----------
@@ -34,13 +93,22 @@ class Policy(ABC):
         Names the kind of policy in tables and saved files.
     learns : bool
         Whether `update` changes anything; the baselines need no training.
+    unknown : str
+        Starts the reason of a ranking that begins with the safe action for want of a better.
+    epsilon_min : float
+        The lowest share of random choices in training; see `epsilon`.
     space : ActionSpace
         Since `start`.
+    feature_count : int
+        The length of a context; since `start`.
     """
 
     name: ClassVar[str]
     learns: ClassVar[bool] = True
+    unknown: ClassVar[str] = "Nothing is known here"
+    epsilon_min: float = 0.1
     space: ActionSpace
+    feature_count: int
 
     def start(self, contexts: ArrayLike, space: ActionSpace) -> None:
         """Forget everything; take the training contexts' ranges and the action space."""
@@ -52,37 +120,125 @@ class Policy(ABC):
                 "finite features"
             )
         self.space = space
-        self._features = X.shape[1]
-        self._start(finite)
+        self.feature_count = X.shape[1]
+        self.begin(finite)
 
     @abstractmethod
-    def _start(self, contexts: Contexts) -> None:
-        """Reset, and fit scalers to the finite contexts; `space` is set."""
+    def begin(self, contexts: Contexts) -> None:
+        """Reset, and fit scalers to the finite contexts; `space` and `feature_count` are set."""
+
+    def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
+        """Take the training outcomes themselves, for a policy that prices work; else a no-op.
+
+        Training calls it after `begin` and before the first episode. Row i of `contexts` belongs
+        to problem i of the view.
+        """
 
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""
-        self._check_started()
+        self.check_started()
         X = check_contexts(contexts)
-        if X.shape[1] != self._features:
+        if X.shape[1] != self.feature_count:
             raise ValueError(
-                f"contexts have {X.shape[1]} features, training had {self._features}; pass the same"
+                f"contexts have {X.shape[1]} features, training had {self.feature_count}; pass the "
+                "same"
             )
-        return self._encode(X)
+        return self.states(X)
+
+    def states(self, contexts: Contexts) -> Sequence[Any]:
+        """What the other methods get for each context; None stands for "nothing is known here".
+
+        By default the context as a tuple, and None where it has an infinite entry.
+        """
+        return [tuple(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
 
     @abstractmethod
-    def _encode(self, contexts: Contexts) -> Sequence[Any]: ...
+    def expected(self, state: Any) -> NDArray[np.float64] | None:
+        """The expected reward of each action, -inf where it was not tried; None: nothing is known.
 
-    @abstractmethod
-    def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
-        """The action to try in training; progress is t / T, in [0, 1]."""
+        It is not asked about the state None.
+        """
 
     @abstractmethod
     def update(self, state: Any, action: int, reward: float) -> float:
         """Learn; returns the reward minus what was predicted for it."""
 
-    @abstractmethod
+    def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
+        """The action to try in training; progress is t / T, in [0, 1].
+
+        By default a random one with probability `epsilon`, else the greedy one.
+        """
+        if rng.random() < self.epsilon(progress):
+            return int(rng.random() * len(self.space))
+        return self.choose(state)
+
+    def epsilon(self, progress: float) -> float:
+        """The share of random choices in training: the paper's ``max(epsilon_min, 1 - t/T)``."""
+        return max(self.epsilon_min, 1.0 - progress)
+
     def choose(self, state: Any) -> int:
-        """The greedy action."""
+        """The greedy action: the first of `rank`."""
+        values = None if state is None else self.expected(state)
+        if values is None:
+            return self.space.safe
+        best = last_argmax(values)
+        return best if values[best] > -math.inf else self.space.safe
+
+    def rank(self, state: Any, allowed: Collection[int] | None = None) -> Ranking:
+        """All actions of the space, or the allowed ones, best first.
+
+        Those that were tried come by falling expected reward, then the others, those nearest to
+        the safe action first.
+        """
+        values = None if state is None else self.expected(state)
+        if values is None:
+            return self.ranking((), "", allowed)
+        tried = np.flatnonzero(values > -math.inf)
+        order = tried[np.lexsort((-tried, -values[tried]))].tolist()
+        costs = {i: -float(values[i]) for i in order}
+        best = next((i for i in order if allowed is None or i in allowed), None)
+        return self.ranking(order, "" if best is None else self.why(state, best), allowed, costs)
+
+    def why(self, state: Any, action: int) -> str:
+        """Why this action has the largest expected reward, in one sentence."""
+        name = self.space.names[action]
+        return f"{name} has the largest expected reward of the actions that were tried."
+
+    def ranking(
+        self,
+        preferred: Iterable[int],
+        reason: str,
+        allowed: Collection[int] | None = None,
+        costs: Mapping[int, float] | None = None,
+    ) -> Ranking:
+        """The preferred actions, then the others by nearness to safe; those allowed, of both.
+
+        For policies that override `rank`. `reason` says why the first preferred action comes
+        first; where none is preferred, or allowed, the safe action or the nearest to it does.
+        """
+        self.check_started()
+        count = len(self.space)
+        if allowed is not None and (not allowed or not all(0 <= i < count for i in allowed)):
+            raise ValueError(
+                f"allowed = {allowed}; allow at least one of the indices 0 to {count - 1}"
+            )
+        kept = [i for i in dict.fromkeys(preferred) if allowed is None or i in allowed]
+        rest = set(range(count) if allowed is None else allowed).difference(kept)
+        order = (*kept, *sorted(rest, key=self._nearness, reverse=True))
+        if not kept:
+            is_safe = order[0] == self.space.safe
+            nearest = "safe action" if is_safe else "allowed action nearest to the safe one"
+            reason = f"{self.unknown}, so the {nearest} comes first."
+        return Ranking(order, tuple((costs or {}).get(i, math.nan) for i in order), reason)
+
+    def _nearness(self, index: int) -> tuple[Any, ...]:
+        """Orders actions: the safe one is largest, then its method, then bits from the last stage.
+
+        `ActionSpace.safe` counts the bits in the same order.
+        """
+        action, safe = self.space[index], self.space.safe
+        same_method = getattr(action, "method", "") == getattr(self.space[safe], "method", "")
+        return index == safe, same_method, [format_key(fmt) for fmt in reversed(action)], index
 
     def predict(self, contexts: ArrayLike) -> NDArray[np.intp]:
         """The greedy action of each context."""
@@ -93,29 +249,25 @@ class Policy(ABC):
         first = self.choose(state)
         return [first] if first == self.space.safe else [first, self.space.safe]
 
-    def epsilon(self, progress: float) -> float:
-        """The share of random choices in training; 0 unless the policy draws at random."""
-        return 0.0
-
     @property
     def coverage(self) -> float:
-        """The share of what could be tried in training that was tried; 1 for the baselines."""
+        """The share of what could be tried in training that was tried; 1 if that has no meaning."""
         return 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, for JSON; with `arrays` it makes the policy again."""
-        self._check_started()
+        self.check_started()
         return {
             "policy": self.name,
             "version": 1,
-            "features": self._features,
+            "features": self.feature_count,
             "space": self.space.to_dict(),
-            "settings": self._settings(),
+            "settings": self.settings(),
         }
 
     def arrays(self) -> Arrays:
         """What was learned, for npz."""
-        self._check_started()
+        self.check_started()
         return {}
 
     @classmethod
@@ -131,33 +283,30 @@ class Policy(ABC):
                 )
             space = ActionSpace.from_dict(saved["space"])
             features = int(saved["features"])
-            policy = cls._from_settings(saved["settings"])
-            policy.space, policy._features = space, features
-            policy._restore(saved["settings"], arrays)
+            policy = cls.from_settings(saved["settings"])
+            policy.space, policy.feature_count = space, features
+            policy.restore(saved["settings"], arrays)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"not a saved {cls.name} policy ({error!r}); save it again") from error
         return policy
 
-    def _settings(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able, and what else `_restore` needs."""
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able, and what else `restore` needs."""
         return {}
 
     @classmethod
-    def _from_settings(cls, settings: Mapping[str, Any]) -> Policy:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
+        """An unstarted policy of these settings."""
         return cls(**settings)
 
-    @abstractmethod
-    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Put back what was learned."""
+    def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put back what was learned; by default nothing was. `space` is set."""
+        self.begin(np.empty((0, self.feature_count)))
 
-    def _check_started(self) -> None:
+    def check_started(self) -> None:
+        """Refuse what needs an action space before there is one."""
         if not hasattr(self, "space"):
             raise ValueError(f"the {self.name} policy has not started; call start or fit first")
-
-
-def decayed_epsilon(progress: float, minimum: float) -> float:
-    """The paper's schedule, ``max(minimum, 1 - t/T)`` with t/T = progress."""
-    return max(minimum, 1.0 - progress)
 
 
 def check_epsilon_min(value: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import action_key, format_key
 from roundwise.algorithms.base import Action, ActionLike
-from roundwise.policies.base import Arrays, Contexts, Policy, last_argmax
+from roundwise.policies.base import Arrays, Contexts, Policy, Ranking
 
 Limit = Literal["five-precision", "three-precision", "lu-ir"]
 
@@ -21,32 +22,58 @@ class Baseline(Policy):
 
     learns: ClassVar[bool] = False
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         pass
 
-    def _encode(self, contexts: Contexts) -> Sequence[Any]:
+    def states(self, contexts: Contexts) -> Sequence[Any]:
         return contexts.tolist()  # type: ignore[no-any-return]
 
     def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
         return self.choose(state)
 
+    def epsilon(self, progress: float) -> float:
+        """Nothing is drawn at random."""
+        return 0.0
+
     def update(self, state: Any, action: int, reward: float) -> float:
         """Nothing is learned; the error is 0."""
         return 0.0
 
-    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._start(np.empty((0, self._features)))
+
+class Rule(Baseline):
+    """A baseline that knows an order of actions, and no rewards."""
+
+    @abstractmethod
+    def preferred(self, state: Any) -> Iterable[int]:
+        """The actions that the rule prefers to the safe one, best first; it may have none."""
+
+    def action_costs(self) -> Mapping[int, float]:
+        """The cost of each action, where the rule was told."""
+        return {}
+
+    def expected(self, state: Any) -> None:
+        """A rule expects no reward."""
+
+    def choose(self, state: Any) -> int:
+        return next(iter(self.preferred(state)), self.space.safe)
+
+    def rank(self, state: Any, allowed: Collection[int] | None = None) -> Ranking:
+        self.check_started()
+        return self.ranking(
+            self.preferred(state), self.why(state, self.choose(state)), allowed, self.action_costs()
+        )
 
 
-class FixedAction(Baseline):
+class FixedAction(Rule):
     """Always the same action, given as text, formats or index; the safe one if not given."""
 
     name: ClassVar[str] = "fixed"
+    unknown: ClassVar[str] = "The fixed action is not allowed"
 
     def __init__(self, action: ActionLike | int | None = None) -> None:
         self.action = action
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         if self.action is None:
             self._index = self.space.safe
         elif isinstance(self.action, (int, np.integer)):
@@ -59,14 +86,17 @@ class FixedAction(Baseline):
         else:
             self._index = self.space.index(self.action)
 
-    def choose(self, state: Any) -> int:
-        return self._index
+    def preferred(self, state: Any) -> Iterable[int]:
+        return (self._index,)
 
-    def _settings(self) -> dict[str, Any]:
+    def why(self, state: Any, action: int) -> str:
+        return f"{self.space.names[self._index]} is the action that was fixed."
+
+    def settings(self) -> dict[str, Any]:
         return {"action": self.space.names[self._index]}
 
 
-class TheoryRule(Baseline):
+class TheoryRule(Rule):
     """The cheapest action for which rounding error analysis promises convergence at this kappa.
 
     The limits on the condition number, with unit roundoffs u_f (factor), u_g (gmres or cg),
@@ -99,6 +129,7 @@ class TheoryRule(Baseline):
     """
 
     name: ClassVar[str] = "theory"
+    unknown: ClassVar[str] = "The analysis promises convergence of no action"
 
     def __init__(
         self,
@@ -116,16 +147,16 @@ class TheoryRule(Baseline):
         self.kappa_feature = kappa_feature
         self.costs = None if costs is None else [float(c) for c in costs]
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         place = {stage: i for i, stage in enumerate(self.space.stages)}
         for stage in ("factor", "update", "residual"):
             if stage not in place:
                 raise ValueError(
                     f"stages {self.space.stages} lack {stage!r}, which the theory needs"
                 )
-        if not 0 <= self.kappa_feature < self._features:
+        if not 0 <= self.kappa_feature < self.feature_count:
             raise ValueError(
-                f"kappa_feature = {self.kappa_feature}; choose from 0 to {self._features - 1}"
+                f"kappa_feature = {self.kappa_feature}; choose from 0 to {self.feature_count - 1}"
             )
         inner = place.get("gmres", place.get("cg"))
         self._limit = self.limit or ("lu-ir" if inner is None else "five-precision")
@@ -142,13 +173,19 @@ class TheoryRule(Baseline):
             key=lambda i: (self.costs[i] if self.costs else 0.0, action_key(self.space[i])),
         )
 
-    def choose(self, state: Sequence[float]) -> int:
+    def preferred(self, state: Sequence[float]) -> Iterable[int]:
         digits = state[self.kappa_feature]
         kappa = 10.0 ** max(digits, 0.0) if digits < 300 else math.inf
-        for i in self._cheapest_first:
-            if self.promises(self.space[i], kappa):
-                return i
-        return self.space.safe
+        return (i for i in self._cheapest_first if self.promises(self.space[i], kappa))
+
+    def why(self, state: Sequence[float], action: int) -> str:
+        return (
+            "It is the cheapest allowed action for which the analysis promises convergence at "
+            f"kappa = 1e{state[self.kappa_feature]:.1f}."
+        )
+
+    def action_costs(self) -> Mapping[int, float]:
+        return dict(enumerate(self.costs or ()))
 
     def promises(self, action: Action, kappa: float) -> bool:
         """Whether the analysis promises convergence to the target."""
@@ -164,7 +201,7 @@ class TheoryRule(Baseline):
         u_p = u_g if self._limit == "five-precision" else u_g**2
         return accurate and (u_g + kappa * u_p) * (1 + kappa * u_f * kappa * u_f) < 1
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         return {
             "target": self.target,
             "limit": self.limit,
@@ -173,7 +210,7 @@ class TheoryRule(Baseline):
         }
 
 
-class Escalation(Baseline):
+class Escalation(Rule):
     """Start cheapest, step up on failure; it looks at no feature.
 
     `ladder` gives the actions in the order in which to try them, `choose` the first. The
@@ -189,13 +226,14 @@ class Escalation(Baseline):
     """
 
     name: ClassVar[str] = "escalation"
+    unknown: ClassVar[str] = "No action of the ladder is allowed"
 
     def __init__(self, actions: Iterable[ActionLike] | None = None) -> None:
         if isinstance(actions, str):
             raise TypeError(f"actions is the text {actions!r}; pass a list of actions")
         self.actions = None if actions is None else tuple(actions)
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         if self.actions is None:
             rungs = []
             for first in sorted({action[0] for action in self.space}, key=format_key):
@@ -207,14 +245,17 @@ class Escalation(Baseline):
         safe = self.space.safe
         self._rungs = [*dict.fromkeys(rung for rung in rungs if rung != safe), safe]
 
-    def choose(self, state: Any) -> int:
-        return self._rungs[0]
+    def preferred(self, state: Any) -> Iterable[int]:
+        return self._rungs
+
+    def why(self, state: Any, action: int) -> str:
+        return "It is the first allowed rung of the ladder."
 
     def ladder(self, state: Any) -> Sequence[int]:
         """The actions to try in turn; the last one is the safe one."""
         return list(self._rungs)
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         return {"actions": [self.space.names[i] for i in self._rungs]}
 
 
@@ -234,14 +275,14 @@ class Oracle(Baseline):
         if self.rewards.ndim != 2 or np.isnan(self.rewards).any():
             raise ValueError("rewards must be a (problems, actions) array without NaN")
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         if self.rewards.shape[1] != len(self.space):
             raise ValueError(
                 f"rewards have {self.rewards.shape[1]} columns, the space has {len(self.space)} "
                 "actions; pass one column per action"
             )
 
-    def _encode(self, contexts: Contexts) -> Sequence[Any]:
+    def states(self, contexts: Contexts) -> Sequence[Any]:
         if len(contexts) != len(self.rewards):
             raise ValueError(
                 f"{len(contexts)} contexts, {len(self.rewards)} rows of rewards; an oracle "
@@ -249,17 +290,20 @@ class Oracle(Baseline):
             )
         return range(len(contexts))
 
-    def choose(self, state: int) -> int:
-        return last_argmax(self.rewards[state])
+    def expected(self, state: int) -> NDArray[np.float64]:
+        return np.asarray(self.rewards[state])
+
+    def why(self, state: int, action: int) -> str:
+        return f"{self.space.names[action]} has the largest true reward."
 
     @classmethod
-    def _from_settings(cls, settings: Mapping[str, Any]) -> Oracle:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Oracle:
         return cls(np.empty((0, 0)))
 
     def arrays(self) -> Arrays:
-        self._check_started()
+        self.check_started()
         return {"rewards": self.rewards}
 
-    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.rewards = np.array(arrays["rewards"], dtype=np.float64)
-        super()._restore(settings, arrays)
+        super().restore(settings, arrays)

@@ -58,15 +58,15 @@ class LinearPolicy(Policy):
         self.knots = knots
         self.model = model
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         self._low, self._high = contexts.min(axis=0), contexts.max(axis=0)
         self._design = design_matrix(self.space, self.model == "hybrid")
-        size = self._design.shape[1] * (1 + self._features * (1 + self.knots))
+        size = self._design.shape[1] * (1 + self.feature_count * (1 + self.knots))
         self._theta = np.zeros(size)
         self._covariance = np.eye(size) / self.ridge
         self._counts = np.zeros(len(self.space), dtype=np.int64)
 
-    def _encode(self, contexts: Contexts) -> list[State]:
+    def states(self, contexts: Contexts) -> list[State]:
         """b(x) of each context; None where x is infinite."""
         span = self._high / 2 - self._low / 2  # halves, so that no difference overflows
         Z = np.clip(contexts, self._low, self._high) / 2 - self._low / 2
@@ -99,22 +99,33 @@ class LinearPolicy(Policy):
         self._counts[action] += 1
         return error
 
-    def choose(self, state: State) -> int:
-        if state is None or not self._counts.any():
-            return self.space.safe
-        return last_argmax(np.where(self._counts > 0, self._predict(state), -np.inf))
+    def expected(self, state: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        if not self._counts.any():
+            return None
+        return np.where(self._counts > 0, self._predict(state), -np.inf)
+
+    def why(self, state: State, action: int) -> str:
+        tried = np.count_nonzero(self._counts)
+        return (
+            f"{self.space.names[action]} has the largest reward that the linear model predicts of "
+            f"the {tried} actions tried in some context."
+        )
+
+    def epsilon(self, progress: float) -> float:
+        """Nothing is drawn uniformly at random."""
+        return 0.0
 
     @property
     def coverage(self) -> float:
         """The share of actions that were tried."""
-        self._check_started()
+        self.check_started()
         return float(np.mean(self._counts > 0))
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         return {"ridge": self.ridge, "knots": self.knots, "model": self.model}
 
     def arrays(self) -> Arrays:
-        self._check_started()
+        self.check_started()
         return {
             "low": self._low,
             "high": self._high,
@@ -123,8 +134,8 @@ class LinearPolicy(Policy):
             "counts": self._counts,
         }
 
-    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._start(saved_ranges(arrays, self._features))
+    def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.begin(saved_ranges(arrays, self.feature_count))
         for key in ("theta", "covariance", "counts"):
             fresh = getattr(self, "_" + key)
             if arrays[key].shape != fresh.shape or not np.isfinite(arrays[key]).all():
@@ -158,8 +169,8 @@ class LinearUCB(LinearPolicy):
         width = np.sqrt(np.maximum(variance, 0.0))  # rounding may leave a tiny negative number
         return last_argmax(self._predict(state) + self.alpha * width)
 
-    def _settings(self) -> dict[str, Any]:
-        return {"alpha": self.alpha} | super()._settings()
+    def settings(self) -> dict[str, Any]:
+        return {"alpha": self.alpha} | super().settings()
 
 
 class ThompsonSampling(LinearPolicy):
@@ -191,8 +202,8 @@ class ThompsonSampling(LinearPolicy):
         drawn = self._design @ (root @ rng.standard_normal(len(root)))
         return last_argmax(self._predict(state) + self.noise * drawn)
 
-    def _settings(self) -> dict[str, Any]:
-        return {"noise": self.noise} | super()._settings()
+    def settings(self) -> dict[str, Any]:
+        return {"noise": self.noise} | super().settings()
 
 
 def design_matrix(space: ActionSpace, hybrid: bool) -> NDArray[np.float64]:

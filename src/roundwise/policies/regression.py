@@ -16,7 +16,6 @@ from roundwise.policies.base import (
     Policy,
     check_epsilon_min,
     check_reward,
-    decayed_epsilon,
     last_argmax,
     saved_ranges,
 )
@@ -89,11 +88,11 @@ class RegressionPolicy(Policy):
         self.epsilon_min = check_epsilon_min(epsilon_min)
         self.kappa_feature = kappa_feature
 
-    def _start(self, contexts: Contexts) -> None:
-        if self.kappa_feature is not None and not 0 <= self.kappa_feature < self._features:
+    def begin(self, contexts: Contexts) -> None:
+        if self.kappa_feature is not None and not 0 <= self.kappa_feature < self.feature_count:
             raise ValueError(
-                f"kappa_feature = {self.kappa_feature}; choose from 0 to {self._features - 1}, or "
-                "None"
+                f"kappa_feature = {self.kappa_feature}; choose None, or from 0 to "
+                f"{self.feature_count - 1}"
             )
         self._low, self._high = contexts.min(axis=0), contexts.max(axis=0)
         self._distinct = max(len(np.unique(contexts, axis=0)), 1)
@@ -107,16 +106,9 @@ class RegressionPolicy(Policy):
         self._changed = False  # new data since
         self._predictions: dict[State, NDArray[np.float64]] = {}
 
-    def _encode(self, contexts: Contexts) -> list[State | None]:
-        clipped = np.clip(contexts, self._low, self._high).tolist()
-        return [
-            tuple(row) if np.isfinite(x).all() else None
-            for row, x in zip(clipped, contexts, strict=True)
-        ]
-
-    def epsilon(self, progress: float) -> float:
-        """``max(epsilon_min, 1 - t/T)``."""
-        return decayed_epsilon(progress, self.epsilon_min)
+    def states(self, contexts: Contexts) -> list[State | None]:
+        clipped = np.clip(contexts, self._low, self._high)
+        return list(super().states(np.where(np.isfinite(contexts), clipped, contexts)))
 
     def explore(self, state: State | None, rng: np.random.Generator, progress: float) -> int:
         if state is None:
@@ -125,7 +117,7 @@ class RegressionPolicy(Policy):
             return int(rng.random() * len(self.space))
         if len(self._sums) >= max(2 * self._fitted_to, FIRST_FIT):
             self._fit()
-        return self._greedy(state) if self._fitted_to else self.space.safe
+        return last_argmax(self._predicted(state)) if self._fitted_to else self.space.safe
 
     def update(self, state: State | None, action: int, reward: float) -> float:
         check_reward(reward)
@@ -141,14 +133,21 @@ class RegressionPolicy(Policy):
         self._changed = True
         return error
 
-    def choose(self, state: State | None) -> int:
-        if state is None or not self._sums:
-            return self.space.safe
+    def expected(self, state: State) -> NDArray[np.float64] | None:
+        if not self._sums:
+            return None
         if self._changed:
             self._fit()
-        return self._greedy(state)
+        return self._predicted(state)
 
-    def _greedy(self, state: State) -> int:
+    def why(self, state: State, action: int) -> str:
+        return (
+            f"{self.space.names[action]} has the largest reward that the regression predicts of "
+            f"the {np.count_nonzero(self._tried)} actions tried in some context."
+        )
+
+    def _predicted(self, state: State) -> NDArray[np.float64]:
+        """The prediction of the last fit for each action, -inf where it was tried nowhere."""
         predicted = self._predictions.get(state)
         if predicted is None:
             actions = np.arange(len(self.space))
@@ -156,7 +155,7 @@ class RegressionPolicy(Policy):
             rows = (rows - self._middle) / self._scale
             predicted = np.asarray(self._model.predict(rows), dtype=np.float64)
             self._predictions[state] = predicted
-        return last_argmax(np.where(self._tried, predicted, -np.inf))
+        return np.where(self._tried, predicted, -np.inf)
 
     def _rows(self, X: Contexts, actions: NDArray[np.intp]) -> NDArray[np.float64]:
         """What the regressor sees of each (context, action), before scaling."""
@@ -182,10 +181,10 @@ class RegressionPolicy(Policy):
     @property
     def coverage(self) -> float:
         """Tried (context, action) pairs over those of the training contexts."""
-        self._check_started()
+        self.check_started()
         return min(1.0, len(self._sums) / (self._distinct * len(self.space)))
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         return {
             "regressor": describe_estimator(self._model),
             "epsilon_min": self.epsilon_min,
@@ -195,29 +194,29 @@ class RegressionPolicy(Policy):
         }
 
     @classmethod
-    def _from_settings(cls, settings: Mapping[str, Any]) -> RegressionPolicy:
+    def from_settings(cls, settings: Mapping[str, Any]) -> RegressionPolicy:
         regressor = make_estimator(settings["regressor"])
         return cls(regressor, settings["epsilon_min"], settings["kappa_feature"])
 
     def arrays(self) -> Arrays:
-        self._check_started()
+        self.check_started()
         data = np.array(list(self._sums.values())).reshape(-1, 2)
         return {
             "low": self._low,
             "high": self._high,
-            "contexts": np.array([s for s, _ in self._sums]).reshape(-1, self._features),
+            "contexts": np.array([s for s, _ in self._sums]).reshape(-1, self.feature_count),
             "actions": np.array([a for _, a in self._sums], dtype=np.int64),
             "visits": data[:, 0],
             "sums": data[:, 1],
         }
 
-    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._start(saved_ranges(arrays, self._features))
+    def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.begin(saved_ranges(arrays, self.feature_count))
         self._distinct = int(settings["distinct"])
         X, actions, visits, sums = (
             np.asarray(arrays[key]) for key in ("contexts", "actions", "visits", "sums")
         )
-        shapes = [(len(actions), self._features)] + 3 * [(len(actions),)]
+        shapes = [(len(actions), self.feature_count)] + 3 * [(len(actions),)]
         if (
             [array.shape for array in (X, actions, visits, sums)] != shapes
             or not (np.isfinite(X).all() and np.isfinite(sums).all())

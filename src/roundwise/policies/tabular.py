@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.discretizer import FeatureDiscretizer
-from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min, decayed_epsilon
+from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min, check_reward
 
 Generalise = Literal["none", "nearest", "monotone"]
 _UNTRIED = -math.inf
@@ -76,14 +76,14 @@ class TabularQ(Policy):
         self.generalise = generalise
         self.hard_features = tuple(int(j) for j in hard_features)
 
-    def _start(self, contexts: Contexts) -> None:
+    def begin(self, contexts: Contexts) -> None:
         d = contexts.shape[1]
         if self.generalise == "monotone" and not all(0 <= j < d for j in self.hard_features):
             raise ValueError(f"hard_features = {self.hard_features}; choose from 0 to {d - 1}")
         settings = self.discretizer or FeatureDiscretizer(10)
         self.discretizer_ = FeatureDiscretizer(settings.bins, settings.scale).fit(contexts)
         self._reset()
-        self._occurring = len(set(self._encode(contexts)))
+        self._occurring = len(set(self.states(contexts)))
 
     def _reset(self) -> None:
         # Plain lists: reading one number from them is several times faster than from an array.
@@ -91,24 +91,14 @@ class TabularQ(Policy):
         self._counts: dict[int, list[int]] = {}
         self._tried = 0
 
-    def _encode(self, contexts: Contexts) -> list[int]:
+    def states(self, contexts: Contexts) -> list[int]:
         states = self.discretizer_.transform(contexts)
         # Clipping would take an infinite kappa for the largest seen.
         states[~np.isfinite(contexts).all(axis=1)] = _INFINITE
         return states.tolist()  # type: ignore[no-any-return]
 
-    def epsilon(self, progress: float) -> float:
-        """``max(epsilon_min, 1 - t/T)``."""
-        return decayed_epsilon(progress, self.epsilon_min)
-
-    def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
-        if rng.random() < max(self.epsilon_min, 1.0 - progress):
-            return int(rng.random() * len(self.space.actions))
-        return self.choose(state)
-
     def update(self, state: int, action: int, reward: float) -> float:
-        if not math.isfinite(reward):
-            raise ValueError(f"reward = {reward}; give a failed run a finite reward")
+        check_reward(reward)
         if state == _INFINITE:
             return 0.0
         values = self._values.get(state)
@@ -126,18 +116,29 @@ class TabularQ(Policy):
         return error
 
     def choose(self, state: int) -> int:
-        values = self._values.get(state)
+        values = self._values_of(state)
         if values is None:
-            similar = None if self.generalise == "none" else self._similar(state)
-            if similar is None:
-                return self.space.safe
-            values = self._values[similar]
+            return self.space.safe
         return len(values) - 1 - values[::-1].index(max(values))
 
+    def expected(self, state: int) -> NDArray[np.float64] | None:
+        values = self._values_of(state)
+        return None if values is None else np.array(values)
+
+    def why(self, state: int, action: int) -> str:
+        place = "this state" if state in self._values else f"the {self.generalise} visited state"
+        return f"{self.space.names[action]} has the largest Q of the actions tried in {place}."
+
+    def _values_of(self, state: int) -> list[float] | None:
+        """Q in this state, or in the similar one that an unseen state takes after."""
+        values = self._values.get(state)
+        if values is None and self.generalise != "none" and state != _INFINITE:
+            similar = self._similar(state)
+            return None if similar is None else self._values[similar]
+        return values
+
     def _similar(self, state: int) -> int | None:
-        """The visited state whose choice an unseen one takes."""
-        if state == _INFINITE:
-            return None
+        """The visited state whose values an unseen one takes."""
         here = self.discretizer_.coordinates(state)
         best: tuple[int, int] | None = None  # (minus the squared distance, state)
         for visited in self._values:
@@ -154,7 +155,7 @@ class TabularQ(Policy):
     @property
     def values(self) -> NDArray[np.float64]:
         """Q as an array (states, actions), NaN where untried."""
-        self._check_started()
+        self.check_started()
         table = np.full((self.discretizer_.n_states_, len(self.space)), np.nan)
         for state, row in self._values.items():
             table[state] = [np.nan if value == _UNTRIED else value for value in row]
@@ -163,7 +164,7 @@ class TabularQ(Policy):
     @property
     def counts(self) -> NDArray[np.int64]:
         """The visits N(s, a), as an array (states, actions)."""
-        self._check_started()
+        self.check_started()
         table = np.zeros((self.discretizer_.n_states_, len(self.space)), dtype=np.int64)
         for state, row in self._counts.items():
             table[state] = row
@@ -172,10 +173,10 @@ class TabularQ(Policy):
     @property
     def coverage(self) -> float:
         """Tried (state, action) pairs over those of the states that occur in training."""
-        self._check_started()
+        self.check_started()
         return self._tried / (max(self._occurring, len(self._values)) * len(self.space))
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         return {
             "alpha": self.alpha,
             "epsilon_min": self.epsilon_min,
@@ -186,13 +187,13 @@ class TabularQ(Policy):
         }
 
     @classmethod
-    def _from_settings(cls, settings: Mapping[str, Any]) -> TabularQ:
+    def from_settings(cls, settings: Mapping[str, Any]) -> TabularQ:
         own = ("alpha", "epsilon_min", "generalise", "hard_features")
         discretizer = FeatureDiscretizer.from_dict(settings["discretizer"])
         return cls(discretizer, **{key: settings[key] for key in own})
 
     def arrays(self) -> Arrays:
-        self._check_started()
+        self.check_started()
         states, width = list(self._values), len(self.space)
         return {
             "states": np.array(states, dtype=np.int64),
@@ -202,7 +203,7 @@ class TabularQ(Policy):
             ),
         }
 
-    def _restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         assert self.discretizer is not None
         self.discretizer_ = self.discretizer
         self._occurring = int(settings["occurring"])
@@ -211,7 +212,7 @@ class TabularQ(Policy):
         if values.shape != counts.shape or values.shape != (len(states), len(self.space)):
             raise ValueError("the saved table's arrays do not fit its action space; save it again")
         if not np.array_equal(np.isfinite(values), counts > 0) or not np.all(
-            (states >= 0) & (states <= self.discretizer_.n_states_)
+            (states >= 0) & (states < self.discretizer_.n_states_)
         ):
             raise ValueError("the saved table is corrupt; save it again")
         for state, row, visits in zip(states.tolist(), values, counts, strict=True):

@@ -13,10 +13,11 @@ from roundwise.costs.machines import (
     PROFILES,
     MachineProfile,
     MeasuredTime,
+    OutcomeRow,
     Rate,
     cost_matrix,
 )
-from roundwise.rewards.base import OutcomeRow, ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.base import ProblemFacts, Reward, reward_matrix
 from roundwise.rewards.cost import CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
 from roundwise.rewards.saved import reward_from_dict, target_from_dict

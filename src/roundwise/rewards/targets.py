@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
+from roundwise.costs.machines import OutcomeRow
 from roundwise.formats import FP64
-from roundwise.rewards.base import OutcomeRow, ProblemFacts, baseline_of, with_baseline
+from roundwise.rewards.base import ProblemFacts, baseline_of, with_baseline
 
 
 class AccuracyTarget(ABC):

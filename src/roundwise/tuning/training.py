@@ -68,6 +68,7 @@ def train(
     space: ActionSpace,
     episodes: int,
     rng: np.random.Generator,
+    view: OutcomeView | None = None,
 ) -> TrainingCurves:
     """Start the policy and let it learn (Carson & Chen, Algorithms 1 and 3).
 
@@ -83,6 +84,9 @@ def train(
         Of A actions.
     episodes : int
     rng : numpy.random.Generator
+    view : OutcomeView, optional
+        The outcomes that the rewards come from, for `Policy.study`; a policy that prices work
+        needs them.
     """
     contexts = np.asarray(contexts, dtype=np.float64)
     table = np.asarray(rewards, dtype=np.float64)
@@ -96,6 +100,8 @@ def train(
     if not np.isfinite(table).all():
         raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
     policy.start(contexts, space)
+    if view is not None:
+        policy.study(view, contexts)
     curves = np.zeros((4, episodes))
     if policy.learns:
         states = list(policy.encode(contexts))

@@ -134,7 +134,9 @@ class Tuner:
         self.policy_ = TabularQ() if self.policy is None else copy.deepcopy(self.policy)
         self.space_ = space
         rng = np.random.default_rng(self.seed)
-        self.curves_ = train(self.policy_, self.contexts_, self.rewards_, space, self.episodes, rng)
+        self.curves_ = train(
+            self.policy_, self.contexts_, self.rewards_, space, self.episodes, rng, view
+        )
         self.provenance_: dict[str, Any] = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "roundwise": version("roundwise"),

@@ -80,14 +80,14 @@ class ReleasedQ(TabularQ):
         super().__init__(alpha=alpha)
         self.steps, self.stream = steps, stream
 
-    def _start(self, contexts: NDArray[np.float64]) -> None:
-        super()._start(contexts)
+    def begin(self, contexts: NDArray[np.float64]) -> None:
+        super().begin(contexts)
         self.discretizer_ = TruncatingDiscretizer(10).fit(_at_least_one(contexts))
-        self._occurring = len(set(self._encode(contexts)))
+        self._occurring = len(set(self.states(contexts)))
         self._step = 0
 
-    def _encode(self, contexts: NDArray[np.float64]) -> list[int]:
-        return super()._encode(_at_least_one(contexts))
+    def states(self, contexts: NDArray[np.float64]) -> list[int]:
+        return super().states(_at_least_one(contexts))
 
     def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
         done, self._step = self._step, self._step + 1
@@ -98,12 +98,9 @@ class ReleasedQ(TabularQ):
             return last - self.stream.randint(0, last)  # the code numbers from high to low
         return self.choose(state)
 
-    def choose(self, state: int) -> int:
+    def _values_of(self, state: int) -> list[float] | None:
         values = self._values.get(state)
-        if values is None:
-            return self.space.safe
-        known = [value if np.isfinite(value) else 0.0 for value in values]
-        return len(known) - 1 - known[::-1].index(max(known))
+        return values and [value if np.isfinite(value) else 0.0 for value in values]
 
 
 def _at_least_one(contexts: NDArray[np.float64]) -> NDArray[np.float64]:
