@@ -69,8 +69,10 @@ def as_action(action: ActionLike, stages: Sequence[str] | None = None) -> Action
     """The action, from whatever form it has; with `stages` the number of formats is checked."""
     if isinstance(action, str):
         made = Action.parse(action)
-    else:
+    elif isinstance(action, Iterable):
         made = action if isinstance(action, Action) else Action(action)
+    else:
+        raise TypeError(f"an action is a str or a sequence of formats, got {action!r}")
     if stages is not None and len(made) != len(stages):
         raise ValueError(
             f"action {str(made)!r} has {len(made)} formats; pass one for each stage: "
@@ -122,7 +124,7 @@ class ActionSpace:
         if not self.actions:
             raise ValueError("an action space needs at least one action")
         if not all(isinstance(action, tuple) for action in self.actions):
-            raise TypeError("an action is a tuple of formats; use list_space for other forms")
+            raise TypeError("an action of a space is a tuple of formats; use list_space for texts")
         actions = tuple(as_action(action, self.stages) for action in self.actions)
         object.__setattr__(self, "actions", actions)  # plain tuples become actions
         if len(set(self.actions)) != len(self.actions):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.backends import Backend
 from roundwise.formats import BF16, FP32, FP64, FloatFormat
 
 BLOCK = 128
@@ -55,10 +54,8 @@ METHODS = {
 """The methods by name; of those that policies choose, the safest of each kind last."""
 
 
-def default_method(backend: Backend, sparse: bool) -> str:
-    """The method of an action that names none: LU with partial pivoting."""
-    known = backend.methods(sparse)
-    return "lu" if "lu" in known else known[-1]
+DEFAULT_METHOD = "lu"
+"""Of an action that names none: every backend has it, for dense and for sparse matrices."""
 
 
 def is_symmetric(A: Any) -> bool:

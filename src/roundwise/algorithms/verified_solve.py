@@ -25,7 +25,7 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors, default_tolerance, passes
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.methods import METHODS, default_method, is_symmetric
+from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.algorithms.refinement import (
     Correction,
     Refined,
@@ -144,7 +144,7 @@ class VerifiedSolve(Algorithm):
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, residual = stages["factor"], stages["residual"]
         backend = factor.backend
-        method = stages.method or default_method(backend, problem.is_sparse)
+        method = stages.method or DEFAULT_METHOD
         if method not in backend.methods(problem.is_sparse):
             kind = "sparse" if problem.is_sparse else "dense"
             return Outcome(OutcomeStatus.UNSUITED, None, reason=f"{method} is not for {kind} A")
@@ -297,7 +297,7 @@ class VerifiedSolve(Algorithm):
         First the same factors with FP64 in all other stages, then factors of the next format, then
         FP64 factors of the next method.
         """
-        method = first.method or default_method(backend, sparse)
+        method = first.method or DEFAULT_METHOD
         factor, fp64 = first[0], (FP64,) * 3
         ladder = [Action(first, method)]
         if tuple(first[1:]) != fp64:

@@ -102,7 +102,7 @@ class NativeBackend(Backend):
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        return ("cholesky", *(ENGINE_METHODS if sparse else ("lu", "qr")))
+        return ("cholesky", "lu", *(ENGINE_METHODS if sparse else ("qr",)))
 
     def _analysis(self, A: Any, method: str) -> Analysis:
         if method in ENGINE_METHODS:

@@ -21,6 +21,7 @@ from scipy import sparse
 
 from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
+from roundwise.features import look
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem, Vector
 
@@ -55,12 +56,18 @@ class FeatureValue:
 
 @dataclass(frozen=True)
 class Feature:
-    """How to compute a feature: ``compute(problem)`` or ``compute(problem, factors)``."""
+    """How to compute a feature: ``compute(problem)`` or ``compute(problem, factors)``.
+
+    A feature of a `group` is computed together with the others of its group, by a function that
+    returns them all by name; the seconds are those of the first that was asked for, and the
+    others cost nothing more.
+    """
 
     name: str
-    compute: Callable[..., float]
+    compute: Callable[..., Any]
     doc: str
     needs_factors: bool = False
+    group: str = ""
 
 
 def compute_features(
@@ -90,10 +97,17 @@ def compute_features(
     if shape != problem.A.shape:
         raise ValueError(f"factors are {shape}, A is {problem.A.shape}; pass the factors of A")
     values = {}
+    groups: dict[str, Mapping[str, float]] = {}
     for name in names:
-        arguments = (problem, factors) if FEATURES[name].needs_factors else (problem,)
+        feature = FEATURES[name]
+        arguments = (problem, factors) if feature.needs_factors else (problem,)
         start = perf_counter()
-        value = float(FEATURES[name].compute(*arguments))
+        if not feature.group:
+            value = float(feature.compute(*arguments))
+        else:
+            if feature.group not in groups:
+                groups[feature.group] = feature.compute(*arguments)
+            value = float(groups[feature.group][name])
         seconds = perf_counter() - start
         if math.isnan(value):
             raise RoundwiseError(f"{name} is NaN; check that the factors are finite and of this A")
@@ -341,6 +355,13 @@ FEATURES: dict[str, Feature] = {
         Feature("symmetry", symmetry, "1 - ||A - A'||_F / (2 ||A||_F)"),
         Feature("diagonal_dominance", diagonal_dominance, "min_i |a_ii| / sum_j |a_ij|"),
         Feature("row_scale_spread", row_scale_spread, "max_i m_i / min_i m_i, m_i = max_j |a_ij|"),
+        Feature("entries", look.entries, "stored entries"),
+        Feature("sparse", lambda problem: problem.is_sparse, "1 for a sparse A, 0 for a dense one"),
+        Feature("symmetric_pattern", look.symmetric_pattern, "1 for a nearly symmetric pattern"),
+        Feature("looks_positive_definite", look.looks_positive_definite, "A = A', diagonal > 0"),
+        Feature("diagonal_share", look.row_features, "median |a_ii| / ||a_i||_2", group="rows"),
+        Feature("coherence", look.row_features, "n mean cos^2 between rows", group="rows"),
+        Feature("remainder", look.row_features, "rows' distance from half of them", group="rows"),
         Feature("kappa_exact", kappa_exact, "||A||_2 ||A^-1||_2 by an SVD"),
         Feature("kappa_est", kappa_est, "||A||_1 est(||A^-1||_1)", needs_factors=True),
         Feature("pivot_growth", pivot_growth, "max |u_ij| / max |a_ij|", needs_factors=True),

@@ -1,0 +1,33 @@
+"""Features: numbers computed from a problem, each with what it cost to compute.
+
+`FEATURES` lists them, `compute_features` computes and times them. `LOOK` names the cheap ones that
+the front door decides by; `paper_context` makes the paper's context vector.
+"""
+
+from roundwise.features.definitions import (
+    FEATURES,
+    KAPPA_FLOOR,
+    NORM_FLOOR,
+    Feature,
+    FeatureValue,
+    compute_features,
+    compute_with_factors,
+    condition_estimate,
+    log10_floored,
+    paper_context,
+)
+from roundwise.features.look import LOOK
+
+__all__ = [
+    "FEATURES",
+    "KAPPA_FLOOR",
+    "LOOK",
+    "NORM_FLOOR",
+    "Feature",
+    "FeatureValue",
+    "compute_features",
+    "compute_with_factors",
+    "condition_estimate",
+    "log10_floored",
+    "paper_context",
+]

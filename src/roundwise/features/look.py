@@ -1,0 +1,121 @@
+"""The look at a system: cheap features that tell which other systems it is like.
+
+Of a dense matrix nothing here reads more than 64 rows (O(64^2 n) work beside O(n^3) for a
+factorization), but for `looks_positive_definite`, which compares A with its transpose and gives up
+at the first difference. Of a sparse one it is no more than a pass over the pattern.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from roundwise.algorithms.methods import is_symmetric
+from roundwise.backends.engines.superlu import suits_symmetric_mode
+from roundwise.backends.native.dense import has_own_lu
+
+Array = NDArray[np.float64]
+
+LOOK = (
+    "n",
+    "entries",
+    "sparse",
+    "symmetric_pattern",
+    "looks_positive_definite",
+    "diagonal_share",
+    "coherence",
+    "remainder",
+)
+"""The features that the front door decides by."""
+
+ROWS = 64
+"""How many rows, evenly spaced, stand for all."""
+
+CHOLESKY_FROM = 1250
+"""Below this n, what LAPACK's Cholesky gains over our LU (``make bench``) is spent on finding out
+that A is symmetric."""
+
+TINY = 128
+"""Below this n, not even LAPACK's LU takes long enough to look whether A is symmetric."""
+
+SMALLEST_REMAINDER = 1e-8
+
+
+def entries(problem: Any) -> float:
+    """Stored entries; n^2 for a dense matrix."""
+    return float(problem.A.nnz if problem.is_sparse else problem.n**2)
+
+
+def symmetric_pattern(problem: Any) -> float:
+    """1 if a sparse matrix has a nearly symmetric pattern and few zeros on the diagonal, else 0."""
+    return float(problem.is_sparse and suits_symmetric_mode(problem.A))
+
+
+def looks_positive_definite(problem: Any) -> float:
+    """1 if a dense matrix is symmetric with a positive diagonal, and large enough to ask; else 0."""
+    if problem.is_sparse or problem.n < (CHOLESKY_FROM if has_own_lu() else TINY):
+        return 0.0
+    return float((np.diagonal(problem.A) > 0).all() and is_symmetric(problem.A))
+
+
+def row_features(problem: Any) -> dict[str, float]:
+    """What 64 rows tell (columns, where these are contiguous in memory).
+
+    diagonal_share
+        The median of ``|a_ii| / ||a_i||_2`` over the sampled rows: near 1 for a heavy diagonal.
+    coherence
+        For dense matrices, n times the mean squared cosine of the angles between sampled rows,
+        columns scaled alike. Its expectation is ``n sum(s^4) / sum(s^2)^2 - 1`` for randomly
+        rotated singular values s: 0 for orthogonal rows, 1 for Gaussian ones, ``log(kappa) - 1``
+        for geometric s, n if one singular value outweighs all others. 0 for sparse ones.
+    remainder
+        For dense matrices, how far the sampled rows, scaled to length 1, are from the span of
+        half of them: near 1 if all directions count alike, ``1 / kappa`` and less if few outweigh
+        the others. Factors of unit roundoff u cannot tell apart what ends below u. Not below
+        1e-8; 1 for sparse ones.
+    """
+    count = min(ROWS, problem.n)
+    rows = np.arange(count) * problem.n // count
+    coherence, remainder = 0.0, 1.0
+    if problem.is_sparse:
+        A = problem.A
+        lines = [A.data[A.indptr[i] : A.indptr[i + 1]] for i in rows]
+        norms = np.sqrt([line @ line for line in lines])
+        diagonal = A.diagonal()[rows]
+    else:
+        A = problem.A if problem.A.flags.c_contiguous else problem.A.T
+        sampled = A[rows]
+        squares = sampled * sampled
+        norms = np.sqrt(np.einsum("ij->i", squares))
+        diagonal = sampled[np.arange(count), rows]
+        squares[np.arange(count), rows] = 0.0
+        coherence, remainder = _angles(sampled, squares, norms)
+    shares = np.divide(np.abs(diagonal), norms, out=np.zeros(count), where=norms > 0)
+    share = float(np.sort(shares)[count // 2])
+    return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+def _angles(rows: Array, squares: Array, norms: Array) -> tuple[float, float]:
+    """Coherence and remainder of rows; `squares` are theirs, without those of the diagonal.
+
+    Columns are scaled to the same length first, as a unit of measurement says nothing of how
+    hard a system is. The diagonal does not count for it: where it is heavy, it is to stay so.
+    """
+    count, n = rows.shape
+    weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
+    lengths = np.sqrt(np.einsum("i,ij->j", weights * weights, squares))
+    scale = np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
+    # Too small a product to wake the threads of SciPy's BLAS; NumPy's ``@`` would wake its own.
+    gram = blas.dsyrk(1.0, (rows / scale).T, trans=1, lower=1)
+    sizes = np.sqrt(np.diagonal(gram))
+    sizes[sizes == 0] = 1.0
+    gram /= sizes[:, None] * sizes
+    below = np.tril(gram, -1)
+    coherence = n * float(np.einsum("ij,ij->", below, below)) / max(1, count * (count - 1) // 2)
+    factor, _, rank, _ = lapack.dpstrf(gram, lower=1)
+    half = count // 2
+    remainder = float(factor[half, half]) if half < rank else 0.0
+    return coherence, max(remainder, SMALLEST_REMAINDER)
