@@ -190,6 +190,10 @@ class ActionSpace:
                 f"to {self.names[-1]}; choose one of its names"
             ) from None
 
+    def find(self, action: Action) -> int | None:
+        """Where an action stands in the space; None if it is not there."""
+        return self._indices.get(str(action))
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the stages, the definition of each format, and the actions' names."""
         return {

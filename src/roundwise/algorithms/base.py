@@ -103,6 +103,11 @@ class Outcome:
     seconds: float | None = field(default=None, compare=False)
     timings: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def converged(self) -> bool:
+        """Whether the stopping rule's target was reached; of `VerifiedSolve`, the gate passed."""
+        return self.status is OutcomeStatus.CONVERGED
+
     @classmethod
     def from_failure(cls, failure: ArithmeticFailure, **facts: Any) -> Outcome:
         """The outcome of a run that a kernel broke off."""

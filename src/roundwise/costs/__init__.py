@@ -1,4 +1,4 @@
-"""What this machine's native kernels cost: measured once, stored, and priced by rewards.
+"""What work costs: machine profiles, `calibrate` to measure one, and prices of a solve's work.
 
 >>> profile = calibrate()                      # doctest: +SKIP
 >>> save_profile(profile)                      # doctest: +SKIP
@@ -11,6 +11,25 @@ from roundwise.costs.calibration import (
     Calibration,
     calibrate,
 )
+from roundwise.costs.machines import (
+    BITS_PROPORTIONAL,
+    GENERIC_AVX512_CPU,
+    H200_LIKE,
+    PROFILES,
+    MachineProfile,
+    MeasuredTime,
+    OutcomeRow,
+    Rate,
+    cost_matrix,
+)
+from roundwise.costs.prices import (
+    Prices,
+    Shape,
+    SparsePrices,
+    Work,
+    current_prices,
+    generic_prices,
+)
 from roundwise.costs.stored import (
     ProfileError,
     cache_folder,
@@ -20,12 +39,27 @@ from roundwise.costs.stored import (
 )
 
 __all__ = [
+    "BITS_PROPORTIONAL",
+    "GENERIC_AVX512_CPU",
+    "H200_LIKE",
+    "PROFILES",
     "QUICK_SIZES",
     "SIZES",
     "Calibration",
+    "MachineProfile",
+    "MeasuredTime",
+    "OutcomeRow",
+    "Prices",
     "ProfileError",
+    "Rate",
+    "Shape",
+    "SparsePrices",
+    "Work",
     "cache_folder",
     "calibrate",
+    "cost_matrix",
+    "current_prices",
+    "generic_prices",
     "load_profile",
     "profile_path",
     "save_profile",

@@ -1,4 +1,4 @@
-"""What work costs on this machine, in seconds, before it is done."""
+"""What the work of a solve costs on this machine, in seconds, before it is done."""
 
 from __future__ import annotations
 
@@ -6,20 +6,54 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
+from roundwise.costs.stored import ProfileError, load_profile
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64, get_format
-from roundwise.policies.facts import Climb, Work
-from roundwise.policies.look import Context
+from roundwise.machine import Machine
 
 SCHEMA = "roundwise-generic-prices"
-VERSION = 2
+VERSION = 3
 BASIS = 15
 """Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes that prices depend on.
+
+    Attributes
+    ----------
+    n, entries : int
+        Unknowns, and stored entries of A (n^2 if it is dense).
+    columns : int
+        Right-hand sides.
+    fill : float
+        Entries of the factors over those of A, for a sparse A.
+    """
+
+    n: int
+    entries: int
+    columns: int = 1
+    fill: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is done by one method in one format: factorizations, corrections, GMRES iterations."""
+
+    runs: int = 0
+    steps: int = 0
+    iterations: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.runs + other.runs, self.steps + other.steps, self.iterations + other.iterations
+        )
 
 
 @dataclass(frozen=True)
@@ -34,7 +68,7 @@ class SparsePrices:
 
     analysis: float
     matvec: float
-    factor: dict[str, dict[str, float]]  # by kind and format
+    factor: dict[str, dict[str, float]]  # by method and format
     update: dict[str, dict[str, float]]  # the same
     solve: dict[str, float]  # by format
     conversion: float  # of the factors, to apply them in FP64
@@ -45,7 +79,7 @@ class SparsePrices:
 class Prices:
     """A machine profile, which prices dense work, and prices of what it does not cover.
 
-    The price of a solve is ``runs factor + (runs + steps) step + iterations iteration``, where a
+    The price of work is ``runs factor + (runs + steps) step + iterations iteration``, where a
     step is a triangular solve in the factors' format and a residual in FP64, and an iteration
     applies the factors and A in FP64. Dense steps are bound by memory, or by arithmetic if there
     are many right-hand sides.
@@ -57,52 +91,52 @@ class Prices:
     sparse: SparsePrices
     source: str = field(default="", repr=False)
 
-    def seconds(self, context: Context, climb: Climb, fill: float = 1.0) -> float:
-        """What this work takes; `fill` is the entries of the factors over those of A."""
-        return sum(self._seconds(context, fmt, work, fill) for fmt, work in climb.items())
+    def prices(self, method: str, fmt: str) -> bool:
+        """Whether work by this method in this format has a price."""
+        if method in self.sparse.factor:
+            return fmt in self.sparse.factor[method]
+        return fmt in self.profile.rates and (method == "lu" or fmt in self.cholesky)
 
-    def _seconds(self, context: Context, fmt: str, work: Work, fill: float) -> float:
-        factor, step, iteration = (
-            self._sparse(context, fmt, work, fill)
-            if context.is_sparse
-            else self._dense(context, fmt)
-        )
-        columns = context.columns
+    def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
+        """What this work takes."""
+        if method in self.sparse.factor:
+            factor, step, iteration = self._sparse(shape, method, fmt, work)
+        else:
+            factor, step, iteration = self._dense(shape, method, fmt)
         steps = work.runs + work.steps
-        return work.runs * factor + steps * step + columns * work.iterations * iteration
+        return work.runs * factor + steps * step + shape.columns * work.iterations * iteration
 
-    def _dense(self, context: Context, fmt: str) -> tuple[float, float, float]:
-        n, profile = context.n, self.profile
+    def _dense(self, shape: Shape, method: str, fmt: str) -> tuple[float, float, float]:
+        n, profile = shape.n, self.profile
         rate = profile.rate(fmt, n)
-        share = self.cholesky[fmt] if context.kind == "positive definite" else 1.0
+        share = self.cholesky[fmt] if method == "cholesky" else 1.0
         factor = share * 2 / 3 * n**3 / rate.flops_per_second + profile.run_overhead
-        product = self._pass(context, FP64.name, context.columns)
-        step = self._pass(context, fmt, context.columns) + product + profile.outer_overhead
-        single = self._pass(context, FP64.name, 1)
+        product = self._pass(n, FP64.name, shape.columns)
+        step = self._pass(n, fmt, shape.columns) + product + profile.outer_overhead
+        single = self._pass(n, FP64.name, 1)
         applied = self.applied[fmt] * n * n if fmt in self.applied else single
         iteration = applied + (1 + 2 * BASIS / n) * single + profile.inner_overhead
         return factor, step, iteration
 
-    def _pass(self, context: Context, fmt: str, columns: int) -> float:
-        """A matvec or a triangular solve, with a block of columns."""
-        n, rate = context.n, self.profile.rate(fmt, context.n)
+    def _pass(self, n: int, fmt: str, columns: int) -> float:
+        """A product or a triangular solve with a block of columns."""
+        rate = self.profile.rate(fmt, n)
         compute = 2 * n * n * columns / rate.flops_per_second
         if rate.bytes_per_second is None:
             return compute
         return max(compute, n * n * get_format(fmt).storage_bytes / rate.bytes_per_second)
 
     def _sparse(
-        self, context: Context, fmt: str, work: Work, fill: float
+        self, shape: Shape, method: str, fmt: str, work: Work
     ) -> tuple[float, float, float]:
-        prices, entries, columns = self.sparse, context.entries, context.columns
-        filled = fill * entries
-        factor = prices.analysis * entries + prices.factor[context.kind][fmt] * filled
-        factor += prices.update[context.kind][fmt] * filled**2 / context.n
+        prices, entries, overheads = self.sparse, shape.entries, self.profile
+        filled = shape.fill * entries
+        factor = prices.analysis * entries + prices.factor[method][fmt] * filled
+        factor += prices.update[method][fmt] * filled**2 / shape.n
         if work.iterations and fmt != FP64.name:
             factor += prices.conversion * filled
-        step = columns * (prices.solve[fmt] * filled + prices.matvec * entries)
+        step = shape.columns * (prices.solve[fmt] * filled + prices.matvec * entries)
         iteration = prices.iteration * filled + prices.matvec * entries
-        overheads = self.profile
         return (
             factor + overheads.run_overhead,
             step + overheads.outer_overhead,
@@ -140,18 +174,19 @@ def generic_prices() -> Prices:
     return Prices.from_dict(json.loads(text))
 
 
-@cache
 def current_prices() -> Prices:
     """Dense prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
 
-    They are looked up once in a process.
+    They are looked up once in a process for each number of threads.
     """
-    # Looking up a profile reads the processor's name and asks BLAS: not for importing's sake.
-    from roundwise.costs import ProfileError, load_profile
+    return _prices_of(Machine.this())
 
-    generic = generic_prices()
+
+@lru_cache(maxsize=16)
+def _prices_of(machine: Machine) -> Prices:
     try:
-        return replace(generic, profile=load_profile(), source="measured on this machine")
+        profile = load_profile()
     except ProfileError as error:
         logging.getLogger(__name__).info("generic prices decide: %s", error)
-        return generic
+        return generic_prices()
+    return replace(generic_prices(), profile=profile, source="measured on this machine")

@@ -1,4 +1,9 @@
-"""What was seen on other systems: facts without times, so that they hold on any machine."""
+"""Facts of other systems: what each format achieved on them, without times.
+
+They hold on any machine. A case is one system: its place among others (see `look`), the fill-in of
+its factors, and for each format of its kind's method whether it sufficed, and with how many
+corrections and GMRES iterations.
+"""
 
 from __future__ import annotations
 
@@ -13,86 +18,89 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.costs import Work
 from roundwise.exceptions import RoundwiseError
-from roundwise.policies.look import KINDS, Context, Kind, first_formats, position
-from roundwise.solver.solution import Attempt
+from roundwise.policies.look import KINDS, PLACE, Seen, positions
 
 Array = NDArray[np.float64]
 
-SCHEMA = "roundwise-default-policy"
-VERSION = 2
+SCHEMA = "roundwise-facts"
+VERSION = 3
 NEIGHBOURS, RADIUS, ENOUGH = 10, 1.5, 6
-"""So many of the nearest cases count, if they are not farther away than that; of fewer systems than
-the last nothing is known."""
+"""The nearest ten cases within this distance decide; of fewer than six, nothing is known."""
 
-PLACE = ("n", "diagonal_share", "coherence", "remainder", "entries")
-"""What the position of a context depends on."""
+COUNTS = ("met", "steps", "iterations")
+"""What is known of each format: whether it sufficed (1 or 0), corrections, GMRES iterations."""
 
 
 class FactsError(RoundwiseError, ValueError):
     """A file that holds no facts this version can read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What was done with factors of one format, summed over systems."""
-
-    runs: int = 0
-    steps: int = 0
-    iterations: int = 0
-
-    def __add__(self, other: Work) -> Work:
-        return Work(
-            self.runs + other.runs, self.steps + other.steps, self.iterations + other.iterations
-        )
-
-
-Climb = Mapping[str, Work]
-"""Work by format: of one solve, from its first format up to the one that sufficed."""
-
-
-def climb_of(attempts: Iterable[Attempt]) -> dict[str, Work]:
-    """The work of a solve's attempts."""
-    climb: dict[str, Work] = {}
-    for attempt in attempts:
-        fmt = attempt.action.split("-")[0]
-        climb[fmt] = climb.get(fmt, Work()) + Work(1, attempt.steps, attempt.inner_iterations)
-    return climb
-
-
 @dataclass(frozen=True)
-class Start:
-    """What starting in a format led to: how often it sufficed, and the work of the whole climb."""
+class Tried:
+    """What one format achieved on one system."""
 
-    sufficed: int = 0
-    work: Climb = field(default_factory=dict)
+    met: bool
+    steps: int
+    iterations: int
+
+
+def columns_of(kind: str) -> tuple[str, ...]:
+    """The names of the columns of a kind's table."""
+    formats = (fmt.name for fmt in KINDS[kind].formats)
+    return (*PLACE, "fill", *(f"{fmt} {count}" for fmt in formats for count in COUNTS))
 
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of some systems.
+    """What is known of some systems of one kind.
 
     Attributes
     ----------
     systems : int
-    log_fill : float
-        The sum of ``log(entries of the factors / entries of A)``, for sparse systems.
-    starts : dict
-        By first format.
+    fill : float
+        The geometric mean of their fill-in.
+    met : dict
+        Format to how often it sufficed.
+    climbs : dict
+        First format to the work, by format, of all climbs that start there.
     """
 
-    systems: int = 0
-    log_fill: float = 0.0
-    starts: Mapping[str, Start] = field(default_factory=dict)
+    systems: int
+    fill: float
+    met: Mapping[str, int]
+    climbs: Mapping[str, Mapping[str, Work]]
 
-    @property
-    def fill(self) -> float:
-        """The geometric mean of the fill-in."""
-        return math.exp(self.log_fill / self.systems) if self.systems else 1.0
-
-
-Case = tuple[Context, Experience]
-"""Systems of one context, most often a single one, and what is known of them."""
+    @classmethod
+    def of(cls, kind: str, rows: Array) -> Experience:
+        """From rows of a kind's table; formats that some system was not tried in are left out."""
+        names = columns_of(kind)
+        formats = [
+            fmt.name
+            for fmt in KINDS[kind].formats
+            if not np.isnan(rows[:, names.index(f"{fmt.name} met")]).any()
+        ]
+        counts = {
+            fmt: [rows[:, names.index(f"{fmt} {count}")] for count in COUNTS] for fmt in formats
+        }
+        climbs: dict[str, dict[str, Work]] = {}
+        for first, name in enumerate(formats):
+            reached = np.ones(len(rows), dtype=bool)
+            climbs[name] = {}
+            for fmt in formats[first:]:
+                met, steps, iterations = counts[fmt]
+                work = Work(*(int(x[reached].sum()) for x in (np.ones(len(rows)), steps, iterations)))
+                if work.runs:
+                    climbs[name][fmt] = work
+                reached = reached & (met == 0)
+        fills = rows[:, names.index("fill")]
+        return cls(
+            len(rows),
+            float(np.exp(np.log(fills).mean())) if len(rows) else 1.0,
+            {fmt: int(counts[fmt][0].sum()) for fmt in formats},
+            climbs,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,99 +110,76 @@ class Facts:
     Attributes
     ----------
     tables : mapping
-        By kind, an array with a row of numbers for each case; see `row_of`.
+        By kind, an array with the columns of `columns_of` and a row for each system.
     provenance : mapping
         Where they come from.
     """
 
-    tables: Mapping[Kind, Array]
+    tables: Mapping[str, Array]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def gathered(cls, cases: Iterable[Case], provenance: Mapping[str, Any] | None = None) -> Facts:
-        rows: dict[Kind, list[list[float]]] = {}
-        for context, experience in cases:
-            rows.setdefault(context.kind, []).append(row_of(context, experience))
-        return cls({kind: np.array(rows[kind]) for kind in rows}, provenance or {})
+    def gathered(
+        cls,
+        cases: Iterable[tuple[Seen, float, Mapping[str, Tried]]],
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Facts:
+        """From systems, the fill-in of their factors, and what formats achieved, by name."""
+        rows: dict[str, list[list[float]]] = {}
+        for seen, fill, tried in cases:
+            row = [*seen.place, fill]
+            for fmt in seen.method.formats:
+                known = tried.get(fmt.name)
+                row += [math.nan] * 3 if known is None else [float(x) for x in vars(known).values()]
+            rows.setdefault(seen.kind, []).append(row)
+        return cls({kind: np.array(rows[kind]) for kind in KINDS if kind in rows}, provenance or {})
 
-    def of(self, context: Context) -> Experience | None:
+    def of(self, seen: Seen) -> Experience | None:
         """Of the systems of that kind that are most like this one; None if too few are."""
-        if context.kind not in self.tables:
+        if seen.kind not in self.tables:
             return None
-        away = self._positions[context.kind] - context.position
+        away = self._positions[seen.kind] - seen.position
         distances = np.sqrt(np.einsum("ij,ij->j", away, away))
         nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
         near = nearest[distances[nearest] <= RADIUS]
-        known = experience_of(context.kind, self.tables[context.kind][near].sum(axis=0))
-        return known if known.systems >= ENOUGH else None
+        return Experience.of(seen.kind, self.tables[seen.kind][near]) if len(near) >= ENOUGH else None
 
     @cached_property
-    def _positions(self) -> dict[Kind, Array]:
-        return {kind: position(kind, *table.T[: len(PLACE)]) for kind, table in self.tables.items()}
+    def _positions(self) -> dict[str, Array]:
+        return {k: positions(k, table.T[: len(PLACE)]) for k, table in self.tables.items()}
 
     def to_json(self) -> str:
-        """One case per line, four digits; `from_dict` reads it."""
+        """One system per line, four digits; `from_dict` reads it."""
         saved = {"schema": SCHEMA, "version": VERSION, "provenance": dict(self.provenance)}
         head = json.dumps(saved, indent=1).removesuffix("\n}")
         tables = ",\n".join(
-            f'"{kind}": [\n' + ",\n".join(_line(row) for row in table) + "\n]"
+            f'"{kind}": {{\n"columns": {json.dumps(columns_of(kind))},\n"rows": [\n'
+            + ",\n".join(_line(row) for row in table)
+            + "\n]}"
             for kind, table in self.tables.items()
         )
-        return f'{head},\n "cases": {{\n{tables}\n}}\n}}\n'
+        return f'{head},\n "tables": {{\n{tables}\n}}\n}}\n'
 
     @classmethod
     def from_dict(cls, saved: Any) -> Facts:
         """What `to_json` wrote; anything else is refused with a reason."""
         if not isinstance(saved, dict) or saved.get("schema") != SCHEMA:
-            raise FactsError("no facts of a default policy; make them with `make default-policy`")
+            raise FactsError("no facts of other systems; make them with `make default-policy`")
         if saved.get("version") != VERSION:
             raise FactsError(
                 f"facts of version {saved.get('version')!r}, this Roundwise reads {VERSION}; make "
                 "them again with `make default-policy`"
             )
         try:
-            tables = {
-                kind: np.array(saved["cases"][kind], dtype=np.float64)
-                for kind in KINDS
-                if kind in saved["cases"]
-            }
-            for kind, table in tables.items():
-                if table.shape[1:] != (len(row_of(Context(kind, 1, 0, 0, 1), Experience())),):
-                    raise ValueError(f"rows of {kind} systems have another length")
+            tables = {}
+            for kind, table in saved["tables"].items():
+                if tuple(table["columns"]) != columns_of(kind):
+                    raise ValueError(f"the columns of {kind} systems are not {columns_of(kind)}")
+                rows = np.array(table["rows"], dtype=np.float64)
+                tables[kind] = rows.reshape(-1, len(columns_of(kind)))
             return cls(tables, dict(saved["provenance"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FactsError(f"damaged facts ({error!r}); install Roundwise again") from error
-
-
-def row_of(context: Context, experience: Experience) -> list[float]:
-    """A case as numbers that add up: what its position takes, systems, log_fill, and its starts.
-
-    A start is how often it sufficed, then runs, steps and iterations in its own format and the
-    higher ones; NaN if it was not tried.
-    """
-    row = [float(getattr(context, name)) for name in PLACE]
-    row += [experience.systems, experience.log_fill]
-    formats = first_formats(context.kind)
-    for i, first in enumerate(formats):
-        start = experience.starts.get(first)
-        row.append(math.nan if start is None else start.sufficed)
-        for fmt in formats[i:]:
-            work = Work() if start is None else start.work.get(fmt, Work())
-            row += [work.runs, work.steps, work.iterations]
-    return row
-
-
-def experience_of(kind: Kind, row: Array) -> Experience:
-    """What a row, or a sum of rows, says."""
-    systems, log_fill, *numbers = row[len(PLACE) :].tolist()
-    formats, counts = first_formats(kind), iter(numbers)
-    starts = {}
-    for i, first in enumerate(formats):
-        sufficed = next(counts)
-        work = {fmt: Work(*(int(next(counts)) for _ in range(3))) for fmt in formats[i:]}
-        if not math.isnan(sufficed):
-            starts[first] = Start(int(sufficed), {f: w for f, w in work.items() if w.runs})
-    return Experience(int(systems), log_fill, starts)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FactsError(f"damaged facts ({error!r}); make them again") from error
 
 
 def _line(row: Array) -> str:

@@ -1,71 +1,43 @@
-"""Which format to factorize in first: facts of other systems, priced for this machine."""
+"""`NeighbourPolicy`: facts of similar systems, priced for this machine.
+
+Facts say how often each format sufficed on the systems most like this one, and how much work it
+was; prices say what this work takes here. It chooses the format that the method of the system's
+kind starts in (see `look.KINDS`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from roundwise.backends import native_formats
-from roundwise.costs.prices import Prices, current_prices
-from roundwise.exceptions import UnknownNameError
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import Action
+from roundwise.backends import get_backend
+from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.formats import FP64
-from roundwise.policies.facts import Climb, Experience, Facts, Work, shipped_facts
-from roundwise.policies.look import Context, Kind, context_of, first_formats
-from roundwise.solver.factorization import GMRES_BUDGET
-from roundwise.solver.inputs import CheckedMatrix
-from roundwise.solver.solution import Learn
+from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
+from roundwise.policies.facts import Experience, Facts, Tried, columns_of
+from roundwise.policies.look import KINDS, Seen
 
 SPARSE_CROSSOVER = 40_000
 """Sparse systems with fewer entries are factorized in FP64: analysing the pattern, which no format
 speeds up, takes most of the time."""
 
 INSPECTION = 1.5e-3
-"""Seconds, about, that looking at a system and preparing refinement take if this is not in the
+"""Seconds, about, that looking at a system and preparing refinement take if A is not in the
 processor's cache."""
 
 LARGEST = 100_000
 UNKNOWN_FILL = 10.0
-Pricing = Callable[[Climb], float]
-
-EASY, WORST = Work(1, 1, 0), Work(1, 10, GMRES_BUDGET)
-"""Work with factors that suffice at once, and, at most, with those that do not."""
+WORST_STEPS, WORST_ITERATIONS = 10, 40
+"""What factors that fail may take at most: so many corrections and GMRES iterations."""
 
 CONFIDENT, TOLERATED = 0.9, 1.15
-"""A start that failed on more than a tenth of the systems alike is not taken if failing would make
-the solve longer than this many times FP64's LU."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The formats to factorize in, in turn, and why; `learn` is told what came of it."""
-
-    formats: tuple[str, ...]
-    reason: str
-    learn: Learn | None = field(default=None, compare=False, repr=False)
-
-
-class FormatPolicy(Protocol):
-    """Chooses formats from what costs next to nothing to know of a system.
-
-    A policy with an attribute ``at_once`` is not asked about most dense systems with fewer unknowns
-    than that: these are factorized in FP64 at once.
-    """
-
-    def choose(
-        self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1
-    ) -> Choice: ...
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Always the same format first."""
-
-    fmt: str
-
-    def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
-        return Choice(ladder_from(self.fmt), f"You asked for {self.fmt} first.")
+"""A start that failed on more than a tenth of the similar systems is not taken if failing would
+make the solve longer than this many times FP64's LU."""
 
 
 @dataclass(frozen=True)
@@ -74,206 +46,237 @@ class Expectation:
 
     Attributes
     ----------
+    fmt : str
     seconds : float
         Expected, climbs to higher formats included; what is risked, if that is intolerable.
-    sufficed, systems : int
-        How often the format sufficed on how many systems like this; zeros if none is known.
+    met, systems : int
+        On how many of how many similar systems the format sufficed; zeros if none is known.
     sure : float
-        If it suffices after one step of refinement: it will not be faster.
+        If it suffices after one correction: it will not be faster.
     worst : float
         If every format below FP64 fails after all the work that it is granted.
     intolerable : bool
         Whether it fails too often for what that would cost.
     """
 
+    fmt: str
     seconds: float
-    sufficed: int
+    met: int
     systems: int
     sure: float
     worst: float
     intolerable: bool = False
 
 
-class DefaultPolicy:
+class NeighbourPolicy(Policy):
     """Starts in the format that is expected to take the least time, climbs included.
 
-    Facts say how often each format sufficed on systems like this one, and how much work it was;
-    prices say what this work takes on this machine.
+    Costs in its rankings are seconds. It learns from outcomes (`study`), not from rewards.
 
     Parameters
     ----------
     facts : Facts, optional
-        Those that come with the package unless given.
+        Of other systems; `study` gathers them from training outcomes if not given.
     prices : Prices, optional
-        Those of this machine unless given.
+        Those of this machine, as it is set when asked, unless given.
     """
 
+    name: ClassVar[str] = "neighbours"
+    learns: ClassVar[bool] = False
+    unknown: ClassVar[str] = "Nothing is known of systems like this"
+
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
-        self._facts, self._prices = facts, prices
-        self._crossovers: dict[Kind, int] = {}
+        self._given, self._prices = facts, prices
+        self.facts = Facts({}) if facts is None else facts
+        self._crossovers: tuple[Prices | None, dict[str, int]] = (None, {})
 
-    @cached_property
-    def facts(self) -> Facts:
-        return shipped_facts() if self._facts is None else self._facts
-
-    @cached_property
+    @property
     def prices(self) -> Prices:
         return current_prices() if self._prices is None else self._prices
 
-    @property
-    def at_once(self) -> int:
-        """The size of the smallest dense systems to look at."""
-        return self.crossover("dense")
+    def begin(self, contexts: Contexts) -> None:
+        self.facts = Facts({}) if self._given is None else self._given
 
-    @cached_property
-    def _runnable(self) -> frozenset[str]:
-        return frozenset(fmt.name for fmt in native_formats())
+    def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:
+        """Gather facts from the outcomes, unless facts were given."""
+        if self._given is not None:
+            return
+        cases = []
+        for i, context in enumerate(contexts.tolist()):
+            seen = Seen.of(context)
+            tried = {}
+            for j, action in enumerate(view.actions):
+                if action.method == seen.method.name and set(action[1:]) == {FP64}:
+                    outcome = view.outcome(i, j)
+                    tried[action[0].name] = Tried(
+                        outcome.converged, outcome.outer_iterations, outcome.inner_iterations
+                    )
+            cases.append((seen, view.features_of(i).get("fill_ratio", 1.0), tried))
+        self.facts = Facts.gathered(cases)
 
-    def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
-        small = self.small(matrix, positive_definite)
-        return small or self.choose_for(context_of(matrix, positive_definite, columns))
+    def states(self, contexts: Contexts) -> list[Seen | None]:
+        finite = np.isfinite(contexts).all(axis=1).tolist()
+        rows = contexts.tolist()
+        return [Seen.of(row) if ok else None for row, ok in zip(rows, finite, strict=True)]
 
-    def small(self, matrix: CheckedMatrix, positive_definite: bool) -> Choice | None:
-        """FP64, without a closer look, if no lower format can gain time at this size."""
-        if matrix.is_sparse:
-            size, crossover, below = matrix.A.nnz, SPARSE_CROSSOVER, "entries"
-        else:
-            kind: Kind = "positive definite" if positive_definite else "dense"
-            size, crossover, below = matrix.n, self.crossover(kind), "unknowns"
-        if size >= crossover:
+    def update(self, state: Any, action: int, reward: float) -> float:
+        """Rewards teach nothing here; the error is 0."""
+        return 0.0
+
+    def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
+        return self.choose(state)
+
+    def expected(self, state: Seen) -> NDArray[np.float64] | None:
+        """Minus the expected seconds of each start."""
+        known = self.expectations(state)
+        if not known:
             return None
-        reason = f"FP64 at once: below {crossover} {below}, lower precision gains no time."
-        return Choice((FP64.name,), reason)
+        values = np.full(len(self.space), -np.inf)
+        for action, expectation in known.items():
+            values[action] = -expectation.seconds
+        return values
 
-    def choose_for(self, context: Context) -> Choice:
-        """The choice for a system that is not small."""
-        expected = self.expectations(context)
-        first = cheapest({fmt: known.seconds for fmt, known in expected.items()})
-        return Choice(ladder_from(first), told(first, expected))
+    def rank(self, state: Seen | None, allowed: Collection[int] | None = None) -> Ranking:
+        known = {} if state is None else self.expectations(state)
+        if allowed is not None:
+            known = {action: e for action, e in known.items() if action in allowed}
+        order = sorted(reversed(known), key=lambda action: known[action].seconds)
+        costs = {action: known[action].seconds for action in order}
+        reason = told(known[order[0]], list(known.values())) if order else ""
+        return self.ranking(order, reason, allowed, costs)
 
-    def expectations(self, context: Context) -> dict[str, Expectation]:
-        """What each first format leads to; the worst of it, if nothing is known of such systems."""
-        known = self.facts.of(context)
-        price = self._pricing(context, known)
-        formats = [f for f in self.formats(context.kind) if known is None or f in known.starts]
-        return {fmt: self._expected(context, fmt, known, price) for fmt in formats}
+    def expectations(self, seen: Seen) -> dict[int, Expectation]:
+        """What each first format leads to, lowest first; the worst, if no similar one is known."""
+        experience = self.facts.of(seen)
+        found = {}
+        for fmt in self.formats(seen.kind):
+            action = self._action(seen.kind, fmt)
+            if action is not None and (experience is None or fmt in experience.climbs):
+                found[action] = self._expectation(seen, fmt, experience)
+        return found
 
-    def _expected(
-        self, context: Context, fmt: str, known: Experience | None, price: Pricing
-    ) -> Expectation:
-        sure = price({fmt: EASY})
-        worst = price({f: WORST if f != FP64.name else EASY for f in ladder_from(fmt)})
+    def _action(self, kind: str, fmt: str) -> int | None:
+        action = Action((fmt, FP64, FP64, FP64), KINDS[kind].name)
+        return self.space.find(action)
+
+    def formats(self, kind: str) -> tuple[str, ...]:
+        """The formats to choose from: those that have a price and run here, lowest first."""
+        method, backend, prices = KINDS[kind], get_backend("native"), self.prices
+        return tuple(
+            fmt.name
+            for fmt in method.formats
+            if prices.prices(method.name, fmt.name) and backend.supports(fmt, method.sparse)
+        )
+
+    def _expectation(self, seen: Seen, fmt: str, known: Experience | None) -> Expectation:
+        formats = self.formats(seen.kind)
+        higher = formats[formats.index(fmt) :]
+        shape = seen.shape(UNKNOWN_FILL if known is None else known.fill)
+        easy, failed = Work(1, 1), Work(1, WORST_STEPS, WORST_ITERATIONS)
+        sure = self.price(seen, shape, {fmt: easy})
+        worst = self.price(seen, shape, {f: easy if f == FP64.name else failed for f in higher})
         if known is None:
-            return Expectation(worst, 0, 0, sure, worst)
-        start = known.starts[fmt]
-        seconds, risked = price(start.work) / known.systems, 0.0
-        if fmt != FP64.name and start.sufficed < CONFIDENT * known.systems:
-            risked = price(dict.fromkeys(_uncertain(fmt, known), EASY))
-        intolerable = risked > TOLERATED * self._fp64_lu(context, known)
+            return Expectation(fmt, worst, 0, 0, sure, worst)
+        seconds = self.price(seen, shape, known.climbs[fmt]) / known.systems
+        risked = 0.0
+        if fmt != FP64.name and known.met[fmt] < CONFIDENT * known.systems:
+            risked = self.price(seen, shape, dict.fromkeys(_uncertain(higher, known), easy))
+        lu = seen.method.name if seen.is_sparse else "lu"
+        intolerable = risked > TOLERATED * self.prices.seconds(shape, lu, FP64.name, easy)
         if intolerable:
             seconds = max(seconds, risked)
-        return Expectation(seconds, start.sufficed, known.systems, sure, worst, intolerable)
+        return Expectation(fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable)
 
-    def _fp64_lu(self, context: Context, known: Experience) -> float:
-        """What LU in FP64 takes, be the matrix symmetric or not."""
-        if context.kind == "positive definite":
-            context = replace(context, kind="dense")
-        return self._pricing(context, known)({FP64.name: EASY})
+    def price(self, seen: Seen, shape: Shape, climb: Mapping[str, Work]) -> float:
+        """The seconds of work by format, done by the method of the system's kind."""
+        method, prices = seen.method.name, self.prices
+        return sum(prices.seconds(shape, method, fmt, work) for fmt, work in climb.items())
 
-    def price(self, context: Context, climb: Climb) -> float:
-        """The seconds of this work."""
-        known = self.facts.of(context) if context.is_sparse else None
-        return self._pricing(context, known)(climb)
+    def priced(self, seen: Seen, climb: Mapping[str, Work]) -> float:
+        """The same, with the fill-in of similar systems."""
+        known = self.facts.of(seen) if seen.is_sparse else None
+        return self.price(seen, seen.shape(UNKNOWN_FILL if known is None else known.fill), climb)
 
-    def _pricing(self, context: Context, known: Experience | None) -> Pricing:
-        fill = UNKNOWN_FILL if known is None else known.fill
-        return partial(self.prices.seconds, context, fill=fill)
+    def small(self, kind: str, size: int) -> str | None:
+        """Why a system of this size (n, or entries if sparse) needs no look; None if it does."""
+        crossover = self.crossover(kind)
+        if size >= crossover:
+            return None
+        counted = "entries" if KINDS[kind].sparse else "unknowns"
+        return f"FP64 at once: below {crossover} {counted}, lower precision gains no time."
 
-    def formats(self, kind: Kind) -> tuple[str, ...]:
-        """The formats to choose from, lowest first."""
-        priced = self.prices.profile.rates
-        return tuple(f for f in first_formats(kind) if f in priced and f in self._runnable)
+    @property
+    def at_once(self) -> int:
+        """Dense systems with fewer unknowns are solved in FP64 without being looked at."""
+        return self.crossover("dense")
 
-    def crossover(self, kind: Kind) -> int:
-        """The smallest dense system that a lower format can solve sooner, with one step."""
-        if kind not in self._crossovers:
-            self._crossovers[kind] = self._find_crossover(kind)
-        return self._crossovers[kind]
+    def crossover(self, kind: str) -> int:
+        """The smallest system that a lower format can solve sooner, with one correction."""
+        if KINDS[kind].sparse:
+            return SPARSE_CROSSOVER
+        prices = self.prices
+        if self._crossovers[0] is not prices:
+            self._crossovers = (prices, {})
+        known = self._crossovers[1]
+        if kind not in known:
+            known[kind] = self._find_crossover(kind)
+        return known[kind]
 
-    def _find_crossover(self, kind: Kind) -> int:
-        lower = self.formats(kind)[:-1]
+    def _find_crossover(self, kind: str) -> int:
+        lower, method, prices = self.formats(kind)[:-1], KINDS[kind].name, self.prices
         n = 64 if lower else LARGEST
         while n < LARGEST:
-            context = Context(kind, n, 0.0, 0.0, n * n)
-            highest = self.prices.seconds(context, {FP64.name: Work(1, 0, 0)})
-            lowest = min(self.prices.seconds(context, {f: Work(1, 1, 0)}) for f in lower)
+            shape = Shape(n, n * n)
+            highest = prices.seconds(shape, method, FP64.name, Work(1))
+            lowest = min(prices.seconds(shape, method, fmt, Work(1, 1)) for fmt in lower)
             if lowest + INSPECTION < highest:
                 return n
             n += n // 16
         return LARGEST
 
+    def arrays(self) -> Arrays:
+        self.check_started()
+        return {kind: np.asarray(table) for kind, table in self.facts.tables.items()}
 
-def _uncertain(fmt: str, known: Experience) -> Iterator[str]:
-    """This format and the next ones, up to the first that sufficed for nearly all systems."""
-    for name in ladder_from(fmt):
-        if name in known.starts:
-            yield name
-            if known.starts[name].sufficed >= CONFIDENT * known.systems:
+    def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        for kind, table in arrays.items():
+            if kind not in KINDS or table.ndim != 2 or table.shape[1] != len(columns_of(kind)):
+                raise ValueError(f"the saved facts of {kind!r} systems are corrupt; save them again")
+        self.facts = Facts({kind: np.array(arrays[kind], dtype=np.float64) for kind in arrays})
+
+
+def _uncertain(formats: tuple[str, ...], known: Experience) -> Iterator[str]:
+    """The formats of a climb, up to the first that sufficed for nearly all similar systems."""
+    for fmt in formats:
+        if fmt in known.met:
+            yield fmt
+            if known.met[fmt] >= CONFIDENT * known.systems:
                 return
 
 
-def cheapest(seconds: Mapping[str, float]) -> str:
-    """The format with the least; the higher one of equals."""
-    return min(reversed(list(seconds)), key=lambda fmt: seconds[fmt])
-
-
-def told(first: str, expected: Mapping[str, Expectation]) -> str:
+def told(chosen: Expectation, all_known: list[Expectation]) -> str:
     """Why a format is first, in words."""
-    chosen = expected[first]
+    name = chosen.fmt.upper()
     if not chosen.systems:
-        return f"{first.upper()}: nothing is known of systems like this."
+        return f"{name}: nothing is known of systems like this."
     ours = f"expected {milliseconds(chosen.seconds)}"
-    share = f"{100 * chosen.sufficed / chosen.systems:.0f} % of {chosen.systems} systems like this"
-    others = {fmt: e for fmt, e in expected.items() if fmt != first}
+    share = f"{100 * chosen.met / chosen.systems:.0f} % of {chosen.systems} systems like this"
+    others = {e.fmt: e for e in all_known if e.fmt != chosen.fmt}
     if not others:
-        return f"{first.upper()} first: it sufficed on {share}; {ours}."
-    rival = FP64.name if first != FP64.name else cheapest({f: e.seconds for f, e in others.items()})
-    against = f"against {milliseconds(others[rival].seconds)} in {rival.upper()}"
-    if first != FP64.name:
-        return f"{first.upper()} first: it sufficed on {share}; {ours} {against}."
-    lower = others[rival]
+        return f"{name} first: it sufficed on {share}; {ours}."
+    if chosen.fmt != FP64.name:
+        rival = others[FP64.name]
+        against = f"against {milliseconds(rival.seconds)} in FP64"
+        return f"{name} first: it sufficed on {share}; {ours} {against}."
+    lower = min(others.values(), key=lambda e: e.seconds)
     said = (
-        f"FP64: {rival.upper()} sufficed on {100 * lower.sufficed / lower.systems:.0f} % of "
+        f"FP64: {lower.fmt.upper()} sufficed on {100 * lower.met / lower.systems:.0f} % of "
         f"{lower.systems} systems like this"
     )
     if lower.intolerable:
         return f"{said}: not risked, as it would take {milliseconds(lower.seconds)} if it failed."
-    return f"{said}; {ours} {against} first."
+    return f"{said}; {ours} against {milliseconds(lower.seconds)} with {lower.fmt.upper()} first."
 
 
 def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
-
-
-def ladder_from(fmt: str) -> tuple[str, ...]:
-    """This format and the higher ones to climb to."""
-    ladder = ("bf16", "fp32", "fp64") if fmt != "fp16" else ("fp16", "fp32", "fp64")
-    return ladder[ladder.index(fmt) :]
-
-
-_DEFAULT = DefaultPolicy()
-
-
-def get_policy(policy: str | FormatPolicy) -> FormatPolicy:
-    if not isinstance(policy, str):
-        if not hasattr(policy, "choose"):
-            raise TypeError(
-                f"policy = {policy!r}; pass 'default', a format's name, or an object with `choose`"
-            )
-        return policy
-    if policy == "default":
-        return _DEFAULT
-    names = [fmt.name for fmt in native_formats()]
-    if policy not in names:
-        raise UnknownNameError("policy", policy, ["default", *names])
-    return Fixed(policy)
