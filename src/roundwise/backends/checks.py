@@ -17,7 +17,7 @@ Float64Array = NDArray[np.float64]
 def checked_vector(x: Any, length: int | None = None) -> Float64Array:
     """x as a contiguous float64 vector of that length, or a one-line error."""
     x = np.asarray(x)
-    if x.dtype.kind != "f" or x.dtype.itemsize > 8:
+    if x.dtype != np.float64 and (x.dtype.kind != "f" or x.dtype.itemsize > 8):
         raise TypeError(f"vectors are float64 or float32, got {x.dtype}; convert with astype")
     if x.ndim != 1 or (length is not None and x.shape[0] != length):
         wanted = "a vector" if length is None else f"a vector of length {length}"

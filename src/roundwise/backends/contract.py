@@ -135,11 +135,11 @@ class Matrix(ABC):
         """``A x`` or ``A' x``."""
 
     def times(self, X: Vector) -> Vector:
-        """``A X`` for a block of columns, of any float type.
-
-        A backend may leave inf and NaN in it, as in `Backend.residual`, which is made of this.
-        """
-        return np.stack([self.matvec(x) for x in X.T], axis=1)
+        """``A X`` for a block of columns. Native products may leave inf and NaN in it."""
+        Y = np.empty((self.shape[0], X.shape[1]), order="F")
+        for j in range(X.shape[1]):
+            Y[:, j] = self.matvec(X[:, j])
+        return Y
 
     @abstractmethod
     def lu(self) -> Factors:
@@ -287,9 +287,9 @@ class Backend(ABC):
         A backend may leave inf and NaN in the result instead of raising `ArithmeticFailure`: the
         caller computes its norms anyway and must reject what is not finite.
         """
-        R = self.xp.empty_like(B, order="F")
-        for j in range(B.shape[1]):
-            R[:, j] = self.axpy(-1.0, A.matvec(X[:, j]), B[:, j], A.fmt)
+        R = A.times(X)
+        for j in range(R.shape[1]):
+            R[:, j] = self.axpy(-1.0, R[:, j], B[:, j], A.fmt)
         return R
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:

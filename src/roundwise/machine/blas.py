@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,18 @@ class BundledOpenBlas:
     def __init__(self, library: ctypes.CDLL, prefix: str, suffix: str) -> None:
         self._library, self._prefix, self._suffix = library, prefix, suffix
 
-    def _call(self, name: str, *arguments: int, returns: Any = None) -> Any:
+    def _function(self, name: str, returns: Any = None, *arguments: Any) -> Any:
         function = getattr(self._library, f"{self._prefix}{name}{self._suffix}")
-        function.restype = returns
-        return function(*(ctypes.c_int(argument) for argument in arguments))
+        function.restype, function.argtypes = returns, arguments
+        return function
+
+    @cached_property
+    def _get_threads(self) -> Any:
+        return self._function("openblas_get_num_threads", ctypes.c_int)
 
     def fortran(self, name: str) -> Any:
-        """A LAPACK routine that SciPy does not wrap, as ctypes sees it; None if it is missing."""
+        """A LAPACK routine as a ctypes function, for those that SciPy does not wrap; None if the
+        library lacks it."""
         return getattr(self._library, f"{self._prefix}{name}_{self._suffix}", None)
 
     @property
@@ -40,18 +45,18 @@ class BundledOpenBlas:
 
     @property
     def threads(self) -> int:
-        """How many threads a call may use."""
-        return int(self._call("openblas_get_num_threads", returns=ctypes.c_int))
+        """How many threads a call may use now."""
+        return int(self._get_threads())
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._call("openblas_set_num_threads", count)
+        self._function("openblas_set_num_threads", None, ctypes.c_int)(count)
 
-    @property
+    @cached_property
     def version(self) -> str:
         """Version and build, with the processor that its kernels are for; not the threads."""
-        config = self._call("openblas_get_config", returns=ctypes.c_char_p).decode()
-        core = self._call("openblas_get_corename", returns=ctypes.c_char_p).decode()
+        config = self._function("openblas_get_config", ctypes.c_char_p)().decode()
+        core = self._function("openblas_get_corename", ctypes.c_char_p)().decode()
         words = [word for word in config.split() if not word.startswith("MAX_THREADS")]
         return " ".join(words if core in words else [*words, core])
 

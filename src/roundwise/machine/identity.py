@@ -46,7 +46,10 @@ class Machine:
 
     @classmethod
     def this(cls) -> Machine:
-        """The machine that this process runs on, as it is set now."""
+        """The machine that this process runs on, with its present threads and instructions.
+
+        Takes a few microseconds: ask before each solve, as threads may have been set since.
+        """
         blas, blas_threads = loaded_blas.name_and_threads()
         return cls(
             cpu_model(), usable_cores(), get_num_threads(), blas, blas_threads, get_simd_level()

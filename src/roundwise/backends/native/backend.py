@@ -14,30 +14,26 @@ import numpy as np
 from scipy.sparse import issparse
 
 import roundwise._kernels as _kernels
-from roundwise.backends.checks import checked_basis, checked_matrix, checked_vector, real_matrix
+from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import (
     Analysis,
-    ArithmeticFailure,
     Backend,
     Matrix,
-    Status,
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.emulated.operation import OperationBackend
+from roundwise.backends.native import vectors
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.sparse import ENGINE_METHODS, EngineAnalysis, SparseMatrix
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
     ONE_THREAD,
     SPARSE_FORMATS,
-    nonfinite,
     require_native,
     require_native_sparse,
 )
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
-from roundwise.rounding import round_to
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
@@ -53,9 +49,6 @@ def bf16_level() -> str | None:
 
 class NativeBackend(Backend):
     """The hardware's own arithmetic.
-
-    A vector operation is one call of the operation model's kernels in fp64 or fp32, which round
-    nothing: they are the machine's operations, compiled for its vectors.
 
     Parameters
     ----------
@@ -79,7 +72,6 @@ class NativeBackend(Backend):
             )
         self.bf16_instructions = bf16_instructions or bf16_level()
         self.symmetric_mode = symmetric_mode
-        self._vectors = OperationBackend()
 
     @property
     def description(self) -> str:
@@ -110,6 +102,8 @@ class NativeBackend(Backend):
         return super()._analysis(A, method)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:
+        if fmt is FP64 or fmt is FP32:  # at once: a call on short vectors takes microseconds
+            return fmt
         fmt = get_format(fmt)
         require_native(fmt)
         if fmt == BF16 and self.bf16_instructions is None:
@@ -139,75 +133,27 @@ class NativeBackend(Backend):
         return norm_one if rows_first else norm_inf, largest
 
     def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
-        fmt = self._format(fmt)
-        x, y = self._load(x, "dot", fmt), self._load(y, "dot", fmt)
-        return self._store_number(self._vectors.dot(x, y, COMPUTED_IN[fmt]), "dot", fmt)
+        return vectors.dot(x, y, self._format(fmt))
 
     def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
-        fmt = self._format(fmt)
-        alpha = self._load_number(alpha, "axpy", fmt)
-        x, y = self._load(x, "axpy", fmt), self._load(y, "axpy", fmt)
-        return self._store(self._vectors.axpy(alpha, x, y, COMPUTED_IN[fmt]), "axpy", fmt)
+        return vectors.axpy(alpha, x, y, self._format(fmt))
 
     def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
-        fmt = self._format(fmt)
-        alpha, x = self._load_number(alpha, "scale", fmt), self._load(x, "scale", fmt)
-        return self._store(self._vectors.scale(alpha, x, COMPUTED_IN[fmt]), "scale", fmt)
+        return vectors.scale(alpha, x, self._format(fmt))
 
     def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
-        fmt = self._format(fmt)
-        norm = self._vectors.norm2(self._load(x, "norm2", fmt), COMPUTED_IN[fmt])
-        return self._store_number(norm, "norm2", fmt)
+        return vectors.norm2(x, self._format(fmt))
 
     def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
-        fmt = self._format(fmt)
-        if fmt == COMPUTED_IN[fmt]:
-            return self._vectors.orthogonalize(V, w, fmt)
-        w = self._load(w, "orthogonalize", fmt)
-        h = np.empty(len(V))
-        for i, v in enumerate(checked_basis(V, len(w))):
-            h[i] = self.dot(v, w, fmt)
-            w = self.axpy(-h[i], v, w, fmt)
-        return h, w
+        return vectors.orthogonalize(V, w, self._format(fmt))
 
     def givens(
         self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
     ) -> None:
-        fmt = self._format(fmt)
-        self._vectors.givens(j, cosines, sines, h, g, COMPUTED_IN[fmt])
-        for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
-            values[:] = self._store(values, "givens", fmt)
+        vectors.givens(j, cosines, sines, h, g, self._format(fmt))
 
     def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
-        fmt = self._format(fmt)
-        kernel = "triangular solve"
-        R, g = self._load(R, kernel, fmt), self._load(g, kernel, fmt)
-        return self._store(self._vectors.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)
-
-    def _load(self, x: Vector, kernel: str, fmt: FloatFormat) -> Any:
-        """An operand as it is read from memory: rounded if it is stored in fewer bits."""
-        if fmt == COMPUTED_IN[fmt]:
-            return x  # the kernels of the operation model check it
-        x = checked_matrix(x, fmt) if np.ndim(x) == 2 else checked_vector(x)
-        rounded = round_to(x, fmt)
-        if not np.isfinite(rounded).all():
-            raise nonfinite(kernel, fmt, x)
-        return rounded
-
-    def _load_number(self, alpha: float, kernel: str, fmt: FloatFormat) -> float:
-        return float(self._load(np.array([float(alpha)]), kernel, fmt)[0])
-
-    def _store(self, x: Vector, kernel: str, fmt: FloatFormat) -> Vector:
-        """A result as it is stored."""
-        if fmt == COMPUTED_IN[fmt]:
-            return x
-        rounded = round_to(x, fmt)
-        if not np.isfinite(rounded).all():
-            raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
-        return rounded
-
-    def _store_number(self, x: float, kernel: str, fmt: FloatFormat) -> float:
-        return float(self._store(np.array([x]), kernel, fmt)[0])
+        return vectors.solve_upper(R, g, self._format(fmt))
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` by one product for all columns; inf and NaN are left to the caller."""

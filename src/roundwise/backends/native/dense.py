@@ -30,6 +30,7 @@ from roundwise.backends.native.storage import (
     DTYPES,
     ONE_THREAD,
     finished,
+    gemv,
     loaded,
     narrowed,
     nonfinite,
@@ -38,7 +39,7 @@ from roundwise.backends.native.storage import (
     widened,
 )
 from roundwise.backends.permuted import PermutedFactors
-from roundwise.formats import BF16, FP16, FP64, FloatFormat
+from roundwise.formats import BF16, FP16, FloatFormat
 from roundwise.machine.threads import factorization_threads
 
 _GEMM = {np.dtype(np.float64): blas.dgemm, np.dtype(np.float32): blas.sgemm}
@@ -63,15 +64,6 @@ def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
 def has_own_lu() -> bool:
     """Whether LU in fp32 and fp64 is our own here: on x86 with AVX2 and FMA, or AVX-512."""
     return _kernels.native_level() != "baseline"
-
-
-def gemv(
-    matrix: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
-) -> NDArray[Any]:
-    """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose."""
-    y = np.empty(matrix.shape[1 if transpose else 0], dtype=x.dtype)
-    _kernels.native_matvec(matrix, fmt.name, x, y, transpose, ONE_THREAD)
-    return y
 
 
 def _is_finite(matrix: NDArray[Any]) -> bool:

@@ -84,6 +84,15 @@ def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[An
     return stored(factors, fmt)
 
 
+def gemv(
+    matrix: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
+) -> NDArray[Any]:
+    """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose."""
+    y = np.empty(matrix.shape[1 if transpose else 0], dtype=x.dtype)
+    _kernels.native_matvec(matrix, fmt.name, x, y, transpose, ONE_THREAD)
+    return y
+
+
 def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
     """A float64 operand, rounded to the format, in the type that it is computed with."""
     if fmt in (BF16, FP16):

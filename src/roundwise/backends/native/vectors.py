@@ -1,0 +1,144 @@
+"""Vector kernels in native arithmetic: NumPy's, in FP64 or FP32, on one thread.
+
+Operands of 16-bit formats are rounded when they are read and results when they are written; FP32
+computes between. A result that is not finite becomes an `ArithmeticFailure`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.backends.checks import Float64Array, checked_basis, checked_vector
+from roundwise.backends.contract import Vector
+from roundwise.backends.emulated.operation import OperationBackend
+from roundwise.backends.native.storage import COMPUTED_IN, finished, gemv, loaded, nonfinite
+from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.rounding import round_to
+
+ONE_BLAS_THREAD = 10_000
+"""OpenBLAS's dot takes one thread up to this length. Longer products are our own: threads that spin
+after a call would slow the next factorization down."""
+
+LONG = 20_000
+"""Vectors from this length on are orthogonalized by NumPy in FP64: below it, the one compiled call
+of the operation model's kernel takes no longer than NumPy's two calls for each row."""
+
+SAFE_SQUARES_FP32, SAFE_SQUARES_FP64 = (1e-20, 1e37), (1e-250, 1e300)
+"""Sums of squares for which nothing that matters has underflowed, and nothing overflowed."""
+
+_compiled = OperationBackend()
+"""In FP64 and FP32 the kernels of the operation model round nothing: they are the machine's own."""
+
+
+def dot(x: Vector, y: Vector, fmt: FloatFormat) -> float:
+    """``x' y``."""
+    x = checked_vector(x)
+    y = checked_vector(y, len(x))
+    with np.errstate(all="ignore"):
+        return _finished_number(_dot(_read(x, fmt), _read(y, fmt)), "dot", fmt, x, y)
+
+
+def axpy(alpha: float, x: Vector, y: Vector, fmt: FloatFormat) -> Float64Array:
+    """``y + alpha x``."""
+    x = checked_vector(x)
+    y = checked_vector(y, len(x))
+    with np.errstate(all="ignore"):
+        result = _read_number(alpha, fmt) * _read(x, fmt)
+        result += _read(y, fmt)
+        return _finished_vector(result, "axpy", fmt, alpha, x, y)
+
+
+def scale(alpha: float, x: Vector, fmt: FloatFormat) -> Float64Array:
+    """``alpha x``."""
+    x = checked_vector(x)
+    with np.errstate(all="ignore"):
+        result = _read_number(alpha, fmt) * _read(x, fmt)
+        return _finished_vector(result, "scale", fmt, alpha, x)
+
+
+def norm2(x: Vector, fmt: FloatFormat) -> float:
+    """``||x||_2``."""
+    x = checked_vector(x)
+    least, most = SAFE_SQUARES_FP64 if fmt is FP64 else SAFE_SQUARES_FP32
+    with np.errstate(all="ignore"):
+        operand = _read(x, fmt)
+        square = _dot(operand, operand)
+        if least < square < most:
+            return _finished_number(math.sqrt(square), "norm2", fmt)
+        if not np.isfinite(operand).all():
+            raise nonfinite("norm2", fmt, x)
+    # The compiled kernel scales x by a power of two before it squares.
+    norm = _compiled.norm2(operand, COMPUTED_IN[fmt])
+    with np.errstate(all="ignore"):
+        return _finished_number(norm, "norm2", fmt)
+
+
+def orthogonalize(V: Vector, w: Vector, fmt: FloatFormat) -> tuple[Float64Array, Float64Array]:
+    """Modified Gram-Schmidt of w against the rows of V: the coefficients, and what is left."""
+    kernel = "orthogonalize"
+    w = checked_vector(w)
+    V = checked_basis(V, len(w))
+    if fmt == FP32 or (fmt is FP64 and len(w) < LONG):
+        return _compiled.orthogonalize(V, w, fmt)
+    h = np.empty(len(V))
+    with np.errstate(all="ignore"):
+        left = np.array(_read(w, fmt))
+        product = np.empty_like(left)
+        for i, v in enumerate(V):
+            row = _read(v, fmt)
+            h[i] = _finished_number(_dot(row, left), kernel, fmt, v, w)
+            left -= np.multiply(_read_number(h[i], fmt), row, out=product)
+            if fmt is not FP64:
+                left = round_to(left, fmt)
+        return h, _finished_vector(left, kernel, fmt, V, w)
+
+
+def givens(j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat) -> None:
+    """See `Backend.givens`."""
+    _compiled.givens(j, cosines, sines, h, g, COMPUTED_IN[fmt])
+    if fmt != COMPUTED_IN[fmt]:
+        for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
+            values[:] = finished(values, "givens", fmt)
+
+
+def solve_upper(R: Vector, g: Vector, fmt: FloatFormat) -> Float64Array:
+    """``R y = g`` for a small dense upper triangle R."""
+    kernel = "triangular solve"
+    if fmt != COMPUTED_IN[fmt]:
+        R, g = finished(R, kernel, fmt, R), finished(checked_vector(g), kernel, fmt, g)
+    return finished(_compiled.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)
+
+
+def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:
+    if len(x) <= ONE_BLAS_THREAD:
+        return float(np.dot(x, y))
+    return float(gemv(x[:, None], y, True, FP64 if x.dtype == np.float64 else FP32)[0])
+
+
+def _read(x: Float64Array, fmt: FloatFormat) -> NDArray[Any]:
+    """A vector in the type that it is computed with; the same array in FP64."""
+    return x if fmt is FP64 else loaded(x, fmt)
+
+
+def _read_number(alpha: float, fmt: FloatFormat) -> Any:
+    return float(alpha) if fmt is FP64 else loaded(np.array([float(alpha)]), fmt)[0]
+
+
+def _finished_vector(
+    result: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any
+) -> Float64Array:
+    """As `finished` in storage.py; a finite sum of squares shows sooner that all is finite."""
+    if fmt is FP64 and math.isfinite(_dot(result, result)):
+        return result
+    return finished(result, kernel, fmt, *operands)
+
+
+def _finished_number(result: float, kernel: str, fmt: FloatFormat, *operands: Any) -> float:
+    if fmt is FP64 and math.isfinite(result):
+        return result
+    value = loaded(np.array([result]), fmt)  # rounded from the double of `_dot`
+    return float(finished(value, kernel, fmt, *operands)[0])
