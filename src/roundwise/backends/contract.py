@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +157,7 @@ class Backend(ABC):
     """Kernels under one arithmetic model."""
 
     arithmetic: str
+    timed: ClassVar[bool] = False
 
     @property
     def description(self) -> str:

@@ -8,7 +8,7 @@ it. Every other format is refused: nothing is emulated here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class NativeBackend(Backend):
     """
 
     arithmetic = "native"
+    timed: ClassVar[bool] = True
 
     def __init__(self, bf16_instructions: str | None = None, symmetric_mode: bool = True) -> None:
         levels = _kernels.native_bf16_levels()
