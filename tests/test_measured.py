@@ -23,8 +23,8 @@ from roundwise.outcomes import (
 )
 from roundwise.outcomes import peak_memory as memory
 from roundwise.outcomes import timed_runs as measuring
-from roundwise.outcomes.measurements import measurement_arrays
-from roundwise.outcomes.records import algorithm_json, feature_arithmetic
+from roundwise.outcomes.keys import algorithm_json, feature_arithmetic
+from roundwise.outcomes.reading import measurement_arrays
 from roundwise.outcomes.summary import table_summary
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward, MeasuredTime
@@ -270,8 +270,8 @@ def test_no_memory_where_the_system_does_not_tell(table, tmp_path, monkeypatch):
         ({"arithmetic": "native", "client": object()}, "would disturb each other; leave out"),
         ({"arithmetic": "native", "repeats": 0}, "repeats = 0; pass a count of at least 1"),
         ({"arithmetic": "native", "repeats": True}, "repeats = True; pass a count"),
-        ({"repeats": 3}, "emulated ones are not timed; leave them out"),
-        ({"memory": True}, "emulated ones are not timed; leave them out"),
+        ({"repeats": 3}, "for timed runs, as native ones are; leave them out"),
+        ({"memory": True}, "for timed runs, as native ones are; leave them out"),
     ],
 )
 def test_wrong_calls(table, arguments, complaint):

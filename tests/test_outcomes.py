@@ -35,15 +35,10 @@ from roundwise.outcomes import (
     filling,
     progress_bar,
     schema,
+    workers,
 )
-from roundwise.outcomes.records import (
-    Setting,
-    StoredProblem,
-    algorithm_json,
-    from_json,
-    outcome_facts,
-    to_json,
-)
+from roundwise.outcomes.keys import Setting, algorithm_json
+from roundwise.outcomes.records import StoredProblem, from_json, outcome_facts, to_json
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.problems import randsvd
 
@@ -400,7 +395,7 @@ def test_two_dask_workers_give_the_same_bits(table, undisturbed):
 def test_threads_of_one_process_share_the_limits(threads):
     # Workers of Dask may have threads: the limits hold until the last task has ended.
     threads(3)
-    first, second = filling._threads_limited(1), filling._threads_limited(1)
+    first, second = workers.threads_limited(1), workers.threads_limited(1)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -509,7 +504,8 @@ def start(tmp_path):
     """Starts `fill` in a session of its own, and waits until it begins to work."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     started = []
 
     def begin(path, jobs=1, count=12):

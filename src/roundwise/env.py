@@ -18,10 +18,11 @@ from roundwise.actions import ActionSpace
 from roundwise.algorithms import Algorithm, Outcome
 from roundwise.algorithms.base import Shared
 from roundwise.backends import Backend, get_backend
+from roundwise.features import compute_with_factors
 from roundwise.outcomes import OutcomeView
-from roundwise.problems import LinearSystem
+from roundwise.problems import Problem
 from roundwise.rewards import ProblemFacts, Reward
-from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, view_contexts, view_rewards
+from roundwise.tuning import PAPER_CONTEXT, Context, view_contexts, view_rewards
 from roundwise.tuning.context import kappa_for
 
 try:
@@ -118,7 +119,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     @classmethod
     def from_problems(
         cls,
-        problems: Sequence[LinearSystem],
+        problems: Sequence[Problem],
         algorithm: Algorithm,
         space: ActionSpace,
         reward: Reward,
@@ -127,17 +128,17 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     ) -> PrecisionEnv:
         """Solve live: an action is run when an agent first chooses it for a problem.
 
-        Features are computed here. The first step on a problem also runs the safe action, with
-        which rewards may compare. Rewards are remembered, and factorizations shared between the
-        actions of a problem until all have been tried.
+        Features are computed here, with factors of the same arithmetic. The first step on a
+        problem also runs the safe action, with which rewards may compare. Rewards are remembered,
+        and factorizations shared between the actions of a problem until all have been tried.
         """
         if space.stages != algorithm.stages:
             raise ValueError(
                 f"the space has stages {', '.join(space.stages)}; make one for those of "
                 f"{type(algorithm).__name__}: {', '.join(algorithm.stages)}"
             )
-        tuner = Tuner(algorithm, context=context)
-        features = [tuner.features(problem) for problem in problems]
+        names = context.features
+        features = [compute_with_factors(problem, names, arithmetic) for problem in problems]
         kappas = tuple(kappa_for(reward, values) for values in features)
         solves = _LiveSolves(
             tuple(problems), kappas, algorithm, space, reward, get_backend(arithmetic)
@@ -184,7 +185,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
 class _LiveSolves:
     """Rewards from runs, each done once."""
 
-    problems: tuple[LinearSystem, ...]
+    problems: tuple[Problem, ...]
     kappas: tuple[float, ...]
     algorithm: Algorithm
     space: ActionSpace

@@ -23,7 +23,7 @@ from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import look
 from roundwise.formats import FP64, FloatFormat
-from roundwise.problems import LinearSystem, Vector
+from roundwise.problems import LinearSystem, Problem, Vector
 
 # The paper's delta_c and delta_n, whose values it leaves open. No condition number is below 1.
 # The smallest normal float64 (2.2e-308) only catches the zero matrix: a larger floor would hide
@@ -71,13 +71,13 @@ class Feature:
 
 
 def compute_features(
-    problem: LinearSystem, names: Iterable[str], factors: SupportsSolve | None = None
+    problem: Problem, names: Iterable[str], factors: SupportsSolve | None = None
 ) -> dict[str, FeatureValue]:
     """Compute features of a problem, each timed on its own.
 
     Parameters
     ----------
-    problem : LinearSystem
+    problem : Problem
     names : iterable of str
         Keys of `FEATURES`.
     factors : Factors, optional
@@ -124,7 +124,7 @@ def log10_floored(value: SupportsFloat, floor: float) -> float:
 
 
 def compute_with_factors(
-    problem: LinearSystem,
+    problem: Problem,
     names: Sequence[str],
     arithmetic: str | Backend = "operation",
     fmt: str | FloatFormat = FP64,
@@ -138,7 +138,7 @@ def compute_with_factors(
 
     Parameters
     ----------
-    problem : LinearSystem
+    problem : Problem
     names : sequence of str
         Keys of `FEATURES`.
     arithmetic : str or Backend
@@ -147,8 +147,8 @@ def compute_with_factors(
         The format of the factorization. Condition numbers beyond its precision are not seen.
     """
     backend = get_backend(arithmetic)
-    native = backend.arithmetic == "native"
-    backend = backend if native else get_backend("operation")
+    timed = backend.timed
+    backend = backend if timed else get_backend("operation")
     plain = [name for name in names if not FEATURES[name].needs_factors]
     rest = [name for name in names if FEATURES[name].needs_factors]
     values = compute_features(problem, plain)
@@ -159,7 +159,7 @@ def compute_with_factors(
         except ArithmeticFailure:
             seconds = perf_counter() - start
             return values | {name: FeatureValue(name, math.inf, seconds) for name in rest}
-        charged = perf_counter() - start if native else 0.0
+        charged = perf_counter() - start if timed else 0.0
         for feature in compute_features(problem, rest, factors).values():
             values[feature.name] = replace(feature, seconds=feature.seconds + charged)
     return values

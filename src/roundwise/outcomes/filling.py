@@ -1,23 +1,18 @@
 """`fill`: compute what a table lacks, in this process, in several, or on a cluster.
 
-One task is one problem with its missing actions of one factor format, which share the
+One task is one problem with its missing actions of one method and factor format, which share the
 factorization. Workers only compute; this process writes each result as it comes, in a transaction
 of its own. After Ctrl-C or kill -9 the file holds every task that was finished, and `fill` goes on
 from there: at most the tasks that were under way, one for each worker, are computed again.
 
-Native runs are timed, so they have the machine for themselves: one task at a time, in this process.
+Runs of a timed backend have the machine for themselves: one task at a time, in this process.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -26,18 +21,16 @@ from roundwise.actions import format_action
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend, get_backend
-from roundwise.exceptions import RoundwiseError, UnknownNameError
+from roundwise.exceptions import UnknownNameError
 from roundwise.features import FEATURES, compute_with_factors
 from roundwise.formats import FP64, FloatFormat, get_format
-from roundwise.machine import threads as runtime
 from roundwise.machine.identity import Machine
-from roundwise.outcomes.optional import require
+from roundwise.outcomes import workers
+from roundwise.outcomes.keys import Setting, StoredArithmetic, feature_arithmetic
+from roundwise.outcomes.progress import ProgressCallback
 from roundwise.outcomes.records import (
-    Setting,
     StoredProblem,
-    feature_arithmetic,
     format_json,
-    is_native,
     origin_json,
     outcome_facts,
     to_json,
@@ -50,9 +43,7 @@ from roundwise.outcomes.timed_runs import (
     measured_runs,
 )
 from roundwise.outcomes.writing import ProblemResults, Row
-from roundwise.problems import LinearSystem
-
-Progress = Callable[[int, int], None]
+from roundwise.problems import Problem
 
 PAPER_FEATURES = ("kappa_exact", "norm_inf")
 """What `roundwise.features.paper_context` needs."""
@@ -63,7 +54,8 @@ class Task:
     """One problem, and what is missing of it."""
 
     algorithm: Algorithm
-    problem: LinearSystem
+    setting: Setting  # made here, as a worker may lack the source text of your own classes
+    problem: Problem
     actions: tuple[Action, ...]
     arithmetic: str | Backend
     features: tuple[str, ...]
@@ -72,16 +64,10 @@ class Task:
     memory: bool = False
 
 
-_LOST_WORKER = (
-    "a worker process was killed, perhaps for lack of memory; what was finished is stored: run "
-    "again, with fewer jobs"
-)
-
-
 def fill(
     table: OutcomeTable,
     algorithm: Algorithm,
-    problems: Iterable[LinearSystem],
+    problems: Iterable[Problem],
     actions: Iterable[ActionLike],
     *,
     arithmetic: str | Backend = "operation",
@@ -92,7 +78,7 @@ def fill(
     jobs: int | None = None,
     client: Any = None,
     shard: tuple[int, int] | str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> int:
     """Run the algorithm on every (problem, action) that the table lacks; return how many.
 
@@ -102,9 +88,9 @@ def fill(
     problems also depend on the processor: on a cluster of unlike ones, their last bits tell where
     they were computed.)
 
-    In native arithmetic the runs are timed, with all threads that `roundwise.set_num_threads` and
-    BLAS have, and belong to this machine and that number of threads (`Machine.key`). The facts are
-    those of the first repeat.
+    The runs of a backend that is `timed`, as the native one, are timed with all threads that
+    `roundwise.set_num_threads` and BLAS have, and belong to this machine and that number of threads
+    (`Machine.key`). The facts are those of the first repeat.
 
     No action is left out because a higher one failed: a table holds facts, and that is a guess. To
     save that time, fill the high actions first, and call again for the problems and actions that
@@ -114,7 +100,7 @@ def fill(
     ----------
     table : OutcomeTable
     algorithm : Algorithm
-    problems : iterable of LinearSystem
+    problems : iterable of Problem
     actions : iterable of actions
         An `ActionSpace`, or texts or tuples of formats.
     arithmetic : str or Backend
@@ -146,20 +132,20 @@ def fill(
         raise ValueError("jobs and client are both given; choose joblib (jobs) or Dask (client)")
     if jobs is not None and jobs != -1 and (not isinstance(jobs, int) or jobs < 1):
         raise ValueError(f"jobs = {jobs!r}; pass a count of at least 1, or -1 for all cores")
-    native = is_native(arithmetic)
-    if native and (client is not None or jobs not in (None, 1)):
+    timed = StoredArithmetic.of(arithmetic).timed
+    if timed and (client is not None or jobs not in (None, 1)):
         raise ValueError(
             "native runs are timed and would disturb each other; leave out jobs and client"
         )
-    if not native and (repeats is not None or memory is not None):
+    if not timed and (repeats is not None or memory is not None):
         raise ValueError(
-            "repeats and memory are for native runs, as emulated ones are not timed; leave them out"
+            "repeats and memory are for timed runs, as native ones are; leave them out"
         )
     if repeats is not None and (type(repeats) is not int or repeats < 1):
         raise ValueError(f"repeats = {repeats!r}; pass a count of at least 1")
-    wanted_repeats = (DEFAULT_REPEATS if repeats is None else repeats) if native else 0
+    wanted_repeats = (DEFAULT_REPEATS if repeats is None else repeats) if timed else 0
     if features is None:
-        features = NATIVE_FEATURES if native else PAPER_FEATURES
+        features = NATIVE_FEATURES if timed else PAPER_FEATURES
     if isinstance(features, str):
         raise TypeError(f"features is the text {features!r}; pass a list: [{features!r}]")
     for name in features:
@@ -172,32 +158,35 @@ def fill(
         to_json(problem.meta)  # what cannot be stored is refused before it is computed
 
     stored = table.stored(algorithm, chosen, formats.values(), arithmetic)
-    if native:
+    if timed:
         measured = table.repeats(algorithm, chosen, formats.values(), arithmetic)
         stored &= measured >= wanted_repeats
     else:
         measured = np.zeros(stored.shape, dtype=np.int64)
+    setting = Setting.of(algorithm, arithmetic)
     known = table.stored_features(chosen, arithmetic, feature_format)
     tasks = []
     for problem, row, counts in zip(chosen, stored, measured.tolist(), strict=True):
         lacking = tuple(dict.fromkeys(f for f in features if f not in known[problem.fingerprint]))
-        # One task for each format of the first stage, whose factors its actions share: an
-        # interruption loses no more than that. Runs to be measured share their number too.
-        groups: dict[tuple[FloatFormat, int], list[Action]] = {}
+        # One task for each method and format of the first stage, as its actions share factors: an
+        # interruption loses no more than that. The runs of a task are measured equally often.
+        groups: dict[tuple[str, FloatFormat, int], list[Action]] = {}
         for action, is_stored, count in zip(formats.values(), row, counts, strict=True):
             if not is_stored:
-                groups.setdefault((action[0], count), []).append(action)
-        for (_, count), group in groups.items() or ([((FP64, 0), [])] if lacking else []):
+                key = getattr(action, "method", ""), action[0], count
+                groups.setdefault(key, []).append(action)
+        for (*_, count), group in groups.items() or ([(("", FP64, 0), [])] if lacking else []):
             tasks.append(
                 Task(
                     algorithm,
+                    setting,
                     problem,
                     tuple(group),
                     arithmetic,
                     lacking,
                     get_format(feature_format),
-                    range(count, wanted_repeats) if native else None,
-                    native and memory is not False,
+                    range(count, wanted_repeats) if timed else None,
+                    timed and memory is not False,
                 )
             )
             lacking = ()
@@ -226,7 +215,7 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
         if task.repeats.start > 0:
             outcomes = []  # their facts are stored: those of the first repeat
     else:
-        with _threads_limited(threads):
+        with workers.threads_limited(threads):
             features = compute_with_factors(
                 task.problem, task.features, task.arithmetic, task.feature_format
             )
@@ -234,7 +223,7 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
     formats = {fmt.name: fmt for action in task.actions for fmt in action}
     return ProblemResults(
         problem=StoredProblem.of(task.problem),
-        setting=Setting.of(task.algorithm, task.arithmetic),
+        setting=task.setting,
         origin=origin_json(None if task.repeats is None else Machine.this()),
         outcomes={outcome.action: outcome_facts(outcome) for outcome in outcomes},
         features=features,
@@ -242,6 +231,21 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
         measurements=measurements,
         formats={name: format_json(fmt) for name, fmt in formats.items()},
     )
+
+
+def _results(
+    tasks: Sequence[Task], jobs: int | None, client: Any
+) -> Generator[ProblemResults, None, None]:
+    """Results in the order in which they are ready; closing it stops the workers."""
+    if client is not None or jobs not in (None, 1):
+        yield from workers.results(evaluate, tasks, jobs, client) if tasks else ()
+    else:
+        for task in tasks:
+            yield evaluate(task, threads=None)
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Nobody asked."""
 
 
 def _write(table: OutcomeTable, result: ProblemResults) -> None:
@@ -264,9 +268,7 @@ def _by_name(actions: Iterable[Action]) -> dict[str, Action]:
     return found
 
 
-def _shard(
-    problems: dict[str, LinearSystem], shard: tuple[int, int] | str | None
-) -> list[LinearSystem]:
+def _shard(problems: dict[str, Problem], shard: tuple[int, int] | str | None) -> list[Problem]:
     if shard is None:
         return list(problems.values())
     try:
@@ -277,120 +279,3 @@ def _shard(
         raise ValueError(f"shard = {shard!r}; pass 'i/n' or (i, n) with 1 <= i <= n, e.g. '1/4'")
     taken = set(sorted(problems)[i - 1 :: n])
     return [problem for fingerprint, problem in problems.items() if fingerprint in taken]
-
-
-def _results(
-    tasks: Sequence[Task], jobs: int | None, client: Any
-) -> Generator[ProblemResults, None, None]:
-    """Results in the order in which they are ready; closing it stops the workers."""
-    if not tasks:
-        return
-    if client is not None:
-        yield from _by_dask(tasks, client)
-    elif (processes := _processes(jobs)) > 1:
-        yield from _by_joblib(tasks, processes)
-    else:
-        for task in tasks:
-            yield evaluate(task, threads=None)
-
-
-def _processes(jobs: int | None) -> int:
-    if jobs == -1:
-        return int(require("joblib", "tune").cpu_count())
-    return 1 if jobs is None else jobs
-
-
-def _by_joblib(tasks: Sequence[Task], jobs: int) -> Iterator[ProblemResults]:
-    joblib = require("joblib", "tune")
-    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-        # Problems travel through pipes, not through temporary files, which kill -9 would leave.
-        parallel = joblib.Parallel(
-            return_as="generator_unordered",
-            batch_size=1,
-            max_nbytes=None,
-            initializer=_leave_with,
-            initargs=(os.getpid(),),
-        )
-    lost = importlib.import_module("joblib.externals.loky.process_executor").BrokenProcessPool
-    try:
-        yield from parallel(joblib.delayed(evaluate)(task) for task in tasks)
-    except lost as error:
-        raise RoundwiseError(_LOST_WORKER) from error
-
-
-def _leave_with(parent: int) -> None:
-    """End this worker when its parent has been killed; joblib's would idle for minutes."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            sleep(1.0)
-        os._exit(1)  # there is nobody left to clean up for
-
-    if os.name == "posix":  # elsewhere the number of the parent does not change
-        threading.Thread(target=watch, daemon=True).start()
-
-
-def _by_dask(tasks: Sequence[Task], client: Any) -> Generator[ProblemResults, None, None]:
-    distributed, dask = require("distributed", "dask"), require("dask", "dask")
-    waiting = iter(tasks)
-    under_way: set[Any] = set()
-
-    def submit() -> list[Any]:
-        """Two tasks for each thread that the cluster has now; it may grow and shrink."""
-        count = 2 * max(1, sum(client.nthreads().values())) - len(under_way)
-        # A task travels as an argument, so that it survives the loss of a worker, which scattered
-        # data would not; few are under way, so that Dask need not warn of large ones.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            new = [
-                client.submit(evaluate, task, pure=False) for task in islice(waiting, max(0, count))
-            ]
-        under_way.update(new)
-        return new
-
-    try:
-        completed = distributed.as_completed(submit())
-        for future in completed:
-            try:
-                result = future.result()
-            except distributed.KilledWorker as error:
-                raise RoundwiseError(_LOST_WORKER) from error
-            under_way.remove(future)
-            completed.update(submit())
-            yield result
-    finally:
-        client.cancel(list(under_way))
-
-
-def _no_progress(done: int, total: int) -> None:
-    """Nobody asked."""
-
-
-class _Threads:
-    """How many tasks of this process hold the limits; a worker of Dask may run several."""
-
-    lock = threading.Lock()
-    holders = 0
-    restore = ExitStack()
-
-
-@contextmanager
-def _threads_limited(kernel_threads: int | None) -> Iterator[None]:
-    """One BLAS thread, and so many of our kernels' (None: as many as set) within the block.
-
-    The limits are those of the process: the first task sets them, the last puts them back.
-    """
-    threadpoolctl = require("threadpoolctl", "tune")
-    with _Threads.lock:
-        if _Threads.holders == 0:
-            _Threads.restore.enter_context(threadpoolctl.threadpool_limits(1))
-            if kernel_threads is not None:
-                _Threads.restore.callback(runtime.set_num_threads, runtime.get_num_threads())
-                runtime.set_num_threads(kernel_threads)
-        _Threads.holders += 1
-    try:
-        yield
-    finally:
-        with _Threads.lock:
-            _Threads.holders -= 1
-            if _Threads.holders == 0:
-                _Threads.restore.close()

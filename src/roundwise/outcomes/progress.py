@@ -1,22 +1,34 @@
-"""A progress bar for the command line; the library itself only calls ``progress(done, total)``."""
+"""Progress for the command line; the library itself only calls ``progress(done, total)``."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from roundwise.outcomes.optional import require
 
+ProgressCallback = Callable[[int, int], None]
+"""Called with what is done and what there is in all."""
 
-def progress_bar(description: str = "") -> Callable[[int, int], None]:
-    """A callback ``progress(done, total)`` that draws a bar with the remaining time on stderr.
+FIRST_LINE, NEXT_LINE = 10.0, 30.0
+"""Seconds until the first line on a stderr that is no terminal, and between two lines."""
 
-    It does nothing if stderr is no terminal. The first call says what was done before, which
-    takes no part in the estimate of the remaining time.
+
+def progress_bar(
+    description: str = "", clock: Callable[[], float] = time.monotonic
+) -> ProgressCallback:
+    """A callback ``progress(done, total)`` that tells on stderr how far the work is.
+
+    On a terminal it draws a bar with the remaining time. Else it prints a line now and then, and
+    one at the end; nothing if all is done within `FIRST_LINE` seconds. The first call says what
+    was done before, which takes no part in the estimate of the remaining time.
     """
-    if not sys.stderr.isatty():
-        return _silent
+    return _bar(description) if sys.stderr.isatty() else _lines(description, clock)
+
+
+def _bar(description: str) -> ProgressCallback:
     tqdm = require("tqdm", "tune").tqdm
     bar: Any = None
 
@@ -31,5 +43,30 @@ def progress_bar(description: str = "") -> Callable[[int, int], None]:
     return progress
 
 
-def _silent(done: int, total: int) -> None:
-    """No terminal, no bar."""
+def _lines(description: str, clock: Callable[[], float]) -> ProgressCallback:
+    start = due = 0.0
+    before: int | None = None
+
+    def progress(done: int, total: int) -> None:
+        nonlocal start, due, before
+        now = clock()
+        if before is None:
+            start, due, before = now, now + FIRST_LINE, done
+        elapsed = now - start
+        if now < due and not (done >= total and due > start + FIRST_LINE):
+            return
+        due = now + NEXT_LINE
+        name = f"{description}: " if description else ""
+        if done >= total:
+            ending = f" in {_duration(elapsed)}"
+        elif done > before:
+            ending = f", about {_duration(elapsed * (total - done) / (done - before))} left"
+        else:
+            ending = ""
+        print(f"{name}{done} of {total} done{ending}", file=sys.stderr, flush=True)
+
+    return progress
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -18,9 +18,8 @@ from roundwise.actions import format_action
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend
-from roundwise.outcomes.measurements import measurement_arrays
+from roundwise.outcomes.keys import Setting, StoredArithmetic
 from roundwise.outcomes.records import (
-    Setting,
     StoredProblem,
     format_json,
     from_column,
@@ -30,7 +29,9 @@ from roundwise.outcomes.records import (
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError, opened
 from roundwise.outcomes.view import STATUSES
 from roundwise.outcomes.writing import COLUMNS
-from roundwise.problems import LinearSystem
+from roundwise.problems import Problem
+
+Pair = tuple[str, str]  # fingerprint, action
 
 # Joined with these two, an outcome has its whole key.
 OUTCOMES = (
@@ -42,7 +43,7 @@ _OF_SETTING = "algorithm = ? AND arithmetic = ? AND results_version = ?"
 _OF_PROBLEMS = "fingerprint IN (SELECT value FROM json_each(?))"
 
 
-def fingerprint_of(problem: LinearSystem | str) -> str:
+def fingerprint_of(problem: Problem | str) -> str:
     """The fingerprint of a problem, or that text itself."""
     return problem if isinstance(problem, str) else problem.fingerprint
 
@@ -51,7 +52,7 @@ def fingerprint_of(problem: LinearSystem | str) -> str:
 def selected(
     path: Path,
     algorithm: Algorithm,
-    problems: Iterable[LinearSystem | str] | None,
+    problems: Iterable[Problem | str] | None,
     actions: Iterable[ActionLike],
     arithmetic: str | Backend,
 ) -> Iterator[Selection]:
@@ -88,7 +89,7 @@ class Selection:
         return len(self.fingerprints), len(self.actions)
 
     @property
-    def pairs(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[Pair]:
         """Fingerprint and text of the action, problem by problem."""
         names = [format_action(action) for action in self.actions]
         return [(fingerprint, name) for fingerprint in self.fingerprints for name in names]
@@ -116,12 +117,13 @@ class Selection:
         pairs = self.pairs
         missing = [pair for pair in pairs if pair not in found]
         if missing:
-            model, of_machine, machine = self.setting.arithmetic.partition(" on ")
-            there = f" on {machine}, or pass one of arithmetics()" if of_machine else ""
+            stored = StoredArithmetic.parse(self.setting.arithmetic)
+            machine = stored.machine
+            there = f" on {machine}, or pass one of arithmetics()" if machine else ""
             raise OutcomeTableError(
                 f"{self.path}: {len(missing)} of {len(pairs)} outcomes are missing, e.g. action "
                 f"{missing[0][1]} on problem {missing[0][0]}; first call fill(table, algorithm, "
-                f"problems, actions, arithmetic={model!r}) with the same arguments{there}"
+                f"problems, actions, arithmetic={stored.model!r}) with the same arguments{there}"
             )
         table = np.empty((len(pairs), len(facts)), dtype=object)
         for place, pair in enumerate(pairs):
@@ -185,6 +187,40 @@ def stored_features(
     for fingerprint, name, value, seconds in rows:
         found[fingerprint][name] = value, seconds
     return found
+
+
+def measurement_arrays(
+    rows: Iterable[tuple[str, str, float, str, int | None]],
+    pairs: Sequence[Pair],
+    shape: tuple[int, int],
+    stages: Sequence[str],
+) -> dict[str, Any]:
+    """What `OutcomeView` has of measured runs, from (fingerprint, action, seconds, timings, peak).
+
+    Medians over the repeats; NaN, and 0 repeats, where nothing was measured.
+    """
+    found: dict[Pair, list[tuple[float, dict[str, float], int | None]]] = {}
+    for fingerprint, action, seconds, timings, peak in rows:
+        found.setdefault((fingerprint, action), []).append((seconds, from_json(timings), peak))
+    names = tuple(dict.fromkeys((*stages, "verify")))
+    medians = np.full((len(pairs), 1 + len(names)), np.nan)  # seconds, then timings
+    repeats = np.zeros(len(pairs), dtype=np.int64)
+    peak_bytes = np.full(len(pairs), np.nan)
+    for place, pair in enumerate(pairs):
+        runs = found.get(pair, [])
+        if not runs:
+            continue
+        repeats[place] = len(runs)
+        times = [[seconds, *(t.get(name, 0.0) for name in names)] for seconds, t, _ in runs]
+        medians[place] = np.median(times, axis=0)
+        peak_bytes[place] = max((p for _, _, p in runs if p is not None), default=np.nan)
+    return {
+        "timing_names": names,
+        "seconds": medians[:, 0].reshape(shape),
+        "repeats": repeats.reshape(shape),
+        "timings": medians[:, 1:].reshape(*shape, len(names)),
+        "peak_bytes": peak_bytes.reshape(shape),
+    }
 
 
 def status_codes(names: NDArray[Any]) -> NDArray[np.int8]:

@@ -18,57 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Tally
-from roundwise.backends import Backend, get_backend
-from roundwise.formats import FP64, FloatFormat, get_format
+from roundwise.algorithms import Outcome, OutcomeStatus, Tally
+from roundwise.formats import FloatFormat
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import get_simd_level
-from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
-from roundwise.problems import LinearSystem
-
-_NATIVE = "native on "
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What outcomes depend on besides the problem and the action."""
-
-    algorithm: str
-    arithmetic: str
-    results_version: int = RESULTS_VERSION
-
-    @classmethod
-    def of(cls, algorithm: Algorithm, arithmetic: str | Backend) -> Setting:
-        return cls(algorithm_json(algorithm), described(arithmetic))
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.algorithm, self.arithmetic, self.results_version
-
-
-def described(arithmetic: str | Backend) -> str:
-    """The key of a backend's results.
-
-    That text itself is one too: so are native results of another machine read.
-    """
-    if isinstance(arithmetic, str) and arithmetic.startswith(_NATIVE):
-        return arithmetic
-    return get_backend(arithmetic).description
-
-
-def is_native(arithmetic: str | Backend) -> bool:
-    """Whether times of this arithmetic mean something, and are stored."""
-    return described(arithmetic).startswith(_NATIVE)
-
-
-def feature_arithmetic(arithmetic: str | Backend, feature_format: str | FloatFormat = FP64) -> str:
-    """The key of features beside outcomes of that arithmetic.
-
-    All emulated models share theirs, whose factors are the operation model's.
-    """
-    model = described(arithmetic) if is_native(arithmetic) else "operation"
-    fmt = get_format(feature_format)
-    return model if fmt == FP64 else f"{model}, factors in {fmt.name}"
+from roundwise.outcomes.schema import OutcomeTableError
+from roundwise.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -84,7 +39,7 @@ class StoredProblem:
     norm_x_true : float
         ``||x_true||_inf = max_i |x_i|``; NaN if the solution is not known.
     norm_b : float
-        ``||b||_2``.
+        ``||b||_2``; 0 for a problem without a right-hand side.
     name : str
     meta : dict
     """
@@ -98,17 +53,16 @@ class StoredProblem:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    @np.errstate(over="ignore")  # a norm beyond float64 is inf
-    def of(cls, problem: LinearSystem) -> StoredProblem:
-        x_true = problem.x_true
+    def of(cls, problem: Problem) -> StoredProblem:
+        norms = problem.norms
         return cls(
             problem.fingerprint,
             problem.n,
-            norm_A=float(np.asarray(abs(problem.A).sum(axis=1)).max()),
-            norm_x_true=math.nan if x_true is None else float(np.abs(x_true).max()),
-            norm_b=math.hypot(*problem.b.tolist()),  # neither overflows nor depends on the BLAS
-            name=problem.name,
-            meta=problem.meta,
+            norms.A,
+            norms.x_true,
+            norms.b,
+            problem.name,
+            problem.meta,
         )
 
 
@@ -122,11 +76,6 @@ def from_json(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise OutcomeTableError(f"the table holds damaged JSON ({error}); fill it anew") from error
-
-
-def algorithm_json(algorithm: Algorithm) -> str:
-    """Canonical JSON of an algorithm: its class, its stages and all settings, nested ones too."""
-    return to_json({"algorithm": algorithm, "stages": algorithm.stages})
 
 
 def format_json(fmt: FloatFormat) -> str:
@@ -199,6 +148,11 @@ def origin_json(machine: Machine | None = None) -> str:
     return to_json(facts if machine is None else facts | {"machine": machine.to_dict()})
 
 
+def is_of_library(cls: type) -> bool:
+    """Whether Roundwise defines the class."""
+    return cls.__module__.split(".")[0] == "roundwise"
+
+
 def _number(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
@@ -219,8 +173,8 @@ def _plain(value: Any) -> Any:
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         kind = type(value)
         # A class of the library is known by its name; yours by where it is defined.
-        ours = kind.__module__.split(".")[0] == "roundwise"
-        name = kind.__name__ if ours else f"{kind.__module__}.{kind.__qualname__}"
+        own = f"{kind.__module__}.{kind.__qualname__}"
+        name = kind.__name__ if is_of_library(kind) else own
         return {"class": name} | fields
     raise TypeError(
         f"{type(value).__name__} cannot be stored; use numbers, text, lists, or frozen dataclasses "

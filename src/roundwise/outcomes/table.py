@@ -14,6 +14,7 @@ from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import ActionLike
 from roundwise.backends import Backend
 from roundwise.formats import FP64, FloatFormat
+from roundwise.outcomes.keys import feature_arithmetic
 from roundwise.outcomes.reading import (
     MEASUREMENTS,
     OUTCOMES,
@@ -22,11 +23,11 @@ from roundwise.outcomes.reading import (
     status_codes,
     stored_features,
 )
-from roundwise.outcomes.records import feature_arithmetic, from_json, to_json
+from roundwise.outcomes.records import from_json, to_json
 from roundwise.outcomes.schema import OutcomeTableError, opened, prepare
 from roundwise.outcomes.view import OutcomeView
 from roundwise.outcomes.writing import COLUMNS, ProblemResults, merge_table, write_results
-from roundwise.problems import LinearSystem
+from roundwise.problems import Problem
 
 
 class OutcomeTable:
@@ -91,7 +92,7 @@ class OutcomeTable:
     def stored(
         self,
         algorithm: Algorithm,
-        problems: Iterable[LinearSystem | str],
+        problems: Iterable[Problem | str],
         actions: Iterable[ActionLike],
         arithmetic: str | Backend = "operation",
     ) -> NDArray[np.bool_]:
@@ -103,7 +104,7 @@ class OutcomeTable:
     def repeats(
         self,
         algorithm: Algorithm,
-        problems: Iterable[LinearSystem | str],
+        problems: Iterable[Problem | str],
         actions: Iterable[ActionLike],
         arithmetic: str | Backend = "native",
     ) -> NDArray[np.int64]:
@@ -122,7 +123,7 @@ class OutcomeTable:
 
     def stored_features(
         self,
-        problems: Iterable[LinearSystem | str],
+        problems: Iterable[Problem | str],
         arithmetic: str | Backend = "operation",
         feature_format: str | FloatFormat = FP64,
     ) -> dict[str, set[str]]:
@@ -139,7 +140,7 @@ class OutcomeTable:
     def view(
         self,
         algorithm: Algorithm,
-        problems: Iterable[LinearSystem | str] | None,
+        problems: Iterable[Problem | str] | None,
         actions: Iterable[ActionLike],
         arithmetic: str | Backend = "operation",
         features: Sequence[str] | None = None,
@@ -150,7 +151,7 @@ class OutcomeTable:
         Parameters
         ----------
         algorithm : Algorithm
-        problems : iterable of LinearSystem or fingerprints, or None
+        problems : iterable of Problem or fingerprints, or None
             None takes every problem with an outcome of this algorithm and arithmetic, in the
             order of their fingerprints.
         actions : iterable of actions

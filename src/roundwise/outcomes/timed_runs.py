@@ -15,7 +15,7 @@ from roundwise.formats import FloatFormat
 from roundwise.outcomes.peak_memory import peak_bytes
 from roundwise.outcomes.records import measurement_facts
 from roundwise.outcomes.writing import Row
-from roundwise.problems import LinearSystem
+from roundwise.problems import Problem
 
 DEFAULT_REPEATS = 3
 
@@ -25,7 +25,7 @@ NATIVE_FEATURES = ("n", "norm_inf", "kappa_est")
 
 def measured_runs(
     algorithm: Algorithm,
-    problem: LinearSystem,
+    problem: Problem,
     actions: Sequence[Action],
     backend: Backend,
     repeats: range,
@@ -54,7 +54,7 @@ def measured_runs(
 
 
 def measured_features(
-    problem: LinearSystem,
+    problem: Problem,
     names: Sequence[str],
     backend: Backend,
     feature_format: FloatFormat,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from roundwise.actions import format_action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.algorithms.base import Action
+from roundwise.outcomes.keys import StoredArithmetic
 from roundwise.outcomes.records import (
     StoredProblem,
     history_from_json,
@@ -46,8 +47,8 @@ class OutcomeView:
     features, feature_seconds : float64 arrays (N, number of features)
         Values, and the seconds it took to compute each.
     seconds : float64 array (N, A)
-        The median time of a run over its repeats; NaN where none was measured. Only runs in native
-        arithmetic are.
+        The median time of a run over its repeats; NaN where none was measured. Only runs of a
+        timed backend are.
     repeats : int64 array (N, A)
     timing_names : tuple of str
         The stages and ``"verify"``.
@@ -134,7 +135,7 @@ class OutcomeView:
             history=history_from_json(self.history_json[at]),
             reason=self.reasons[at],
             action=self.action_names[action],
-            arithmetic=self.arithmetic.partition(" on ")[0],
+            arithmetic=StoredArithmetic.parse(self.arithmetic).model,
             operations=operations_from_json(self.operations_json[at]),
             seconds=float(self.seconds[at]) if measured else None,
             timings=dict(timings) if measured else {},

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from roundwise.features import FeatureValue
-from roundwise.outcomes.records import Setting, StoredProblem, to_json
+from roundwise.outcomes.keys import Setting
+from roundwise.outcomes.records import StoredProblem, to_json
 from roundwise.outcomes.schema import OutcomeTableError, opened, transaction
 
 Row = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Linear systems to solve: the problem type, generators, the paper's data sets, files."""
+"""Problems to solve: their contract, linear systems, generators, the paper's sets, files."""
 
 from roundwise.problems.datasets import (
     DATA_SETS,
@@ -11,7 +11,7 @@ from roundwise.problems.datasets import (
     summary,
 )
 from roundwise.problems.dense import randsvd
-from roundwise.problems.linear_system import LinearSystem, Matrix, Vector
+from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.matrix_market import (
     read_columns,
     read_matrix_market,
@@ -23,6 +23,7 @@ from roundwise.problems.pde import (
     high_contrast_2d,
     poisson_2d,
 )
+from roundwise.problems.problem import Matrix, Problem, Vector
 from roundwise.problems.sparse import random_sparse_spd
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Dataset",
     "LinearSystem",
     "Matrix",
+    "Problem",
     "SummaryRow",
     "Vector",
     "anisotropic_2d",

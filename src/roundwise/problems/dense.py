@@ -12,7 +12,8 @@ from roundwise.problems.arguments import (
     integer_at_least,
     real_at_least,
 )
-from roundwise.problems.linear_system import LinearSystem, Vector
+from roundwise.problems.linear_system import LinearSystem
+from roundwise.problems.problem import Vector
 
 
 def randsvd(n: int, kappa: float, mode: int = 2, *, rng: RandomSource) -> LinearSystem:

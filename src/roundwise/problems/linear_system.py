@@ -6,19 +6,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-Vector: TypeAlias = NDArray[np.float64]
-Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array
-"""A dense C-ordered array or a canonical `scipy.sparse.csr_array`, both float64."""
+from roundwise.problems.problem import Matrix, Problem, Vector
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearSystem:
+class LinearSystem(Problem):
     """A problem: the real square system Ax = b, and its solution where it is known.
 
     The data are copied, brought into one canonical form and made read-only, so that
@@ -83,23 +81,6 @@ class LinearSystem:
         A = _canonical_matrix(A)
         x_true = _canonical_vector("x_true", x_true, A.shape[0])
         return cls(A, A @ x_true, x_true, name=name, meta=meta or {})
-
-    @property
-    def n(self) -> int:
-        """The number of unknowns."""
-        return int(self.A.shape[0])
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether A is stored as a `csr_array`."""
-        return not isinstance(self.A, np.ndarray)
-
-    @property
-    def density(self) -> float:
-        """The number of nonzero entries over n**2, between 0 and 1."""
-        A = self.A
-        nonzeros = np.count_nonzero(A) if isinstance(A, np.ndarray) else A.nnz
-        return float(nonzeros) / self.n**2
 
     @cached_property
     def fingerprint(self) -> str:

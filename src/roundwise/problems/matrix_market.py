@@ -15,7 +15,8 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from roundwise.problems.linear_system import LinearSystem, Vector
+from roundwise.problems.linear_system import LinearSystem
+from roundwise.problems.problem import Vector
 
 
 def read_matrix_market(

@@ -34,7 +34,8 @@ from roundwise.problems.arguments import (
     positive,
     real_at_least,
 )
-from roundwise.problems.linear_system import LinearSystem, Vector
+from roundwise.problems.linear_system import LinearSystem
+from roundwise.problems.problem import Vector
 
 
 def poisson_2d(m: int) -> LinearSystem:

@@ -20,12 +20,13 @@ from roundwise.costs.machines import (
 from roundwise.rewards.base import ProblemFacts, Reward, reward_matrix
 from roundwise.rewards.cost import CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
-from roundwise.rewards.saved import reward_from_dict, target_from_dict
+from roundwise.rewards.saved import REWARDS, reward_from_dict
 from roundwise.rewards.targets import (
     AccuracyTarget,
     BackwardErrorTarget,
     StrictTarget,
     met_matrix,
+    target_from_dict,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "PAPER_W1",
     "PAPER_W2",
     "PROFILES",
+    "REWARDS",
     "AccuracyTarget",
     "BackwardErrorTarget",
     "CostReward",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Action, Outcome
 from roundwise.costs.machines import OutcomeRow
-from roundwise.features import compute_features
-from roundwise.problems import LinearSystem
+from roundwise.problems import Problem
 
 
 class StoredFacts(Protocol):
@@ -46,7 +45,7 @@ class ProblemFacts:
     norm_x_true : float
         ``||x_true||_inf``; NaN if x_true is not known.
     norm_b : float
-        ``||b||_2``.
+        ``||b||_2``; 0 for a problem without a right-hand side.
     baseline : Outcome, optional
         The outcome of the safe action (all-FP64) on this problem. `Reward.row` finds it itself.
     """
@@ -71,13 +70,10 @@ class ProblemFacts:
 
     @classmethod
     def from_problem(
-        cls, problem: LinearSystem, kappa: float, baseline: Outcome | None = None
+        cls, problem: Problem, kappa: float, baseline: Outcome | None = None
     ) -> ProblemFacts:
         """The facts of a problem whose condition number is known, e.g. from its features."""
-        norm_A = compute_features(problem, ["norm_inf"])["norm_inf"].value
-        norm_x_true = math.nan if problem.x_true is None else float(np.abs(problem.x_true).max())
-        norm_b = math.hypot(*problem.b.tolist())  # neither overflows nor depends on the BLAS
-        return cls(problem.n, float(kappa), norm_A, norm_x_true, norm_b, baseline)
+        return cls(problem.n, float(kappa), *problem.norms, baseline)
 
     @classmethod
     def from_stored(
@@ -90,21 +86,37 @@ class ProblemFacts:
 class Reward(ABC):
     """A number to maximise, and the named, signed components that it is the sum of.
 
+    A reward of your own is a frozen dataclass that sets `name` and writes `components`.
+
     Attributes
     ----------
+    name : str
+        Names the kind of reward in saved files.
     needs_kappa : bool
-        Whether `ProblemFacts.kappa` is looked at; if not, it may be infinite for want of a better.
+        Whether `components` reads `ProblemFacts.kappa`; if not, nobody need compute it.
     """
 
+    name: ClassVar[str]
     needs_kappa: ClassVar[bool] = True
 
     @abstractmethod
     def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
         """The summands by name; the same names for every outcome."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `reward_from_dict` reads it."""
+        """The name and the settings, for JSON; `reward_from_dict` reads it."""
+        this: Any = self
+        try:
+            return {"reward": self.name} | dataclasses.asdict(this)
+        except TypeError:
+            raise TypeError(
+                f"{type(self).__name__} cannot be saved; make it a frozen dataclass"
+            ) from None
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Reward:
+        """The reward of what `to_dict` wrote, but its name."""
+        return cls(**settings)
 
     def __call__(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> float:
         return sum(self.components(outcome, facts, action).values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from roundwise.actions import format_action
 from roundwise.algorithms.base import Action, Outcome
 from roundwise.costs.machines import MachineProfile, MeasuredTime
 from roundwise.rewards.base import ProblemFacts, Reward, baseline_of
-from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget
+from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget, target_from_dict
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class CostReward(Reward):
     target : AccuracyTarget
     """
 
+    name: ClassVar[str] = "cost"
     needs_kappa: ClassVar[bool] = False
 
     cost: MachineProfile | MeasuredTime
@@ -57,4 +59,13 @@ class CostReward(Reward):
         return {"saving": math.log2(F / c), "fallback": 0.0}
 
     def to_dict(self) -> dict[str, Any]:
-        return {"reward": "cost", "cost": self.cost.to_dict(), "target": self.target.to_dict()}
+        return {"reward": self.name, "cost": self.cost.to_dict(), "target": self.target.to_dict()}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> CostReward:
+        cost = settings["cost"]
+        measured = cost == MeasuredTime().to_dict()
+        return cls(
+            MeasuredTime() if measured else MachineProfile.from_dict(cost),
+            target_from_dict(settings["target"]),
+        )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from roundwise.algorithms.base import Action, Outcome
 from roundwise.formats import FP64
@@ -35,6 +34,8 @@ class PaperReward(Reward):
         `PAPER_W1` and `PAPER_W2` are the paper's settings for dense systems; it takes
         ``lambda_iter=0.5`` for sparse and PDE systems, and 0 in its ablation.
     """
+
+    name: ClassVar[str] = "paper"
 
     w1: float = 1.0
     w2: float = 0.1
@@ -75,9 +76,6 @@ class PaperReward(Reward):
             "accuracy": self.w1 * accuracy,
             "iterations": 0.0 - self.lambda_iter * math.log2(max(outcome.inner_iterations, 1)),
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"reward": "paper"} | dataclasses.asdict(self)
 
 
 PAPER_W1 = PaperReward(w1=1.0, w2=0.1)

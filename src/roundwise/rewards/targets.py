@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import OutcomeRow
+from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64
 from roundwise.rewards.base import ProblemFacts, baseline_of, with_baseline
 
@@ -99,3 +100,18 @@ def met_matrix(
         completed = with_baseline(fact, outcomes, space)
         rows.append([o is not None and target.met(o, completed) for o in outcomes])
     return np.array(rows, dtype=np.bool_).reshape(len(rows), len(space))
+
+
+def target_from_dict(saved: Any) -> AccuracyTarget:
+    """The target that `AccuracyTarget.to_dict` wrote."""
+    kinds = {"backward_error": BackwardErrorTarget, "strict": StrictTarget}
+    if not isinstance(saved, Mapping) or not isinstance(saved.get("target"), str):
+        raise ValueError(f"not a saved target: {saved!r}; save it again")
+    settings = dict(saved)
+    name = settings.pop("target")
+    if name not in kinds:
+        raise UnknownNameError("target", name, list(kinds))
+    try:
+        return kinds[name](**settings)
+    except TypeError as error:
+        raise ValueError(f"not a saved target ({error}); save it again") from error

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from roundwise.algorithms import Algorithm, CgIR, DeploymentRule, GmresIR, LuIR, PaperRule
+from roundwise import algorithms
+from roundwise.algorithms import Algorithm, StoppingRule
 from roundwise.exceptions import UnknownNameError
+from roundwise.outcomes.keys import algorithm_json
+from roundwise.tuning.files import TunerFileError
 
-_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    cls.__name__: cls for cls in (GmresIR, LuIR, CgIR)
+_CLASSES: dict[str, type] = {
+    name: member
+    for name, member in vars(algorithms).items()
+    if isinstance(member, type) and issubclass(member, Algorithm | StoppingRule)
 }
-_RULES = {cls.__name__: cls for cls in (PaperRule, DeploymentRule)}
+"""The algorithms and stopping rules that `roundwise.algorithms` lists, by name."""
 
 
-def algorithm_from_json(saved: Mapping[str, Any]) -> Algorithm:
-    """The algorithm whose class, stages and settings were saved."""
-    settings = dict(saved["algorithm"])
-    name = settings.pop("class")
-    if name not in _ALGORITHMS:
-        raise UnknownNameError("algorithm (pass it to load)", name, list(_ALGORITHMS))
-    rule = dict(settings.pop("stop"))
-    kind = rule.pop("class")
-    if kind not in _RULES:
-        raise UnknownNameError("stopping rule (pass the algorithm to load)", kind, list(_RULES))
-    return _ALGORITHMS[name](**settings, stop=_RULES[kind](**rule))
+def saved_algorithm(saved: Mapping[str, Any], given: Algorithm | None = None) -> Algorithm:
+    """The algorithm whose class, stages and settings were saved.
+
+    One that is given must have these settings. Its code may have changed since: that can make its
+    policy slow, not wrong.
+    """
+    if given is None:
+        made = _made(saved["algorithm"])
+        if not isinstance(made, Algorithm):
+            raise TypeError(f"{saved['algorithm']!r} is no algorithm")
+        return made
+    here = json.loads(algorithm_json(given))
+    if any(here[part] != saved[part] for part in ("algorithm", "stages")):
+        raise TunerFileError(f"the tuner was trained for other settings: {saved}; pass these")
+    return given
+
+
+def _made(saved: Any) -> Any:
+    """A value from its JSON; mappings that name a class become instances of it."""
+    if isinstance(saved, list):
+        return tuple(_made(item) for item in saved)
+    if not isinstance(saved, Mapping):
+        return saved
+    settings = {name: _made(value) for name, value in saved.items()}
+    kind = settings.pop("class")
+    if kind not in _CLASSES:
+        raise UnknownNameError("algorithm or stopping rule", kind, list(_CLASSES))
+    return _CLASSES[kind](**settings)

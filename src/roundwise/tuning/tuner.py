@@ -7,7 +7,7 @@ import copy
 import json
 import platform
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from os import PathLike
@@ -19,18 +19,18 @@ import numpy as np
 from roundwise.actions import ActionSpace, monotone_space
 from roundwise.algorithms import Algorithm, Outcome
 from roundwise.algorithms.base import Action, ActionLike
-from roundwise.backends import get_backend
+from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_with_factors
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
-from roundwise.outcomes.records import algorithm_json
+from roundwise.outcomes.keys import StoredArithmetic, algorithm_json
 from roundwise.policies import Policy, TabularQ, load_policy
-from roundwise.problems import LinearSystem
+from roundwise.problems import Problem
 from roundwise.rewards import ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
 from roundwise.tuning.context import PAPER_CONTEXT, Context, kappa_for
 from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
-from roundwise.tuning.settings import algorithm_from_json
+from roundwise.tuning.settings import saved_algorithm
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
 
 
@@ -105,7 +105,7 @@ class Tuner:
         self.client = client
         self.progress = progress
 
-    def fit(self, problems: Sequence[LinearSystem]) -> Tuner:
+    def fit(self, problems: Sequence[Problem]) -> Tuner:
         """Learn from these problems."""
         problems = list(problems)
         if not problems:
@@ -150,7 +150,7 @@ class Tuner:
         }
         return self
 
-    def predict(self, problem: LinearSystem) -> Action:
+    def predict(self, problem: Problem) -> Action:
         """The action for a problem; computes the context's features."""
         return self.predict_action(self.features(problem))
 
@@ -160,13 +160,13 @@ class Tuner:
         context = self.context.vector(features)
         return self.space_[int(self.policy_.predict(context[None])[0])]
 
-    def features(self, problem: LinearSystem) -> dict[str, SupportsFloat]:
+    def features(self, problem: Problem) -> dict[str, SupportsFloat]:
         """The features of the context; those that need factors get an FP64 factorization."""
         return dict(compute_with_factors(problem, self.context.features, self.arithmetic))
 
     def partial_fit(
         self,
-        problem: LinearSystem,
+        problem: Problem,
         action: ActionLike,
         outcome: Outcome,
         baseline: Outcome | None = None,
@@ -210,40 +210,47 @@ class Tuner:
         write_tuner(path, content, self.policy_.arrays())
 
     @classmethod
-    def load(cls, path: str | PathLike[str], algorithm: Algorithm | None = None) -> Tuner:
+    def load(
+        cls,
+        path: str | PathLike[str],
+        algorithm: Algorithm | None = None,
+        rewards: Iterable[type[Reward]] = (),
+        policies: Iterable[type[Policy]] = (),
+    ) -> Tuner:
         """The tuner that `save` wrote.
 
-        An algorithm of your own must be passed, as its class cannot be known from a file; its
-        settings are checked against the saved ones.
+        What is your own must be passed, as a file only names it: the algorithm, whose settings
+        are checked against the saved ones, and the classes of rewards and policies.
         """
         path = Path(path)
         content, arrays = read_tuner(path)
         try:
-            saved = content["algorithm"]
-            if algorithm is None:
-                algorithm = algorithm_from_json(saved)
-            elif json.loads(algorithm_json(algorithm)) != saved:
-                raise TunerFileError(f"{path} was trained for other settings: {saved}")
+            algorithm = saved_algorithm(content["algorithm"], algorithm)
             provenance = content["provenance"]
             tuner = cls(
                 algorithm,
-                reward=reward_from_dict(content["reward"]),
+                reward=reward_from_dict(content["reward"], rewards),
                 context=Context.from_dict(content["context"]),
                 arithmetic=content["arithmetic"],
                 episodes=provenance["episodes"],
                 seed=provenance["seed"],
             )
-            tuner.policy_ = tuner.policy = load_policy(content["policy"], arrays)
+            tuner.policy_ = tuner.policy = load_policy(content["policy"], arrays, policies)
             tuner.space_ = tuner.space = tuner.policy_.space
             tuner.curves_ = TrainingCurves.from_dict(content["curves"])
             tuner.provenance_ = provenance
-            if tuner.space_.stages != algorithm.stages:
-                raise TunerFileError(f"{path}: its actions are for stages {tuner.space_.stages}")
-            get_backend(tuner.arithmetic.split(",")[0])
+            StoredArithmetic.parse(content["arithmetic"])
+        except TunerFileError as error:
+            raise TunerFileError(f"{path}: {error}") from None
+        except UnknownNameError as error:
+            raise TunerFileError(
+                f"{path} is damaged or names a class of your own ({error}); pass it to Tuner.load: "
+                "algorithm=..., rewards=[...] or policies=[...]"
+            ) from error
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            if isinstance(error, TunerFileError):
-                raise
             raise TunerFileError(f"{path} is damaged ({error}); save the tuner again") from error
+        if tuner.space_.stages != algorithm.stages:
+            raise TunerFileError(f"{path}: its actions are for stages {tuner.space_.stages}")
         return tuner
 
     def _make_space(self) -> ActionSpace:
