@@ -190,6 +190,20 @@ class ActionSpace:
                 f"to {self.names[-1]}; choose one of its names"
             ) from None
 
+    def climb(self, first: int) -> tuple[int, ...]:
+        """The actions to try in turn from one on, by index; the last one is the safe one.
+
+        After a failure comes the next higher format of the first stage with the same method (and
+        the safe formats in the other stages, if the space has that), then the safe action.
+        """
+        here, rest = self.actions[first], tuple(self.actions[self.safe][1:])
+        ladder = [first]
+        for fmt in (fmt for fmt in self.formats if fmt.p > here[0].p):
+            higher = self.find(Action((fmt, *rest), here.method))
+            if higher is not None:
+                ladder.append(higher)
+        return tuple(dict.fromkeys((*ladder, self.safe)))
+
     def find(self, action: Action) -> int | None:
         """Where an action stands in the space; None if it is not there."""
         return self._indices.get(str(action))

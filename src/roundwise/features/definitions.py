@@ -356,6 +356,7 @@ FEATURES: dict[str, Feature] = {
         Feature("diagonal_dominance", diagonal_dominance, "min_i |a_ii| / sum_j |a_ij|"),
         Feature("row_scale_spread", row_scale_spread, "max_i m_i / min_i m_i, m_i = max_j |a_ij|"),
         Feature("entries", look.entries, "stored entries"),
+        Feature("columns", look.columns, "right-hand sides"),
         Feature("sparse", lambda problem: problem.is_sparse, "1 for a sparse A, 0 for a dense one"),
         Feature("symmetric_pattern", look.symmetric_pattern, "1 for a nearly symmetric pattern"),
         Feature("looks_positive_definite", look.looks_positive_definite, "A = A', diagonal > 0"),

@@ -28,6 +28,7 @@ LOOK = (
     "diagonal_share",
     "coherence",
     "remainder",
+    "columns",
 )
 """The features that the front door decides by."""
 
@@ -44,9 +45,19 @@ TINY = 128
 SMALLEST_REMAINDER = 1e-8
 
 
+def cholesky_from() -> int:
+    """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
+    return CHOLESKY_FROM if has_own_lu() else TINY
+
+
 def entries(problem: Any) -> float:
     """Stored entries; n^2 for a dense matrix."""
     return float(problem.A.nnz if problem.is_sparse else problem.n**2)
+
+
+def columns(problem: Any) -> float:
+    """Right-hand sides."""
+    return float(problem.b.shape[1] if problem.b.ndim == 2 else 1)
 
 
 def symmetric_pattern(problem: Any) -> float:
@@ -55,8 +66,8 @@ def symmetric_pattern(problem: Any) -> float:
 
 
 def looks_positive_definite(problem: Any) -> float:
-    """1 if a dense matrix is symmetric with a positive diagonal, and large enough to ask; else 0."""
-    if problem.is_sparse or problem.n < (CHOLESKY_FROM if has_own_lu() else TINY):
+    """1 if a dense A is large enough to ask, symmetric, with a positive diagonal; else 0."""
+    if problem.is_sparse or problem.n < cholesky_from():
         return 0.0
     return float((np.diagonal(problem.A) > 0).all() and is_symmetric(problem.A))
 

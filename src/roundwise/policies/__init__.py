@@ -10,15 +10,25 @@ from numpy.typing import NDArray
 from roundwise.exceptions import UnknownNameError
 from roundwise.policies.base import Policy, Ranking
 from roundwise.policies.baselines import Escalation, FixedAction, Oracle, TheoryRule
+from roundwise.policies.facts import Facts, FactsError, shipped_facts
 from roundwise.policies.linear import LinearUCB, ThompsonSampling
+from roundwise.policies.memory import Memory, MemoryFileError
+from roundwise.policies.neighbours import NeighbourPolicy
+from roundwise.policies.online import OnlinePolicy
 from roundwise.policies.regression import RegressionPolicy
 from roundwise.policies.tabular import TabularQ
 
 __all__ = [
     "POLICIES",
     "Escalation",
+    "Facts",
+    "FactsError",
     "FixedAction",
     "LinearUCB",
+    "Memory",
+    "MemoryFileError",
+    "NeighbourPolicy",
+    "OnlinePolicy",
     "Oracle",
     "Policy",
     "Ranking",
@@ -27,6 +37,7 @@ __all__ = [
     "TheoryRule",
     "ThompsonSampling",
     "load_policy",
+    "shipped_facts",
 ]
 
 POLICIES: dict[str, type[Policy]] = {
@@ -36,6 +47,8 @@ POLICIES: dict[str, type[Policy]] = {
         LinearUCB,
         ThompsonSampling,
         RegressionPolicy,
+        NeighbourPolicy,
+        OnlinePolicy,
         FixedAction,
         TheoryRule,
         Escalation,

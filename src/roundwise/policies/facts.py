@@ -90,7 +90,9 @@ class Experience:
             climbs[name] = {}
             for fmt in formats[first:]:
                 met, steps, iterations = counts[fmt]
-                work = Work(*(int(x[reached].sum()) for x in (np.ones(len(rows)), steps, iterations)))
+                work = Work(
+                    *(int(x[reached].sum()) for x in (np.ones(len(rows)), steps, iterations))
+                )
                 if work.runs:
                     climbs[name][fmt] = work
                 reached = reached & (met == 0)
@@ -142,7 +144,9 @@ class Facts:
         distances = np.sqrt(np.einsum("ij,ij->j", away, away))
         nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
         near = nearest[distances[nearest] <= RADIUS]
-        return Experience.of(seen.kind, self.tables[seen.kind][near]) if len(near) >= ENOUGH else None
+        return (
+            Experience.of(seen.kind, self.tables[seen.kind][near]) if len(near) >= ENOUGH else None
+        )
 
     @cached_property
     def _positions(self) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""What a `Solver` remembers: an SQLite file that several threads and processes may share.
+"""What an `OnlinePolicy` remembers: an SQLite file that several threads and processes may share.
 
 Every change is one transaction, so that nothing is lost between processes and a process that is
 killed leaves a valid file. The journal is a write-ahead log: a commit then needs no wait for the
@@ -17,27 +17,28 @@ from pathlib import Path
 from typing import Any
 
 from roundwise.exceptions import RoundwiseError
+from roundwise.machine import Machine
 
 APPLICATION_ID = 0x52574D45  # "RWME"
-VERSION = 1
+VERSION = 2  # 2: bins are stored by number, starts as actions
 SECONDS_TO_WAIT = 60.0
 
 _TABLES = (
     """
     CREATE TABLE arm (
         machine TEXT NOT NULL,
-        cell TEXT NOT NULL,       -- the systems that it is about
-        format TEXT NOT NULL,     -- that solves started in
+        cell TEXT NOT NULL,       -- the systems that it is about: `Seen.bin` or `Seen.series`
+        action TEXT NOT NULL,     -- that solves started with
         count INTEGER NOT NULL,   -- solves
         weight REAL NOT NULL,     -- the same, older ones discounted
         cost REAL NOT NULL,       -- sum of seconds over priced seconds in FP64, discounted
         priced REAL NOT NULL,     -- the same of what the work was priced at
-        PRIMARY KEY (machine, cell, format)
+        PRIMARY KEY (machine, cell, action)
     ) WITHOUT ROWID""",
 )
 
 _ADD = """
-    INSERT INTO arm VALUES (:machine, :cell, :format, :count, 1.0, :cost, :priced)
+    INSERT INTO arm VALUES (:machine, :cell, :action, :count, 1.0, :cost, :priced)
     ON CONFLICT DO UPDATE SET
         count = count + excluded.count,
         weight = weight * :discount + 1.0,
@@ -51,7 +52,7 @@ class MemoryFileError(RoundwiseError):
 
 @dataclass(frozen=True)
 class Arm:
-    """What starting in a format took, on the systems of a cell."""
+    """What starting with an action took, on the systems of a cell."""
 
     count: int = 0
     weight: float = 0.0
@@ -59,7 +60,7 @@ class Arm:
     priced: float = 0.0
 
     def faded(self, share: float) -> Arm:
-        """It, counting only that much."""
+        """A copy whose sums are scaled by `share`."""
         return Arm(
             int(share * self.count), *(share * x for x in (self.weight, self.cost, self.priced))
         )
@@ -67,10 +68,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Observation:
-    """What starting in a format took; `count` is 0 if it is inferred from another start."""
+    """What starting with an action took; `count` is 0 if it is inferred from another start."""
 
     cell: str
-    format: str
+    action: str
     count: int
     cost: float
     priced: float
@@ -78,20 +79,35 @@ class Observation:
 
 
 class Memory:
-    """Arms by cell, for one machine: in a file, or in this process alone.
+    """Arms by cell, for the machine as it is set now: in a file, or in this process alone.
 
-    Not for several threads at once; the `Solver` has a lock.
+    Not for several threads at once; `OnlinePolicy` has a lock.
     """
 
-    def __init__(self, machine: str, path: str | PathLike[str] | None = None) -> None:
-        self.machine = machine
+    def __init__(self, path: str | PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
         self._connection, self._process = self._open(), os.getpid()
 
+    @property
+    def machine(self) -> str:
+        """Whose times these are; another number of threads is another machine."""
+        return Machine.this().key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.path is None:
+            raise TypeError("a memory without a file cannot be copied; pass Memory(path)")
+        return Memory, (self.path,)
+
+    def __deepcopy__(self, _: Any) -> Memory:
+        copy = Memory(self.path)
+        if self.path is None:
+            self._connection.backup(copy._connection)
+        return copy
+
     def cell(self, name: str) -> dict[str, Arm]:
-        """What is remembered, by format."""
+        """What is remembered, by action."""
         rows = self._execute(
-            "SELECT format, count, weight, cost, priced FROM arm WHERE machine = ? AND cell = ?",
+            "SELECT action, count, weight, cost, priced FROM arm WHERE machine = ? AND cell = ?",
             (self.machine, name),
         )
         return {row[0]: Arm(*row[1:]) for row in rows}
@@ -102,9 +118,19 @@ class Memory:
         names = [name for (name,) in self._execute(query, (self.machine,))]
         return {name: self.cell(name) for name in names}
 
+    def clear(self) -> None:
+        """Forget what is remembered of this machine."""
+        self._execute("DELETE FROM arm WHERE machine = ?", (self.machine,))
+
+    def put(self, cell: str, action: str, arm: Arm) -> None:
+        """Remember an arm as it is."""
+        values = (self.machine, cell, action, arm.count, arm.weight, arm.cost, arm.priced)
+        self._execute("INSERT OR REPLACE INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
     def add(self, observations: Iterable[Observation]) -> None:
         """Add these, all or none."""
-        rows = [vars(observation) | {"machine": self.machine} for observation in observations]
+        machine = self.machine
+        rows = [vars(observation) | {"machine": machine} for observation in observations]
         try:
             connection = self._here()
             connection.execute("BEGIN IMMEDIATE")
@@ -160,6 +186,8 @@ class Memory:
         with connection:
             if self._checked_version(connection) == VERSION:
                 return  # another process was first
+            if version == 1:  # its keys were sentences; the numbers stay in the file
+                connection.execute("ALTER TABLE arm RENAME TO arm_1")
             for statement in _TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

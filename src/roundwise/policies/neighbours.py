@@ -241,7 +241,9 @@ class NeighbourPolicy(Policy):
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         for kind, table in arrays.items():
             if kind not in KINDS or table.ndim != 2 or table.shape[1] != len(columns_of(kind)):
-                raise ValueError(f"the saved facts of {kind!r} systems are corrupt; save them again")
+                raise ValueError(
+                    f"the saved facts of {kind!r} systems are corrupt; save them again"
+                )
         self.facts = Facts({kind: np.array(arrays[kind], dtype=np.float64) for kind in arrays})
 
 

@@ -18,6 +18,7 @@ from roundwise.costs.machines import (
     cost_matrix,
 )
 from roundwise.rewards.base import ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.climb import ClimbReward
 from roundwise.rewards.cost import CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
 from roundwise.rewards.saved import REWARDS, reward_from_dict
@@ -39,6 +40,7 @@ __all__ = [
     "REWARDS",
     "AccuracyTarget",
     "BackwardErrorTarget",
+    "ClimbReward",
     "CostReward",
     "MachineProfile",
     "MeasuredTime",

@@ -7,10 +7,13 @@ from typing import Any
 
 from roundwise.exceptions import UnknownNameError
 from roundwise.rewards.base import Reward
+from roundwise.rewards.climb import ClimbReward
 from roundwise.rewards.cost import CostReward
 from roundwise.rewards.paper import PaperReward
 
-REWARDS: dict[str, type[Reward]] = {reward.name: reward for reward in (PaperReward, CostReward)}
+REWARDS: dict[str, type[Reward]] = {
+    reward.name: reward for reward in (PaperReward, CostReward, ClimbReward)
+}
 """The rewards by name, as saved files name them."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from time import perf_counter
 from typing import Any, Literal
@@ -10,34 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lapack
 
-from roundwise.backends import NativeBackend
-from roundwise.backends.native.dense import getrf, has_own_lu
-from roundwise.formats import FP64
-from roundwise.policies.neighbours import FormatPolicy, get_policy
+from roundwise.algorithms.accuracy import backward_errors, default_tolerance, passes
+from roundwise.backends.native.small import solve_at_once
+from roundwise.features.look import cholesky_from
+from roundwise.solver.choosing import BACKEND, get_chooser
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.inputs import (
-    CheckedMatrix,
-    checked_matrix,
-    dense_array,
-    dense_product,
-)
+from roundwise.solver.inputs import checked_matrix, dense_array
 
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
-
-CHOLESKY_FROM = 1250
-"""Below this n, what LAPACK's Cholesky gains over our LU (``make bench``) is spent on finding out
-that A is symmetric."""
-
-BLOCK = 128
-"""Rows to compare with columns at a time: they stay in the cache."""
-
-TINY = 128
-"""Below this n, not even a look at whether a dense A is symmetric pays."""
-
-_BACKEND = NativeBackend()
 
 
 def solve(
@@ -45,7 +26,7 @@ def solve(
     b: Any,
     *,
     tol: float | None = None,
-    policy: str | FormatPolicy = "default",
+    policy: Any = "default",
     full_output: bool = False,
     assume_a: Structure | None = None,
 ) -> Any:
@@ -61,9 +42,10 @@ def solve(
         The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
         for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
         delivers; u is float64's unit roundoff, or float32's if A and b are float32.
-    policy : str or FormatPolicy
-        Which format to factorize in first: ``"default"``, a format's name, or your own. It may
-        cost time, but no digits: what it leads to passes the same gate.
+    policy : str, path, Tuner or DeployedPolicy
+        What chooses the method and the formats to start with: ``"default"``, a format's name, a
+        fitted `Tuner`, or the ``.json`` file that it saved. It may cost time, but no digits: what
+        it leads to passes the same gate.
     full_output : bool
         Return a `Solution`, with an error bound and the whole story, instead of x.
     assume_a : {"gen", "pos"}, optional
@@ -99,7 +81,7 @@ def solve(
                 raise ValueError("full_output describes one system; loop over the stacked ones")
             return _solve_stacked(A, b, tol=tol, policy=policy, assume_a=assume_a)
         if not full_output and assume_a is None:
-            x = _solve_at_once(A, b, tol, getattr(get_policy(policy), "at_once", 0))
+            x = _solve_at_once(A, b, tol, get_chooser(policy).at_once)
             if x is not None:
                 return x
     shape = np.shape(b)
@@ -112,7 +94,7 @@ def factor(
     A: Any,
     *,
     tol: float | None = None,
-    policy: str | FormatPolicy = "default",
+    policy: Any = "default",
     assume_a: Structure | None = None,
     columns: int = 1,
 ) -> Factorization:
@@ -127,27 +109,16 @@ def factor(
 
 
 def _factorization(
-    A: Any,
-    tol: float | None,
-    policy: str | FormatPolicy,
-    assume_a: Structure | None,
-    columns: int,
+    A: Any, tol: float | None, policy: Any, assume_a: Structure | None, columns: int
 ) -> Factorization:
     """A factorization that refers to A, which must not change as long as it is in use."""
+    if assume_a not in (None, "gen", "pos"):
+        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     start = perf_counter()
-    matrix = checked_matrix(A, _BACKEND)
-    positive_definite = is_positive_definite(matrix, assume_a)
-    choice = get_policy(policy).choose(matrix, positive_definite, columns)
-    return Factorization(
-        matrix,
-        choice.formats,
-        _BACKEND,
-        tol=tol,
-        positive_definite=positive_definite,
-        decision=choice.reason,
-        learn=choice.learn,
-        features_seconds=perf_counter() - start,
-    )
+    matrix = checked_matrix(A, BACKEND, columns)
+    positive_definite = None if assume_a is None else assume_a == "pos"
+    choice = get_chooser(policy).choose(matrix, positive_definite)
+    return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start)
 
 
 def _checked_tolerance(tol: Any) -> float | None:
@@ -161,30 +132,23 @@ def _checked_tolerance(tol: Any) -> float | None:
     return tolerance
 
 
+@np.errstate(all="ignore")
 def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
     """A dense float64 system with n < bound in FP64, through the same gate; None if it fails."""
     n = len(A) if A.ndim == 2 else 0
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
-    if not (fits and 0 < n < bound and A.dtype == b.dtype == np.float64):
+    if not (fits and 0 < n < min(bound, cholesky_from()) and A.dtype == b.dtype == np.float64):
         return None
-    if _looks_positive_definite(A):
+    solved = solve_at_once(A, b)
+    if solved is None:
         return None
-    if not (A.flags.forc and A.flags.aligned):
-        A = A.copy()
-    # A C-ordered matrix is the transpose of one whose columns are contiguous.
-    columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
-    lu, swaps, info = getrf(columns.copy(order="F"))
-    if info != 0:
-        return None
-    x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)
-    with np.errstate(all="ignore"):
-        residual = np.abs(b - dense_product(A, x)).max(axis=0)
-        norm = lapack.dlange("1" if flip else "I", columns)
-        size = norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
-        limit = (math.sqrt(n) * FP64.unit_roundoff if tol is None else tol) * size
-    # Infinite sizes would let anything pass, and tiny ones are not to be trusted.
-    safe = (limit > 1e-280) & (size < 1e300)
-    return x if ((residual <= limit) & safe).all() else None
+    x, residual, norm = solved
+    residuals, x_norms, b_norms = (np.abs(v).max(axis=0) for v in (residual, x, b))
+    errors = backward_errors(residuals, norm, x_norms, b_norms)
+    # Products of huge or tiny numbers are not to be trusted: a closer look scales them first.
+    sizes = norm * x_norms + b_norms
+    moderate = np.all((sizes < 1e300) & (sizes > 1e-264))
+    return x if moderate and passes(errors, default_tolerance(n) if tol is None else tol) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
@@ -198,27 +162,3 @@ def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
         raise ValueError(f"A and b stack to shape {stack}, no system at all; pass at least one")
     X = np.reshape(answers, stack + answers[0].shape)
     return X[..., 0] if b.ndim == 1 else X
-
-
-def is_positive_definite(matrix: CheckedMatrix, assume_a: Structure | None) -> bool:
-    """What the caller says, or whether Cholesky is worth a try."""
-    if assume_a not in (None, "gen", "pos"):
-        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
-    if matrix.columns is not None:  # its rows and columns are scaled, and it is no longer symmetric
-        return False
-    if assume_a is not None:
-        return assume_a == "pos"
-    if matrix.is_sparse:  # SuperLU's symmetric mode gains the same, without the risk
-        return False
-    return _looks_positive_definite(matrix.A)
-
-
-def _looks_positive_definite(A: Array) -> bool:
-    """Whether a dense matrix is symmetric with a positive diagonal, and large enough to ask."""
-    if len(A) < (CHOLESKY_FROM if has_own_lu() else TINY) or not (np.diagonal(A) > 0).all():
-        return False
-    probes = {0, len(A) // 2, len(A) - 1}  # most others show here, at no cost
-    if not all(np.array_equal(A[i], A[:, i]) for i in probes):
-        return False
-    blocks = range(0, len(A), BLOCK)
-    return all(np.array_equal(A[i : i + BLOCK, i:], A[i:, i : i + BLOCK].T) for i in blocks)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
 
-from roundwise.machine.identity import Machine
-from roundwise.policies.look import context_of
-from roundwise.policies.memory import Memory, MemoryFileError
-from roundwise.policies.neighbours import Choice, DefaultPolicy, FormatPolicy, get_policy
-from roundwise.policies.online import Decision, Learner
+from roundwise.algorithms import Outcome
+from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
+from roundwise.policies.online import Decision
+from roundwise.solver.choosing import (
+    DEFAULT,
+    Choice,
+    Chooser,
+    PolicyChooser,
+    allowed_actions,
+    default_policy,
+    get_chooser,
+    native_ladder,
+    small_choice,
+    structure,
+)
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.front_door import Structure, factor, solve
-from roundwise.solver.inputs import CheckedMatrix
-from roundwise.solver.solution import Attempt, SolveFailed
+from roundwise.solver.inputs import GivenMatrix
+from roundwise.solver.solution import SolveFailed
+from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
 
 
 class Solver:
@@ -31,16 +43,18 @@ class Solver:
 
     Parameters
     ----------
-    policy : str or FormatPolicy
-        As for `roundwise.solve`; only the default policy can be learned from.
-    learn : bool
-        False: `policy` decides, and nothing is measured or remembered.
+    policy : str, path, Tuner or DeployedPolicy
+        As for `roundwise.solve`. The default policy is learned from; every other one decides as
+        it was trained.
+    learn : bool, optional
+        False: `policy` decides, and nothing is measured or remembered. By default a Solver learns
+        if its policy can be learned from.
     memory : path-like, optional
         A file to keep what was learned in, on a local disk; several processes may share it. It is
         valid after every solve, even if the process is killed. By default what was learned ends
         with the Solver.
     explore : float
-        The share of the time spent solving that trying other formats may cost at most.
+        The share of the time spent solving that trying other actions may cost at most.
 
     Examples
     --------
@@ -51,25 +65,29 @@ class Solver:
 
     def __init__(
         self,
-        policy: str | FormatPolicy = "default",
+        policy: Any = "default",
         *,
-        learn: bool = True,
+        learn: bool | None = None,
         memory: str | PathLike[str] | None = None,
         explore: float = 0.02,
     ) -> None:
-        if not 0 <= explore < 1:
-            raise ValueError(f"explore = {explore}; choose a share of the time, 0 <= explore < 1")
-        self._policy = get_policy(policy)
-        self._learner: Learner | None = None
-        if not learn:
-            if memory is not None:
-                raise ValueError("memory is of no use with learn=False; leave one of them out")
-            return
-        if not isinstance(self._policy, DefaultPolicy):
+        self._chooser = get_chooser(policy)
+        prior = _prior(self._chooser)
+        if learn is None:
+            learn = prior is not None
+        if learn and prior is None:
             raise ValueError(
-                f"policy = {policy!r} is fixed; pass policy='default' to learn, or learn=False"
+                f"policy = {policy!r} decides as it was trained; pass policy='default' to learn, "
+                "or learn=False"
             )
-        self._learner = Learner(self._policy, Memory(Machine.this().key, memory), explore)
+        if memory is not None and not learn:
+            raise ValueError("memory is of no use without learning; leave one of them out")
+        self._learner: OnlinePolicy | None = None
+        if learn and prior is not None:
+            self._learner = OnlinePolicy(prior, Memory(memory), explore)
+            self._learner.space, self._learner.feature_count = prior.space, prior.feature_count
+        elif not 0 <= explore < 1:
+            raise ValueError(f"explore = {explore}; choose a share of the time, 0 <= explore < 1")
 
     def solve(
         self,
@@ -83,7 +101,7 @@ class Solver:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
         options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
         if self._learner is None:
-            return solve(A, b, policy=self._policy, **options)
+            return solve(A, b, policy=self._chooser, **options)
         lessons = _Lessons(self._learner, may_explore=True)
         try:
             return solve(A, b, policy=lessons, **options)
@@ -105,18 +123,18 @@ class Solver:
 
         The first solve with it teaches. It is never used to explore: its factors are to stay.
         """
-        policy: FormatPolicy = self._policy
+        chooser = self._chooser
         if self._learner is not None:
-            policy = _Lessons(self._learner, may_explore=False)
-        return factor(A, tol=tol, policy=policy, assume_a=assume_a, columns=columns)
+            chooser = _Lessons(self._learner, may_explore=False)
+        return factor(A, tol=tol, policy=chooser, assume_a=assume_a, columns=columns)
 
     def summary(self) -> str:
-        """What was learned, as a table: relative times and solves, by system and first format."""
+        """What was learned, as a table: relative times and solves, by system and first action."""
         return "This Solver does not learn." if self._learner is None else self._learner.summary()
 
     def __repr__(self) -> str:
         if self._learner is None:
-            return f"Solver({self._policy!r}, learn=False)"
+            return f"Solver({self._chooser!r}, learn=False)"
         account, memory = self._learner.account, self._learner.memory.path
         kept = "" if memory is None else f", memory={str(memory)!r}"
         return (
@@ -125,37 +143,52 @@ class Solver:
         )
 
 
-class _Lessons:
-    """The policy of one call: decides, and passes on what came of it."""
+def _prior(chooser: Chooser) -> NeighbourPolicy | None:
+    """The policy that a Solver can start from, if it is of that kind."""
+    if chooser is DEFAULT:
+        return default_policy()
+    if isinstance(chooser, PolicyChooser) and isinstance(chooser.deployed.policy, NeighbourPolicy):
+        return chooser.deployed.policy
+    return None
 
-    def __init__(self, learner: Learner, may_explore: bool) -> None:
+
+class _Lessons:
+    """The chooser of one call: decides, and passes on what came of it."""
+
+    def __init__(self, learner: OnlinePolicy, may_explore: bool) -> None:
         self._learner, self._may_explore = learner, may_explore
-        self.at_once = learner.policy.at_once
+        self.at_once = learner.prior.at_once
         self._decisions: list[Decision] = []  # several, for stacked systems
 
-    def choose(self, matrix: CheckedMatrix, positive_definite: bool, columns: int = 1) -> Choice:
-        small = self._learner.policy.small(matrix, positive_definite)
-        if small is not None:
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        learner = self._learner
+        known = structure(matrix, positive_definite)
+        if small := small_choice(learner.prior, matrix, known):
             return small
-        context = context_of(matrix, positive_definite, columns)
+        deployed = DeployedPolicy(learner.prior, LOOK_CONTEXT)
+        allowed = allowed_actions(learner.space, matrix, known)
+        seen = deployed.state(matrix, known)
         try:
-            decision = self._learner.decide(context, self._may_explore)
+            decision = learner.decide(seen, self._may_explore, allowed)
         except MemoryFileError as error:
             warnings.warn(f"what was learned is not at hand: {error}", stacklevel=2)
-            return self._learner.policy.choose_for(context)
+            ranking = learner.prior.rank(seen, allowed)
+            return Choice(native_ladder(learner.space[ranking.first], matrix), ranking.reason)
         self._decisions.append(decision)
-        return Choice(decision.formats, decision.reason, partial(self._learn, decision))
+        ladder = native_ladder(learner.space[decision.first], matrix)
+        return Choice(ladder, decision.ranking.reason, partial(self._learn, decision))
 
-    def _learn(self, decision: Decision, attempts: tuple[Attempt, ...], seconds: float) -> None:
+    def _learn(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
         try:
             self._learner.learn(decision, attempts, seconds)
         except MemoryFileError as error:  # the answer is more important than what it teaches
             warnings.warn(f"nothing was learned from a solve: {error}", stacklevel=2)
 
-    def failed(self, attempts: tuple[Attempt, ...]) -> None:
+    def failed(self, attempts: Sequence[Outcome]) -> None:
         """The last solve failed: its time counts."""
         if self._decisions:
-            self._learn(self._decisions[-1], attempts, sum(tried.seconds for tried in attempts))
+            seconds = sum(attempt.seconds or 0.0 for attempt in attempts)
+            self._learn(self._decisions[-1], attempts, seconds)
 
     def end(self) -> None:
         """Release what explorations have reserved, if nothing came of them."""

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.actions import Action
+from roundwise.algorithms import Outcome
 from roundwise.exceptions import RoundwiseError
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One factorization and what was tried with it.
-
-    Attributes
-    ----------
-    action : str
-        The formats of factor, update, gmres and residual.
-    method : str
-        ``"refinement"``, ``"gmres"`` if that took over, ``"none"`` if the factorization failed.
-    steps, inner_iterations : int
-        Corrections, and the GMRES iterations in them.
-    backward_error : float
-        The largest over the right-hand sides; infinite without a result.
-    accepted : bool
-    reason : str
-        Why this attempt ended.
-    seconds : float
-    """
-
-    action: str
-    method: str
-    steps: int
-    inner_iterations: int
-    backward_error: float
-    accepted: bool
-    reason: str
-    seconds: float
-
-
-Learn = Callable[[tuple[Attempt, ...], float], None]
-"""Takes the attempts of a successful solve, and its seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +24,7 @@ class Solution:
     status : str
         ``"accepted"``: at the first attempt; ``"escalated"``: after others had failed.
     action : str
-        The formats of factor, update, gmres and residual that the answer comes from.
+        The method and the formats of factor, update, gmres and residual that the answer is from.
     backward_error : float
         ``max ||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm, over the right-hand sides.
     tolerance : float
@@ -66,7 +34,8 @@ class Solution:
         as long as refinement converges, and NaN where nothing is known.
     condition : float
         A lower estimate of the condition number in the 1-norm; NaN where nothing is known.
-    attempts : tuple of Attempt
+    attempts : tuple of Outcome
+        What each action that was tried gave; the last one is the answer's. Their x is left out.
     timings : dict
         Seconds of ``features`` (inspecting A and deciding), ``factor``, ``refine``, ``verify``,
         and ``bound`` (the error bound and the condition number, which only `full_output` asks for).
@@ -81,14 +50,14 @@ class Solution:
     tolerance: float
     forward_error_bound: float
     condition: float
-    attempts: tuple[Attempt, ...] = field(repr=False)
+    attempts: tuple[Outcome, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
     decision: str = field(repr=False)
 
     @property
     def iterations(self) -> int:
         """Corrections of the accepted attempt."""
-        return self.attempts[-1].steps
+        return self.attempts[-1].outer_iterations
 
     @property
     def inner_iterations(self) -> int:
@@ -124,18 +93,19 @@ class Solution:
         return "\n".join(lines)
 
 
-def _sentence(attempt: Attempt) -> str:
-    factor = attempt.action.split("-")[0]
-    if attempt.method == "none":
-        work = f"Factorizing in {factor} failed"
+def _sentence(attempt: Outcome) -> str:
+    action = Action.parse(attempt.action)
+    factors = f"{action.method} in {action[0]}"
+    if not np.isfinite(attempt.nbe):
+        work = f"Factorizing by {factors} failed"
     else:
-        how = {"refinement": "refinement steps", "gmres": "steps, with GMRES"}[attempt.method]
-        work = f"Factors in {factor} and {attempt.steps} {how}"
+        how = "steps, with GMRES" if attempt.inner_iterations else "refinement steps"
+        work = f"Factors by {factors} and {attempt.outer_iterations} {how}"
         if attempt.inner_iterations:
             work += f" ({attempt.inner_iterations} iterations)"
-        work += f" gave a backward error of {attempt.backward_error:.1e}"
-    verdict = "accepted" if attempt.accepted else attempt.reason
-    return f"{work} in {1e3 * attempt.seconds:.3g} ms: {verdict}."
+        work += f" gave a backward error of {attempt.nbe:.1e}"
+    verdict = "accepted" if attempt.converged else attempt.reason
+    return f"{work} in {1e3 * (attempt.seconds or 0.0):.3g} ms: {verdict}."
 
 
 class SolveFailed(RoundwiseError, np.linalg.LinAlgError):
@@ -148,7 +118,7 @@ class SolveFailed(RoundwiseError, np.linalg.LinAlgError):
         The best that was found, None if there is nothing.
     backward_error : float
         Its backward error, infinite if there is nothing.
-    attempts : tuple of Attempt
+    attempts : tuple of Outcome
     """
 
     def __init__(
@@ -156,7 +126,7 @@ class SolveFailed(RoundwiseError, np.linalg.LinAlgError):
         reason: str,
         x: NDArray[Any] | None = None,
         backward_error: float = np.inf,
-        attempts: tuple[Attempt, ...] = (),
+        attempts: tuple[Outcome, ...] = (),
     ) -> None:
         super().__init__(reason)
         self.reason, self.x, self.backward_error = reason, x, backward_error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, log10_floored
+from roundwise.features import FEATURES, KAPPA_FLOOR, LOOK, NORM_FLOOR, log10_floored
 from roundwise.rewards import Reward
 
 
@@ -73,3 +73,6 @@ def kappa_for(reward: Reward, features: Mapping[str, SupportsFloat]) -> float:
 
 PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
 """Carson & Chen's: ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``."""
+
+LOOK_CONTEXT = Context(LOOK, (1.0, 1.0, None, None, None, None, 0.01, 1e-8, None))
+"""The cheap features that the front door decides by: no condition number is among them."""

@@ -16,22 +16,24 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from roundwise.actions import ActionSpace, monotone_space
+from roundwise.actions import Action, ActionLike, ActionSpace
 from roundwise.algorithms import Algorithm, Outcome
-from roundwise.algorithms.base import Action, ActionLike
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_with_factors
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.keys import StoredArithmetic, algorithm_json
-from roundwise.policies import Policy, TabularQ, load_policy
+from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, TabularQ, load_policy
 from roundwise.problems import Problem
-from roundwise.rewards import ProblemFacts, Reward, reward_from_dict
+from roundwise.rewards import ClimbReward, ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
-from roundwise.tuning.context import PAPER_CONTEXT, Context, kappa_for
+from roundwise.tuning.context import LOOK_CONTEXT, PAPER_CONTEXT, Context, kappa_for
+from roundwise.tuning.deployed import DeployedPolicy
 from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
 from roundwise.tuning.settings import saved_algorithm
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
+
+PAPER_FORMATS = ("bf16", "tf32", "fp32", "fp64")
 
 
 class Tuner:
@@ -44,16 +46,20 @@ class Tuner:
     Parameters
     ----------
     algorithm : Algorithm
-    formats : sequence of formats
-        The actions are the monotone ones over these, unless `space` is given.
+        For the front door, `VerifiedSolve`, the defaults below are the native ones: the actions
+        that fit the problems, `LOOK_CONTEXT`, `ClimbReward`, `NeighbourPolicy`. For the others
+        they are the paper's.
+    formats : sequence of formats, optional
+        ``algorithm.action_space(formats, problems)`` are the actions, unless `space` is given.
     space : ActionSpace, optional
     policy : Policy, optional
-        The paper's `TabularQ` if not given.
+        The paper's `TabularQ`, or `NeighbourPolicy`, if not given.
     reward : Reward, optional
-        The paper's with W1 if not given.
-    context : Context
-        What the policy sees; the paper's by default.
-    arithmetic : str
+        The paper's with W1, or the measured time of a climb, if not given.
+    context : Context, optional
+        What the policy sees; the paper's, or the cheap look, if not given.
+    arithmetic : str, optional
+        The algorithm's own if not given.
     episodes : int
     seed : int
         Of the exploration.
@@ -77,13 +83,13 @@ class Tuner:
     def __init__(
         self,
         algorithm: Algorithm,
-        formats: Sequence[str | FloatFormat] = ("bf16", "tf32", "fp32", "fp64"),
+        formats: Sequence[str | FloatFormat] | None = None,
         *,
         space: ActionSpace | None = None,
         policy: Policy | None = None,
         reward: Reward | None = None,
-        context: Context = PAPER_CONTEXT,
-        arithmetic: str = "operation",
+        context: Context | None = None,
+        arithmetic: str | None = None,
         episodes: int = 100,
         seed: int = 0,
         table: OutcomeTable | str | PathLike[str] | None = None,
@@ -92,12 +98,13 @@ class Tuner:
         progress: Any = None,
     ) -> None:
         self.algorithm = algorithm
-        self.formats = formats
+        self.formats = PAPER_FORMATS if formats is None and not algorithm.has_methods else formats
         self.space = space
         self.policy = policy
         self.reward = reward
-        self.context = context
-        self.arithmetic = arithmetic
+        look = LOOK_CONTEXT if algorithm.has_methods else PAPER_CONTEXT
+        self.context = look if context is None else context
+        self.arithmetic = algorithm.arithmetic if arithmetic is None else arithmetic
         self.episodes = episodes
         self.seed = seed
         self.table = table
@@ -110,7 +117,7 @@ class Tuner:
         problems = list(problems)
         if not problems:
             raise ValueError("no training problems; pass at least one")
-        space = self._make_space()
+        space = self._make_space(problems)
         with self._open_table() as table:
             fill(
                 table,
@@ -128,10 +135,10 @@ class Tuner:
 
     def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
         """Learn from outcomes that are at hand; see `OutcomeTable.view`."""
-        space = self._make_space() if space is None else space
+        space = ActionSpace(view.stages, tuple(view.actions)) if space is None else space
         self.contexts_ = view_contexts(view, self.context)
         self.rewards_ = view_rewards(view, self._reward(), space)
-        self.policy_ = TabularQ() if self.policy is None else copy.deepcopy(self.policy)
+        self.policy_ = self._policy()
         self.space_ = space
         rng = np.random.default_rng(self.seed)
         self.curves_ = train(
@@ -253,20 +260,35 @@ class Tuner:
             raise TunerFileError(f"{path}: its actions are for stages {tuner.space_.stages}")
         return tuner
 
-    def _make_space(self) -> ActionSpace:
+    @property
+    def deployed(self) -> DeployedPolicy:
+        """The trained policy with the features that it sees: what `roundwise.solve` asks."""
+        self._check_fitted()
+        return DeployedPolicy(self.policy_, self.context)
+
+    def _policy(self) -> Policy:
+        if self.policy is not None:
+            return copy.deepcopy(self.policy)
+        return NeighbourPolicy() if self.algorithm.has_methods else TabularQ()
+
+    def _make_space(self, problems: Sequence[Problem] = ()) -> ActionSpace:
         if self.space is not None:
             return self.space
-        return monotone_space(self.algorithm.stages, self.formats)
+        return self.algorithm.action_space(self.formats, problems)
 
     def _feature_names(self) -> tuple[str, ...]:
-        """The context's features, and a condition number if the reward alone needs one."""
+        """The context's features, and what the reward or the policy needs besides."""
         names = self.context.features
+        if isinstance(self._policy(), NeighbourPolicy | OnlinePolicy):
+            names = (*names, "fill_ratio")
         if self._reward().needs_kappa and not {"kappa_exact", "kappa_est"} & set(names):
             names = (*names, "kappa_exact")
         return names
 
     def _reward(self) -> Reward:
-        return PAPER_W1 if self.reward is None else self.reward
+        if self.reward is not None:
+            return self.reward
+        return ClimbReward() if self.algorithm.has_methods else PAPER_W1
 
     @contextlib.contextmanager
     def _open_table(self) -> Iterator[OutcomeTable]:

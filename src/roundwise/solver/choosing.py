@@ -1,0 +1,219 @@
+"""From a policy to the ladder of actions that a solve climbs.
+
+The policy may be the default, a format's name, a trained `Tuner`, its file, or a `Policy`. Whatever
+it is, it costs time and no digits: what it leads to passes the same gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from roundwise.actions import Action, ActionSpace
+from roundwise.algorithms import Outcome, VerifiedSolve
+from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS
+from roundwise.backends import Backend, NativeBackend
+from roundwise.exceptions import UnknownNameError
+from roundwise.features import compute_features
+from roundwise.formats import FP64, FloatFormat
+from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.solver.inputs import GivenMatrix
+from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
+
+BACKEND = NativeBackend()
+ALGORITHM = VerifiedSolve()
+
+Learn = Callable[[Sequence[Outcome], float], None]
+"""Takes the attempts of a solve, and its seconds."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The actions to try in turn, and why the first is first; `learn` is told what came of it."""
+
+    ladder: tuple[Action, ...]
+    reason: str
+    learn: Learn | None = field(default=None, compare=False, repr=False)
+
+
+class Chooser(Protocol):
+    """What the front door asks: which actions to try for a matrix.
+
+    `at_once`: dense systems with fewer unknowns are solved in FP64 without asking.
+    """
+
+    @property
+    def at_once(self) -> int: ...
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice: ...
+
+
+@dataclass(frozen=True)
+class FixedStart:
+    """Always the same format first, by the method that suits the matrix."""
+
+    fmt: FloatFormat
+    at_once: int = 0
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        known = structure(matrix, positive_definite)
+        first = Action((self.fmt, FP64, FP64, FP64), suited_method(matrix, known))
+        return Choice(native_ladder(first, matrix), f"You asked for {self.fmt} first.")
+
+
+@dataclass(frozen=True)
+class PolicyChooser:
+    """A deployed policy: features, ranking, and the climb from the action that ranks first."""
+
+    deployed: DeployedPolicy
+
+    @property
+    def at_once(self) -> int:
+        return self.deployed.at_once
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        policy = self.deployed.policy
+        known = structure(matrix, positive_definite)
+        if isinstance(policy, NeighbourPolicy) and (small := small_choice(policy, matrix, known)):
+            return small
+        allowed = allowed_actions(policy.space, matrix, known)
+        if not allowed:
+            first = safe_action(matrix, known)
+            reason = "The policy has no action for such a matrix: FP64 at once."
+            return Choice(native_ladder(first, matrix), reason)
+        ranking = self.deployed.rank(matrix, known, allowed)
+        return Choice(native_ladder(policy.space[ranking.first], matrix), ranking.reason)
+
+
+def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, float]:
+    """The features that say which methods fit; a caller who knows saves the look."""
+    names = ["symmetric_pattern"] if matrix.is_sparse else ["looks_positive_definite"]
+    known = {"symmetric_pattern": 0.0, "looks_positive_definite": 0.0}
+    if matrix.scaled.columns is not None:
+        names = []  # rows and columns are scaled: A is no longer symmetric
+    elif positive_definite is not None and not matrix.is_sparse:
+        known["looks_positive_definite"] = float(positive_definite)
+        names = []
+    return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
+
+
+def suited_method(matrix: GivenMatrix, known: dict[str, float]) -> str:
+    """The method for a matrix of this structure."""
+    if matrix.is_sparse:
+        return "superlu/mmd" if known["symmetric_pattern"] else "superlu/colamd"
+    return "cholesky" if known["looks_positive_definite"] else "lu"
+
+
+def safe_action(matrix: GivenMatrix, known: dict[str, float]) -> Action:
+    return Action([FP64] * 4, suited_method(matrix, known))
+
+
+def small_choice(
+    policy: NeighbourPolicy, matrix: GivenMatrix, known: dict[str, float]
+) -> Choice | None:
+    """FP64, without a closer look, if no lower format can gain time at this size."""
+    if matrix.is_sparse:
+        kind, size = "sparse", matrix.A.nnz
+    else:
+        kind = "positive definite" if known["looks_positive_definite"] else "dense"
+        size = matrix.n
+    reason = policy.small(kind, size)
+    if reason is None:
+        return None
+    return Choice(native_ladder(safe_action(matrix, known), matrix), reason)
+
+
+def allowed_actions(
+    space: ActionSpace, matrix: GivenMatrix, known: dict[str, float]
+) -> tuple[int, ...]:
+    """The actions of a space whose method fits the matrix."""
+    fitting = set(BACKEND.methods(matrix.is_sparse))
+    if not known["looks_positive_definite"]:
+        fitting.discard("cholesky")
+    if not known["symmetric_pattern"]:
+        fitting.discard("superlu/mmd")
+    methods = [action.method or DEFAULT_METHOD for action in space]
+    return tuple(i for i, method in enumerate(methods) if method in fitting)
+
+
+def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:
+    """The climb from an action on, formats that do not run natively replaced by higher ones."""
+    formats = BACKEND.formats(matrix.is_sparse)
+    method = METHODS.get(first.method)
+    factors = [fmt for fmt in formats if method is None or fmt in method.formats]
+    dense = BACKEND.formats()
+    raised = (_at_least(first[0], factors), *(_at_least(fmt, dense) for fmt in first[1:]))
+    return ALGORITHM.climb(Action(raised, first.method), BACKEND, matrix.is_sparse)
+
+
+def _at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:
+    """The format itself if it is there, else the lowest that has its bits and its range."""
+    if fmt in formats:
+        return fmt
+    return next((f for f in formats if f.p >= fmt.p and f.emax >= fmt.emax), FP64)
+
+
+@cache
+def default_policy() -> NeighbourPolicy:
+    """The policy that comes with the package."""
+    policy = NeighbourPolicy(shipped_facts())
+    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), front_door_space())
+    return policy
+
+
+def front_door_space(backend: Backend = BACKEND) -> ActionSpace:
+    """Every action that the front door may start with, for dense and sparse systems."""
+    actions = [
+        Action((fmt, FP64, FP64, FP64), method.name)
+        for method in METHODS.values()
+        if method.chosen
+        for fmt in method.formats
+        if backend.supports(fmt, method.sparse)
+    ]
+    return ActionSpace(ALGORITHM.stages, tuple(actions))
+
+
+class _Default:
+    """The shipped policy, read when first asked: importing stays light."""
+
+    @property
+    def at_once(self) -> int:
+        return default_policy().at_once
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        deployed = DeployedPolicy(default_policy(), LOOK_CONTEXT)
+        return PolicyChooser(deployed).choose(matrix, positive_definite)
+
+
+DEFAULT = _Default()
+
+
+def get_chooser(policy: Any) -> Chooser:
+    """The chooser of what `solve` takes as `policy`."""
+    if isinstance(policy, str) and policy == "default":
+        return DEFAULT
+    if isinstance(policy, str | PathLike) and str(policy).endswith(".json"):
+        return PolicyChooser(Tuner.load(Path(policy)).deployed)
+    if isinstance(policy, str):
+        names = {fmt.name: fmt for fmt in BACKEND.formats()}
+        if policy not in names:
+            raise UnknownNameError("policy", policy, ["default", *names, "a .json file"])
+        return FixedStart(names[policy])
+    if isinstance(policy, Tuner):
+        return PolicyChooser(policy.deployed)
+    if isinstance(policy, DeployedPolicy):
+        return PolicyChooser(policy)
+    if isinstance(policy, NeighbourPolicy):
+        return PolicyChooser(DeployedPolicy(policy, LOOK_CONTEXT))
+    if hasattr(policy, "choose") and not isinstance(policy, Policy):
+        return policy  # type: ignore[no-any-return]
+    raise TypeError(
+        f"policy = {policy!r}; pass 'default', a format's name, a fitted Tuner or its .json file "
+        "(a Policy alone does not know which features it sees: pass the Tuner that trained it)"
+    )

@@ -1,0 +1,42 @@
+"""`DeployedPolicy`: a trained policy with the features that it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, SupportsFloat
+
+from roundwise.features import compute_with_factors
+from roundwise.policies import NeighbourPolicy, Policy, Ranking
+from roundwise.tuning.context import Context
+
+
+@dataclass(frozen=True)
+class DeployedPolicy:
+    """Ranks the actions for a problem: features, state, ranking."""
+
+    policy: Policy
+    context: Context
+
+    @property
+    def at_once(self) -> int:
+        """Dense systems with fewer unknowns are solved in FP64 without asking; 0: always ask."""
+        return self.policy.at_once if isinstance(self.policy, NeighbourPolicy) else 0
+
+    def state(
+        self, problem: Any, known: Mapping[str, float] | None = None, arithmetic: str = "native"
+    ) -> Any:
+        """What the policy sees of a problem; features in `known` are not computed."""
+        values: dict[str, SupportsFloat] = dict(known or {})
+        names = [name for name in self.context.features if name not in values]
+        values |= compute_with_factors(problem, names, arithmetic)
+        return self.policy.encode(self.context.vector(values)[None])[0]
+
+    def rank(
+        self,
+        problem: Any,
+        known: Mapping[str, float] | None = None,
+        allowed: Collection[int] | None = None,
+    ) -> Ranking:
+        """The actions of the policy's space, or the allowed ones, best first."""
+        return self.policy.rank(self.state(problem, known), allowed)
