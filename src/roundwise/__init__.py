@@ -1,6 +1,7 @@
 """Roundwise: how little floating-point precision does each step of a solver need?"""
 
 from roundwise import problems
+from roundwise.actions import Action
 from roundwise.algorithms import (
     Algorithm,
     CgIR,
@@ -10,6 +11,7 @@ from roundwise.algorithms import (
     Outcome,
     OutcomeStatus,
     PaperRule,
+    VerifiedSolve,
 )
 from roundwise.backends import ArithmeticFailure, Status, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
@@ -25,6 +27,7 @@ from roundwise.formats import (
     TF32,
     FloatFormat,
     get_format,
+    register_format,
 )
 from roundwise.machine.threads import (
     get_num_threads,
@@ -50,6 +53,7 @@ __all__ = [
     "FP64",
     "NAMED_FORMATS",
     "TF32",
+    "Action",
     "Algorithm",
     "ArithmeticFailure",
     "CgIR",
@@ -69,6 +73,7 @@ __all__ = [
     "Status",
     "Tuner",
     "UnknownNameError",
+    "VerifiedSolve",
     "compute_features",
     "factor",
     "get_backend",
@@ -78,6 +83,7 @@ __all__ = [
     "paper_context",
     "problems",
     "read_matrix_market",
+    "register_format",
     "round_scalar",
     "round_to",
     "set_num_threads",

@@ -90,9 +90,8 @@ class Experience:
             climbs[name] = {}
             for fmt in formats[first:]:
                 met, steps, iterations = counts[fmt]
-                work = Work(
-                    *(int(x[reached].sum()) for x in (np.ones(len(rows)), steps, iterations))
-                )
+                sums = (int(x[reached].sum()) for x in (np.ones(len(rows)), steps, iterations))
+                work = Work(*sums)
                 if work.runs:
                     climbs[name][fmt] = work
                 reached = reached & (met == 0)
@@ -144,9 +143,9 @@ class Facts:
         distances = np.sqrt(np.einsum("ij,ij->j", away, away))
         nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
         near = nearest[distances[nearest] <= RADIUS]
-        return (
-            Experience.of(seen.kind, self.tables[seen.kind][near]) if len(near) >= ENOUGH else None
-        )
+        if len(near) < ENOUGH:
+            return None
+        return Experience.of(seen.kind, self.tables[seen.kind][near])
 
     @cached_property
     def _positions(self) -> dict[str, Array]:

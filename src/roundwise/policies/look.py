@@ -25,8 +25,8 @@ KINDS = {
     "sparse": METHODS["superlu/mmd"],
     "sparse unsymmetric": METHODS["superlu/colamd"],
 }
-"""The kinds of systems, and the method that each is factorized by: dense; dense and symmetric with
-a positive diagonal; sparse with a nearly symmetric pattern, diagonal included; other sparse ones."""
+"""The kinds of systems, and the method that each is factorized by: dense; dense, symmetric with a
+positive diagonal; sparse with a nearly symmetric pattern, diagonal included; other sparse ones."""
 
 PLACE = ("n", "entries", "diagonal_share", "coherence", "remainder")
 """The numbers that the position of a system among others of its kind depends on."""

@@ -140,7 +140,7 @@ class NeighbourPolicy(Policy):
         known = {} if state is None else self.expectations(state)
         if allowed is not None:
             known = {action: e for action, e in known.items() if action in allowed}
-        order = sorted(reversed(known), key=lambda action: known[action].seconds)
+        order = sorted(known, key=lambda action: (known[action].seconds, -action))
         costs = {action: known[action].seconds for action in order}
         reason = told(known[order[0]], list(known.values())) if order else ""
         return self.ranking(order, reason, allowed, costs)

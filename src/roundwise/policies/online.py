@@ -35,7 +35,7 @@ from roundwise.formats import FP64
 from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
 from roundwise.policies.look import Seen, bin_in_words
 from roundwise.policies.memory import Arm, Memory, Observation
-from roundwise.policies.neighbours import Expectation, NeighbourPolicy, milliseconds
+from roundwise.policies.neighbours import Expectation, NeighbourPolicy, milliseconds, told
 
 BIN_DISCOUNT, SERIES_DISCOUNT = 0.85, 0.6
 """What an observation counts after the next one, among systems of a bin and of one shape."""
@@ -208,7 +208,7 @@ class OnlinePolicy(Policy):
         with self._lock:
             costs, scale = self._estimates(seen, known)
             unit = unit_of(known)
-            order = sorted(reversed(costs), key=lambda action: costs[action])
+            order = sorted(costs, key=lambda action: (costs[action], -action))
             best, reserved = order[0], 0.0
             if may_explore and (curious := self._worth_exploring(seen, known, costs, best, scale)):
                 first, reserved = curious
@@ -459,8 +459,6 @@ def _reason(
     account: Account,
 ) -> str:
     """Why a solve starts where it does, in words."""
-    from roundwise.policies.neighbours import told
-
     solves = sum(arm.count for arm in near.values())
     if not solves:
         return told(known[first], list(known.values()))

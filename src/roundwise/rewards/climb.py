@@ -20,7 +20,7 @@ class ClimbReward(CostReward):
     """log2 of the speedup over the safe action, of the climb that starts with an action.
 
     With ``C(a)`` the summed cost of the actions of ``space.climb(a)`` up to the first that meets
-    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. One outcome
+    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. An outcome
     by itself, without those of the other actions, is rewarded as by `CostReward`: a miss pays for
     the safe action at once.
 

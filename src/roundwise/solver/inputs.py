@@ -1,7 +1,7 @@
 """What the front door accepts: A and b as NumPy's and SciPy's solvers do, checked before any work.
 
-A whose largest entry is far from 1, and every column of b, are brought to moderate size by powers of
-two (`roundwise.algorithms.scaling`).
+A whose largest entry is far from 1, and every column of b, are brought to moderate size by powers
+of two (`roundwise.algorithms.scaling`).
 """
 
 from __future__ import annotations
