@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+from cases import BASELINES, LEARNERS, small_forest
+from cases import POLICY_SPACE as SPACE
 
 from roundwise.actions import full_space, list_space, monotone_space, top_k
 from roundwise.discretizer import FeatureDiscretizer
@@ -27,32 +29,8 @@ from roundwise.policies.linear import design_matrix
 from roundwise.policies.regression import describe_estimator, make_estimator
 
 STAGES = ("factor", "update", "gmres", "residual")
-SPACE = monotone_space(STAGES, ["bf16", "tf32", "fp32", "fp64"])
 LINE = full_space(("a",), ["bf16", "tf32", "fp32", "fp64"])  # four actions in a line
 SQUARE = full_space(("a", "b"), ["bf16", "fp32", "fp64"])
-
-LEARNERS = [
-    TabularQ,
-    lambda: TabularQ(alpha="1/N", generalise="nearest"),
-    lambda: TabularQ(FeatureDiscretizer((4, 3)), generalise="monotone"),
-    LinearUCB,
-    lambda: LinearUCB(model="hybrid", knots=1),
-    ThompsonSampling,
-    lambda: RegressionPolicy(small_forest()),
-]
-BASELINES = [
-    FixedAction,
-    lambda: FixedAction("bf16-fp32-fp64-fp64"),
-    TheoryRule,
-    lambda: TheoryRule(1e-7, "three-precision", 1),
-    Escalation,
-    lambda: Oracle(np.random.default_rng(5).normal(size=(40, len(SPACE)))),
-]
-
-
-def small_forest():
-    ensemble = pytest.importorskip("sklearn.ensemble")
-    return ensemble.ExtraTreesRegressor(n_estimators=5)
 
 
 def contexts(n, seed=0):

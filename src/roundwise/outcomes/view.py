@@ -77,7 +77,7 @@ class OutcomeView:
     timing_names: tuple[str, ...]
     timings: NDArray[np.float64]
     peak_bytes: NDArray[np.float64]
-    # (N, A) arrays of text: parsed only where somebody asks, which rewards seldom do.
+    # (N, A) arrays of JSON texts, parsed on request only: most rewards do not read them.
     reasons: NDArray[Any] = field(repr=False)
     operations_json: NDArray[Any] = field(repr=False)
     history_json: NDArray[Any] = field(repr=False)

@@ -169,7 +169,7 @@ class Policy(ABC):
         By default a random one with probability `epsilon`, else the greedy one.
         """
         if rng.random() < self.epsilon(progress):
-            return int(rng.random() * len(self.space))
+            return int(rng.random() * len(self.space.actions))
         return self.choose(state)
 
     def epsilon(self, progress: float) -> float:

@@ -86,7 +86,7 @@ class ReleasedQ(TabularQ):
         self._occurring = len(set(self.states(contexts)))
         self._step = 0
 
-    def states(self, contexts: NDArray[np.float64]) -> list[int]:
+    def states(self, contexts: NDArray[np.float64]) -> list[int | None]:
         return super().states(_at_least_one(contexts))
 
     def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
@@ -98,8 +98,8 @@ class ReleasedQ(TabularQ):
             return last - self.stream.randint(0, last)  # the code numbers from high to low
         return self.choose(state)
 
-    def _values_of(self, state: int) -> list[float] | None:
-        values = self._values.get(state)
+    def _values_of(self, state: int | None) -> list[float] | None:
+        values = super()._values_of(state)
         return values and [value if np.isfinite(value) else 0.0 for value in values]
 
 
