@@ -11,12 +11,13 @@ from cases import BACKENDS, supports
 import roundwise as rw
 from roundwise.features import (
     FEATURES,
-    KAPPA_EXACT_SPARSE_LIMIT,
+    LOOK,
     FeatureValue,
     compute_features,
     log10_floored,
     paper_context,
 )
+from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import (
     LinearSystem,
     convection_diffusion_2d,
@@ -83,7 +84,7 @@ KINDS = ["gaussian", "randsvd", "signs", "sparse"]
 
 
 def test_the_features_and_what_they_need():
-    assert set(FEATURES) == {*CHEAP, "kappa_exact", *WITH_FACTORS}
+    assert set(FEATURES) == {*CHEAP, *LOOK, "kappa_exact", *WITH_FACTORS}
     assert {name for name, f in FEATURES.items() if f.needs_factors} == set(WITH_FACTORS)
     assert all(name == f.name and f.doc for name, f in FEATURES.items())
 

@@ -167,9 +167,9 @@ class Recording(rw.GmresIR):
 
     runs: ClassVar = []
 
-    def _run(self, problem, stages, shared):
+    def execute(self, problem, stages, shared):
         self.runs.append((problem.fingerprint, "-".join(s.fmt.name for s in stages.values())))
-        return super()._run(problem, stages, shared)
+        return super().execute(problem, stages, shared)
 
 
 def test_no_pair_is_computed_twice(table):
@@ -450,7 +450,7 @@ class Sum(Base):
     stages: ClassVar[tuple[str, ...]] = ("add",)
     factor: float = 1.0
 
-    def _run(self, problem, stages, shared):
+    def execute(self, problem, stages, shared):
         value = self.factor * stages["add"].dot(np.diag(problem.A), np.ones(problem.n))
         return rw.Outcome(rw.OutcomeStatus.CONVERGED, None, ferr=value + self.offset)
 """
@@ -785,7 +785,7 @@ def test_backends_and_algorithms_of_your_own_do_not_share_facts(table):
 
 def test_what_cannot_be_stored_is_refused_before_it_is_computed(table, monkeypatch):
     problem = rw.LinearSystem(np.eye(2), np.ones(2), meta={"spectrum": np.arange(3.0)})
-    monkeypatch.setattr(rw.GmresIR, "_run", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr(rw.GmresIR, "execute", lambda *_: pytest.fail("computed"))
     with pytest.raises(TypeError, match="ndarray cannot be stored"):
         fill(table, GMRES_IR, [problem], ACTIONS)
 

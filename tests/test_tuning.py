@@ -139,7 +139,7 @@ def test_another_reward_policy_or_seed_solves_nothing_again(fitted, table, monke
     def refuse(*_, **__):
         raise AssertionError("solved again")
 
-    monkeypatch.setattr(rw.GmresIR, "_run", refuse)
+    monkeypatch.setattr(rw.GmresIR, "execute", refuse)
     for policy, reward in itertools.product(
         (TabularQ(alpha="1/N"), LinearUCB(), FixedAction()),
         (PAPER_W2, CostReward(H200_LIKE, StrictTarget(1e-6))),

@@ -38,7 +38,7 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
     """
     sizes = norm_A * x_norms + b_norms
     with np.errstate(divide="ignore", invalid="ignore"):
-        errors = np.where(np.equal(residual_norms, 0), 0.0, residual_norms / sizes)
+        errors = np.where(np.equal(residual_norms, 0), 0.0, np.divide(residual_norms, sizes))
     return np.where(np.isfinite(sizes), errors, np.inf)
 
 

@@ -49,8 +49,8 @@ def solve(
     full_output : bool
         Return a `Solution`, with an error bound and the whole story, instead of x.
     assume_a : {"gen", "pos"}, optional
-        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
-        large dense A that is symmetric with a positive diagonal is tried as such.
+        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first if it is dense. By
+        default a large dense A that is symmetric with a positive diagonal is tried as such.
 
     Returns
     -------
