@@ -227,7 +227,7 @@ def test_a_registered_format_is_known_by_name_in_an_actions_text():
         assert rw.LuIR().formats("mine17-fp64-fp64")[0] is mine
         problem = rw.problems.randsvd(20, 10, rng=0)
         outcome = rw.LuIR().run(problem, "mine17-fp64-fp64")
-        assert outcome.status is rw.OutcomeStatus.CONVERGED
+        assert outcome.nbe <= 1e-15
         assert outcome.action == "mine17-fp64-fp64"
         rw.register_format(mine)  # twice is harmless
         with pytest.raises(ValueError, match="mine17"):
