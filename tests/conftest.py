@@ -1,7 +1,11 @@
+import hypothesis
 import pytest
 from threadpoolctl import threadpool_limits
 
 import roundwise as rw
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)
