@@ -55,26 +55,13 @@ def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None
 def count_option(
     name: str, help_text: str, *, least: int = 1, default: int | None = None, metavar: str = "N"
 ) -> Callable[[F], F]:
-    return click.option(
-        name,
-        type=click.IntRange(min=least),
-        default=default,
-        show_default=default is not None,
-        metavar=metavar,
-        help=help_text,
-    )
+    return _valued_option(name, click.IntRange(min=least), help_text, default, metavar)
 
 
 def choice_option(
     name: str, choices: Iterable[str], help_text: str, *, default: str | None = None
 ) -> Callable[[F], F]:
-    return click.option(
-        name,
-        type=click.Choice(list(choices)),
-        default=default,
-        show_default=default is not None,
-        help=help_text,
-    )
+    return _valued_option(name, click.Choice(list(choices)), help_text, default)
 
 
 def seed_option(help_text: str) -> Callable[[F], F]:
@@ -86,12 +73,25 @@ def arithmetic_option(help_text: str, *, default: str | None = None) -> Callable
 
 
 def tau_option(help_text: str, *, default: float | None = None) -> Callable[[F], F]:
+    return _valued_option("--tau", click.FLOAT, help_text, default, "T")
+
+
+def _valued_option(
+    name: str,
+    kind: Any,
+    help_text: str,
+    default: object = None,
+    metavar: str | None = None,
+    callback: Callable[..., Any] | None = None,
+) -> Callable[[F], F]:
+    """An option whose help shows its default, if it has one."""
     return click.option(
-        "--tau",
-        type=float,
+        name,
+        type=kind,
         default=default,
         show_default=default is not None,
-        metavar="T",
+        metavar=metavar,
+        callback=callback,
         help=help_text,
     )
 
@@ -100,26 +100,23 @@ def json_option(help_text: str = "For programs.") -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-table_option = click.option(
+table_option = _valued_option(
     "--table",
-    type=FILE,
+    FILE,
+    "Where outcomes are kept.  [default: POLICY.sqlite]",
     metavar="PATH",
     callback=checked_output,
-    help="Where outcomes are kept.  [default: POLICY.sqlite]",
 )
-formats_option = click.option(
+formats_option = _valued_option(
     "--formats",
+    str,
+    "Actions are all choices whose bits do not decrease from stage to stage.  "
+    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
     metavar="F,F,...",
     callback=parsed_formats,
-    help="Actions are all choices whose bits do not decrease from stage to stage.  "
-    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
 )
-jobs_option = click.option(
-    "--jobs",
-    type=int,
-    metavar="N",
-    callback=checked_jobs,
-    help="Processes; -1 for all cores.  [default: 1]",
+jobs_option = _valued_option(
+    "--jobs", int, "Processes; -1 for all cores.  [default: 1]", metavar="N", callback=checked_jobs
 )
 
 

@@ -17,7 +17,10 @@ _DRAWS_AT_ONCE = 2**20  # limits the memory of a bootstrap; part of its definiti
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its confidence interval."""
+    """An estimate and its confidence interval.
+
+    Its text is ``value [low, high]``, three digits each.
+    """
 
     value: float
     low: float

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from roundwise.report.drawing import (
     FAINT,
-    GROUP_COLORS,
-    GROUP_MARKERS,
     INK,
     WIDTH,
     decade_ticks,
+    group_look,
     legend_above,
+    marker_key,
     need_cases,
     panels,
     styled,
@@ -156,7 +156,8 @@ class _Systems:
         places = np.arange(self.count)
         ax.vlines(places, reference, ours, color="#c5cad1", linewidth=0.8, zorder=1.5)
         ax.plot(places, reference, "_", color=INK, markersize=5, zorder=2)
-        for name, color, marker in self.looks():
+        for i, name in enumerate(self.names):
+            color, marker = group_look(i)
             members = self.groups[self.order] == name
             ax.scatter(
                 places[members], ours[members], s=20, marker=marker, color=color, alpha=0.85,
@@ -166,25 +167,17 @@ class _Systems:
         decade_ticks(ax, self.kappas[self.order])
         ax.grid(visible=False, axis="x")
 
-    def looks(self) -> list[tuple[str, str, str]]:
-        return [
-            (name, GROUP_COLORS[i % len(GROUP_COLORS)], GROUP_MARKERS[i % len(GROUP_MARKERS)])
-            for i, name in enumerate(self.names)
-        ]
-
     def finish(
         self, figure: Figure, axes: NDArray[Any], tau: Mapping[str, float] | None = None
     ) -> None:
         from matplotlib.lines import Line2D
 
         figure.supxlabel(f"{self.count} systems by condition number", fontsize=10)
-        handles = [
-            Line2D([], [], linestyle="", marker=marker, color=color, markersize=5.5, label=name)
-            for name, color, marker in self.looks()
-        ]
-        handles.append(
-            Line2D([], [], linestyle="", marker="_", color=INK, markersize=8, label="all-FP64")
-        )
+        handles = []
+        for i, name in enumerate(self.names):
+            color, marker = group_look(i)
+            handles.append(marker_key(marker, color, name, markersize=5.5))
+        handles.append(marker_key("_", INK, "all-FP64", markersize=8))
         if tau:
             handles.append(Line2D([], [], linestyle=":", color=INK, label=r"$\tau$"))
         legend_above(figure, handles)

@@ -100,7 +100,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim, what became of it, and the numbers that say so."""
+    """A claim that was checked: whether it holds, and the evidence (numbers, in words).
+
+    `verdict` is "confirmed", "refuted" or "partly".
+    """
 
     claim: str
     verdict: Verdict

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from roundwise.evaluation.tables import aligned
 from roundwise.report.content import Cell, Table
 from roundwise.report.text import short_exponent
 
@@ -64,19 +65,10 @@ def group_starts(table: Table) -> list[bool]:
 
 def format_text(table: Table) -> str:
     """A table for the terminal: caption, aligned columns, note."""
-    rows, numeric = table_texts(table), numeric_columns(table)
-    widths = [max(map(len, column)) for column in zip(table.header, *rows, strict=True)]
-
-    def line(texts: Sequence[str]) -> str:
-        cells = [
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(texts, widths, numeric, strict=True)
-        ]
-        return "  ".join(cells).rstrip()
-
-    lines = [table.caption, "", line(table.header), line(["-" * width for width in widths])]
+    header, rule, *rows = aligned(table.header, table_texts(table), numeric_columns(table))
+    lines = [table.caption, "", header, rule]
     for row, starts_group in zip(rows, group_starts(table), strict=True):
-        lines += [""] * starts_group + [line(row)]
+        lines += [""] * starts_group + [row]
     if table.note:
         lines += ["", table.note]
     return "\n".join(lines)
