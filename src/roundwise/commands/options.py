@@ -23,7 +23,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @contextmanager
 def bad_value(option: str | None = None) -> Iterator[None]:
-    """What the library has to say about an option's value; a callback need not name its option."""
+    """Turn an error of the library about an option's value into a usage error.
+
+    A callback of an option need not name it: click does.
+    """
     try:
         yield
     except (UnknownNameError, ValueError) as error:
@@ -46,7 +49,7 @@ def checked_jobs(ctx: click.Context, param: click.Parameter, count: int | None) 
 
 
 def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    """A file that can be written when the work is done."""
+    """Refuse, before any work, a file whose folder does not exist."""
     if path is not None and not path.parent.is_dir():
         raise click.BadParameter(f"folder {path.parent} does not exist; make it first")
     return path
@@ -121,6 +124,6 @@ jobs_option = _valued_option(
 
 
 def default_formats(arithmetic: str) -> list[FloatFormat]:
-    """The paper's; of native arithmetic, those that dense and sparse systems can run."""
+    """The paper's formats; for native arithmetic those in which dense and sparse systems run."""
     names = ("fp32", "fp64") if arithmetic == "native" else FORMATS
     return [get_format(name) for name in names]

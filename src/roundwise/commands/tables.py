@@ -127,7 +127,7 @@ def fill_command(
 
 @contextmanager
 def dask_client(address: str | None) -> Iterator[Any]:
-    """A client of the scheduler at that address; None without one."""
+    """A client of the Dask scheduler at `address`; None if that is None."""
     if address is None:
         yield None
         return

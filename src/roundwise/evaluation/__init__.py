@@ -1,4 +1,4 @@
-"""Evaluation: metrics and tables, numbers only.
+"""Metrics and tables of numbers that judge policies.
 
 `accuracy_table` and `usage_table` are the paper's tables, with a strict success beside its own;
 `regret_table` and `modelled_speedup` say what a policy is worth, with intervals; `climb_costs` what

@@ -45,7 +45,7 @@ class SeedSpread:
 
 
 def seed_spread(values: ArrayLike) -> SeedSpread:
-    """The spread of one number per seed."""
+    """Summarise one number per seed."""
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or not x.size:
         raise ValueError("pass one number per seed, at least one")

@@ -1,4 +1,4 @@
-"""Rows of numbers as aligned text."""
+"""Formats rows of numbers as aligned text."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def errors_against_fp64(
     kappas : array_like
         Condition numbers, one per system.
     groups : sequence of str, optional
-        What the marker of each system tells, e.g. its size or family; the legend is alphabetic.
+        Size or family of each system, which its marker shows; the legend sorts by numbers.
     tau : mapping of case to float, optional
         A dotted line where the tolerance is.
     """
@@ -163,7 +163,7 @@ class _Systems:
                 places[members], ours[members], s=20, marker=marker, color=color, alpha=0.85,
                 linewidths=0, zorder=2.5,
             )  # fmt: skip
-        ax.minorticks_off()  # hundreds of them over many decades
+        ax.minorticks_off()  # over many decades there would be hundreds
         decade_ticks(ax, self.kappas[self.order])
         ax.grid(visible=False, axis="x")
 
@@ -196,5 +196,5 @@ def _positive(policy: Mapping[str, ArrayLike], fp64: Mapping[str, ArrayLike]) ->
 
 
 def _natural(name: str) -> tuple[list[int], str]:
-    """Names sort by the numbers in them first: ``n < 200`` before ``n = 200 to 299``."""
+    """Sort key: numbers in the name first, so that ``n < 200`` precedes ``n = 200 to 299``."""
     return [int(digits) for digits in re.findall(r"\d+", name)], name

@@ -1,4 +1,4 @@
-"""The look that all figures share: one style, colours for colour-blind eyes, panels, axes."""
+"""What all figures share: style, colours that colour-blind readers can tell apart, panels, axes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ STYLE: dict[str, Any] = {
 
 
 def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
-    """Run a figure function in the common style; say what to install without matplotlib."""
+    """Run a figure function in the common style; without matplotlib, say what to install."""
 
     @wraps(draw)
     def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
@@ -113,7 +113,7 @@ def group_look(index: int) -> tuple[str, str]:
 
 
 def sequential_colors(count: int) -> list[tuple[float, float, float, float]]:
-    """Light to dark, told apart by lightness alone; for things with an order."""
+    """Colours from light to dark, for things with an order; they differ in grey, too."""
     from matplotlib import colormaps
 
     positions = np.linspace(0.93, 0.08, count) if count > 1 else np.array([0.3])
@@ -155,7 +155,7 @@ def decade_ticks(ax: Axes, kappas: NDArray[np.float64]) -> None:
     """Ticks of an axis of systems sorted by kappa: where each power of ten is first reached."""
     exponents = np.floor(np.log10(np.maximum(kappas, 1.0)) + 1e-6).astype(int)
     first = {int(k): int(np.argmax(exponents == k)) for k in np.unique(exponents)}
-    room = len(kappas) / 14  # labels closer than this would touch
+    room = len(kappas) / 14  # systems between two labels, so that they do not touch
     places: list[int] = []
     for exponent in sorted(first, key=first.__getitem__):
         if not places or first[exponent] - first[places[-1]] >= room:

@@ -158,7 +158,7 @@ def kappa_distribution(values: Mapping[str, ArrayLike]) -> Figure:
         len(values), 1, (WIDTH, 0.9 + 0.95 * len(values)), sharex=True, sharey=True
     )
     for ax, (name, family) in zip(axes[:, 0], logs.items(), strict=True):
-        # The colour that the family has as a group in other figures.
+        # Other figures number the groups alphabetically: the same colour here.
         color, _ = group_look(sorted(values).index(name))
         ax.hist(family, bins=edges, color=color, alpha=0.8, edgecolor="white")
         ax.plot(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Curves = Mapping[str, tuple[ArrayLike, ArrayLike]]
 SPREAD = 0.25
-"""Width, in decades, over which points of one power of ten are drawn side by side."""
+"""Decades: methods are drawn side by side, up to this far from their kappa."""
 
 
 @styled

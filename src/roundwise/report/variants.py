@@ -65,7 +65,7 @@ def stacked_bars(
     bars, formats : sequences of str
         The first bar is the reference, set off by a line.
     shades : int
-        How many colours to take from, so that formats look alike in all figures.
+        Number of colours of the scale; the same in all figures gives a format the same colour.
     """
     figure, axes = case_panels(
         shares,
