@@ -165,10 +165,9 @@ def accuracy_table(
         )
     if not tau > 0:
         raise ValueError(f"tau = {tau}; choose tau > 0")
-    ferr = np.array([o.ferr for o in outcomes], dtype=np.float64)
-    nbe = np.array([o.nbe for o in outcomes], dtype=np.float64)
-    outer = np.array([o.outer_iterations for o in outcomes], dtype=np.float64)
-    inner = np.array([o.inner_iterations for o in outcomes], dtype=np.float64)
+    ferr, nbe, outer, inner = np.array(
+        [[o.ferr, o.nbe, o.outer_iterations, o.inner_iterations] for o in outcomes], np.float64
+    ).T
     paper = paper_success(ferr, nbe, kappas, tau, ranges)
     strict = strict_success(ferr, nbe, [o.ferr for o in baselines], tau)
 

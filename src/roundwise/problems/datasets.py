@@ -159,16 +159,8 @@ def summary(problems: Iterable[LinearSystem], subset: str = "all") -> tuple[Summ
 
 def _row(subset: str, facts: list[tuple[float, int, float]]) -> SummaryRow:
     kappas, sizes, densities = zip(*facts, strict=True)
-    return SummaryRow(
-        subset,
-        len(facts),
-        min(kappas),
-        max(kappas),
-        min(sizes),
-        max(sizes),
-        min(densities),
-        max(densities),
-    )
+    ends = [end(values) for values in (kappas, sizes, densities) for end in (min, max)]
+    return SummaryRow(subset, len(facts), *ends)
 
 
 DATA_SETS: dict[str, Callable[..., Dataset]] = {

@@ -109,37 +109,24 @@ def _positive_definite(kappa: float, mode: int, n: int, rng: np.random.Generator
     return structured.positive_definite(n, kappa, mode, rng)
 
 
-def _convection(m: int, rng: np.random.Generator) -> Any:
-    eps = 10 ** rng.uniform(-3, 0)
-    return convection_diffusion_2d(m, eps, (rng.uniform(-10, 10), rng.uniform(-10, 10))).A
-
-
 def _random_spd(n: int, rng: np.random.Generator) -> Any:
     return random_sparse_spd(n, 5 / n, 10 ** rng.uniform(-10, 0), rng=rng).A
 
+
+_PDES: dict[str, Callable[[int, np.random.Generator], Any]] = {
+    "poisson": lambda m, rng: poisson_2d(m).A,
+    "anisotropic": lambda m, rng: anisotropic_2d(m, 10 ** rng.uniform(-8, -1)).A,
+    "contrast": lambda m, rng: high_contrast_2d(m, 10 ** rng.uniform(0, 13), rng=rng).A,
+    "convection": lambda m, rng: (
+        convection_diffusion_2d(m, 10 ** rng.uniform(-3, 0), tuple(rng.uniform(-10, 10, 2))).A
+    ),
+}
 
 # The families of a group take turns, one range of sizes after another. A system's position is
 # its seed: changing the order would change every matrix.
 _GROUPS: tuple[tuple[Family, ...], ...] = (
     tuple(_dense()),
-    (Family("poisson", "PDE", lambda m, rng: poisson_2d(m).A, GRIDS_2D),),
-    (
-        Family(
-            "anisotropic",
-            "PDE",
-            lambda m, rng: anisotropic_2d(m, 10 ** rng.uniform(-8, -1)).A,
-            GRIDS_2D,
-        ),
-    ),
-    (
-        Family(
-            "contrast",
-            "PDE",
-            lambda m, rng: high_contrast_2d(m, 10 ** rng.uniform(0, 13), rng=rng).A,
-            GRIDS_2D,
-        ),
-    ),
-    (Family("convection", "PDE", _convection, GRIDS_2D),),
+    *((Family(name, "PDE", make, GRIDS_2D),) for name, make in _PDES.items()),
     (Family("laplace-3d", "3-D PDE", shifted_laplace_3d, GRIDS_3D),),
     (
         Family("random-sparse", "sparse", random_sparse, ((1000, 2000, 1),) * 24),
