@@ -24,7 +24,7 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 
 
 @click.command("calibrate")
-@click.option("--quick", is_flag=True, help="Some seconds: small sizes, few repeats.")
+@click.option("--quick", is_flag=True, help="Small sizes and few repeats: takes some seconds.")
 @json_option("Print what was measured, for programs.")
 @click.option(
     "--out",

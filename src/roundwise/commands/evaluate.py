@@ -41,7 +41,7 @@ from roundwise.tuning import Tuner, view_contexts, view_rewards
 @click.argument("policy", metavar="POLICY.json", type=EXISTING_FILE)
 @systems_argument
 @count_option("--test", "How many held-out systems of a data set.  [default: 100]")
-@seed_option("Of the data set; the held-out half is never trained on.")
+@seed_option("Seed of the data set; its held-out half is never trained on.")
 @tau_option("Tolerance of success.  [default: that of the policy's inner GMRES]")
 @table_option
 @jobs_option

@@ -99,7 +99,7 @@ def _valued_option(
     )
 
 
-def json_option(help_text: str = "For programs.") -> Callable[[F], F]:
+def json_option(help_text: str = "Print JSON, for programs.") -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
