@@ -28,8 +28,13 @@ from roundwise.costs.prices import Prices, SparsePrices
 from roundwise.formats import FP32, FP64
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
-from roundwise.problems import convection_diffusion_2d, poisson_2d
-from roundwise.problems.gallery import laplace_3d, random_banded, random_sparse
+from roundwise.problems import (
+    convection_diffusion_2d,
+    laplace_3d,
+    poisson_2d,
+    random_banded,
+    random_sparse,
+)
 
 SHIPPED = Path(__file__).parents[1] / "solver" / "generic_prices.json"
 SECONDS = 0.2
