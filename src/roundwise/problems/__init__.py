@@ -1,4 +1,4 @@
-"""Problems to solve: their contract, linear systems, generators, gallery, the paper's sets, files."""
+"""Problems to solve: contract, linear systems, generators, gallery, the paper's sets, files."""
 
 from roundwise.problems.datasets import (
     DATA_SETS,
