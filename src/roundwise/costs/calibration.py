@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.backends import Backend, NativeBackend, native_formats
+from roundwise.backends import Backend, NativeBackend
 from roundwise.costs.machines import MachineProfile, Rate
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -130,7 +130,7 @@ def calibrate(
     if not sizes or min(sizes) <= TINY:
         raise ValueError(f"sizes = {sizes}; pass some, all greater than {TINY}")
     backend = NativeBackend() if backend is None else backend
-    formats = native_formats() if formats is None else formats
+    formats = backend.formats() if formats is None else formats
     steps = [(fmt, n) for n in (TINY, *sizes) for fmt in formats]
     times: dict[str, dict[int, Times]] = {fmt.name: {} for fmt in formats}
     overheads: dict[str, Times] = {}

@@ -24,7 +24,7 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.native import vectors
 from roundwise.backends.native.dense import DenseMatrix
-from roundwise.backends.native.sparse import ENGINE_METHODS, EngineAnalysis, SparseMatrix
+from roundwise.backends.native.sparse import EngineAnalysis, SparseMatrix, engine_methods
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
     ONE_THREAD,
@@ -94,10 +94,10 @@ class NativeBackend(Backend):
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        return ("cholesky", *(ENGINE_METHODS if sparse else ("lu", "qr")))
+        return ("cholesky", *(engine_methods() if sparse else ("lu", "qr")))
 
     def _analysis(self, A: Any, method: str) -> Analysis:
-        if method in ENGINE_METHODS:
+        if issparse(A) and method in engine_methods():
             return EngineAnalysis(self, A, method)
         return super()._analysis(A, method)
 

@@ -110,7 +110,8 @@ class DenseMatrix(Matrix):
     def qr(self) -> QRFactors:
         require_square(self.shape)
         require_qr(self.fmt)
-        return QRFactors.of(self._stored.T if self._transposed else self._stored, self.fmt)
+        A = self._stored.T if self._transposed else self._stored
+        return QRFactors.of(A, self.fmt, self._columns)
 
     def lu(self) -> DenseFactors:
         require_square(self.shape)
