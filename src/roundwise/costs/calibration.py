@@ -1,4 +1,4 @@
-"""Timing the native kernels through the contract that algorithms use."""
+"""Measures how long the native kernels take, called as algorithms call them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from roundwise.machine.identity import Machine
 SIZES = (100, 250, 500, 1000, 2000)
 QUICK_SIZES = (100, 250, 500)
 TINY = 2
-"""So small that a call takes its overhead and nothing else."""
+"""A size at which the time of a call is its overhead."""
 
 MOST_RUNS, FEWEST_RUNS = 101, 3
 SECONDS_PER_KERNEL = 0.15
@@ -99,7 +99,7 @@ def rate_of(n: int, fmt: str, seconds: Times) -> Rate:
 
 
 def _work(seconds: float, overhead: float) -> float:
-    """What is left without the overhead; never nothing, as both are measured."""
+    """Seconds beyond the overhead; at least a tenth, since both were measured and may be off."""
     return max(seconds - overhead, seconds / 10)
 
 

@@ -14,7 +14,7 @@ from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.rounding import round_to
 
 COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
-"""The format that each storage format is computed in."""
+"""The format in which numbers that are stored in a format are computed with."""
 
 DTYPES: dict[FloatFormat, Any] = {
     FP64: np.float64,
@@ -28,9 +28,9 @@ SPARSE_FORMATS = (FP32, FP64)
 """SciPy and the sparse engines have no others."""
 
 ONE_THREAD = 1
-"""For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
-spinning after each call, beside which the next LU takes half as long again (``make bench``): so
-products with a vector are not BLAS's either."""
+"""The threads of kernels that are bound by memory: a second one gains little. Products with a
+vector are not BLAS's either: its threads go on spinning after a call, and the next LU beside them
+takes half as long again (``make bench``)."""
 
 
 def require_native(fmt: FloatFormat) -> None:
@@ -71,9 +71,9 @@ def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
 
 
 def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[Any]:
-    """Finite factors as they are stored in a format; a failure if it cannot hold them.
+    """Finite factors as they are stored in a format; raises a failure if it cannot hold them.
 
-    Rounding is monotone: the largest entry tells of overflow.
+    Rounding is monotone, so that the largest entry overflows if any does.
     """
     if factors.dtype == DTYPES[fmt]:
         return factors
@@ -102,7 +102,7 @@ def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
 
 
 def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Float64Array:
-    """A result as float64, rounded if it is stored in fewer bits; a failure if it is not finite."""
+    """A result as float64, rounded to a 16-bit format; raises a failure if it is not finite."""
     result = np.asarray(y, dtype=np.float64)
     if fmt in (BF16, FP16):
         result = round_to(result, fmt)
@@ -112,6 +112,6 @@ def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> 
 
 
 def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
-    """The failure of a kernel whose result is not finite; operands are looked at only now."""
+    """The failure to raise for a result that is not finite: whose status the operands decide."""
     finite = all(np.isfinite(operand).all() for operand in operands)
     return ArithmeticFailure(Status.OVERFLOW if finite else Status.NONFINITE_INPUT, kernel, fmt)
