@@ -388,8 +388,9 @@ def test_formats_by_name_and_numbers_as_scalars(backend):
     assert backend.dot(x, x, "fp32") == 25.0
     np.testing.assert_array_equal(backend.scale(2, x, "fp64"), 2 * x)
     np.testing.assert_array_equal(backend.matrix(np.eye(2), "fp16").matvec(x), x)
-    with pytest.raises(TypeError, match="NoneType"):
-        backend.scale(None, x, "fp64")
+    for name in ("fp16", "fp32", "fp64"):
+        with pytest.raises(TypeError, match="NoneType"):
+            backend.scale(None, x, name)
 
 
 def test_empty_vectors(backend):

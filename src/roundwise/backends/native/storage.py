@@ -52,6 +52,11 @@ def require_native_sparse(fmt: FloatFormat) -> None:
         )
 
 
+def has_16_bits(fmt: FloatFormat) -> bool:
+    """Whether numbers are rounded when they are stored; the common answer comes first and fast."""
+    return fmt is not FP64 and fmt is not FP32 and fmt in (BF16, FP16)
+
+
 def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
     """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
     if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
@@ -94,17 +99,19 @@ def gemv(
 
 
 def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
-    """A float64 operand, rounded to the format, in the type that it is computed with."""
-    if fmt in (BF16, FP16):
+    """A float64 operand, rounded to the format, in the type that it is computed with; a copy."""
+    if fmt is FP64:
+        return x.astype(np.float64)
+    if has_16_bits(fmt):
         x = round_to(x, fmt)
     with np.errstate(over="ignore"):
-        return x.astype(DTYPES[COMPUTED_IN[fmt]])
+        return x.astype(np.float64 if fmt == FP64 else np.float32)
 
 
 def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Float64Array:
     """A result as float64, rounded to a 16-bit format; raises a failure if it is not finite."""
     result = np.asarray(y, dtype=np.float64)
-    if fmt in (BF16, FP16):
+    if has_16_bits(fmt):
         result = round_to(result, fmt)
     if not np.isfinite(result).all():
         raise nonfinite(kernel, fmt, *operands)
