@@ -121,24 +121,30 @@ def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:
 
 def _read(x: Float64Array, fmt: FloatFormat) -> NDArray[Any]:
     """A vector in the type that it is computed with; the same array in FP64."""
-    return x if fmt is FP64 else loaded(x, fmt)
+    if fmt is FP64:
+        return x
+    return x.astype(np.float32) if fmt is FP32 else loaded(x, fmt)
 
 
 def _read_number(alpha: float, fmt: FloatFormat) -> Any:
-    return float(alpha) if fmt is FP64 else loaded(np.array([float(alpha)]), fmt)[0]
+    if fmt is FP64:
+        return float(alpha)
+    return np.float32(float(alpha)) if fmt is FP32 else loaded(np.array([float(alpha)]), fmt)[0]
 
 
 def _finished_vector(
     result: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any
 ) -> Float64Array:
     """As `finished` in storage.py; a finite sum of squares shows sooner that all is finite."""
-    if fmt is FP64 and math.isfinite(_dot(result, result)):
-        return result
+    if (fmt is FP64 or fmt is FP32) and math.isfinite(_dot(result, result)):
+        return result.astype(np.float64, copy=False)
     return finished(result, kernel, fmt, *operands)
 
 
 def _finished_number(result: float, kernel: str, fmt: FloatFormat, *operands: Any) -> float:
-    if fmt is FP64 and math.isfinite(result):
+    if fmt is FP32:
+        result = float(np.float32(result))
+    if (fmt is FP64 or fmt is FP32) and math.isfinite(result):
         return result
     value = loaded(np.array([result]), fmt)  # rounded from the double of `_dot`
     return float(finished(value, kernel, fmt, *operands)[0])

@@ -81,9 +81,7 @@ def candidates(prices: Prices | None = None) -> list[Candidate]:
         Candidate("tabular Q, 4 bins, 1/N, nearest", table),
         Candidate("linear UCB", lambda rewards, space: LinearUCB()),
         Candidate("Thompson sampling", lambda rewards, space: ThompsonSampling()),
-        Candidate(
-            "gradient boosting", lambda rewards, space: RegressionPolicy(kappa_feature=None)
-        ),
+        Candidate("gradient boosting", lambda rewards, space: RegressionPolicy(kappa_feature=None)),
         Candidate("theory's limits on kappa", lambda rewards, space: TheoryRule(), kappa),
         Candidate(
             "best fixed action in training",
@@ -225,9 +223,7 @@ def compare(
     return found
 
 
-def judged(
-    kind: str, policy: str, seconds: Floats, oracle: Floats, safe: Floats
-) -> Comparison:
+def judged(kind: str, policy: str, seconds: Floats, oracle: Floats, safe: Floats) -> Comparison:
     rng = np.random.default_rng(0)
     return Comparison(
         kind,
@@ -255,4 +251,6 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         )
         for c in comparisons
     ]
-    return Table("Policies on left-out systems, in measured time, all costs included.", columns, rows)
+    return Table(
+        "Policies on left-out systems, in measured time, all costs included.", columns, rows
+    )

@@ -29,14 +29,7 @@ FEATURES = {False: (*LOOK, KAPPA), True: (*LOOK, KAPPA, "fill_ratio")}
 
 def spaces() -> dict[bool, ActionSpace]:
     """The actions for dense and for sparse systems."""
-
-    class Kind:
-        def __init__(self, is_sparse: bool) -> None:
-            self.is_sparse = is_sparse
-
-    return {
-        sparse: ALGORITHM.action_space(problems=[Kind(sparse)]) for sparse in (False, True)
-    }
+    return {sparse: ALGORITHM.starts([sparse]) for sparse in (False, True)}
 
 
 class Index:
