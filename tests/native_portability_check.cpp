@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "dispatch.hpp"
-#include "native_dispatch.hpp"
+#include "native/dispatch.hpp"
 
 using namespace roundwise;
 

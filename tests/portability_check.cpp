@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "dispatch.hpp"
-#include "kernels.hpp"
+#include "common/levels.hpp"
+#include "emulated/kernels.hpp"
 
 using namespace roundwise;
 

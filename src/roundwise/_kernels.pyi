@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 class Format:
     def __init__(
-        self, p: int, max: float, min_normal: float, quantum: float, overflow: int
+        self, p: int, emin: int, max: float, subnormals: bool, overflow: int
     ) -> None: ...
 
 _Carried = NDArray[Any]  # float32 or float64, the carrier of the format

@@ -28,9 +28,9 @@ def kernel_format(fmt: FloatFormat) -> _kernels.Format:
     """The format as the compiled kernels take it."""
     return _kernels.Format(
         p=fmt.p,
+        emin=fmt.emin,
         max=fmt.max,
-        min_normal=fmt.min_normal,
-        quantum=fmt.min_subnormal,
+        subnormals=fmt.subnormals,
         overflow=_OVERFLOW_CODES[fmt.overflow],
     )
 

@@ -1,7 +1,7 @@
 // C += A B and C -= A B with every operation rounded: the one place where time is spent.
 #pragma once
 
-#include "rounders.hpp"
+#include "emulated/rounders.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

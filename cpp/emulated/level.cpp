@@ -1,6 +1,6 @@
 // Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
-#include "dense.hpp"
-#include "round_array.hpp"
+#include "emulated/dense.hpp"
+#include "emulated/round_array.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

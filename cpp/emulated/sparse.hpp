@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "format.hpp"
+#include "emulated/format.hpp"
 
 namespace roundwise {
 

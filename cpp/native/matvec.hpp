@@ -2,8 +2,8 @@
 // Both stream A from memory once, in as many streams as there are columns.
 #pragma once
 
-#include "native_storage.hpp"
-#include "parallel.hpp"
+#include "native/storage.hpp"
+#include "common/parallel.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

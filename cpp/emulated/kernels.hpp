@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "format.hpp"
+#include "emulated/format.hpp"
 
 namespace roundwise {
 

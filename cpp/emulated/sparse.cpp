@@ -1,13 +1,13 @@
 #define ROUNDWISE_LEVEL scalar
 #define ROUNDWISE_VECTOR_BYTES 16
-#include "sparse.hpp"
+#include "emulated/sparse.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 
-#include "rounders.hpp"
+#include "emulated/rounders.hpp"
 
 namespace roundwise {
 

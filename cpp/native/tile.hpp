@@ -6,7 +6,7 @@
 // k0 / depth * rows (or columns). C consists of Numbers.
 #pragma once
 
-#include "carrier.hpp"
+#include "common/carrier.hpp"
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>

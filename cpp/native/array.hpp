@@ -1,9 +1,9 @@
 // Passes over whole arrays: conversions between stored and computed numbers, and norms.
 #pragma once
 
-#include "native.hpp"
-#include "native_storage.hpp"
-#include "parallel.hpp"
+#include "native/kernels.hpp"
+#include "native/storage.hpp"
+#include "common/parallel.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

@@ -1,8 +1,8 @@
 // Rounding arrays, in every mode.
 #pragma once
 
-#include "parallel.hpp"
-#include "rounders.hpp"
+#include "common/parallel.hpp"
+#include "emulated/rounders.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

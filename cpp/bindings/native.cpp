@@ -1,11 +1,12 @@
-// The native kernels of roundwise._kernels; native.hpp states what each computes. `threads` comes
-// last. Shapes are checked here, as a wrong one would be read past its end.
+// The native kernels of roundwise._kernels; native/kernels.hpp states what each computes. `threads`
+// is the last argument. Shapes are checked here: with a wrong one, a kernel would read or write past
+// the end of an array.
 #include <memory>
 #include <new>
 #include <stdexcept>
 
-#include "bindings.hpp"
-#include "native_dispatch.hpp"
+#include "bindings/bindings.hpp"
+#include "native/dispatch.hpp"
 
 namespace roundwise {
 
@@ -164,7 +165,7 @@ template <class T> void bind_norms(nb::module_& m) {
 
 void bind_native(nb::module_& m) {
     bind_bf16(m);
-    m.def("native_level", &native_level);
+    m.def("native_level", [] { return name_of(native_level()); });
     bind_lu<float>(m);
     bind_lu<double>(m);
     bind_pair<std::uint16_t, float>(m);

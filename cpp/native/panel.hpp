@@ -2,7 +2,7 @@
 // solution with a small unit lower triangle.
 #pragma once
 
-#include "carrier.hpp"
+#include "common/carrier.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

@@ -1,21 +1,27 @@
-// The extension module roundwise._kernels; its native kernels are bound in native_bindings.cpp.
-// Emulated kernels: matrices come in their format's carrier, already
-// rounded; vectors come and go as float64 and are rounded on entry. Each call returns a Status.
-// Shapes are checked by the Python callers, types and memory orders by nanobind.
-#include "bindings.hpp"
+// The emulated kernels of roundwise._kernels; emulated/kernels.hpp and emulated/sparse.hpp state what
+// each computes. Matrices are passed in their format's carrier, already rounded. Vectors are passed
+// as float64; the functions here round them to the format, and write results back as float64. Most
+// return a Status as an integer. The Python callers check shapes, nanobind types and memory orders.
+#include "bindings/bindings.hpp"
 
 #include <cmath>
 
-#include "dispatch.hpp"
-#include "kernels.hpp"
-#include "sparse.hpp"
+#include "emulated/kernels.hpp"
+#include "emulated/sparse.hpp"
 
-using namespace roundwise;
+namespace roundwise {
+
 using namespace nb::literals;
 
 namespace {
 
-using BasisIn = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;  // rows
+// Powers of two are made here, in IEEE arithmetic: with flush-to-zero set, Python's ldexp gives 0
+// for a subnormal number, such as the quantum of fp64.
+void make_format(Format* f, int p, int emin, double max, bool subnormals, int overflow) {
+    const int smallest = subnormals ? emin - p + 1 : emin;
+    new (f) Format{p, max, std::ldexp(1, emin), std::ldexp(1, smallest), static_cast<Overflow>(overflow)};
+}
+
 
 // Hands a vector's memory to NumPy.
 template <class E> nb::ndarray<nb::numpy, E, nb::ndim<1>> to_numpy(std::vector<E>&& values) {
@@ -178,7 +184,7 @@ template <class Body> auto with_carrier(bool narrow, Body body) {
 }
 
 void bind_vector_operations(nb::module_& m) {
-    define(m, "orthogonalize", [](const Format& f, bool narrow, BasisIn v, VectorOut<double> w,
+    define(m, "orthogonalize", [](const Format& f, bool narrow, RowsIn<double> v, VectorOut<double> w,
                               VectorOut<double> h) {
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
@@ -191,7 +197,7 @@ void bind_vector_operations(nb::module_& m) {
         });
     });
     // The same in float64 arithmetic, each coefficient and each w rounded when it is stored.
-    define(m, "orthogonalize_stored", [](const Format& f, const Format& float64, BasisIn v,
+    define(m, "orthogonalize_stored", [](const Format& f, const Format& float64, RowsIn<double> v,
                                      VectorOut<double> w, VectorOut<double> h) {
         const Kernels<double>& kernels = active_kernels<double>();
         const std::int64_t n = length(w.size());
@@ -264,20 +270,13 @@ void bind_vector_operations(nb::module_& m) {
 
 }  // namespace
 
-NB_MODULE(_kernels, m) {
-    m.doc() = "Emulated low-precision kernels; use them through roundwise.round_to and the backends.";
-    nb::set_leak_warnings(false);  // Python caches one Format per format until the process ends
+void bind_emulated(nb::module_& m) {
     nb::class_<Format>(m, "Format")
-        .def("__init__",
-             [](Format* f, int p, double max, double min_normal, double quantum, int overflow) {
-                 new (f) Format{p, max, min_normal, quantum, static_cast<Overflow>(overflow)};
-             },
-             "p"_a, "max"_a, "min_normal"_a, "quantum"_a, "overflow"_a);
+        .def("__init__", &make_format, "p"_a, "emin"_a, "max"_a, "subnormals"_a, "overflow"_a,
+             nb::call_guard<IeeeArithmetic>());
     bind_carrier<float>(m);
     bind_carrier<double>(m);
     bind_vector_operations(m);
-    bind_native(m);
-    m.def("available_levels", &available_levels);
-    m.def("active_level", &active_level);
-    m.def("set_level", &set_level);
 }
+
+}  // namespace roundwise

@@ -2,7 +2,7 @@
 // float64): conversions of vectors of them. A 16-bit format is held in std::uint16_t.
 #pragma once
 
-#include "carrier.hpp"
+#include "common/carrier.hpp"
 
 #if defined(__F16C__)
 #include <immintrin.h>

@@ -1,9 +1,9 @@
 // Dense emulated kernels; what each computes is stated in kernels.hpp.
 #pragma once
 
-#include "kernels.hpp"
-#include "parallel.hpp"
-#include "update.hpp"
+#include "emulated/kernels.hpp"
+#include "common/parallel.hpp"
+#include "emulated/update.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

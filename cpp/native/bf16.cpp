@@ -1,5 +1,5 @@
 // Compiled once per BF16 level (see CMakeLists.txt), each time into its own namespace.
-#include "native_lu.hpp"
+#include "native/lu.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

@@ -7,10 +7,10 @@
 // and is hidden this way.
 #pragma once
 
-#include "native.hpp"
-#include "native_panel.hpp"
-#include "native_tile.hpp"
-#include "parallel.hpp"
+#include "native/kernels.hpp"
+#include "native/panel.hpp"
+#include "native/tile.hpp"
+#include "common/parallel.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

@@ -1,8 +1,6 @@
-#include "native_dispatch.hpp"
+#include "native/dispatch.hpp"
 
 #include <stdexcept>
-
-#include "dispatch.hpp"
 
 #if defined(ROUNDWISE_X86_LEVELS)
 #include <cpuid.h>
@@ -31,7 +29,7 @@ namespace {
 
 #if defined(ROUNDWISE_X86_LEVELS)
 
-// Bits of CPUID, asked for directly: older compilers do not know the names of all of them.
+// Bits of the CPUID instruction, read directly: older compilers do not know all their names.
 struct Cpuid {
     unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
     Cpuid(unsigned int leaf, unsigned int subleaf) {
@@ -41,13 +39,8 @@ struct Cpuid {
 
 bool has_bit(unsigned int bits, int index) { return (bits >> index & 1u) != 0; }
 
-// This also tells that the system saves the registers.
-bool has_avx512() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-// Every processor with AVX2 that we know has these two, which the native kernels use besides.
+// The native AVX2 and AVX-512 kernels also need FMA and F16C. Every processor with AVX2 that we
+// know has both.
 bool has_fma_and_f16c() {
     const Cpuid features(1, 0);
     return has_bit(features.ecx, 12) && has_bit(features.ecx, 29);
@@ -71,14 +64,14 @@ bool has_amx() {
 
 #endif
 
-struct Level {
+struct Bf16Level {
     const char* name;
     const Bf16Kernels* kernels;
 };
 
-const std::vector<Level>& levels() {
-    static const std::vector<Level> found = [] {
-        std::vector<Level> list;
+const std::vector<Bf16Level>& levels() {
+    static const std::vector<Bf16Level> found = [] {
+        std::vector<Bf16Level> list;
 #if defined(ROUNDWISE_AMX)
         if (has_amx()) list.push_back({"amx", &native_amx::bf16_kernels});
 #endif
@@ -95,46 +88,41 @@ const std::vector<Level>& levels() {
 
 std::vector<std::string> bf16_levels() {
     std::vector<std::string> names;
-    for (const Level& level : levels()) names.emplace_back(level.name);
+    for (const Bf16Level& level : levels()) names.emplace_back(level.name);
     return names;
 }
 
 const Bf16Kernels& bf16_kernels(const std::string& name) {
     std::string known;
-    for (const Level& level : levels()) {
+    for (const Bf16Level& level : levels()) {
         if (name == level.name) return *level.kernels;
         known += (known.empty() ? "" : ", ") + std::string(level.name);
     }
     throw std::invalid_argument("BF16 level '" + name + "' is not available here; choose one of " + known);
 }
 
-std::string native_level() {
+Level native_level() {
 #if defined(ROUNDWISE_X86_LEVELS)
     static const bool vectors = has_fma_and_f16c();
     if (vectors) return active_level();
 #endif
-    return "baseline";
+    return Level::baseline;
 }
 
-namespace {
-
-struct NativeTables {
-    const NativeKernels<float>& float_kernels;
-    const NativeKernels<double>& double_kernels;
-};
-
-NativeTables native_tables() {
+template <> const NativeKernels<float>& native_kernels() {
 #if defined(ROUNDWISE_X86_LEVELS)
-    const std::string level = native_level();
-    if (level == "avx512") return {native_avx512::float_kernels, native_avx512::double_kernels};
-    if (level == "avx2") return {native_avx2::float_kernels, native_avx2::double_kernels};
+    if (native_level() == Level::avx512) return native_avx512::float_kernels;
+    if (native_level() == Level::avx2) return native_avx2::float_kernels;
 #endif
-    return {native_baseline::float_kernels, native_baseline::double_kernels};
+    return native_baseline::float_kernels;
 }
 
-}  // namespace
-
-template <> const NativeKernels<float>& native_kernels() { return native_tables().float_kernels; }
-template <> const NativeKernels<double>& native_kernels() { return native_tables().double_kernels; }
+template <> const NativeKernels<double>& native_kernels() {
+#if defined(ROUNDWISE_X86_LEVELS)
+    if (native_level() == Level::avx512) return native_avx512::double_kernels;
+    if (native_level() == Level::avx2) return native_avx2::double_kernels;
+#endif
+    return native_baseline::double_kernels;
+}
 
 }  // namespace roundwise

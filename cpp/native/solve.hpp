@@ -5,9 +5,9 @@
 // with the triangle on the diagonal.
 #pragma once
 
-#include "native.hpp"
-#include "native_matvec.hpp"
-#include "parallel.hpp"
+#include "native/kernels.hpp"
+#include "native/matvec.hpp"
+#include "common/parallel.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {

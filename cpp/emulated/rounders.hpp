@@ -2,8 +2,8 @@
 // every kernel. Round to nearest, ties to even; the other modes are in round_array.hpp.
 #pragma once
 
-#include "carrier.hpp"
-#include "format.hpp"
+#include "common/carrier.hpp"
+#include "emulated/format.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
@@ -67,7 +67,7 @@ template <class T> class SameRange {
 };
 
 // The same for tf32 in float, whose subnormal products float would round first (see
-// backends/carriers.py): they are computed 2^64 times too large, where float holds them exactly,
+// backends/emulated/carriers.py): they are computed 2^64 times too large, where float holds them exactly,
 // rounded there to a multiple of the scaled quantum, and scaled back. What underflows even so
 // is far below half the quantum, and 0 either way. A product that is 0 already is left alone: its
 // other factor, scaled, may be infinite.

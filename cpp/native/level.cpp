@@ -1,7 +1,7 @@
 // Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
-#include "native_array.hpp"
-#include "native_lu.hpp"
-#include "native_solve.hpp"
+#include "native/array.hpp"
+#include "native/lu.hpp"
+#include "native/solve.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
