@@ -1,6 +1,7 @@
 """Native kernels against mathematics: error bounds, exact cases and every 16-bit number."""
 
 import os
+from fractions import Fraction
 
 import ml_dtypes
 import mpmath
@@ -488,6 +489,117 @@ def test_norms_tell_what_is_not_finite(dtype, value, simd_level):
         A[i, j] = value
         for norm in _kernels.native_norms(A, 1):
             assert np.isnan(norm) if np.isnan(value) else norm == np.inf
+
+
+# --- vectors
+
+VECTOR_LENGTHS = (0, 1, 3, 8, 31, 32, 33, 100, 1003)
+vector_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def between_sentinels(x):
+    """A copy of a vector inside a longer array, and this array."""
+    memory = np.full(len(x) + 32, np.nan, x.dtype)
+    memory[16 : 16 + len(x)] = x
+    return memory[16 : 16 + len(x)], memory
+
+
+def untouched(memory):
+    return bool(np.isnan(memory[:16]).all() and np.isnan(memory[-16:]).all())
+
+
+@vector_type
+@pytest.mark.parametrize("n", VECTOR_LENGTHS)
+def test_axpy(dtype, n, simd_level):
+    rng = np.random.default_rng(n)
+    x, y = rng.standard_normal((2, n)).astype(dtype)
+    alpha = float(dtype(-1.3))
+    found, memory = between_sentinels(y)
+    assert _kernels.native_axpy(alpha, x, found) is True
+    assert untouched(memory)
+    u = np.finfo(dtype).eps / 2
+    for xi, yi, result in zip(x, y, found, strict=True):
+        exact = Fraction(alpha) * Fraction(float(xi)) + Fraction(float(yi))
+        # The product and the sum may be rounded once each, or only the sum.
+        bound = 2.001 * u * (abs(alpha * float(xi)) + abs(float(yi)))
+        assert abs(Fraction(float(result)) - exact) <= bound
+
+
+@vector_type
+@pytest.mark.parametrize("n", VECTOR_LENGTHS)
+@pytest.mark.parametrize("m", [0, 1, 3])
+def test_orthogonalize_is_exact_on_small_integers(dtype, n, m, simd_level):
+    rng = np.random.default_rng(n)
+    V = rng.integers(-1, 2, (m, n)) * (rng.random((m, n)) < min(1, 20 / max(n, 1)))
+    left = rng.integers(-4, 5, n)
+    w, memory = between_sentinels(left.astype(dtype))
+    h, expected = np.full(m, np.nan, dtype), np.zeros(m)
+    assert _kernels.native_orthogonalize(V.astype(dtype), w, h) is True
+    for i in range(m):
+        expected[i] = V[i] @ left
+        left = left - V[i] * (V[i] @ left)
+    assert abs(left).max(initial=0) < 2**24  # otherwise float32 would round
+    assert (h == expected).all()
+    assert (w == left).all()
+    assert untouched(memory)
+
+
+@vector_type
+@pytest.mark.parametrize("n", [40, 1003])
+def test_orthogonalize_leaves_no_component(dtype, n, simd_level):
+    rng = np.random.default_rng(n)
+    V = np.linalg.qr(rng.standard_normal((n, 20)))[0].T.astype(dtype)
+    w = rng.standard_normal(n).astype(dtype)
+    left, h = w.copy(), np.empty(20, dtype)
+    assert _kernels.native_orthogonalize(np.ascontiguousarray(V), left, h)
+    tolerance = n * np.finfo(dtype).eps * np.linalg.norm(w)
+    wide = V.astype(np.float64)
+    assert np.abs(wide @ left).max() <= tolerance
+    assert np.abs(h - wide @ w).max() <= tolerance  # V is orthonormal to the same precision
+    assert np.linalg.norm(left + h @ wide - w) <= tolerance
+
+
+@vector_type
+@pytest.mark.parametrize("n", [1, 37, 200])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_vector_kernels_tell_what_is_not_finite(dtype, n, value, simd_level):
+    def spoiled(i, *shape):
+        array = np.full(shape, 0.5, dtype)
+        array.reshape(-1)[i] = value
+        return array
+
+    good, coefficients = np.full(n, 0.5, dtype), np.empty(3, dtype)
+    basis = np.zeros((3, n), dtype)
+    for i in {0, n // 2, n - 1}:
+        assert _kernels.native_axpy(1.0, spoiled(i, n), good.copy()) is False
+        assert _kernels.native_axpy(0.0, good, spoiled(i, n)) is False
+        assert _kernels.native_orthogonalize(basis, spoiled(i, n), coefficients) is False
+        assert _kernels.native_orthogonalize(basis[:0], spoiled(i, n), coefficients[:0]) is False
+        for row in range(3):
+            V = spoiled(row * n + i, 3, n)
+            assert _kernels.native_orthogonalize(V, np.zeros(n, dtype), coefficients) is False
+    assert _kernels.native_axpy(value, np.zeros(n, dtype), good.copy()) is False
+    largest = np.full(n, np.finfo(dtype).max)
+    assert _kernels.native_axpy(1.0, largest, largest.copy()) is False
+    assert (
+        _kernels.native_orthogonalize(np.full((1, n), 2, dtype), largest, np.empty(1, dtype))
+        is False
+    )
+
+
+def test_vector_kernels_refuse_what_they_cannot_take():
+    x, V = np.ones(3), np.ones((2, 3))
+    with pytest.raises(ValueError, match="length"):
+        _kernels.native_axpy(1.0, x, np.ones(2))
+    with pytest.raises(TypeError):
+        _kernels.native_axpy(1.0, x.astype(np.float32), x)
+    with pytest.raises(TypeError):
+        _kernels.native_axpy(1.0, x, np.ones(6)[::2])
+    for basis, w, h in ((V, np.ones(2), np.ones(2)), (V, x, np.ones(3))):
+        with pytest.raises(ValueError, match="shapes"):
+            _kernels.native_orthogonalize(basis, w, h)
+    with pytest.raises(TypeError):
+        _kernels.native_orthogonalize(np.asfortranarray(V), x, np.ones(2))
 
 
 # --- threads

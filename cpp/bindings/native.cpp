@@ -161,6 +161,19 @@ template <class T> void bind_norms(nb::module_& m) {
     });
 }
 
+template <class T> void bind_vector_operations(nb::module_& m) {
+    define(m, "native_axpy", [](double alpha, VectorIn<T> x, VectorOut<T> y) {
+        require(x.size() == y.size(), "x and y differ in length; pass two vectors of n numbers");
+        return native_kernels<T>().axpy(length(x.size()), static_cast<T>(alpha), x.data(), y.data());
+    });
+    define(m, "native_orthogonalize", [](RowsIn<T> v, VectorOut<T> w, VectorOut<T> h) {
+        require(v.shape(1) == w.size() && v.shape(0) == h.size(),
+                "the shapes of V, w and h do not match; pass m x n, n and m numbers");
+        return native_kernels<T>().orthogonalize(length(w.size()), length(h.size()), v.data(), w.data(),
+                                                 h.data());
+    });
+}
+
 }  // namespace
 
 void bind_native(nb::module_& m) {
@@ -178,6 +191,8 @@ void bind_native(nb::module_& m) {
     bind_conversion<float, double>(m);
     bind_norms<float>(m);
     bind_norms<double>(m);
+    bind_vector_operations<float>(m);
+    bind_vector_operations<double>(m);
 }
 
 }  // namespace roundwise

@@ -71,13 +71,18 @@ template <class T> inline Vector<T> load_first(const T* source, std::int64_t cou
     return v;
 }
 
-// All of a vector, or its first lanes.
+template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t count) {
+    std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// The same for any count up to a whole vector, which is then one instruction.
 template <class T> inline Vector<T> load_some(const T* source, std::int64_t count) {
     return count == Lanes<T>::count ? load(source) : load_first(source, count);
 }
 
-template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t count) {
-    std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
+template <class T> inline void store_some(T* target, Vector<T> v, std::int64_t count) {
+    if (count == Lanes<T>::count) store(target, v);
+    else store_first(target, v, count);
 }
 
 // Built-ins, as the standard library's overloads are functions of their own in a debug build.

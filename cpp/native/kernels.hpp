@@ -63,6 +63,13 @@ template <class T> struct NativeKernels : LuKernels<T> {
 
     // One pass over a matrix; sums in float64. workspace: norm_parts * rows numbers.
     Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
+
+    // y += alpha x, on one thread. Returns whether all of the new y is finite.
+    bool (*axpy)(std::int64_t n, T alpha, const T* x, T* y);
+
+    // Modified Gram-Schmidt of w against the columns of v (n x columns), on one thread: h_i = v_i' w,
+    // then w -= h_i v_i, for i = 0, 1, ... Returns whether all of h and the new w are finite.
+    bool (*orthogonalize)(std::int64_t n, std::int64_t columns, const T* v, T* w, T* h);
 };
 
 constexpr std::int64_t norm_parts = 16;

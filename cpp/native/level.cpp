@@ -2,6 +2,7 @@
 #include "native/array.hpp"
 #include "native/lu.hpp"
 #include "native/solve.hpp"
+#include "native/vectors.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
@@ -57,7 +58,9 @@ constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<Plain
                                            solve_workspace,
                                            narrow<T>,
                                            widen<T>,
-                                           norms<T>};
+                                           norms<T>,
+                                           axpy<T>,
+                                           orthogonalize<T>};
 
 extern const NativeKernels<float> float_kernels;
 extern const NativeKernels<double> double_kernels;

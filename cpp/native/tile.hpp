@@ -263,7 +263,8 @@ struct Bf16Tile : PlainTile<float> {
 template <class Tile, class T, class Unit>
 inline void subtract_product_at_edge(std::int64_t k, const Unit* a, const Unit* b, std::int64_t m,
                                      std::int64_t n, T* c, std::int64_t c_step) {
-    T negated[Tile::rows * Tile::columns] = {};
+    constexpr int line = 64 / sizeof(T);  // the tile prefetches up to one cache line past its end
+    T negated[Tile::rows * Tile::columns + line] = {};
     Tile::subtract_product(k, a, b, negated, Tile::rows, negated);
     for (std::int64_t j = 0; j < n; ++j)
         for (std::int64_t i = 0; i < m; ++i) c[i + j * c_step] += negated[i + j * Tile::rows];
