@@ -1,5 +1,5 @@
-// Solves a system with every native kernel of every level; see test_portability.py. Prints one line
-// per level and fails where an error exceeds what the formats explain.
+// Solves a system with the native kernels of every level; see test_portability.py. Prints one line per
+// combination of levels. The program fails if an error is larger than the formats allow.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -49,7 +49,7 @@ int factorize(const LuKernels<T>& kernels, std::vector<T>& factors, std::vector<
     return kernels.lu(n, factors.data(), pivots.data(), threads, aligned(memory));
 }
 
-// An LU in T, its factors stored as fp16: whether it solves as well as that allows.
+// Factorizes in T and solves with the factors stored as fp16; whether the error is as fp16 allows.
 template <class T> bool check(const std::string& name, const LuKernels<T>& kernels) {
     const std::vector<float> a = matrix();
     std::vector<T> factors(a.begin(), a.end());

@@ -1,4 +1,4 @@
-// Prints a hash of what every level computes; see test_portability.py.
+// Prints, for every level, hashes of what the emulated kernels compute; see test_portability.py.
 #include <cmath>
 #include <cstdio>
 #include <vector>

@@ -1,4 +1,4 @@
-// What the files that bind kernels share: array types, and how a function is bound.
+// Array types and the function `define`, for the files that bind kernels to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -23,7 +23,7 @@ void make_format(Format* f, int p, int emin, double max, bool subnormals, int ov
 }
 
 
-// Hands a vector's memory to NumPy.
+// A NumPy array that owns the vector's memory.
 template <class E> nb::ndarray<nb::numpy, E, nb::ndim<1>> to_numpy(std::vector<E>&& values) {
     auto* owned = new std::vector<E>(std::move(values));
     nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<E>*>(p); });
@@ -35,7 +35,8 @@ template <class T> nb::tuple to_numpy(SparseColumns<T>&& columns) {
                           to_numpy(std::move(columns.values)));
 }
 
-// A float64 vector rounded to a format and held in its carrier, as kernels take vectors.
+// A vector in a format's carrier, as kernels take it. Made from a float64 vector, it is rounded to
+// the format, and `status` tells whether it was finite and did not overflow.
 template <class T> class Rounded {
     std::vector<T> values_;
 
@@ -178,7 +179,8 @@ template <class T> void bind_carrier(nb::module_& m) {
     });
 }
 
-// Vector operations have no operand that names the carrier: `narrow` does.
+// Vectors are float64 for every format, so that their type does not tell the carrier. The argument
+// `narrow` does: float if true, else double.
 template <class Body> auto with_carrier(bool narrow, Body body) {
     return narrow ? body(float{}) : body(double{});
 }
@@ -196,7 +198,8 @@ void bind_vector_operations(nb::module_& m) {
             return static_cast<int>(worse(a.write(w.data()), coefficients.write(h.data())));
         });
     });
-    // The same in float64 arithmetic, each coefficient and each w rounded when it is stored.
+    // The same for the storage model: float64 arithmetic, with each coefficient and each w rounded to
+    // the format when it is stored.
     define(m, "orthogonalize_stored", [](const Format& f, const Format& float64, RowsIn<double> v,
                                      VectorOut<double> w, VectorOut<double> h) {
         const Kernels<double>& kernels = active_kernels<double>();

@@ -16,7 +16,7 @@ void require(bool holds, const char* otherwise) {
     if (!holds) throw std::invalid_argument(otherwise);
 }
 
-// Memory aligned to a cache line.
+// Scratch memory of a kernel, aligned to a cache line.
 class Workspace {
     struct Free {
         void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
@@ -72,7 +72,7 @@ void bind_bf16(nb::module_& m) {
 template <class T> using ArrayIn = nb::ndarray<const T, nb::f_contig, nb::device::cpu>;
 template <class T> using ArrayOut = nb::ndarray<T, nb::f_contig, nb::device::cpu>;
 
-// The storage that a format's name and an array's type S agree on.
+// The Storage of a format's name, which must fit the array's type S.
 template <class S> Storage storage_of(const std::string& name) {
     if constexpr (sizeof(S) == 2) {
         if (name == "bf16") return Storage::bf16;
@@ -93,7 +93,7 @@ template <class X, class Y> bool same_shape(const X& x, const Y& y) {
     return true;
 }
 
-// Storage S, arithmetic T.
+// Kernels for matrices stored as S and arithmetic in T.
 template <class S, class T> void bind_pair(nb::module_& m) {
     define(m, "native_matvec", [](MatrixIn<S> a, const std::string& format, VectorIn<T> x,
                                   VectorOut<T> y, bool transpose, int threads) {
@@ -131,7 +131,7 @@ template <class S, class T> void bind_pair(nb::module_& m) {
     });
 }
 
-// Narrower S, wider T.
+// Conversions between the narrower S and the wider T.
 template <class S, class T> void bind_conversion(nb::module_& m) {
     define(m, "native_convert", [](ArrayIn<T> x, ArrayOut<S> y, const std::string& format, int threads) {
         const Storage storage = storage_of<S>(format);

@@ -1,5 +1,6 @@
-// Carriers (float, double), vectors of them, and the handful of operations on both
-// that the kernels are written with. A scalar and a vector obey the same code.
+// Carriers (float or double: the type in which numbers of a format are held), vectors of them, and
+// the few operations on both that the kernels use. Most kernel code is written once for scalars and
+// vectors.
 #pragma once
 
 #include <cfloat>
@@ -7,7 +8,7 @@
 #include <cstring>
 
 #if defined(__FAST_MATH__) || FLT_EVAL_METHOD != 0
-#error "operations must be rounded to their own type: no fast-math, no x87"
+#error "each operation must be rounded to its own type; compile without -ffast-math and without x87"
 #endif
 
 namespace roundwise {
@@ -33,14 +34,14 @@ template <> struct Carrier<double> {
     static constexpr Unsigned quiet_nan = 0x7ff8000000000000u;
 };
 
-// GCC's and Clang's generic vectors: lowered to whatever the target has.
+// Vectors of GCC and Clang, which both compile to the instructions that the target has.
 template <class T> struct Lanes {
     static constexpr int count = ROUNDWISE_VECTOR_BYTES / sizeof(T);
     typedef T type __attribute__((vector_size(ROUNDWISE_VECTOR_BYTES)));
 };
 template <class T> using Vector = typename Lanes<T>::type;
 
-// The unsigned and signed images of a scalar or vector X over carrier T.
+// Integers with as many bits as X, a scalar or vector of carrier T.
 template <class X, class T> struct Image {
     using Unsigned = Vector<typename Carrier<T>::Unsigned>;
     using Signed = Vector<typename Carrier<T>::Signed>;
@@ -75,7 +76,7 @@ template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t 
     std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// The same for any count up to a whole vector, which is then one instruction.
+// The same for a count that may be a whole vector, which is then one instruction.
 template <class T> inline Vector<T> load_some(const T* source, std::int64_t count) {
     return count == Lanes<T>::count ? load(source) : load_first(source, count);
 }
@@ -85,7 +86,8 @@ template <class T> inline void store_some(T* target, Vector<T> v, std::int64_t c
     else store_first(target, v, count);
 }
 
-// Built-ins, as the standard library's overloads are functions of their own in a debug build.
+// Compiler built-ins, because std::sqrt and the like may be emitted as functions, of which the linker
+// keeps one copy for all levels (see CONTRIBUTING.md).
 inline float square_root(float x) { return __builtin_sqrtf(x); }
 inline double square_root(double x) { return __builtin_sqrt(x); }
 inline int exponent_of(float x) { return __builtin_ilogbf(x); }

@@ -25,9 +25,10 @@ void pause() {
 #endif
 }
 
-// Linux often queues a new thread behind the one that starts it, for milliseconds, while another core
-// is idle. So it is moved off this core, and then left to the scheduler again. (If it has ended by
-// then, this thread is moved in its place, which does no harm.)
+// Moves a new thread to another core. Linux often queues it on the core of the thread that starts it,
+// where it waits for milliseconds while another core is idle. The new thread is first forbidden this
+// core, which moves it, and then allowed all cores again. (If it has already ended, the system may
+// apply both calls to the calling thread, which does no harm.)
 void leave_this_core(std::thread& thread) {
 #if defined(__linux__)
     const int core = sched_getcpu();
@@ -43,8 +44,8 @@ void leave_this_core(std::thread& thread) {
 #endif
 }
 
-// Threads are started for each call: they cost some 100 microseconds, and none is left spinning
-// beside those of a BLAS library.
+// Threads that live for one call. Starting one costs some 100 microseconds. A pool would save this,
+// but its waiting threads would compete with those of a BLAS library.
 class Team {
     std::vector<std::thread> members_;
 
@@ -58,7 +59,7 @@ class Team {
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
 
-    // False if the system has no more threads to give.
+    // Returns false if the system refuses to start a thread.
     template <class... Arguments> bool start(Arguments... arguments) {
         try {
             members_.emplace_back(arguments...);
@@ -77,14 +78,14 @@ void wait_for(const int& flag) {
         if (spins < 4000)
             pause();
         else
-            std::this_thread::yield();  // the one waited for may need this core
+            std::this_thread::yield();  // the thread that sets the flag may need this core
     }
 }
 
 void run_members(int threads, MemberBody body, void* context) {
     Team others(threads - 1);
     for (int member = 1; member < threads; ++member)
-        if (!others.start(body, context, member)) break;  // those that were started share the work
+        if (!others.start(body, context, member)) break;  // the threads already started do the work
     body(context, 0);
 }
 

@@ -1,5 +1,5 @@
-// Splitting a range over threads. Defined in parallel.cpp, outside the per-instruction-set
-// objects, so that no standard-library code compiled for AVX-512 is linked into the rest.
+// Splitting work over threads. What uses the standard library is in parallel.cpp, which is compiled
+// once for any processor: std::thread's code compiled with AVX-512 must not reach other levels.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,26 @@ using RangeBody = void (*)(void* context, std::int64_t begin, std::int64_t end);
 // Calls body on disjoint ranges that cover 0..count, their inner bounds multiples of grain.
 void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body, void* context);
 
-// Calls body on each member 0, 1, ..., at the same time, for kernels of many short steps; fewer than
-// `threads` members where the system has no more threads to give. They share the work by phases.
+// Runs body(context, member) on `threads` threads at the same time, for member = 0, 1, ... For
+// kernels of many short steps, whose members share each step as a Phase. If the system refuses to
+// start a thread, there are fewer members, and these do all the work.
 using MemberBody = void (*)(void* context, int member);
 void run_members(int threads, MemberBody body, void* context);
 
-// One step of such a kernel: tasks that any member may take. Starts as zeros, is used once.
+// One step of such a kernel: tasks, each of which is done by the member that claims it first. All
+// fields must be zero at the start; a Phase is used once.
 struct alignas(64) Phase {
     std::int64_t claimed, completed;
     int finished;
 };
 
-// Waits until the flag is set: spins for some microseconds, then yields the core.
+// Waits until the flag is not 0: spins for some microseconds, then lets other threads use the core.
 void wait_for(const int& flag);
 
 #ifdef ROUNDWISE_LEVEL
 namespace ROUNDWISE_LEVEL {
 
-// The same for any callable body(begin, end).
+// split_range for any callable body(begin, end).
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, int threads, Body& body) {
     split_range(
@@ -39,19 +41,22 @@ void parallel_for(std::int64_t count, std::int64_t grain, int threads, Body& bod
         &body);
 }
 
-// The threads worth starting for a pass over so many numbers of type T: below a mebibyte, one.
+// The threads to use for one pass over `count` numbers of type T: one below a mebibyte, where
+// starting more would cost more time than they save.
 template <class T> int threads_for(std::int64_t count, int threads) {
     return count * static_cast<std::int64_t>(sizeof(T)) < (1 << 20) ? 1 : threads;
 }
 
+// run_members for any callable body(member).
 template <class Body> void run_together(int threads, Body& body) {
     run_members(
         threads, [](void* context, int member) { (*static_cast<Body*>(context))(member); }, &body);
 }
 
-// Every member calls this: run(task) for all tasks 0..count (at least one), whoever comes first, and
-// then finish(), once. Returns when that is done. No member waits for one that took no task, which
-// matters on a busy machine, where a thread may start late.
+// Every member calls this. Together they call run(task) once for each task 0..count (count > 0); the
+// member that completes the last task calls finish(). Returns when finish() has returned. A member
+// waits only for members that have claimed a task: on a busy machine, a thread that starts late
+// delays nobody.
 template <class Run, class Finish>
 void share(Phase& phase, std::int64_t count, const Run& run, const Finish& finish) {
     for (;;) {
@@ -70,7 +75,7 @@ template <class Run> void share(Phase& phase, std::int64_t count, const Run& run
     share(phase, count, run, [] {});
 }
 
-// A kernel of one phase: body(begin, end) on ranges of `grain` that cover 0..count.
+// A kernel of one phase: calls body(begin, end) on ranges of length `grain` that cover 0..count.
 template <class Body>
 void share_range(std::int64_t count, std::int64_t grain, int threads, const Body& body) {
     if (count == 0) return;

@@ -11,7 +11,8 @@ namespace ROUNDWISE_LEVEL {
 constexpr std::int64_t block_size = 32;
 constexpr std::int64_t operations_per_thread = std::int64_t{1} << 18;
 
-// Few enough threads that each has work to outweigh its start.
+// At most `threads`, and so few that each has at least operations_per_thread operations: less work
+// would not be worth the start of a thread.
 inline int useful_threads(int threads, double operations) {
     const double most = operations / static_cast<double>(operations_per_thread);
     return most < threads ? (most < 1 ? 1 : static_cast<int>(most)) : threads;
@@ -21,14 +22,16 @@ template <class T> inline bool is_finite(T x) {
     return (bit_cast<typename Carrier<T>::Unsigned>(x) & Carrier<T>::infinity) != Carrier<T>::infinity;
 }
 
+// y -= alpha x.
 template <class T, class Round>
 inline void subtract_multiple(const Round& round, std::int64_t n, T alpha, const T* x, T* y) {
     const View<T> factor{&alpha, 0, 0};
     update_unit_stride<T, Sign::minus>(round, n, 1, 1, x, 0, factor, y, 0);
 }
 
-// A diagonal block of a triangular matrix, ready to substitute with. It is read where it is if
-// whole columns of block_size entries lie there, else copied.
+// A diagonal block of a triangular matrix, for substitution. The block is used in place if its
+// columns are contiguous and full (block_size entries); otherwise it is copied, with zeros below row
+// `size`.
 template <class T> class TriangularBlock {
     T copy_[block_size * block_size];
     const T* entry_;
@@ -45,7 +48,7 @@ template <class T> class TriangularBlock {
         entry_ = copy_;
         step_ = block_size;
     }
-    TriangularBlock(const TriangularBlock&) = delete;  // entry_ may point into it
+    TriangularBlock(const TriangularBlock&) = delete;  // entry_ may point to copy_
 
     template <class Round> void solve(const Round& round, T* b) const {
         using S = typename Carrier<T>::Signed;
@@ -108,8 +111,8 @@ void solve_triangular(const Format& f, std::int64_t n, const T* a, bool lower, b
     });
 }
 
-// Factors columns begin..end of a, rows begin..n; pivots are recorded and applied to these
-// columns alone.
+// Factorizes rows begin..n of columns begin..end of a. Records the pivots, and interchanges rows in
+// these columns only.
 template <class T, class Round>
 Verdict factor_panel(const Round& round, std::int64_t n, T* a, std::int64_t begin,
                      std::int64_t end, std::int64_t* pivot) {
@@ -180,7 +183,8 @@ Verdict lu(const Format& f, std::int64_t n, T* a, std::int32_t* perm, int thread
     });
 }
 
-// The columns begin..end of a Cholesky factor; earlier ones have already been subtracted.
+// Computes columns begin..end of a Cholesky factor, from which the caller has already subtracted the
+// products of all earlier columns.
 template <class T, class Round>
 Verdict cholesky_panel(const Round& round, std::int64_t n, T* a, std::int64_t begin,
                        std::int64_t end) {
@@ -190,7 +194,6 @@ Verdict cholesky_panel(const Round& round, std::int64_t n, T* a, std::int64_t be
             if (!is_finite(column[i])) return {Status::overflow, j};
         if (!(column[j] > 0)) return {Status::not_positive_definite, j};
         column[j] = round(square_root(column[j]));
-        if (column[j] == 0) return {Status::not_positive_definite, j};  // no subnormals
         for (std::int64_t i = j + 1; i < n; ++i) column[i] = round(column[i] / column[j]);
         for (std::int64_t c = j + 1; c < end; ++c)
             subtract_multiple(round, n - c, column[c], column + c, a + c + c * n);
@@ -237,8 +240,8 @@ void matvec(const Format& f, std::int64_t rows, std::int64_t columns, const T* a
     });
 }
 
-// The order of all sums of products: `lanes` partial sums of every lanes-th product, added in a
-// tree. Wide enough for any vector unit, so that it need not depend on one.
+// The sum of n products, in the order that Kernels::dot states: 32 partial sums, added in a tree. No
+// vector unit has more than 32 lanes, so all levels can use this order.
 template <class T, class Round, class Product>
 T rounded_sum(const Round& round, std::int64_t n, Product product) {
     constexpr int lanes = 32, width = Lanes<T>::count, vectors = lanes / width;
@@ -290,7 +293,7 @@ template <class T, class Round> T rounded_norm2(const Round& round, std::int64_t
         if (magnitude > largest) largest = magnitude;
     }
     if (largest == 0) return 0;
-    constexpr int lowest = sizeof(T) == 4 ? -126 : -1022;  // so that 2^-e is finite
+    constexpr int lowest = sizeof(T) == 4 ? -126 : -1022;  // below it, 2^-e would overflow
     const int e = exponent_of(largest) < lowest ? lowest : exponent_of(largest);
     const T down = power_of_two<T>(-e), up = power_of_two<T>(e);
     const T sum = rounded_sum<T>(round, n, [&](std::int64_t i, std::int64_t count) {

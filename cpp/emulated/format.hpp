@@ -14,7 +14,7 @@ struct Format {
     double max;          // largest finite number
     double min_normal;   // 2^emin
     double quantum;      // spacing below min_normal: the smallest positive number
-    Overflow overflow;   // what a value becomes that rounds to more than max
+    Overflow overflow;   // what a value that rounds to more than max becomes
 };
 
 // Where a factorization stopped, and why.

@@ -1,4 +1,4 @@
-// The table of kernels that each instruction-set level fills, for one carrier T.
+// The emulated kernels: what each computes. Each instruction-set level fills one table per carrier T.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace roundwise {
 
-// Matrices are column-major. Each entry of a result is computed by the scalar recurrence
-// given here, in this order, every operation rounded to the format; entries are independent,
-// so vector width, blocking and threads cannot change a bit.
+// Matrices are column-major. Each entry of a result is computed by the scalar recurrence given here,
+// in the order given here, and every operation is rounded to the format. Kernels vectorize, block and
+// use threads across entries only, so none of this changes a bit.
 template <class T> struct Kernels {
     // y_i = x_i rounded; for Mode::stochastic, element i draws number i of stream key.
     void (*round)(const Format&, Mode, std::uint64_t key, std::int64_t n, const T* x, T* y, int threads);
@@ -19,7 +19,7 @@ template <class T> struct Kernels {
     Verdict (*lu)(const Format&, std::int64_t n, T* a, std::int32_t* perm, int threads);
 
     // In place A = LL', in the lower triangle: a_ij -= l_ik l_jk for k = 0, 1, ..., then
-    // l_jj = sqrt(a_jj), l_ij = a_ij / l_jj. What lies above the diagonal becomes 0.
+    // l_jj = sqrt(a_jj), l_ij = a_ij / l_jj. Entries above the diagonal become 0.
     Verdict (*cholesky)(const Format&, std::int64_t n, T* a, int threads);
 
     // In place T X = B, T the lower (unit) or upper triangle of a, or its transpose:
@@ -32,26 +32,28 @@ template <class T> struct Kernels {
                    bool transpose, const T* x, T* y, int threads);
 
     // 32 partial sums s_l = 0; s_l += x_i y_i for i = l, l + 32, ...; then s_l += s_(l + h) for
-    // l < h, h = 16, 8, 4, 2, 1; the result is s_0. One chain would wait for each rounding.
+    // l < h, h = 16, 8, 4, 2, 1; the result is s_0. (In a single sum, each addition would have to
+    // wait until the one before is rounded.)
     T (*dot)(const Format&, std::int64_t n, const T* x, const T* y);
     // y_i += alpha x_i
     void (*axpy)(const Format&, std::int64_t n, T alpha, const T* x, T* y);
     // x_i *= alpha
     void (*scale)(const Format&, std::int64_t n, T alpha, T* x);
-    // sqrt(dot(x, x)) on x scaled by the power of two that brings max |x_i| into [1, 2), so
-    // that no square overflows that need not; otherwise the scaling changes nothing.
+    // sqrt(dot(x, x)), with x first scaled by the power of two that brings max |x_i| into [1, 2), and
+    // the result scaled back. Squares then neither overflow nor underflow needlessly.
     T (*norm2)(const Format&, std::int64_t n, const T* x);
 
-    // Modified Gram-Schmidt of w against the columns of v, already in the format: h_i = v_i' w, w -= h_i v_i, i = 0, 1, ...
+    // Modified Gram-Schmidt of w against the columns of v, which are numbers of the format:
+    // h_i = v_i' w, then w -= h_i v_i, for i = 0, 1, ...
     void (*orthogonalize)(const Format&, std::int64_t n, std::int64_t columns, const T* v, T* w, T* h);
 
-    // Column j of a Hessenberg least squares problem, h with j + 2 entries: rotates h by the j
-    // earlier Givens rotations, then makes the one that clears h_(j+1) (c = h_j/d, s = h_(j+1)/d,
-    // d the 2-norm of both) and rotates h and the right-hand side g by it.
+    // Column j of a Hessenberg least squares problem; h has j + 2 entries. Applies the j earlier
+    // Givens rotations to h. Then computes the rotation that makes h_(j+1) zero (c = h_j/d,
+    // s = h_(j+1)/d, d = norm2 of both) and applies it to h and to the right-hand side g.
     void (*givens)(const Format&, std::int64_t j, T* cosines, T* sines, T* h, T* g);
 };
 
-// The active level's kernels, and the levels themselves (defined in dispatch.cpp).
+// The kernels of the level in use (common/levels.hpp); defined in dispatch.cpp.
 template <class T> const Kernels<T>& active_kernels();
 
 }  // namespace roundwise

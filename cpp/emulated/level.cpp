@@ -5,7 +5,8 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Constant-initialised: no code of this level may run before dispatch has allowed it.
+// A constant, so that no code of this level runs when the module is loaded: the processor may not
+// have the instructions.
 template <class T>
 constexpr Kernels<T> table = {
     round_array<T>, lu<T>,    cholesky<T>, solve_triangular<T>, matvec<T>, dot<T>,

@@ -8,7 +8,7 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 // Steele, Lea & Flood's SplitMix64 as a counter-based generator: number `counter` of stream
-// `key`. What element i gets depends on (key, i) alone, not on threads or vectors.
+// `key`. The random bits of element i depend on (key, i) alone, not on threads or vectors.
 inline std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) {
     std::uint64_t z = key + (counter + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -16,7 +16,7 @@ inline std::uint64_t random_bits(std::uint64_t key, std::uint64_t counter) {
     return z ^ (z >> 31);
 }
 
-// Rounds a magnitude down or up to a neighbour in the format, as the derived mode says.
+// Rounds to one of the two neighbours in the format: directed() by the mode, stochastic() by chance.
 template <class T> class NeighbourRounder {
     using U = typename Carrier<T>::Unsigned;
     using S = typename Carrier<T>::Signed;
@@ -26,16 +26,18 @@ template <class T> class NeighbourRounder {
     Limits<T> limits_;
     Mode mode_;
 
-    // The two multiples of the quantum around a tiny magnitude.
+    // The largest multiple of the quantum that is at most a, for a below min_normal.
     V floor_tiny(V a) const {
         const V nearest = (a + limits_.anchor) - limits_.anchor;
         return nearest > a ? nearest - limits_.quantum : nearest;
     }
 
+    // Puts the result together: `tiny` below min_normal, else `normal`; `too_large` above max;
+    // infinity and NaN; and the sign of `bits`.
     V finish(B bits, B magnitude, B normal, V tiny, B too_large) const {
         B r = bit_cast<C>(magnitude) < static_cast<S>(limits_.min_normal) ? bit_cast<B>(tiny) : normal;
         r = bit_cast<C>(r) > static_cast<S>(limits_.max) ? too_large : r;
-        // Infinity is no result of rounding: every mode treats it alike.
+        // An infinite x was not rounded, so it does not depend on the mode.
         r = bit_cast<C>(magnitude) == static_cast<S>(Carrier<T>::infinity) ? B{} + limits_.overflowed : r;
         r = bit_cast<C>(magnitude) > static_cast<S>(Carrier<T>::infinity) ? magnitude : r;
         return bit_cast<V>(r | (bits & ~Carrier<T>::abs_mask));
@@ -87,7 +89,7 @@ void round_range(const Format& f, Mode mode, std::uint64_t key,
                  std::int64_t begin, std::int64_t end, const T* x, T* y) {
     using V = Vector<T>;
     if (mode == Mode::nearest) {
-        // AnyRange even where SameRange would do: the input may hold any NaN.
+        // AnyRange and not the faster SameRange, which is wrong for some NaNs that x may hold.
         const AnyRange<T> round(f);
         for_each_vector(begin, end, x, y, [&](V v, std::int64_t) { return round(v); });
         return;

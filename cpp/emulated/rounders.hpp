@@ -1,5 +1,5 @@
-// Rounding one value (or one vector) held in a carrier to a format: the inner step of
-// every kernel. Round to nearest, ties to even; the other modes are in round_array.hpp.
+// Rounding a scalar or a vector, held in a carrier, to a format: the inner step of every kernel.
+// To nearest, ties to even; the other modes are in round_array.hpp.
 #pragma once
 
 #include "common/carrier.hpp"
@@ -31,8 +31,8 @@ template <class T> struct Limits {
           anchor(static_cast<T>(f.quantum * static_cast<double>(U{1} << (Carrier<T>::precision - 1)))) {}
 };
 
-// A rounder is called with the carrier's result of an operation; products have a name of their
-// own, as one rounder needs the factors. A product of a vector and a scalar is a vector.
+// A rounder is called with the result of an operation in the carrier. Products have a function of
+// their own, because SameRangeGuarded needs the factors. A vector times a scalar is a vector.
 template <class X, class Y> using Wider = decltype(X() * Y());
 
 // The format is the carrier itself.
@@ -42,10 +42,11 @@ template <class T> struct NoRounding {
     template <class X, class Y> Wider<X, Y> product(X x, Y y) const { return x * y; }
 };
 
-// The format has the carrier's exponent range (bf16 in float): its numbers, subnormal or
-// not, are the carrier's with the low bits zero, so adding a little less than half of the
-// last place and clearing the rest rounds, and a carry out of the top binade is infinity.
-// A NaN that arithmetic makes has no low bits set, so it cannot carry into the sign.
+// The format has the carrier's exponent range (as bf16 in float). Its numbers, subnormal ones too,
+// are those of the carrier whose low bits are zero. To round, add to the bit pattern a little less
+// than half of the last place kept (exactly half if that place is odd) and clear the low bits. A
+// carry out of the largest binade gives infinity. NaNs made by arithmetic have zero low bits, so they
+// never carry into the sign; other NaNs are not rounded right here.
 template <class T> class SameRange {
     using U = typename Carrier<T>::Unsigned;
     int shift_;
@@ -66,14 +67,14 @@ template <class T> class SameRange {
     template <class X, class Y> Wider<X, Y> product(X x, Y y) const { return (*this)(x * y); }
 };
 
-// The same for tf32 in float, whose subnormal products float would round first (see
-// backends/emulated/carriers.py): they are computed 2^64 times too large, where float holds them exactly,
-// rounded there to a multiple of the scaled quantum, and scaled back. What underflows even so
-// is far below half the quantum, and 0 either way. A product that is 0 already is left alone: its
-// other factor, scaled, may be infinite.
+// The same for tf32 in float. Float would round a subnormal product before we round it to tf32 (see
+// src/roundwise/backends/emulated/carriers.py). So such a product is computed 2^64 times too large,
+// where float holds it exactly, rounded there to a multiple of the scaled quantum, and scaled back. A
+// product that still underflows is far below half the quantum and becomes 0, as it should. A product
+// that is 0 without scaling stays 0: one of its factors, scaled, may be infinite.
 class SameRangeGuarded : public SameRange<float> {
     static constexpr float up = 0x1p64f, down = 0x1p-64f;
-    float anchor_;  // its ulp is the scaled quantum
+    float anchor_;  // its last place is the scaled quantum
 
   public:
     explicit SameRangeGuarded(const Format& f)
@@ -95,7 +96,7 @@ class SameRangeGuarded : public SameRange<float> {
     }
 };
 
-// Any format that the carrier contains.
+// Any format whose numbers are all numbers of the carrier.
 template <class T> class AnyRange {
     using U = typename Carrier<T>::Unsigned;
     using S = typename Carrier<T>::Signed;
@@ -126,7 +127,7 @@ template <class T> class AnyRange {
     template <class X, class Y> Wider<X, Y> product(X x, Y y) const { return (*this)(x * y); }
 };
 
-// Calls body(rounder) with the cheapest rounder that is right for the format.
+// Calls body(rounder) with the fastest rounder that is correct for the format.
 template <class T, class Body> auto with_rounder(const Format& f, Body body) {
     const Limits<T> limits(f);
     const T carrier_quantum = bit_cast<T>(typename Carrier<T>::Unsigned{1});

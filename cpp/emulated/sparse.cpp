@@ -15,8 +15,9 @@ using scalar::with_rounder;
 
 namespace {
 
-// The columns k of L that column j of U needs: all pivots reachable from the rows of a_j in the
-// graph of L, found by depth-first search; also the rows that are no pivots yet.
+// The patterns of column j of U and L: the rows that can be reached from the rows of a_j in the graph
+// of L, found by depth-first search. Those that are pivots already (`pivots`, as column numbers of L)
+// belong to U, the others (`rows`) to L.
 class Reach {
     std::vector<Index> mark_, stack_, next_;
 
@@ -64,10 +65,11 @@ class Reach {
 
 template <class T> void require_indexable(const SparseColumns<T>& columns) {
     if (columns.indices.size() > static_cast<std::size_t>(std::numeric_limits<Index>::max()))
-        throw std::length_error("a factor has more than 2^31 - 1 entries");
+        throw std::length_error(
+            "a factor has more than 2^31 - 1 entries; order the matrix so that it fills in less");
 }
 
-// Renumbers L's rows from A's order to pivot order, ascending in each column.
+// Renumbers the rows of L from A's order to the order of pivots, and sorts each column by row.
 template <class T>
 void sort_by_pivot(SparseColumns<T>& lower, const std::vector<Index>& position) {
     std::vector<std::pair<Index, T>> entries;
@@ -91,7 +93,7 @@ SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index*
                            double threshold) {
     const auto n = static_cast<std::size_t>(a.size);
     SparseFactors<T> factors{{Status::ok, 0}, {}, {}, std::vector<Index>(n)};
-    std::vector<Index> position(n, -1);  // of a row among the pivots
+    std::vector<Index> position(n, -1);  // the column for which a row is the pivot; -1: none yet
     std::vector<T> x(n, 0);
     Reach reach(n);
     factors.verdict = with_rounder<T>(f, [&](const auto& round) -> Verdict {

@@ -1,4 +1,4 @@
-// Sparse emulated kernels, every operation rounded; one scalar version for all machines.
+// Sparse emulated kernels: every operation is rounded to the format. Scalar code, one for all levels.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace roundwise {
 
 using Index = std::int32_t;
 
-// Compressed columns, not owned; rows ascend within a column.
+// Compressed columns of a matrix whose memory another object owns; rows ascend within a column.
 template <class T> struct SparseView {
     std::int64_t size;     // number of columns (or rows, when read as CSR)
     const Index* starts;   // size + 1
@@ -32,9 +32,10 @@ template <class T> struct SparseFactors {
     std::vector<Index> perm; // (PA)_i = A_perm(i)
 };
 
-// PA = LU, left-looking (Gilbert & Peierls): for column j, x = a_j, then x -= l_k x_k for the k
-// that matter, ascending. The pivot is the entry of largest magnitude (lowest row first), unless
-// row diagonal[j] has one of at least threshold times that.
+// PA = LU, left-looking (Gilbert & Peierls): for column j, x = a_j, then x -= l_k x_k for all k < j
+// with u_kj in the pattern of U, ascending. The pivot is the entry of row diagonal[j] if its
+// magnitude is at least threshold times the largest; otherwise the largest (of equal ones, that in
+// the first row).
 template <class T>
 SparseFactors<T> sparse_lu(const Format& f, const SparseView<T>& a, const Index* diagonal,
                            double threshold);
@@ -51,7 +52,8 @@ template <class T> SparseCholesky<T> sparse_cholesky(const Format& f, const Spar
 template <class T>
 void sparse_cholesky_solve(const Format& f, const SparseView<T>& l, std::int64_t columns, T* b);
 
-// In place L U x = b, or its transpose; per entry the order of the dense kernel.
+// In place L U x = b, or (L U)' x = b. The operations on each entry have the order of the dense
+// kernel.
 template <class T>
 void sparse_solve(const Format& f, const SparseView<T>& lower, const SparseView<T>& upper,
                   bool transpose, std::int64_t columns, T* b);

@@ -1,4 +1,4 @@
-// C += A B and C -= A B with every operation rounded: the one place where time is spent.
+// C += A B and C -= A B with every operation rounded. Dense kernels spend nearly all their time here.
 #pragma once
 
 #include "emulated/rounders.hpp"
@@ -6,7 +6,7 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Strided view of a matrix; a transpose swaps the strides, a negative stride runs backward.
+// A strided view of a matrix. Swapped strides give the transpose, a negative one reverses the order.
 template <class T> struct View {
     const T* data;
     std::int64_t row_stride, column_stride;
@@ -26,8 +26,9 @@ template <class T> struct View {
 enum class Sign { plus, minus };
 enum class Edge { none, first, last };  // a whole vector, its first lanes, or its last lanes
 
-// One register tile: `vectors` vectors of rows by `columns` columns of C, over all of k.
-// With Edge::last, the lanes before `lanes` more are computed from stale values and dropped.
+// Updates a tile of C that fits into registers, `vectors` vectors of rows by `columns` columns, with
+// all k products. With Edge::first only the first `lanes` rows exist. With Edge::last only the last
+// `lanes` are stored: the rows before them belong to the tile above and are updated already.
 template <class T, Sign sign, int columns, int vectors, Edge edge, class Round>
 inline void update_tile(const Round& round, std::int64_t k, const T* a, std::int64_t a_step,
                         const View<T>& b, T* c, std::int64_t c_step, std::int64_t lanes) {
@@ -89,7 +90,7 @@ void update_unit_stride(const Round& round, std::int64_t m, std::int64_t n, std:
                         std::int64_t c_step) {
     constexpr int width = Lanes<T>::count;
     std::int64_t i = 0;
-    if (n == 1)  // a tall tile keeps enough independent chains in flight
+    if (n == 1)  // a tall tile, so that enough independent sums hide the latency of each
         for (; i + 8 * width <= m; i += 8 * width)
             update_strip<T, sign, 8, Edge::none>(round, n, k, a + i, a_step, b, c + i, c_step, 0);
     for (; i + 2 * width <= m; i += 2 * width)
@@ -104,7 +105,7 @@ void update_unit_stride(const Round& round, std::int64_t m, std::int64_t n, std:
         update_strip<T, sign, 1, Edge::first>(round, n, k, a, a_step, b, c, c_step, m);
 }
 
-// The same for any strides of A: blocks of it are copied to unit stride first.
+// The same for any strides of A: copies blocks of A to unit stride first.
 template <class T, Sign sign, class Round>
 void update(const Round& round, std::int64_t m, std::int64_t n, std::int64_t k, const View<T>& a,
             const View<T>& b, T* c, std::int64_t c_step) {

@@ -39,11 +39,11 @@ template <class S, class T> void widen_array(std::int64_t n, const S* x, T* y, i
     share_range(n, conversion_grain, threads_for<T>(n, threads), body);
 }
 
-// The larger; NaN if either is.
+// The larger of both, or NaN if one is NaN.
 inline double larger(double a, double b) { return a > b || a != a ? a : b; }
 
-// Columns are cut into norm_parts parts, whatever the number of threads, each with row sums of its
-// own that are added up in order.
+// The columns are cut into norm_parts parts, whatever the number of threads. Each part has its own
+// row sums, which are added up in order at the end.
 template <class T>
 Norms norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace) {
     constexpr int lanes = Lanes<double>::count;
@@ -91,7 +91,7 @@ Norms norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, do
         for (std::int64_t part = 0; part < norm_parts; ++part) sum += workspace[i + part * rows];
         result.inf = larger(result.inf, sum);
     }
-    // A comparison skips NaN, a sum does not.
+    // The vector comparison above skips NaN; the sums do not.
     if (result.one != result.one) result.max_abs = result.one;
     return result;
 }

@@ -4,7 +4,8 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Constant-initialised: no code of this level may run before dispatch has allowed it.
+// A constant, so that no code of this level runs when the module is loaded: the processor may not
+// have the instructions.
 extern const Bf16Kernels bf16_kernels;
 constexpr Bf16Kernels bf16_kernels = {
     {lu_workspace<Bf16Tile>, lu<Bf16Tile>}, gemm_workspace<Bf16Tile>, gemm<Bf16Tile>};

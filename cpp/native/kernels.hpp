@@ -1,9 +1,9 @@
-// Kernels in the machine's own low-precision arithmetic: what each computes, and the tables of
-// them that the instruction-set levels fill. Matrices are column-major.
+// The native kernels, which use the processor's own arithmetic: what each computes. Each
+// instruction-set level fills a table of them. Matrices are column-major.
 //
-// Unlike the emulated kernels, these may round differently on another level or compiler
-// (a multiply-add may be fused). On one level, results do not depend on the number of threads:
-// how the work is cut depends on sizes only, and each piece is computed by one thread.
+// Unlike the emulated kernels, these may round differently on another level or with another compiler,
+// because a multiply-add may be fused. On one level, results do not depend on the number of threads:
+// the sizes of the operands decide how the work is cut, and one thread computes each piece.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,22 @@ template <class T> struct LuKernels {
     std::int64_t (*lu_workspace)(std::int64_t n, int threads);
 
     // In place PA = LU, L unit lower. Row i was interchanged with row pivots[i], for i = 0, 1, ...
-    // The pivot is the first entry of largest magnitude. Returns 0; c + 1 where the pivot of column
-    // c is zero; -(c + 1) where it is not finite. What a then holds is of no use.
+    // The pivot is the first entry of largest magnitude. Returns 0 for success, c + 1 if the pivot of
+    // column c is zero, -(c + 1) if it is not finite. After a failure, a holds no factors.
     int (*lu)(std::int64_t n, T* a, std::int32_t* pivots, int threads, void* workspace);
 };
 
 // BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
 //
-// LU is stored in float32. Blocks of 64 columns are factorized, and blocks of 64 rows are solved
-// for, in float32. All else is a_ij - sum_k l_ik u_kj with l and u rounded to BF16 (to nearest
-// even), products exact, sums in float32. vdpbf16ps and AMX take subnormal operands and results as
-// zero and round to nearest even whatever the processor's settings.
+// LU stores its factors in float32. It factorizes blocks of 64 columns, and solves for blocks of 64
+// rows of U, in float32. Everything else is a_ij - sum_k l_ik u_kj, with l and u rounded to BF16 (to
+// nearest even), exact products and float32 sums. The instructions vdpbf16ps (AVX512-BF16) and
+// tdpbf16ps (AMX) treat subnormal operands and results as zero and round to nearest even, whatever
+// the thread's floating-point settings are.
 struct Bf16Kernels : LuKernels<float> {
     std::int64_t (*gemm_workspace)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
-    // C (m x n) -= A (m x k) B (k x n) by the same inner kernel; k a multiple of 32.
+    // C (m x n) -= A (m x k) B (k x n) by the inner kernel of LU; k must be a multiple of 32.
     void (*gemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
                  float* c, int threads, void* workspace);
 };
@@ -41,11 +42,12 @@ enum class Storage { bf16, fp16, fp32, fp64 };
 enum class Factors { lu, cholesky };
 
 struct Norms {
-    double one, inf, max_abs;  // NaN if any entry is
+    double one, inf, max_abs;  // all three are NaN if an entry is NaN
 };
 
-// Kernels in T (float or double): LU as above, all in T, and matrices that are stored in a format no
-// wider than T, as time goes into fetching them. One table per level "baseline", "avx2", "avx512".
+// Kernels that compute in T (float or double). Matrices and factors may be stored in a narrower
+// format than T: reading them from memory takes most of the time. One table per level "baseline",
+// "avx2", "avx512".
 template <class T> struct NativeKernels : LuKernels<T> {
     // y = A x or A' x.
     void (*matvec)(Storage, std::int64_t rows, std::int64_t columns, const void* a, bool transpose,
@@ -56,12 +58,12 @@ template <class T> struct NativeKernels : LuKernels<T> {
                   std::int64_t columns, T* b, int threads, void* workspace);
     std::int64_t (*solve_workspace)(std::int64_t n, std::int64_t columns);  // bytes, aligned to 64
 
-    // Rounds n numbers to a stored format that is not wider, to nearest even, once (never through
-    // a third format); overflow to infinity. And back, exactly.
+    // Rounds n numbers to a stored format no wider than T: to nearest even, in one rounding, overflow
+    // to infinity. widen converts back, exactly.
     void (*narrow)(Storage, std::int64_t n, const T* x, void* y, int threads);
     void (*widen)(Storage, std::int64_t n, const void* x, T* y, int threads);
 
-    // One pass over a matrix; sums in float64. workspace: norm_parts * rows numbers.
+    // Norms, by one pass over a matrix, sums in float64. workspace holds norm_parts * rows numbers.
     Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
 
     // y += alpha x, on one thread. Returns whether all of the new y is finite.

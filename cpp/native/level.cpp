@@ -50,7 +50,8 @@ template <class T> void widen(Storage storage, std::int64_t n, const void* x, T*
     });
 }
 
-// Constant-initialised: no code of this level may run before dispatch has allowed it.
+// A constant, so that no code of this level runs when the module is loaded: the processor may not
+// have the instructions.
 template <class T>
 constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<PlainTile<T>>},
                                            matvec<T>,

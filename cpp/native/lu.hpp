@@ -1,10 +1,10 @@
-// Blocked LU with partial pivoting, its updates by the products of a Tile; see native.hpp.
+// Blocked LU with partial pivoting (LuKernels::lu in kernels.hpp); a Tile computes the products.
 //
-// The matrix is cut into panels of columns. Once a panel is factorized, everything that it does to
-// a chunk of the columns to its right (interchanges, rows of U, update of the rest) is one task
-// that needs no other chunk. The chunks of the next panel come first, and whoever finishes the
-// last of them factorizes that panel while the others go on: factorizing is the slow, serial part
-// and is hidden this way.
+// The matrix is cut into panels of columns. Once a panel is factorized, the columns to its right are
+// updated in chunks: interchanges, rows of U, and the product for the rows below. Each chunk is a
+// task that needs no other chunk. The chunks of the next panel come first. The thread that finishes
+// the last of these factorizes the next panel while the other threads update the remaining chunks.
+// Factorizing a panel is slow and serial, and this way the others do not wait for it.
 #pragma once
 
 #include "native/kernels.hpp"
@@ -18,10 +18,11 @@ namespace ROUNDWISE_LEVEL {
 constexpr std::int64_t widest_panel = 256;
 constexpr std::int64_t chunk_columns = 96;
 static_assert(widest_panel % block_order == 0, "no block may lie in two panels");
-static_assert(chunk_columns >= block_order, "a block is packed where a chunk is");
+static_assert(chunk_columns >= block_order, "a block is packed into the memory for a chunk");
 
-// Wide panels for large matrices, where each entry should be fetched rarely; narrow ones for small
-// ones, where the panel is what the others wait for. The last panel takes what is left.
+// The width of the next panel when `order` columns are left. Wide panels suit large matrices: each
+// entry is read from memory less often. Narrow ones suit small matrices, where threads would wait for
+// a panel.
 inline std::int64_t panel_width(std::int64_t order) {
     const std::int64_t width = order > 1500 ? 256 : order > 512 ? 128 : 64;
     return order < width ? order : width;
@@ -30,11 +31,12 @@ inline std::int64_t panel_width(std::int64_t order) {
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Gives out parts of one piece of memory, each aligned to 64 bytes; counts only, if it is null.
+// Hands out parts of one piece of memory, each aligned to 64 bytes. With a null base it only counts
+// the bytes that are needed.
 struct Arena {
     char* base;
     std::int64_t used = 0;
-    void end_of_zeros() const {  // what was taken so far starts as zeros
+    void clear() const {  // sets all that was taken so far to zero
         if (base != nullptr) std::memset(base, 0, static_cast<std::size_t>(used));
     }
     template <class T> T* take(std::int64_t count) {
@@ -44,7 +46,8 @@ struct Arena {
     }
 };
 
-// A factorized panel: columns begin..begin + width, L packed, row 0 of it being row `begin`.
+// A factorized panel, columns begin..begin + width of the matrix. `packed` holds its part of L, with
+// row `begin` of the matrix as row 0; `triangles` holds copies of the diagonal blocks of L.
 template <class Tile> struct Panel {
     std::int64_t begin, width;
     typename Tile::Unit* packed;
@@ -52,8 +55,8 @@ template <class Tile> struct Panel {
     std::int64_t strip() const { return width / Tile::depth * Tile::rows; }  // units
 };
 
-// One per panel: the chunks to its right, how many of those that the next panel waits for are done,
-// and how factorizing the panel went.
+// The state of one panel: the phase that updates the chunks to its right, how many chunks of the next
+// panel are done (`ahead`), and what factorizing the panel returned (`code`).
 struct Step {
     Phase update;
     int ahead, code;
@@ -68,10 +71,10 @@ template <class Tile> struct Factorization {
     std::int64_t n;
     T* a;
     std::int32_t* pivots;
-    Panel<Tile> panels[2];  // the present one and the next
+    Panel<Tile> panels[2];  // the current one and the next
     Step* steps;
     Phase *first_panel, *left;
-    Unit* packed_columns;  // of chunks, one part per thread
+    Unit* packed_columns;  // memory for a packed chunk, one part per thread
     int threads;
 
     Factorization(std::int64_t order, T* matrix, std::int32_t* interchanges, int members,
@@ -80,7 +83,7 @@ template <class Tile> struct Factorization {
         steps = arena.take<Step>(n / block_order + 2);
         first_panel = arena.take<Phase>(1);
         left = arena.take<Phase>(1);
-        arena.end_of_zeros();
+        arena.clear();
         for (Panel<Tile>& panel : panels) {
             panel.packed = arena.take<Unit>(ceil_div(n, Tile::rows) * Tile::rows * widest_panel /
                                             Tile::depth);
@@ -94,8 +97,9 @@ template <class Tile> struct Factorization {
 
     T* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
 
-    // Applies the first k columns of a panel to the columns j..j + count right of them. Those that
-    // start `later` columns further on are likely next.
+    // Applies the first k columns of a panel to columns j..j + count, which lie right of them.
+    // Prefetches the columns that start `later` further on, which this thread will probably update
+    // next.
     void update(const Panel<Tile>& panel, std::int64_t k, std::int64_t j, std::int64_t count,
                 Unit* packed, std::int64_t later = 0) const {
         const std::int64_t top = panel.begin, b_step = k / Tile::depth * Tile::columns;
@@ -115,7 +119,7 @@ template <class Tile> struct Factorization {
                                panel.strip(), packed, b_step, at(top + k, j), n, later * n);
     }
 
-    // Rows i and pivots[i] of what is packed already, its first k products.
+    // Interchanges rows i and pivots[i], i = begin, ..., end - 1, in the first k packed columns of L.
     void interchange_packed(const Panel<Tile>& panel, std::int64_t begin, std::int64_t end,
                             std::int64_t k) const {
         const auto entry = [&](std::int64_t row) {
@@ -133,7 +137,7 @@ template <class Tile> struct Factorization {
         }
     }
 
-    // Factorizes a panel that all panels before have updated: 0 or the code of a failure.
+    // Factorizes a panel that all earlier panels have updated. Returns what LuKernels::lu returns.
     int factorize(const Panel<Tile>& panel, Unit* packed) const {
         for (std::int64_t k = 0; k < panel.width; k += block_order) {
             const std::int64_t j = panel.begin + k;
@@ -142,7 +146,7 @@ template <class Tile> struct Factorization {
             const int code = factorize_block(n, j, width, a, pivots);
             if (code != 0) return code;
             interchange(j, j + width, pivots, k, at(0, panel.begin), n);
-            if (j + width == n) return 0;  // nothing below, nothing to the right
+            if (j + width == n) return 0;  // the last block has nothing below or right of it
             interchange_packed(panel, j, j + width, k);
             copy_triangle(at(j, j), n, panel.triangles + k * block_order);
             const std::int64_t below = j + block_order;
@@ -154,7 +158,7 @@ template <class Tile> struct Factorization {
         return 0;
     }
 
-    // What each member does; returns 0 or the code of a failure.
+    // What each member does. Returns what LuKernels::lu returns.
     int run(int member) {
         Unit* packed = packed_columns + member * packed_chunk;
         std::int64_t begin = 0, width = panel_width(n), step = 0;
@@ -177,8 +181,8 @@ template <class Tile> struct Factorization {
         steps[step].code = factorize(panel, packed);
     }
 
-    // The chunks right of the panel of this step. Whoever completes those of the next panel
-    // factorizes it.
+    // Updates the chunks right of this step's panel. The member that completes the last chunk of the
+    // next panel factorizes that panel.
     void update_right(std::int64_t step, std::int64_t next, std::int64_t next_width, Unit* packed) {
         const std::int64_t first = ceil_div(next_width, chunk_columns);
         const std::int64_t all = first + ceil_div(n - next - next_width, chunk_columns);
@@ -196,12 +200,12 @@ template <class Tile> struct Factorization {
         });
     }
 
-    // The interchanges of later panels, in the columns of L; each column is fetched once.
+    // Applies the interchanges of all later panels to the columns of L, in one pass over each column.
     void interchange_left() const {
         constexpr std::int64_t columns = block_order;  // divides the width of a panel
         share(*left, ceil_div(n, columns), [&](std::int64_t task) {
             const std::int64_t j = task * columns;
-            std::int64_t end = 0;  // of the panel that j is in
+            std::int64_t end = 0;  // where the panel that contains column j ends
             while (end <= j) end += panel_width(n - end);
             interchange(end, n, pivots, end - j < columns ? end - j : columns, at(0, j), n);
         });
@@ -226,12 +230,13 @@ int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threa
         Tile::leave();
         if (member == 0) code = found;
     };
-    const std::int64_t chunks = n / chunk_columns;  // more threads would find nothing to do
+    const std::int64_t chunks = n / chunk_columns;  // more threads than chunks have nothing to do
     run_together(chunks < 3 ? 1 : threads < chunks ? threads : static_cast<int>(chunks), body);
     return code;
 }
 
-// C -= A B: for every 256 products, A is packed and then chunks of columns are tasks.
+// C -= A B. For every 256 products, a first phase packs A, and a second one updates chunks of
+// columns.
 template <class Tile> struct Product {
     using T = typename Tile::Number;
     using Unit = typename Tile::Unit;
@@ -239,13 +244,13 @@ template <class Tile> struct Product {
     std::int64_t m, n, k;
     const T *a, *b;
     T* c;
-    Phase* phases;  // two for each part of the products
+    Phase* phases;  // two for every 256 products
     Unit *packed_rows, *packed_columns;
 
     Product(std::int64_t rows, std::int64_t columns, std::int64_t products, int threads, Arena& arena)
         : m(rows), n(columns), k(products) {
         phases = arena.take<Phase>(2 * ceil_div(k, widest_panel));
-        arena.end_of_zeros();
+        arena.clear();
         packed_rows = arena.take<Unit>(ceil_div(m, Tile::rows) * Tile::rows * widest_panel / Tile::depth);
         packed_columns = arena.take<Unit>(threads * Factorization<Tile>::packed_chunk);
     }

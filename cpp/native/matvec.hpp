@@ -1,5 +1,5 @@
-// Products with a stored matrix, a few columns of it at a time: y -= A x and A' x for several x.
-// Both stream A from memory once, in as many streams as there are columns.
+// Products with a stored matrix for one or several vectors: Y -= A X, and A' X. Both read A from
+// memory once, a few columns side by side.
 #pragma once
 
 #include "native/storage.hpp"
@@ -8,8 +8,8 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Y (m x C) -= A (m x K) X (K x C); the columns `next` are fetched meanwhile, as the rows taken of
-// each are too few for the processor to see that they go on.
+// Y (m x C) -= A (m x K) X (K x C). Prefetches the columns `next`: with the few rows of each column
+// that are read here, the processor does not recognise the pattern by itself.
 template <int K, int C, class T, class S>
 inline void subtract_few(std::int64_t m, const S* a, const S* next, std::int64_t a_step, const T* x,
                          std::int64_t x_step, T* y, std::int64_t y_step) {
@@ -35,7 +35,7 @@ inline void subtract_few(std::int64_t m, const S* a, const S* next, std::int64_t
     for (int c = 0; c < C; ++c) store_first<T>(y + i + c * y_step, sum[c], m - i);
 }
 
-// The same for any number k of columns.
+// The same for any number k of columns of A.
 template <int C, class T, class S>
 inline void subtract_product(std::int64_t m, std::int64_t k, const S* a, std::int64_t a_step,
                              const T* x, std::int64_t x_step, T* y, std::int64_t y_step) {
@@ -75,7 +75,7 @@ inline void dot_few(std::int64_t m, const S* a, std::int64_t a_step, const T* x,
         }
 }
 
-// use(j, c, value) for each entry of A' X, A m x k.
+// Calls use(j, c, value) for each entry (j, c) of A' X; A is m x k.
 template <int C, class T, class S, class Use>
 inline void dot_columns(std::int64_t m, std::int64_t k, const S* a, std::int64_t a_step, const T* x,
                         std::int64_t x_step, const Use& use) {
@@ -94,7 +94,7 @@ inline void dot_columns(std::int64_t m, std::int64_t k, const S* a, std::int64_t
     }
 }
 
-// y = A x, in strips of rows that keep y in the first cache; or A' x.
+// y = A x, in strips of rows so short that y stays in the first cache; or y = A' x.
 template <class T, class S>
 inline void matvec_stored(std::int64_t rows, std::int64_t columns, const S* a, bool transpose,
                           const T* x, T* y, int threads) {

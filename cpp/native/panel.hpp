@@ -1,5 +1,5 @@
-// What the LU does without packing: the factorization of a tall block of few columns, and the
-// solution with a small unit lower triangle.
+// The parts of the LU that work on unpacked memory: the factorization of a tall block of a few
+// columns, and solves with a small unit lower triangle.
 #pragma once
 
 #include "common/carrier.hpp"
@@ -21,11 +21,12 @@ inline void interchange(std::int64_t begin, std::int64_t end, const std::int32_t
         }
 }
 
-// Vectors of each of the eight columns that are updated at a time: the registers hold no more.
+// How many vectors of each of eight columns subtract_strip updates at a time: as many as the
+// registers hold.
 constexpr int panel_vectors = ROUNDWISE_VECTOR_BYTES == 64 ? 2 : 1;
 
-// C (m x n) -= A (m x k) B (k x n), nothing packed: k is small, and A, B and C are
-// parts of one matrix with this step between columns. One strip of rows.
+// C -= A B for one strip of rows. A (rows x k), B (k x columns) and C are parts of one matrix with
+// `step` numbers from column to column; k is small.
 template <int columns, int vectors, class T>
 inline void subtract_strip(std::int64_t k, const T* a, const T* b, T* c, std::int64_t step) {
     constexpr int width = Lanes<T>::count;
@@ -42,6 +43,7 @@ inline void subtract_strip(std::int64_t k, const T* a, const T* b, T* c, std::in
         for (int v = 0; v < vectors; ++v) store<T>(c + j * step + v * width, sum[j][v]);
 }
 
+// C (m x columns) -= A (m x k) B (k x columns), with parts of one matrix as above.
 template <int columns, class T>
 inline void subtract_columns(std::int64_t m, std::int64_t k, const T* a, const T* b, T* c,
                              std::int64_t step) {
@@ -58,6 +60,7 @@ inline void subtract_columns(std::int64_t m, std::int64_t k, const T* a, const T
         }
 }
 
+// The same for any number n of columns.
 template <class T>
 inline void subtract_thin_product(std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                                   const T* b, T* c, std::int64_t step) {
@@ -79,15 +82,16 @@ inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const T* a, T
 // that are factorized without packing.
 constexpr std::int64_t block_order = 64;
 
-// A copy of the strictly lower triangle of a block, zeros above: no lane then needs a mask.
+// Copies the strictly lower triangle of a block, with zeros elsewhere, so that whole vectors can be
+// used.
 template <class T> inline void copy_triangle(const T* a, std::int64_t step, T* triangle) {
     for (std::int64_t j = 0; j < block_order; ++j)
         for (std::int64_t i = 0; i < block_order; ++i)
             triangle[i + j * block_order] = i > j ? a[i + j * step] : T(0);
 }
 
-// In place X = L^-1 B for such a copy. Several columns at a time, as each waits for its own
-// previous entry.
+// In place X = L^-1 B for such a copy of L. Several columns at a time: in one column, each entry has
+// to wait for the one before.
 template <int columns, class T>
 inline void solve_columns(const T* triangle, T* b, std::int64_t step) {
     constexpr int width = Lanes<T>::count;
@@ -114,12 +118,13 @@ inline void solve_triangle(std::int64_t columns, const T* triangle, T* b, std::i
     for (; j < columns; ++j) solve_columns<1>(triangle, b + j * step, step);
 }
 
-// The bits of |x|: as integers they are ordered like the numbers, infinity and then NaN on top.
+// The bits of |x| as an integer. These integers have the order of the numbers; infinity and then NaN
+// are the largest.
 template <class T> inline typename Carrier<T>::Signed magnitude(T x) {
     return bit_cast<typename Carrier<T>::Unsigned>(x) & Carrier<T>::abs_mask;
 }
 
-// The first of the largest magnitudes.
+// The index of the first entry of largest magnitude; NaN counts as largest.
 template <class T> inline std::int64_t find_pivot(std::int64_t n, const T* x) {
     using Integer = typename Carrier<T>::Signed;
     using Integers = Vector<Integer>;
@@ -142,11 +147,11 @@ template <class T> inline std::int64_t find_pivot(std::int64_t n, const T* x) {
     return i;
 }
 
-// LU of rows begin..n and columns begin..begin + width of a square matrix of order n: 0, or the
-// code that LuKernels::lu returns. Interchanges stay within these columns.
+// LU of rows begin..n and columns begin..begin + width of a square matrix of order n. Interchanges
+// rows in these columns only. Returns what LuKernels::lu returns.
 //
-// Eight columns at a time, each block first updated by all columns to its left (left-looking: it
-// is written once). Within the eight, the same column by column.
+// Takes eight columns at a time. All columns to their left update them first (left-looking), so that
+// they are written once; then the same is done column by column within the eight.
 template <class T>
 inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, T* a,
                            std::int32_t* pivots) {

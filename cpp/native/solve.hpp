@@ -1,8 +1,8 @@
-// Triangular solves with packed factors; see NativeKernels::solve in native.hpp.
+// Triangular solves with packed factors; see NativeKernels::solve in kernels.hpp.
 //
-// Blocks of columns, in the order of substitution; each is a phase. What is large, the product with
-// the part of the block beside the diagonal, is cut into tasks. Whoever completes the last one solves
-// with the triangle on the diagonal.
+// A triangle is cut into blocks of columns, taken in the order of substitution. Each block is a
+// phase. Its large part, the product with the block's entries off the diagonal, is cut into tasks.
+// The thread that completes the last task solves with the block's triangle on the diagonal.
 #pragma once
 
 #include "native/kernels.hpp"
@@ -13,7 +13,7 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 constexpr std::int64_t diagonal_block = 32;   // solved entry by entry
-constexpr std::int64_t phase_block = 256;     // one phase
+constexpr std::int64_t phase_block = 256;     // columns of one phase
 constexpr std::int64_t task_rows = 1024, task_columns = 16;
 
 // One of the two triangles of a packed matrix of order n.
@@ -53,7 +53,8 @@ inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std:
         }
 }
 
-// The blocks of begin..begin + count, in the order of substitution: body(first, size).
+// Calls body(first, size) for the blocks of columns begin..begin + count, in the order of
+// substitution.
 template <class S, class Body>
 inline void for_each_block(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count,
                            std::int64_t size, const Body& body) {
@@ -69,7 +70,7 @@ template <int C, class T, class S>
 inline void solve_block(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* b) {
     const std::int64_t n = triangle.n, end = begin + count;
     for_each_block(triangle, begin, count, diagonal_block, [&](std::int64_t first, std::int64_t size) {
-        // The rows of the block below (lower) or above it (upper), solved already if transposed.
+        // The rows below (lower) or above (upper) the small block; solved already if transposed.
         const std::int64_t top = triangle.lower ? first + size : begin;
         const std::int64_t rows = triangle.lower ? end - top : first - begin;
         const S* a = triangle.a + top + first * n;
@@ -81,14 +82,14 @@ inline void solve_block(const Triangle<S>& triangle, std::int64_t begin, std::in
     });
 }
 
-// T X = B: a solved block is subtracted from all rows that it still concerns. The first block, for
-// which nothing is to be subtracted, is the one task of a phase of its own.
+// T X = B. Each phase subtracts the product with the block solved last from all rows that are not
+// solved yet, then solves with the next block. The first phase has nothing to subtract, and one task.
 template <int C, class T, class S>
 inline void substitute(const Triangle<S>& triangle, T* b, Phase*& phase) {
     const std::int64_t n = triangle.n;
     std::int64_t solved = 0, size = 0;
     for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
-        const std::int64_t top = triangle.lower ? begin : 0;  // rows of the last block's columns
+        const std::int64_t top = triangle.lower ? begin : 0;  // the first row not solved yet
         const std::int64_t rows = size == 0 ? 0 : triangle.lower ? n - begin : begin + count;
         const std::int64_t tasks = rows == 0 ? 1 : (rows + task_rows - 1) / task_rows;
         share(*phase++, tasks,
@@ -104,7 +105,8 @@ inline void substitute(const Triangle<S>& triangle, T* b, Phase*& phase) {
     });
 }
 
-// T' X = B: a block first gets all that is solved subtracted, by dot products down the columns.
+// T' X = B. Each phase subtracts from its block the products with everything that is solved, as dot
+// products with columns, then solves with the block.
 template <int C, class T, class S>
 inline void substitute_transposed(const Triangle<S>& triangle, T* b, Phase*& phase) {
     const std::int64_t n = triangle.n;
@@ -122,6 +124,7 @@ inline void substitute_transposed(const Triangle<S>& triangle, T* b, Phase*& pha
     });
 }
 
+// Solves for C columns of B.
 template <int C, class T, class S>
 inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool transpose, T* b,
                           Phase*& phase) {
@@ -136,7 +139,8 @@ inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool tran
     if (cholesky || transpose) substitute_transposed<C>(lower_transposed, b, phase);
 }
 
-// Columns of B are solved for four at a time, then one at a time; two triangles for each.
+// Phases that all columns of B need: they are solved for four at a time, the rest one at a time, each
+// time with two triangles.
 inline std::int64_t phases_of_solve(std::int64_t n, std::int64_t columns) {
     return (columns / 4 + columns % 4) * 2 * ((n + phase_block - 1) / phase_block);
 }

@@ -1,5 +1,5 @@
-// Numbers as they are stored (BF16, FP16, float32, float64) and as they are computed with (float32,
-// float64): conversions of vectors of them. A 16-bit format is held in std::uint16_t.
+// Conversions of vectors between the stored formats (BF16, FP16, float32, float64) and the types that
+// kernels compute with (float32, float64). Numbers of a 16-bit format are held in std::uint16_t.
 #pragma once
 
 #include "common/carrier.hpp"
@@ -11,11 +11,12 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Stored types. The two 16-bit ones are types of their own, so that templates tell them apart.
+// Stored types. The two 16-bit formats have types of their own, so that templates can tell them
+// apart.
 struct Bf16 { std::uint16_t bits; };
 struct Fp16 { std::uint16_t bits; };
 
-// `count` lanes of E, whatever the size of a register.
+// A vector of `count` numbers of type E, which may be shorter or longer than a register.
 template <class E, int count> struct Pack {
     typedef E type __attribute__((vector_size(count * sizeof(E))));
 };
@@ -49,8 +50,8 @@ template <int count> inline Floats<count> widen_fp16(Halves<count> h) {
     if constexpr (count == 8) return _mm256_cvtph_ps(bit_cast<__m128i>(h));
     if constexpr (count == 4) return _mm_cvtph_ps(_mm_cvtsi64_si128(bit_cast<std::int64_t>(h)));
 #endif
-    // The exponent is moved to where float32 has it; a product with 2^112 then corrects its bias,
-    // subnormal numbers included. What was infinity or NaN gets that exponent back.
+    // Move the exponent to where float32 has it; multiply by 2^112 to correct its bias, which is
+    // right for subnormal numbers too; set the exponent of infinity and NaN again.
     using B = Bits<count>;
     const B wide = __builtin_convertvector(h, B);
     const B magnitude = (wide & 0x7fffu) << 13;
@@ -83,9 +84,9 @@ template <int count> inline Halves<count> narrow_fp16(Floats<count> x) {
 #endif
     using B = Bits<count>;
     const B bits = bit_cast<B>(x), magnitude = bits & 0x7fffffffu;
-    // Normal: the exponent's bias changes by 112. The sum rounds to the 10 bits that stay.
+    // Normal: subtract 112 from the exponent, and round to the 10 bits of the fraction that stay.
     const B normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
-    // Below 2^-14: the sum with 1/2 rounds to multiples of 2^-24.
+    // Below 2^-14: adding 1/2 rounds to a multiple of 2^-24.
     const B subnormal =
         bit_cast<B>(bit_cast<Floats<count>>(magnitude) + 0.5f) - bit_cast<std::uint32_t>(0.5f);
     B half = choose<B>((B)(magnitude < 0x38800000u), subnormal, normal);
@@ -94,18 +95,19 @@ template <int count> inline Halves<count> narrow_fp16(Floats<count> x) {
     return __builtin_convertvector(half | (bits >> 16 & 0x8000u), Halves<count>);
 }
 
-// float64 to float32 on the way to 16 bits, rounded to odd at 13 bits: what is cut off makes the
-// last bit 1, so that rounding the result to 8 (bf16) or 11 bits (fp16) equals rounding once.
-// A number of 13 bits is exact in float32 down to 2^-137, and half of bf16's least is 2^-134.
+// float64 to float32 on the way to 16 bits. The significand is cut to 13 bits, and its last bit
+// becomes 1 if a bit that was cut off is 1 (rounding to odd). Rounding the result to 8 (bf16) or 11
+// bits (fp16) then equals rounding x once. Numbers of 13 bits are exact in float32 down to 2^-137,
+// which is enough: half of bf16's smallest number is 2^-134.
 template <int count> inline Floats<count> narrow_to_odd(Doubles<count> x) {
     using Wide = PackOf<std::uint64_t, count>;
     constexpr std::uint64_t cut = (std::uint64_t{1} << 40) - 1;
     const Wide bits = bit_cast<Wide>(x);
-    const Wide sticky = (bits & cut) + cut;  // carries into the last bit kept, unless all are zero
+    const Wide sticky = (bits & cut) + cut;  // carries into the last bit kept unless all cut bits are 0
     return __builtin_convertvector(bit_cast<Doubles<count>>((bits | sticky) & ~cut), Floats<count>);
 }
 
-// --- All pairs: widen<T>(source) loads `count` stored numbers as T, narrow stores them
+// --- Any stored type S and computed type T: widen loads `count` numbers, narrow stores them
 
 template <class T, int count, class S> inline PackOf<T, count> widen(const S* source) {
     if constexpr (sizeof(S) == 2) {
@@ -137,7 +139,7 @@ template <class S, int count, class T> inline void narrow(PackOf<T, count> x, S*
     }
 }
 
-// The first `valid` of them; the other lanes are zero.
+// Loads only the first `valid` numbers; the other lanes are zero.
 template <class T, int count, class S>
 inline PackOf<T, count> widen_first(const S* source, std::int64_t valid) {
     S padded[count] = {};

@@ -1,9 +1,10 @@
-// The inner kernel of products: a register tile of C -= A B, and the packing of its operands.
+// The inner kernel of matrix products: C -= A B for a tile of C that fits into registers, and the
+// packing of A and B into the order in which the tile reads them.
 //
-// Operands are packed into the order in which the tile reads them: A in strips of `rows` rows, B in
-// strips of `columns` columns. A strip is a sequence of groups of `depth` products, and a Unit holds
-// what one entry contributes to a group; the strip of the products from k0 on starts at unit
-// k0 / depth * rows (or columns). C consists of Numbers.
+// A is packed in strips of `rows` rows, B in strips of `columns` columns. A strip is a sequence of
+// groups, one for every `depth` products. A group of A has one Unit per row, which holds the `depth`
+// numbers of this row; B likewise. So the products from k0 on start at unit k0 / depth * rows of a
+// strip of A, or * columns of B. The numbers of C have type Number.
 #pragma once
 
 #include "common/carrier.hpp"
@@ -15,8 +16,8 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Operands as they are. As many accumulators as registers allow: they hide the latency of a
-// multiply-add, and each load then feeds many.
+// Operands in the type of C. The tile has as many accumulators as there are registers: independent
+// sums hide the latency of a multiply-add, and each load is used for many of them.
 template <class T> struct PlainTile {
     using Number = T;
     using Unit = T;
@@ -44,7 +45,7 @@ template <class T> struct PlainTile {
             for (int j = 0; j < columns; ++j) *out++ = j < valid ? b[l + j * b_step] : T(0);
     }
 
-    // Meanwhile fetches this tile of C into the first cache, and the later one into the second.
+    // Also prefetches this tile of C into the first cache and the tile `later` into the second.
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, T* c,
                                  std::int64_t c_step, const T* later) {
         constexpr int line = 64 / sizeof(T);
@@ -52,7 +53,7 @@ template <class T> struct PlainTile {
 #pragma GCC unroll 12
         for (int j = 0; j < columns; ++j) {
             for (int v = 0; v < vectors; ++v) sum[j][v] = Vector<T>{};
-            for (int i = 0; i < rows + line; i += line) {  // it need not start with a line
+            for (int i = 0; i < rows + line; i += line) {  // one more line: c may start within one
                 __builtin_prefetch(c + j * c_step + i, 1, 3);
                 __builtin_prefetch(later + j * c_step + i, 0, 2);
             }
@@ -74,8 +75,8 @@ template <class T> struct PlainTile {
     }
 };
 
-// Operands are rounded to BF16 once, while they are packed. Which of the three Bf16Tiles is
-// compiled follows from the level's compiler flags.
+// Bf16Tile rounds operands to BF16 while it packs them. There are three of them; the level's compiler
+// flags decide which is compiled.
 
 #if defined(__AVX512BF16__)
 
@@ -102,15 +103,16 @@ struct PairedRows {
         }
     }
 
-    // A column of the tile of C, and of the one that is to be in the second cache later.
+    // Prefetches a column of the tile of C into the first cache, and one of a later tile into the
+    // second.
     static void prefetch_column(const float* c, const float* later) {
-        for (int i = 0; i < 48; i += 16) {  // it need not start with a line
+        for (int i = 0; i < 48; i += 16) {  // one more line: c may start within one
             _mm_prefetch(reinterpret_cast<const char*>(c + i), _MM_HINT_T0);
             _mm_prefetch(reinterpret_cast<const char*>(later + i), _MM_HINT_T1);
         }
     }
 
-    // 32 consecutive numbers of a column of B as 16 units.
+    // Packs 32 consecutive numbers of a column of B into 16 units.
     static __m512i pairs_down(const float* b) {
         const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(b + 16), _mm512_loadu_ps(b));
         return (__m512i)pairs;
@@ -127,12 +129,13 @@ struct PairedRows {
 
 #if defined(__AMX_BF16__)
 
-// Four AMX accumulators of 16 x 16. AMX numbers its results by rows, so they hold C transposed:
-// the tile's rows are columns of C, and strips of A are already in the layout of its right operand.
+// Four AMX accumulators of 16 x 16. AMX stores matrices by rows, so the accumulators hold C
+// transposed: rows of an AMX register are columns of C, and a packed strip of A has the layout that
+// AMX wants for its right operand.
 struct Bf16Tile : PairedRows {
     static constexpr int columns = 32;
 
-    // Eight registers of 16 rows of 64 bytes, for the calling thread.
+    // Configures eight registers of 16 rows of 64 bytes for the calling thread.
     static void enter() {
         struct alignas(64) {
             std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -147,7 +150,7 @@ struct Bf16Tile : PairedRows {
     }
     static void leave() { _tile_release(); }
 
-    // Blocks of 32 products: within each, column after column.
+    // For every 32 products, one column after the other.
     static void pack_columns(std::int64_t valid, std::int64_t k, const float* b,
                              std::int64_t b_step, Unit* out) {
         for (std::int64_t l = 0; l < k; l += 32)
@@ -189,7 +192,7 @@ struct Bf16Tile : PairedRows {
 
 #elif defined(__AVX512BF16__)
 
-// 24 accumulators hide the latency of vdpbf16ps; 12 broadcasts and 2 loads feed them.
+// 24 accumulators hide the latency of vdpbf16ps. Each step needs 12 broadcasts and 2 loads for them.
 struct Bf16Tile : PairedRows {
     static constexpr int columns = 12;
 
@@ -235,8 +238,8 @@ struct Bf16Tile : PairedRows {
 
 #else
 
-// Any machine: operands rounded to BF16 but kept as float32, so that only the rounding is
-// emulated. For tests and as a reference, not for speed.
+// For any processor: operands are rounded to BF16 but kept as float32, and products are float32's.
+// For tests and as a reference, not for speed.
 struct Bf16Tile : PlainTile<float> {
     static float rounded(float x) {
         const auto bits = bit_cast<std::uint32_t>(x);
@@ -259,7 +262,7 @@ struct Bf16Tile : PlainTile<float> {
 
 #endif
 
-// A strip pair at the edge of C, of which only m rows and n columns exist.
+// One tile at the edge of C, of which only m rows and n columns exist.
 template <class Tile, class T, class Unit>
 inline void subtract_product_at_edge(std::int64_t k, const Unit* a, const Unit* b, std::int64_t m,
                                      std::int64_t n, T* c, std::int64_t c_step) {
@@ -270,9 +273,9 @@ inline void subtract_product_at_edge(std::int64_t k, const Unit* a, const Unit* 
         for (std::int64_t i = 0; i < m; ++i) c[i + j * c_step] += negated[i + j * Tile::rows];
 }
 
-// C (m x n) -= A B over k products, both packed; a strip of A, or of B, is a_step, or b_step, units
-// after the one before. A strip of A stays in the first cache while the strips of B pass. What lies
-// `later` numbers after C is fetched meanwhile: main memory is slow, and the products leave it idle.
+// C (m x n) -= A B over k products. A and B are packed; strips of A (of B) are a_step (b_step) units
+// apart. A strip of A stays in the first cache while all strips of B are read. Also prefetches the
+// memory `later` numbers after C: it is idle while the products are computed.
 template <class Tile, class T, class Unit>
 inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Unit* a,
                              std::int64_t a_step, const Unit* b, std::int64_t b_step, T* c,

@@ -6,9 +6,9 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// The sum of n terms, which term(i, count) returns a vector at a time: terms i..i + count, other lanes
-// zero. There are four partial sums, so that an addition need not wait for the one before it. The
-// order depends on n and the level alone.
+// The sum of n terms, which term(i, count) returns a vector at a time: terms i..i + count, other
+// lanes zero. There are four partial sums, so that an addition need not wait for the one before it.
+// The order depends on n and the level alone.
 template <class T, class Term> inline T sum_of(std::int64_t n, const Term& term) {
     constexpr std::int64_t lanes = Lanes<T>::count;
     Vector<T> sum[4] = {};
@@ -35,8 +35,8 @@ template <class T> bool axpy(std::int64_t n, T alpha, const T* x, T* y) {
 }
 
 // One pass over w for each column v_i: it subtracts h_i v_i and, while w is in registers, computes
-// v_(i+1)' w, the next coefficient. The last pass checks that w is finite instead. This covers V and h
-// too: an infinity or NaN in either makes a coefficient infinite or NaN, and then all of w.
+// v_(i+1)' w, the next coefficient. The last pass checks that w is finite instead. This covers V and
+// h too: an infinity or NaN in either makes a coefficient infinite or NaN, and then all of w.
 template <class T>
 bool orthogonalize(std::int64_t n, std::int64_t columns, const T* v, T* w, T* h) {
     if (columns == 0)
