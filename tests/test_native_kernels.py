@@ -86,7 +86,7 @@ def test_levels_end_with_the_portable_one():
 
 @pytest.mark.parametrize("level", ["amx", "avx512_bf16"])
 def test_hardware_level(level):
-    """Names in the summary what this machine could not test."""
+    """A skip here shows in pytest's summary which level this machine could not test."""
     if level not in LEVELS:
         pytest.skip(f"this processor has no {level}")
     assert lu(matrix(100), ("bf16", level))[0] == 0
@@ -99,8 +99,8 @@ def test_lu_has_a_small_backward_error(kernel, n):
     code, perm, L, U = lu(A, kernel)
     assert code == 0
     assert np.abs(L).max() == 1  # partial pivoting
-    # A few units of n u. In BF16, products of the rounded l and u differ from those of l and u by
-    # 2**-8 at most (to first order); columns 0 to 63 and rows 0 to 63 are float32 alone.
+    # 2 n u, and for BF16 in addition the rounding of l and u: a product of rounded factors has a
+    # relative error of at most 2**-8 (to first order). Rows and columns 0 to 63 are in float32.
     bound = np.full((n, n), 2 * n * np.finfo(computed_in(kernel)).eps / 2)
     if kernel[0] == "bf16":
         bound[64:, 64:] += 1.01 * UBF16
@@ -111,7 +111,7 @@ def test_lu_has_a_small_backward_error(kernel, n):
 
 @bf16_level
 def test_lu_rounds_products_to_bf16(level):
-    """The error is not that of float32: otherwise the kernel did not do what it says."""
+    """The error is larger than float32 would give: the kernel does round to BF16."""
     A = matrix(300)
     _, perm, L, U = lu(A, ("bf16", level))
     relative = np.abs(A[perm] - L @ U) / (np.abs(L) @ np.abs(U))
@@ -122,7 +122,7 @@ def test_lu_rounds_products_to_bf16(level):
 @pytest.mark.parametrize("n", [5, 64, 65, 130, 333])
 def test_lu_is_exact_where_all_numbers_are_small_integers(kernel, n):
     rng = np.random.default_rng(n)
-    # |l| < 1 below a unit diagonal: entries of L are 0 or 1/2, so that no pivot moves beyond P.
+    # Entries of L below its unit diagonal are 0 or 1/2, so that the pivots are those that P gives.
     L = np.tril(rng.integers(0, 2, (n, n)) * (rng.random((n, n)) < 4 / n), -1) / 2 + np.eye(n)
     U = np.triu(rng.integers(-8, 9, (n, n)) * (rng.random((n, n)) < 4 / n), 1).astype(float)
     U += np.diag(rng.choice([-64.0, 64.0], n))
@@ -139,7 +139,7 @@ def test_lu_is_exact_where_all_numbers_are_small_integers(kernel, n):
 @lu_kernel
 @pytest.mark.parametrize("n", [65, 300])
 def test_lu_pivots_as_lapack_where_nothing_is_rounded(kernel, n):
-    """Powers of two on a permuted diagonal: each pivot has one place."""
+    """Powers of two on a permuted diagonal: each column has one possible pivot."""
     P = np.random.default_rng(n).permutation(n)
     A = np.zeros((n, n))
     A[P, np.arange(n)] = 2.0 ** (np.arange(n) % 5)
@@ -173,12 +173,12 @@ def test_a_zero_pivot_is_told_with_its_column(kernel, n, column):
 def test_what_is_not_finite_is_told_with_a_negative_code(kernel, value, i, j):
     A = matrix(200)
     A[i, j] = value
-    assert lu(A, kernel)[0] == -(j + 1)  # until then it stays within its column
+    assert lu(A, kernel)[0] == -(j + 1)  # earlier columns do not depend on column j
 
 
 @lu_kernel
 def test_overflow_is_not_finite(kernel):
-    """Growth beyond the range of the format must not pass for a factorization."""
+    """An LU whose entries grow beyond the range of the format must fail."""
     n = 200
     A = np.eye(n) - np.tril(np.ones((n, n)), -1)
     A[:, -1] = 1  # doubles in each step
@@ -188,7 +188,7 @@ def test_overflow_is_not_finite(kernel):
 
 @lu_kernel
 def test_subnormal_numbers_lose_no_more_than_their_size(kernel):
-    """vdpbf16ps and AMX take them as zero, which a bound with that much absolute error allows."""
+    """vdpbf16ps and AMX flush them to zero, so the bound includes that absolute error."""
     A = matrix(200)
     A[:, ::3] *= np.float32(2.0**-140)
     code, perm, L, U = lu(A, kernel)
@@ -213,7 +213,7 @@ def test_lu_does_not_depend_on_threads(kernel, n):
 
 @pytest.mark.parametrize("n", [65, 200, 700])
 def test_levels_agree_to_their_precision(n):
-    """On a matrix that needs no interchange, so that all compute the same factors."""
+    """The matrix needs no interchanges, so that all levels compute the same factors."""
     A = matrix(n) / n + 2 * np.eye(n, dtype=np.float32)
     _, _, exact_L, exact_U = lu(A, ("fp64", "baseline"))
     tolerances = {"bf16": 2 * UBF16, "fp32": n * U32, "fp64": n * 2.0**-53}  # |u| < 3
@@ -315,7 +315,7 @@ def test_float64_is_rounded_once(fmt, simd_level):
     x = hard_cases(fmt)
     expected = rw.round_to(x, fmt)  # tested against exact arithmetic elsewhere
     assert same_numbers(converted(x, fmt), expected)
-    # The cases tell: rounding through float32 gets many of them wrong.
+    # The cases are hard enough: rounding through float32 gets some of them wrong.
     with np.errstate(over="ignore"):
         twice = x.astype(np.float32).astype(DTYPES[fmt])
     assert not same_numbers(twice, expected)
@@ -411,7 +411,7 @@ def test_triangular_solves(storage, arithmetic, kind, transpose, n, simd_level):
     x = X.astype(np.longdouble)
     residual = np.abs(B - first.astype(np.longdouble) @ (second.astype(np.longdouble) @ x))
     bound = (2 * n + 4) * u * (np.abs(first) @ (np.abs(second) @ np.abs(x)))
-    # The inner solution is not exact: its own backward error, seen through the first triangle.
+    # Twice the bound: the error of the inner solve is multiplied by the first triangle.
     assert (residual <= 2 * bound).all()
 
 
@@ -437,7 +437,7 @@ def test_products_and_solves_do_not_depend_on_threads(storage, arithmetic):
 
 
 def test_a_solution_does_not_depend_on_its_neighbours():
-    """Columns of B are taken four at a time, which must not show more than rounding does."""
+    """Columns of B are solved for four at a time; alone, a column gives the same up to rounding."""
     bits, _, _ = factors(200, "lu", "bf16")
     B = fortran(np.random.default_rng(0).standard_normal((200, 7)))
     X = B.copy(order="F")
