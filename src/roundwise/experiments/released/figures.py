@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from roundwise.experiments import paper
-from roundwise.experiments.released.records import METRICS, RANGES, distance_table
-from roundwise.experiments.simulated.experiment import Result
+from roundwise.experiments.released.numbers import METRICS, RANGES, mean_distances
+from roundwise.experiments.simulated.running import Result
 from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
@@ -24,14 +24,14 @@ def figures(results: Mapping[str, Result]) -> Iterator[Figure]:
 
 
 def distances(results: Mapping[str, Result]) -> Figure:
-    table = distance_table(results)
+    means = mean_distances(results)
     labels = [f"{metric}\n({unit})" for metric, unit in METRICS.items()]
-    values = np.array([[float(cell or 0) for cell in row[1:]] for row in table.rows])
+    values = np.array([list(by_metric.values()) for by_metric in means.values()])
     return Figure(
         "Mean distance of each variant to the paper's numbers; darker is farther, each column on "
         "a scale of its own.",
         "departures-distances",
-        draw.heat_table([str(row[0]) for row in table.rows], labels, values),
+        draw.heat_table(list(means), labels, values),
     )
 
 

@@ -1,10 +1,11 @@
 """How the released code learns: its reward, its bins, its exploration, its order of systems.
 
-See `released_code.py` for the source.
+`roundwise.experiments.released.code` says where this was read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -15,12 +16,19 @@ from roundwise.algorithms import Outcome
 from roundwise.algorithms.base import Action
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.experiments.released.systems import TRAINING_BELOW
+from roundwise.experiments.simulated.gather import Half
+from roundwise.experiments.simulated.running import Learner
+from roundwise.experiments.simulated.settings import Settings
 from roundwise.formats import FP64
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward, ProblemFacts
 
 BUCKETS = (1e4, 1e7)
 """Systems are met from low to high: kappa below the first, below the second, the others."""
+
+STREAM = "stream"
+"""Name of the variant that takes the code's random numbers: one training, the paper's own as far as
+rounding allows."""
 
 STREAM_SEED = 42
 
@@ -116,3 +124,33 @@ def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
     decades = 10.0 ** np.round(np.log10(kappas))
     seen = np.where([i in TRAINING_BELOW for i in range(len(kappas))], 0.5 * decades, decades)
     return np.argsort(np.searchsorted(BUCKETS, seen, side="right"), kind="stable")
+
+
+@dataclass(frozen=True)
+class ReleasedLearner(Learner):
+    """Trains with the departures ``counting``, ``learning`` and `STREAM`, as far as they are on."""
+
+    departures: frozenset[str]
+
+    def reward(self, w1: float, w2: float, lambda_iter: float) -> PaperReward:
+        return ReleasedReward(
+            w1=w1,
+            w2=w2,
+            lambda_iter=lambda_iter,
+            zero_penalty=5.0 if "counting" in self.departures else None,
+            explicit_bits="learning" in self.departures,
+        )
+
+    def new_policy(self, settings: Settings, systems: int) -> TabularQ:
+        if "learning" not in self.departures:
+            return super().new_policy(settings, systems)
+        stream = Random(STREAM_SEED) if STREAM in self.departures else None
+        return ReleasedQ(settings.episodes * systems, settings.alpha, stream)
+
+    def order(self, training: Half) -> NDArray[np.intp]:
+        if "learning" not in self.departures:
+            return super().order(training)
+        return training_order(training.kappas)
+
+    def seeds(self, settings: Settings) -> Sequence[int]:
+        return super().seeds(settings)[: 1 if STREAM in self.departures else None]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from roundwise.experiments.simulated.experiment import Case, Result
 from roundwise.experiments.simulated.gather import Half
+from roundwise.experiments.simulated.running import Case, Result
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
 
@@ -20,7 +20,7 @@ def figures(result: Result) -> Iterator[Figure]:
     yield usage(result)
     yield errors(result)
     yield iterations(result)
-    if len(set(result.facts.first[1].families)) > 1:
+    if len(set(result.gathered.first[1].families)) > 1:
         yield kappas(result)
     yield policies(result)
     yield landscape(result)
@@ -43,7 +43,7 @@ def training(result: Result) -> Figure:
 
 
 def usage(result: Result) -> Figure:
-    formats = [fmt.name for fmt in result.facts.space.formats]
+    formats = [fmt.name for fmt in result.gathered.space.formats]
     shares = {
         label(case): [
             [float(np.mean(case.usage(name, fmt))) for fmt in formats] for name in result.ranges
@@ -62,13 +62,13 @@ def errors(result: Result) -> Figure:
     """As the paper, for W2."""
     ours, fp64, taus = {}, {}, {}
     for case in _of_weight(result, "W2"):
-        test = result.facts.halves[case.tau][1]
+        test = result.gathered.halves[case.tau][1]
         at = np.arange(len(test.rows)), case.chosen[0]
-        safe = result.facts.space.safe
-        ours[label(case)] = test.view.ferr[at], test.view.nbe[at]
-        fp64[label(case)] = test.view.ferr[:, safe], test.view.nbe[:, safe]
+        safe = result.gathered.space.safe
+        ours[label(case)] = test.ferr[at], test.nbe[at]
+        fp64[label(case)] = test.ferr[:, safe], test.nbe[:, safe]
         taus[label(case)] = case.tau
-    test = result.facts.first[1]
+    test = result.gathered.first[1]
     return Figure(
         "Errors of each test system under W2 (first seed) and in all-FP64, sorted by kappa; a "
         "line leads from FP64's error to the policy's.",
@@ -81,10 +81,10 @@ def iterations(result: Result) -> Figure:
     """As the paper, for W2."""
     ours, fp64 = {}, {}
     for case in _of_weight(result, "W2"):
-        test = result.facts.halves[case.tau][1]
-        ours[label(case)] = test.view.inner[np.arange(len(test.rows)), case.chosen[0]]
-        fp64[label(case)] = test.view.inner[:, result.facts.space.safe]
-    test = result.facts.first[1]
+        test = result.gathered.halves[case.tau][1]
+        ours[label(case)] = test.inner[np.arange(len(test.rows)), case.chosen[0]]
+        fp64[label(case)] = test.inner[:, result.gathered.space.safe]
+    test = result.gathered.first[1]
     return Figure(
         "GMRES iterations of each test system under W2 (first seed) and in all-FP64.",
         f"{result.experiment.name}-iterations",
@@ -93,7 +93,7 @@ def iterations(result: Result) -> Figure:
 
 
 def kappas(result: Result) -> Figure:
-    halves = result.facts.first
+    halves = result.gathered.first
     families = np.concatenate([half.families for half in halves])
     values = np.concatenate([half.kappas for half in halves])
     return Figure(
@@ -105,7 +105,7 @@ def kappas(result: Result) -> Figure:
 
 def policies(result: Result) -> Figure:
     """The bins are the same in all cases: they follow from the training systems."""
-    names = result.facts.space.names
+    names = result.gathered.space.names
     grids = {}
     for case in result.cases:
         policy, bins = case.policy, case.policy.discretizer_.bins_
@@ -123,16 +123,16 @@ def policies(result: Result) -> Figure:
 
 def landscape(result: Result) -> Figure:
     """Of the test system with the median condition number."""
-    test = result.facts.first[1]
+    test = result.gathered.first[1]
     system = int(np.argsort(test.kappas, kind="stable")[len(test.kappas) // 2])
-    problem = test.view.problems[system]
+    problem = test.problems[system]
     return Figure(
         f"Reward of every action on one test system: n = {problem.n}, kappa = "
         f"{scientific(test.kappas[system], 1)}, the median of the set ({problem.name}).",
         f"{result.experiment.name}-landscape",
         draw.reward_landscape(
             {label(case): case.rewards[system] for case in result.cases},
-            result.facts.space.names,
+            result.gathered.space.names,
             chosen={label(case): int(case.chosen[0, system]) for case in result.cases},
         ),
     )
