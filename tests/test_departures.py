@@ -16,9 +16,10 @@ from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
 from roundwise.evaluation import assign_ranges
 from roundwise.experiments import paper
+from roundwise.experiments.paper import systems as paper_systems
+from roundwise.experiments.paper.systems import TEST_ABOVE, TRAINING_BELOW, released_set
 from roundwise.experiments.protocol import reproduce
 from roundwise.experiments.released import numbers
-from roundwise.experiments.released import systems as released_set_module
 from roundwise.experiments.released.code import (
     ReleasedGmresIR,
     with_released_count,
@@ -31,7 +32,6 @@ from roundwise.experiments.released.learning import (
     training_order,
 )
 from roundwise.experiments.released.study import DepartureStudy
-from roundwise.experiments.released.systems import TEST_ABOVE, TRAINING_BELOW, released_set
 from roundwise.experiments.released.tables import all_tables
 from roundwise.experiments.released.variants import ALL, DEPARTURES, VARIANTS, Variant
 from roundwise.experiments.simulated import Settings
@@ -278,7 +278,7 @@ def test_the_papers_systems_have_its_sizes():
 
 
 def test_ranges_hold_as_many_systems_as_the_papers():
-    draws = [kappa for _, kappa, _ in released_set_module._draws(200, 42, (100, 500))]
+    draws = [kappa for _, kappa, _ in paper_systems._draws(200, 42, (100, 500))]
     test = np.array(draws[100:])
     test[list(TEST_ABOVE)] *= 1 + 1e-5
     counts = {r.name: len(members) for r, members in assign_ranges(test).items()}

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 
 from roundwise.cli import main
 from roundwise.experiments import paper
-from roundwise.experiments.protocol import reproduce
+from roundwise.experiments.native.study import NativeStudy
+from roundwise.experiments.protocol import Study, reproduce
+from roundwise.experiments.released.study import DepartureStudy
 from roundwise.experiments.simulated import EXPERIMENTS, Settings, SimulatedStudy, numbers, sets
 from roundwise.experiments.simulated.findings import check, verdict
 from roundwise.experiments.simulated.gather import Runs, gather
@@ -326,6 +328,20 @@ def test_spread_text():
     assert spread_text(record | {"mean": 2.5e-9, "std": 1.2e-10}) == "2.50e-9 ± 1e-10"
     assert spread_text(record | {"mean": 2.5e-9, "std": 0.0}) == "2.50e-9 ± 0"
     assert spread_text(record | {"seeds": 1, "std": math.nan}) == ""
+
+
+# The protocol
+
+
+@pytest.mark.parametrize(
+    ("study", "folder"),
+    [(SimulatedStudy(), "reproduce"), (DepartureStudy(), "departures"), (NativeStudy(), "native")],
+)
+def test_every_study_has_the_papers_settings_and_its_own_folder(study, folder):
+    assert isinstance(study, Study)
+    assert study.settings.are_the_papers
+    assert not replace(study.settings, episodes=7).are_the_papers
+    assert study.name == folder
 
 
 # The command

@@ -112,6 +112,9 @@ PDE: Departures = (
     ),
 )
 
+OF_DATA = {"dense": PAPERS_DENSE, "sparse": SPARSE, "pde": PDE}
+"""By the data set of a simulated experiment."""
+
 NATIVE: Departures = (
     (
         "No run looks at the true solution",

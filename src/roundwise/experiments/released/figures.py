@@ -37,27 +37,24 @@ def distances(results: Mapping[str, Result]) -> Figure:
 
 def usage(results: Mapping[str, Result]) -> Figure:
     """Stages below FP64, by variant; W1 and W2 at both tau."""
-    shares, some = {}, next(iter(results.values()))
+    shares, low, some = {}, FORMATS[:-1], next(iter(results.values()))
     for weight in ("W1", "W2"):
         for tau in some.baselines:
             for kappa_range in (r for r in RANGES if r in some.ranges):
                 theirs = paper.DENSE_USAGE[tau, weight, kappa_range]
-                rows = [[theirs[fmt] for fmt in FORMATS[:-1]]]
+                rows = [[theirs[fmt] for fmt in low]]
                 for result in results.values():
-                    case = result.case(weight, tau)
-                    known = kappa_range in result.ranges
-                    rows.append(
-                        [
-                            float(np.mean(case.usage(kappa_range, fmt))) if known else np.nan
-                            for fmt in FORMATS[:-1]
-                        ]
-                    )
+                    used = [np.nan] * len(low)
+                    if kappa_range in result.ranges:
+                        case = result.case(weight, tau)
+                        used = [float(np.mean(case.usage(kappa_range, fmt))) for fmt in low]
+                    rows.append(used)
                 shares[f"{weight}, tau = {scientific(tau)}, {kappa_range}"] = np.array(rows)
     return Figure(
         "Stages (of 4) below FP64 that the policies choose, beside the paper's; mean over the "
         "trainings.",
         "departures-usage",
-        draw.stacked_bars(shares, ["paper", *results], FORMATS[:-1], len(FORMATS)),
+        draw.stacked_bars(shares, ["paper", *results], low, len(FORMATS)),
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.algorithms import Outcome
 from roundwise.algorithms.base import Action
 from roundwise.discretizer import FeatureDiscretizer
-from roundwise.experiments.released.systems import TRAINING_BELOW
+from roundwise.experiments.paper.systems import TRAINING_BELOW
 from roundwise.experiments.simulated.gather import Half
 from roundwise.experiments.simulated.running import Learner
 from roundwise.experiments.simulated.settings import Settings
@@ -24,7 +24,7 @@ from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward, ProblemFacts
 
 BUCKETS = (1e4, 1e7)
-"""Systems are met from low to high: kappa below the first, below the second, the others."""
+"""Training meets the systems with kappa below the first, then below the second, then the others."""
 
 STREAM = "stream"
 """Name of the variant that takes the code's random numbers: one training, the paper's own as far as
@@ -40,7 +40,7 @@ class ReleasedReward(PaperReward):
     Parameters
     ----------
     zero_penalty : float, optional
-        What a count of 0 iterations is charged, before lambda_iter; None charges nothing.
+        The penalty of a count of 0 iterations, times lambda_iter; None means no penalty.
     explicit_bits : bool
         Count significand bits without the implicit one: 52, 23, 10, 7.
     """
@@ -60,7 +60,7 @@ class ReleasedReward(PaperReward):
 
 
 class TruncatingDiscretizer(FeatureDiscretizer):
-    """Takes the point below, not the nearest: the last one is for the maximum alone."""
+    """Takes the grid point below a value, not the nearest: only the maximum is in the last bin."""
 
     def bin_indices(self, X: ArrayLike) -> NDArray[np.intp]:
         X = np.clip(self._checked(X), *self._ends)
@@ -78,10 +78,10 @@ class ReleasedQ(TabularQ):
     Parameters
     ----------
     steps : int
-        Of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
+        Steps of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
     alpha : float
     stream : random.Random, optional
-        Draw from it as the released code does, and not from the generator that `explore` is given.
+        Draws as in the released code come from it, and not from the generator of `explore`.
     """
 
     def __init__(self, steps: int, alpha: float = 0.5, stream: Random | None = None) -> None:

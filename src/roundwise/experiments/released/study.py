@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from roundwise.evaluation.accuracy import RANGE_SLACK
+from roundwise.experiments.paper.systems import TEST_ABOVE
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise.experiments.released import numbers
 from roundwise.experiments.released.figures import figures
-from roundwise.experiments.released.systems import TEST_ABOVE
 from roundwise.experiments.released.tables import all_tables
 from roundwise.experiments.released.variants import DATA, DEPARTURES, VARIANTS, Variant
-from roundwise.experiments.simulated.experiment import DENSE
+from roundwise.experiments.simulated.experiment import EXPERIMENTS
 from roundwise.experiments.simulated.gather import Half, SimulatedGathered, gather
 from roundwise.experiments.simulated.running import Result, run
 from roundwise.experiments.simulated.settings import Settings
@@ -59,11 +59,11 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
     def run(
         self, gathered: Mapping[str, SimulatedGathered], bars: Bars = no_bars
     ) -> dict[str, Result]:
-        found, bar = {}, bars("departures, learning")
+        found, bar, dense = {}, bars("departures, learning"), EXPERIMENTS["dense"]
         for variant in self.variants:
             settings = replace(self.settings, arithmetic=variant.arithmetic)
             outcomes = gathered[variant.name]
-            found[variant.name] = run(DENSE, settings, outcomes, learner=variant.learner)
+            found[variant.name] = run(dense, settings, outcomes, learner=variant.learner)
             bar(len(found), len(self.variants))
         return found
 

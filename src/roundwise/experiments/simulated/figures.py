@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roundwise.experiments.simulated.gather import Half
 from roundwise.experiments.simulated.running import Case, Result
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
+
+Places = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Indices of systems and of actions."""
 
 SIZE_GROUPS = ((200, "n < 200"), (300, "n = 200 to 299"), (400, "n = 300 to 399"))
 
@@ -59,14 +63,11 @@ def usage(result: Result) -> Figure:
 
 
 def errors(result: Result) -> Figure:
-    """As the paper, for W2."""
+    """Under W2, as the paper shows them."""
     ours, fp64, taus = {}, {}, {}
-    for case in _of_weight(result, "W2"):
-        test = result.gathered.halves[case.tau][1]
-        at = np.arange(len(test.rows)), case.chosen[0]
-        safe = result.gathered.space.safe
+    for case, test, (at, safe) in _under_w2(result):
         ours[label(case)] = test.ferr[at], test.nbe[at]
-        fp64[label(case)] = test.ferr[:, safe], test.nbe[:, safe]
+        fp64[label(case)] = test.ferr[safe], test.nbe[safe]
         taus[label(case)] = case.tau
     test = result.gathered.first[1]
     return Figure(
@@ -78,12 +79,9 @@ def errors(result: Result) -> Figure:
 
 
 def iterations(result: Result) -> Figure:
-    """As the paper, for W2."""
-    ours, fp64 = {}, {}
-    for case in _of_weight(result, "W2"):
-        test = result.gathered.halves[case.tau][1]
-        ours[label(case)] = test.inner[np.arange(len(test.rows)), case.chosen[0]]
-        fp64[label(case)] = test.inner[:, result.gathered.space.safe]
+    """Under W2, as the paper shows them."""
+    ours = {label(case): test.inner[at] for case, test, (at, _) in _under_w2(result)}
+    fp64 = {label(case): test.inner[safe] for case, test, (_, safe) in _under_w2(result)}
     test = result.gathered.first[1]
     return Figure(
         "GMRES iterations of each test system under W2 (first seed) and in all-FP64.",
@@ -122,7 +120,7 @@ def policies(result: Result) -> Figure:
 
 
 def landscape(result: Result) -> Figure:
-    """Of the test system with the median condition number."""
+    """Rewards on the test system with the median condition number."""
     test = result.gathered.first[1]
     system = int(np.argsort(test.kappas, kind="stable")[len(test.kappas) // 2])
     problem = test.problems[system]
@@ -143,12 +141,18 @@ def label(case: Case) -> str:
 
 
 def groups(half: Half) -> list[str]:
-    """What the markers tell: the family where there are several, else the size."""
+    """What the markers of the systems show: the family where there are several, else the size."""
     if len(set(half.families)) > 1:
         return list(half.families)
     last = f"n >= {SIZE_GROUPS[-1][0]}"
     return [next((text for end, text in SIZE_GROUPS if n < end), last) for n in half.sizes]
 
 
-def _of_weight(result: Result, weight: str) -> list[Case]:
-    return [case for case in result.cases if case.weight == weight]
+def _under_w2(result: Result) -> Iterator[tuple[Case, Half, tuple[Places, Places]]]:
+    """The cases of W2, their test halves, and the places of the chosen and of the safe actions."""
+    for case in result.cases:
+        if case.weight == "W2":
+            test = result.gathered.halves[case.tau][1]
+            systems = np.arange(len(test.rows))
+            safe = np.full_like(systems, result.gathered.space.safe)
+            yield case, test, ((systems, case.chosen[0]), (systems, safe))

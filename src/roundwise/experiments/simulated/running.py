@@ -83,10 +83,6 @@ class Case:
         """The same over the seeds."""
         return seed_spread(self.values(kappa_range, name))
 
-    def first(self, kappa_range: str, name: str) -> float:
-        """The same of the first seed."""
-        return range_metric(self.accuracies[0], kappa_range, name)
-
     def usage(self, kappa_range: str, fmt: str) -> list[float]:
         """Mean stages per solve in that format, one number per seed."""
         return [

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from roundwise.experiments.released.systems import released_set
+from roundwise.experiments.paper.systems import released_set
 from roundwise.experiments.simulated.settings import Settings
 from roundwise.problems import DATA_SETS as PROBLEM_SETS
 from roundwise.problems import Dataset, LinearSystem
