@@ -24,8 +24,7 @@ from roundwise.experiments.native.direct import REST, DirectSolve, has_dsgesv
 from roundwise.formats import get_format
 from roundwise.machine.identity import Machine
 from roundwise.outcomes.peak_memory import peak_bytes
-from roundwise.problems import LinearSystem, convection_diffusion_2d, poisson_2d
-from roundwise.problems.gallery import laplace_3d
+from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
 from roundwise.report import Figure, Table, format_markdown, format_text, write_csv, write_figure
 from roundwise.report.timing import ratios_against_size
 

@@ -33,8 +33,7 @@ import roundwise as rw
 from roundwise.backends.engines.superlu import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
 from roundwise.experiments.native.direct import dsgesv
 from roundwise.machine.identity import Machine
-from roundwise.problems import randsvd, read_matrix_market
-from roundwise.problems.gallery import laplace_3d
+from roundwise.problems import convection_diffusion_3d, laplace_3d, randsvd, read_matrix_market
 from roundwise.report import Table, format_text, write_csv
 
 OUT = Path("out")
@@ -82,13 +81,6 @@ def mixed_dense(
             A = A @ A.T / n + 1e-3 * np.eye(n)
         name = {7: "Gaussian", 8: "diagonally heavy", 9: "positive definite"}[kind]
         yield name, rw.LinearSystem.from_solution(A, rng.standard_normal(n))
-
-
-def convection_diffusion_3d(m: int, speed: float) -> sp.csr_array:
-    """Poisson's with a first-order upwind wind along x."""
-    D = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(m, m))
-    eye = sp.eye_array(m)
-    return sp.csr_array(laplace_3d(m) + speed / (m + 1) * sp.kron(sp.kron(eye, eye), D))
 
 
 def sparse_systems(quick: bool) -> Iterator[tuple[str, str, sp.csr_array]]:

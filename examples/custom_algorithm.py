@@ -6,6 +6,7 @@ counted, and `Tuner` learns its precisions as it does those of GMRES-IR.
 """
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +15,7 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.actions import format_action
-from roundwise.algorithms import Shared, Stages
+from roundwise.algorithms import Shared, Stage
 from roundwise.problems import Problem
 from roundwise.rewards import Reward
 from roundwise.tuning import Context
@@ -33,7 +34,9 @@ class PowerMethod(rw.Algorithm):
     stages: ClassVar[tuple[str, ...]] = ("iterate", "quotient")
     steps: int = 100
 
-    def execute(self, problem: EigenProblem, stages: Stages, shared: Shared) -> rw.Outcome:
+    def execute(
+        self, problem: EigenProblem, stages: Mapping[str, Stage], shared: Shared
+    ) -> rw.Outcome:
         iterate, quotient = stages["iterate"], stages["quotient"]
         A, A_q = iterate.matrix(problem.A), quotient.matrix(problem.A)
         x = np.full(problem.n, 1 / np.sqrt(problem.n))

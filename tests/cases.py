@@ -1,12 +1,12 @@
-"""The formats, backends, algorithms and policies that conformance checks run over."""
+"""The formats, backends, engines, algorithms and policies that conformance checks run over."""
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import roundwise as rw
+from roundwise import backends
 from roundwise.actions import monotone_space
-from roundwise.backends import native_formats
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.policies import (
     Escalation,
@@ -42,14 +42,13 @@ PATTERNS = {
 
 MODES = ["nearest", "toward_zero", "up", "down"]
 
-BACKENDS = ["operation", "storage", "native"]
+BACKENDS = list(backends.BACKENDS)
+ENGINES = list(backends.ENGINES.values())
 
 
 def supports(backend, fmt, is_sparse=False):
-    """Whether the arithmetic model of that name runs the format, on this machine if native."""
-    if backend != "native":
-        return True
-    return fmt in ((rw.FP32, rw.FP64) if is_sparse else native_formats())
+    """Whether the backend of that name runs the format, on this machine if it is native."""
+    return rw.get_backend(backend).supports(fmt, is_sparse)
 
 
 ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR()]

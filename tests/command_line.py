@@ -1,4 +1,7 @@
-"""Running the `roundwise` command in this process."""
+"""Running the `roundwise` command, in this process or, to interrupt it, in another one."""
+
+import subprocess
+import sys
 
 from click.testing import CliRunner
 
@@ -32,3 +35,31 @@ def stored(path):
         return len(OutcomeTable(path, must_exist=True))
     except OutcomeTableError:
         return 0
+
+
+INTERRUPTED = """
+import signal, sys
+# Tests may run in the background, where SIGINT is ignored, and children inherit that.
+signal.signal(signal.SIGINT, getattr(signal, sys.argv[1]))
+from roundwise.cli import main
+from roundwise.outcomes import OutcomeTable
+write, writes = OutcomeTable.write, []
+
+def interrupted(self, results):
+    writes.append(results)
+    if len(writes) == 2:
+        signal.raise_signal(signal.SIGINT)
+    return write(self, results)
+
+OutcomeTable.write = interrupted
+main(sys.argv[2:], prog_name="roundwise")
+"""
+
+
+def interrupt(*args, handler="default_int_handler"):
+    """Run a command that gets SIGINT when it writes to a table for the second time.
+
+    `handler` names what the command does about SIGINT when it starts: the default, or SIG_IGN.
+    """
+    command = [sys.executable, "-c", INTERRUPTED, handler, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -1,7 +1,11 @@
+import hypothesis
 import pytest
 from threadpoolctl import threadpool_limits
 
 import roundwise as rw
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,3 +31,27 @@ def threads():
     with threadpool_limits(1):
         yield rw.set_num_threads
         rw.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def sample_report():
+    """The report of `report_sample`, drawn once."""
+    from report_sample import make_sample_report
+
+    return make_sample_report()
+
+
+@pytest.fixture(scope="session")
+def report_folder(sample_report, tmp_path_factory):
+    """The sample report as HTML and Markdown files."""
+    from roundwise.report import write_html, write_markdown
+
+    folder = tmp_path_factory.mktemp("report")
+    write_html(sample_report, folder / "report.html")
+    write_markdown(sample_report, folder / "report.md")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report_page(report_folder):
+    return (report_folder / "report.html").read_text(encoding="utf-8")

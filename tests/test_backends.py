@@ -7,11 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from cases import BACKENDS, FORMATS, supports
+from cases import BACKENDS, FORMATS, ODD_FORMATS, same_bits, supports
 from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends import Status
+from roundwise.machine import Machine
 
 KINDS = {"dense": np.asarray, "sparse": sparse.csr_array}
 
@@ -30,7 +31,7 @@ def kind(request):
 def low(backend, kind):
     """A format with a narrow range: fp16, or fp32 where the backend has no lower one."""
     is_sparse = kind is KINDS["sparse"]
-    return rw.FP16 if supports(backend.arithmetic, rw.FP16, is_sparse) else rw.FP32
+    return rw.FP16 if backend.supports(rw.FP16, is_sparse) else rw.FP32
 
 
 each_case = pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_results_are_numbers_of_the_format(backend, kind, fmt):
     F = M.lu()
     results = [M.matvec(x), F.solve(x), backend.axpy(0.3, x, y, fmt), backend.scale(0.3, x, fmt)]
     results += [np.array([backend.dot(x, y, fmt), backend.norm2(x, fmt)])]
-    if backend.arithmetic != "native":  # which may have factorized A' and then scales L and U
+    if backend.machine is None:  # the native one may have factorized A' and then scales L and U
         results += [F.L.toarray() if sparse.issparse(F.L) else F.L]
     for result in results:
         assert result.dtype == np.float64
@@ -84,6 +85,109 @@ def test_errors_are_of_the_order_of_u(backend, kind, fmt):
     for transpose, T in ((False, A), (True, A.T)):
         x = F.solve(b, transpose=transpose)
         assert abs(T @ x - b).max() <= 3 * n * u * (abs(T).sum(1).max() * abs(x).max() + 1)
+
+
+# --- what a backend says that it can do
+
+
+def test_formats_are_those_that_run(backend, kind):
+    is_sparse = kind is KINDS["sparse"]
+    formats = backend.formats(is_sparse)
+    assert [fmt.p for fmt in formats] == sorted(fmt.p for fmt in formats)
+    assert {rw.FP32, rw.FP64} <= set(formats) <= set(FORMATS)
+    between = rw.FloatFormat("between", 26, -126, 127)  # no carrier has it
+    for fmt in [*FORMATS, *ODD_FORMATS, between]:
+        assert backend.supports(fmt, is_sparse) or fmt not in formats
+        if backend.supports(fmt, is_sparse):
+            backend.matrix(kind(np.eye(2)), fmt).cholesky().solve(np.zeros(2))
+        else:
+            with pytest.raises(ValueError, match=r"; (use|choose) "):
+                backend.matrix(kind(np.eye(2)), fmt).cholesky()
+    assert backend.supports("fp64", is_sparse)
+    assert not backend.supports(between, is_sparse)
+
+
+def test_times_and_machines_are_of_native_arithmetic_only(backend):
+    assert backend.timed == (backend.machine is not None)
+    if backend.timed:
+        assert backend.machine == Machine.this()
+        assert backend.machine.key in backend.description
+
+
+def test_methods_factorize_and_are_analysed_once(backend, kind):
+    n = 12
+    definite = well_conditioned(n) @ well_conditioned(n).T
+    methods = backend.methods(kind is KINDS["sparse"])
+    assert methods[0] == "cholesky"
+    for method in methods:
+        analysis = backend.analyse(kind(definite), method)
+        assert analysis.method == method
+        for fmt, A in ((rw.FP32, definite), ("fp64", definite), (rw.FP32, 0.5 * definite)):
+            F = analysis.factorize(kind(A), fmt)
+            assert (F.fmt, F.method) == (rw.get_format(fmt), method)
+            x, u = F.solve(np.ones(n)), F.fmt.unit_roundoff
+            assert abs(A @ x - 1).max() <= 6 * n * u * (abs(A).sum(1).max() * abs(x).max() + 1)
+    for unknown in ("magic", "" if "qr" in methods else "qr"):
+        with pytest.raises(rw.UnknownNameError, match=f"known: {', '.join(methods)}$"):
+            backend.analyse(kind(definite), unknown)
+    if "qr" not in methods:
+        with pytest.raises(rw.UnknownNameError, match="qr"):
+            backend.matrix(kind(definite), rw.FP64).qr()
+
+
+def test_the_product_of_the_pivots_is_the_determinant(backend, kind):
+    A = well_conditioned(7)
+    for array in (A, np.asfortranarray(A)):
+        pivots = backend.matrix(kind(array), rw.FP64).lu().pivots
+        if pivots is not None:
+            np.testing.assert_allclose(np.prod(pivots), abs(np.linalg.det(A)), rtol=1e-13)
+    assert (pivots is not None) == (backend.timed and kind is KINDS["dense"])
+
+
+# --- blocks of columns
+
+
+@each_case
+@pytest.mark.parametrize("columns", [0, 1, 3])
+def test_residuals_of_blocks(backend, kind, fmt, columns):
+    n = 9
+    A = rw.round_to(well_conditioned(n), fmt)
+    X, B = rw.round_to(np.random.default_rng(3).uniform(-1, 1, (2, n, columns)), fmt)
+    M = backend.matrix(kind(A), fmt)
+    for layout in (np.ascontiguousarray, np.asfortranarray, lambda M: np.repeat(M, 2, 1)[:, ::2]):
+        x, b = layout(X), layout(B)
+        found = backend.residual(M, x, b)
+        assert (found.shape, found.dtype) == (B.shape, np.float64)
+        expected = [backend.axpy(-1.0, M.matvec(X[:, j]), B[:, j], fmt) for j in range(columns)]
+        added = [backend.axpy(1.0, B[:, j], X[:, j], fmt) for j in range(columns)]
+        sums = backend.add(x, b, fmt)
+        if columns:
+            slack = 0.0 if backend.machine is None else 2 * n * fmt.unit_roundoff
+            np.testing.assert_allclose(found.T, expected, rtol=0, atol=slack)
+            assert np.array_equal(sums.T, added)
+        assert same_bits(x, X)
+        assert same_bits(b, B)
+
+
+def test_norms_of_columns(backend):
+    X = np.array([[1.0, np.nan, 0.0, -np.inf], [-3.0, 1.0, 0.0, 1.0]])
+    assert same_bits(backend.max_norms(X), [3.0, np.nan, 0.0, np.inf])
+    assert backend.max_norms(X[:, :0]).shape == (0,)
+
+
+def test_residuals_that_are_not_finite_never_look_finite(backend, kind):
+    M = backend.matrix(kind(np.full((2, 2), 1e300) + 1e299 * np.eye(2)), rw.FP64)
+    for X, B in (
+        (np.full((2, 2), 1e10), np.ones((2, 2))),
+        (np.ones((2, 1)), np.full((2, 1), np.nan)),
+        (np.full((2, 1), np.inf), np.ones((2, 1))),
+    ):
+        try:
+            R = backend.residual(M, X, B)
+        except rw.ArithmeticFailure:
+            continue
+        assert backend.timed  # emulated kernels name every failure
+        assert not np.isfinite(backend.max_norms(R)).any()
 
 
 def test_blocks_of_right_hand_sides(backend, kind):
@@ -284,8 +388,9 @@ def test_formats_by_name_and_numbers_as_scalars(backend):
     assert backend.dot(x, x, "fp32") == 25.0
     np.testing.assert_array_equal(backend.scale(2, x, "fp64"), 2 * x)
     np.testing.assert_array_equal(backend.matrix(np.eye(2), "fp16").matvec(x), x)
-    with pytest.raises(TypeError, match="NoneType"):
-        backend.scale(None, x, "fp64")
+    for name in ("fp16", "fp32", "fp64"):
+        with pytest.raises(TypeError, match="NoneType"):
+            backend.scale(None, x, name)
 
 
 def test_empty_vectors(backend):

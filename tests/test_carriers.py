@@ -1,4 +1,4 @@
-"""The claim of backends/carriers.py, tried on all numbers of tiny formats and carriers."""
+"""The claim of backends/emulated/carriers.py, tried on all numbers of tiny formats and carriers."""
 
 import itertools
 import math

@@ -1,14 +1,10 @@
 """`roundwise train` and `roundwise evaluate`: from systems to a judged policy."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
-from command_line import fail, stored, succeed
+from command_line import fail, interrupt, stored, succeed
 
 import roundwise as rw
 from roundwise.experiments.simulated import EXPERIMENTS
@@ -236,30 +232,16 @@ def test_wrong_arguments_about_files(trained, files):
     assert "is no JSON" in fail(1, "evaluate", files[0], "dense")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
 def test_interrupted_training_goes_on(tmp_path):
     out, table = tmp_path / "p.json", tmp_path / "p.sqlite"
-    command = ["train", "sparse", "--train", "30", *QUICK, "-o", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "roundwise.cli", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not stored(table) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        told, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+    command = ["train", "sparse", "--train", "4", *QUICK, "-o", str(out)]
+    process = interrupt(*command)
     kept = stored(table)
-    assert (process.returncode, told) == (130, "")
-    assert err.count("\n") == 1
-    assert f"{table} keeps what is finished ({kept} outcomes), run the same command" in err
-    assert 0 < kept < 30 * ACTIONS
+    assert (process.returncode, process.stdout) == (130, "")
+    assert process.stderr.count("\n") == 1
+    told = f"{table} keeps what is finished ({kept} outcomes), run the same command"
+    assert told in process.stderr
+    assert 0 < kept < 4 * ACTIONS
     assert not out.exists()
     facts = json.loads(succeed(*command, "--json"))
-    assert facts["outcomes_computed"] == 30 * ACTIONS - kept
+    assert facts["outcomes_computed"] == 4 * ACTIONS - kept

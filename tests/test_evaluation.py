@@ -13,6 +13,7 @@ from roundwise.evaluation import (
     accuracy_table,
     assign_ranges,
     best_fixed_action,
+    climb_costs,
     format_table,
     mean_interval,
     modelled_speedup,
@@ -411,6 +412,38 @@ def test_speedup_refuses_garbage():
     with pytest.raises(ValueError, match="no value"):
         modelled_speedup(gaps, MET, [0, 0, 0], 1, rng())
     assert modelled_speedup(gaps, MET, [1, 1, 1], 1, rng()).oracle == 1.0
+
+
+# --- climbs ---------------------------------------------------------------------------------
+
+
+def test_climbs_by_hand():
+    costs = [[1.0, 3.0, 10.0], [1.0, 4.0, 20.0], [2.0, 5.0, 30.0]]
+    met = [[True, True, True], [False, True, True], [False, False, False]]
+    ladders = [(0, 1, 2), (1, 2), (2,)]
+    expected = [[1, 3, 10], [1 + 4, 4, 20], [2 + 5 + 30, 5 + 30, 30]]
+    np.testing.assert_array_equal(climb_costs(costs, met, ladders), expected)
+    # Another ladder, downward: the second action is tried after the third one.
+    found = climb_costs(costs, met, [(0, 2), (1,), (2, 1)])
+    np.testing.assert_array_equal(found, [[1, 3, 10], [21, 4, 20], [32, 5, 35]])
+
+
+def test_climbs_need_only_the_costs_that_they_get_to():
+    costs = [[1.0, 3.0, math.nan], [2.0, 4.0, 8.0]]
+    met = [[False, True, False], [False, False, True]]
+    # Action 2 was not run on the first problem, whose climbs end at action 1.
+    found = climb_costs(costs, met, [(0, 1, 2), (1, 2), (2,)])
+    np.testing.assert_array_equal(found, [[4, 3, math.nan], [14, 12, 8]])
+    with pytest.raises(ValueError, match=r"problem 0: the ladder \[0, 2\] gets to action 2"):
+        climb_costs(costs, met, [(0, 2), (1,), (2,)])
+
+
+@pytest.mark.parametrize("ladders", [[(0,)], [(0,), ()], [(1,), (1,)], [(0, 2), (1,)]])
+def test_climbs_refuse_wrong_ladders(ladders):
+    with pytest.raises(ValueError, match="ladder"):
+        climb_costs(COSTS, MET, ladders)
+    with pytest.raises(ValueError, match="met is"):
+        climb_costs(COSTS, MET[:1], [(0,), (1,)])
 
 
 # --- text -----------------------------------------------------------------------------------

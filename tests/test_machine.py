@@ -46,6 +46,10 @@ def test_at_start_the_environment_rules():
     assert run.stdout.split() == ["3", "1"]
 
 
+def test_the_instruction_set_is_asked_each_time(simd_level):
+    assert Machine.this().simd == simd_level
+
+
 def test_another_blas_is_left_alone_and_named(monkeypatch, threads):
     monkeypatch.setattr(_blas, "bundled", lambda package: None)
     before = openblas_threads()
@@ -114,10 +118,13 @@ def test_lu_uses_no_more_threads_than_blas(threads):
 
 
 def test_native_results_belong_to_their_machine(threads):
+    backend = NativeBackend()
     threads(1)
-    one = NativeBackend().description
-    assert one == f"native on {Machine.this().key}"
+    one, before = backend.description, backend.machine
+    assert one == f"native on {before.key}"
     threads(2)
-    assert NativeBackend().description != one
+    assert backend.description != one
+    assert backend.machine.threads == 2
+    assert before.threads == 1
     settings = NativeBackend(bf16_instructions="portable", symmetric_mode=False).description
     assert settings.startswith(f"native on {Machine.this().key}, bf16_instructions='portable', sym")

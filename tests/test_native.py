@@ -14,8 +14,8 @@ from roundwise.backends import (
     UnsupportedFormat,
     native_formats,
 )
-from roundwise.backends.native import dense as native_dense
 from roundwise.backends.engines import superlu
+from roundwise.backends.native import dense as native_dense
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 
 SIZES = [1, 2, 3, 50, 130]
@@ -215,6 +215,55 @@ def check_solves(F, A, fmt):
 def test_solves(fmt, n, layout):
     A = general(n, fmt)
     check_solves(native.matrix(LAYOUTS[layout](A), fmt).lu(), A, fmt)
+
+
+@each_wide_format
+@each_size
+@each_layout
+def test_qr(fmt, n, layout):
+    A, u = general(n, fmt), fmt.unit_roundoff
+    F = native.matrix(LAYOUTS[layout](A), fmt).qr()
+    Q, R = F.L, F.U
+    # Householder QR: Higham 2002, theorem 19.4, with a modest constant.
+    assert np.linalg.norm(Q.T @ Q - np.eye(n)) <= 10 * n * u
+    assert np.linalg.norm(A - Q @ R) <= 10 * n * u * np.linalg.norm(A)
+    assert np.array_equal(R, np.triu(R))
+    assert (F.entries, F.method, F.perm, F.order) == (n * n, "qr", None, None)
+    applied = (F, F.to(rw.FP64), F.to(rw.FP32).to(rw.FP32))
+    for G, unit in zip(applied, (u, u, max(u, U32)), strict=True):
+        for transpose, T in ((False, A), (True, A.T)):
+            B = general(n, fmt, seed=1)[:, :2]
+            X = G.solve(B, transpose)
+            size = np.linalg.norm(A) * np.linalg.norm(X) + np.linalg.norm(B)
+            assert np.linalg.norm(T @ X - B) <= 20 * n * unit * size
+            np.testing.assert_allclose(G.solve(B[:, 0], transpose), X[:, 0], rtol=n**3 * unit)
+            assert G.solve(B[:, :0], transpose).shape == (n, 0)
+
+
+def test_qr_stays_stable_where_the_entries_of_lu_grow():
+    n = 60
+    A = np.eye(n) - np.tril(np.ones((n, n)), -1)
+    A[:, -1] = 1.0  # Wilkinson's: the last pivot of LU is 2^(n-1)
+    b = np.random.default_rng(0).standard_normal(n)
+    errors = {}
+    for method in ("lu", "qr"):
+        x = native.analyse(A, method).factorize(np.asfortranarray(A), "fp64").solve(b)
+        errors[method] = abs(A @ x - b).max() / (abs(A).sum(1).max() * abs(x).max())
+    assert errors["qr"] <= 1e-15
+    assert errors["lu"] >= 1e-3
+
+
+def test_failures_of_qr():
+    assert status_of(native.matrix(np.zeros((2, 2)), rw.FP64).qr) is Status.ZERO_PIVOT
+    assert status_of(native.matrix(np.array([[1.0, np.nan], [0, 1]]), "fp64").qr) is (
+        Status.NONFINITE_INPUT
+    )
+    assert status_of(native.matrix(np.full((2, 2), 1e39), rw.FP32).qr) is Status.OVERFLOW
+    F = native.matrix(np.eye(2), rw.FP64).qr()
+    assert status_of(lambda: F.solve(np.array([1.0, np.inf]))) is Status.NONFINITE_INPUT
+    for call in (native.matrix(np.eye(2), rw.FP16).qr, lambda: F.to(rw.BF16)):
+        with pytest.raises(UnsupportedFormat, match="QR runs natively in fp32 and fp64"):
+            call()
 
 
 @each_wide_format
@@ -632,3 +681,70 @@ def test_sixteen_bit_vectors_are_rounded_when_stored(fmt):
     native.givens(0, cosines, sines, column, g, fmt)
     assert column.tolist() == [5.0, 0.0]
     near(np.array([*cosines, *sines, *g]), np.array([0.6, 0.8, 3.0, -4.0]))
+
+
+# --- vectors
+
+
+@each_wide_format
+@pytest.mark.parametrize("n", [1, 7, 1000, 10_001, 25_000])
+def test_vector_kernels_are_numpys_to_rounding(fmt, n):
+    # gamma_n bounds would do for any order of the operations; sums in pieces do far better.
+    rng = np.random.default_rng(n)
+    u, dtype = fmt.unit_roundoff, np.float32 if fmt == rw.FP32 else np.float64
+    x, y = rounded(rng.uniform(-1, 1, (2, n)), fmt)
+    a, b = x.astype(dtype), y.astype(dtype)
+    alpha = dtype(0.3)
+    assert np.array_equal(native.axpy(0.3, x, y, fmt), b + alpha * a)
+    assert np.array_equal(native.scale(0.3, x, fmt), alpha * a)
+    assert abs(native.dot(x, y, fmt) - x @ y) <= 100 * u * (abs(x) @ abs(y))
+    assert abs(native.norm2(x, fmt) - np.linalg.norm(x)) <= 100 * u * np.linalg.norm(x)
+    V = rounded(rng.uniform(-1, 1, (3, n)) / np.sqrt(n), fmt)
+    before = x.copy(), V.copy()
+    h, left = native.orthogonalize(V, x, fmt)
+    for v, coefficient in zip(V, h, strict=True):
+        assert abs(coefficient - v @ a.astype(np.float64)) <= 100 * u * (abs(v) @ abs(a))
+        a = a - dtype(coefficient) * v.astype(dtype)
+    np.testing.assert_allclose(left, a, rtol=0, atol=10 * u)
+    assert np.array_equal(x, before[0])
+    assert np.array_equal(V, before[1])
+
+
+@each_format
+@pytest.mark.parametrize("n", [2, 30_000])
+def test_norms_neither_overflow_nor_vanish_early(fmt, n):
+    for size in (fmt.max / 2, fmt.min_normal):
+        x = np.zeros(n)
+        x[[0, -1]] = 0.75 * size, size
+        expected = 1.25 * size
+        assert abs(native.norm2(x, fmt) - expected) <= 4 * fmt.unit_roundoff * expected
+    assert native.norm2(np.zeros(n), fmt) == 0.0
+    assert status_of(lambda: native.norm2(np.full(n, fmt.max), fmt)) is Status.OVERFLOW
+
+
+@each_format
+@pytest.mark.parametrize("n", [3, 30_000])
+def test_failures_of_long_and_short_vectors_have_the_same_names(fmt, n):
+    ones, large = np.ones(n), np.full(n, fmt.max)
+    V = np.ones((1, n))
+    for bad, status in ((np.nan, Status.NONFINITE_INPUT), (np.inf, Status.NONFINITE_INPUT)):
+        x = ones.copy()
+        x[-1] = bad
+        for call in (
+            lambda x=x: native.dot(ones, x, fmt),
+            lambda x=x: native.axpy(0.0, x, ones, fmt),
+            lambda x=x: native.axpy(1.0, ones, x, fmt),
+            lambda x=x: native.scale(0.0, x, fmt),
+            lambda x=x: native.norm2(x, fmt),
+            lambda x=x: native.orthogonalize(V, x, fmt),
+            lambda bad=bad: native.scale(bad, ones, fmt),
+        ):
+            assert status_of(call) is status
+    for call in (
+        lambda: native.dot(large, 4 * ones, fmt),
+        lambda: native.axpy(1.0, large, large, fmt),
+        lambda: native.scale(2.0, large, fmt),
+        lambda: native.orthogonalize(V, large, fmt),
+        lambda: native.orthogonalize(-large[None], np.concatenate([[4.0], 0 * ones[1:]]), fmt),
+    ):
+        assert status_of(call) is Status.OVERFLOW

@@ -16,7 +16,6 @@ from roundwise.backends import NativeBackend, get_backend, native_formats
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.problems import LinearSystem, convection_diffusion_2d, poisson_2d, randsvd
 from roundwise.rewards import ClimbReward, ProblemFacts
-from roundwise.solver.choosing import front_door_space
 
 U = 2.0**-53
 CONVERGED = rw.OutcomeStatus.CONVERGED
@@ -234,7 +233,7 @@ def test_action_spaces_fit_the_problems():
     assert list(space.names) == of_sparse
     assert space.names[space.safe] == f"superlu/colamd:fp64-{REST}"
     both = ALGORITHM.action_space(problems=[thin, dense])
-    assert set(both.names) == {*of_dense, *of_sparse} == set(front_door_space().names)
+    assert set(both.names) == {*of_dense, *of_sparse} == set(ALGORITHM.starts((False, True)).names)
     few = ALGORITHM.action_space(["fp32"])
     assert {action[0].name for action in few} == {"fp32", "fp64"}  # FP64 is always there
 
@@ -274,7 +273,7 @@ def test_ladders_by_hand(first, is_sparse, rest):
 
 
 def test_every_ladder_ends_in_fp64_with_a_method_that_suits():
-    for action in front_door_space():
+    for action in ALGORITHM.starts((False, True)):
         is_sparse = METHODS[action.method].sparse
         ladder = ALGORITHM.climb(action, NATIVE, is_sparse)
         assert ladder[0] == action

@@ -1,7 +1,8 @@
 """The `roundwise` command.
 
 Errors are one line on stderr. Exit codes: 0 success, 1 an error of the library or an answer that
-was not accepted, 2 wrong arguments, 130 interrupted.
+was not accepted, 2 wrong arguments, 130 interrupted. A command that is started with SIGINT ignored
+(in the background of a script) goes on ignoring it, as POSIX wants: Python sets no handler then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from roundwise import RoundwiseError, __version__
 try:
     import click
 except ModuleNotFoundError:
-    # This module is the command and nothing else: its user expects a line, not a traceback.
+    # Only the command imports this module, and its user expects a line, not a traceback.
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
 from roundwise.commands.calibrate import calibrate_command
@@ -33,7 +34,7 @@ class OneLineErrors(click.Group):
     """A group of commands whose errors are one line and never a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # as they were added, not by the alphabet
+        return list(self.commands)  # in the order of the list below, not alphabetic
 
     def main(  # type: ignore[override]  # click's overloads tell return types apart
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any

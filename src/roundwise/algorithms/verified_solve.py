@@ -260,7 +260,7 @@ class VerifiedSolve(Algorithm):
         slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
         check = None if budget is None else (CHECK_AFTER, slow)
         rule = BudgetRule(target, budget, slow)
-        for column in np.flatnonzero(~(answer.errors <= target)):
+        for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             corrector = _GmresWithin(budget, inner, A, M, check)
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             start, correct = answer.X[:, [column]], by_columns(corrector)
@@ -279,15 +279,21 @@ class VerifiedSolve(Algorithm):
         Without problems, those of dense systems. The other stages are in FP64, which the gate
         asks for. FP64's LU, or SuperLU with COLAMD, is the safe action.
         """
+        return self.starts({problem.is_sparse for problem in problems} or {False}, formats)
+
+    def starts(
+        self, sparse: Iterable[bool], formats: Iterable[str | FloatFormat] | None = None
+    ) -> ActionSpace:
+        """The actions that a solve may start with: for dense systems, sparse ones, or both."""
         backend = get_backend(self.arithmetic)
         wanted = None if formats is None else {get_format(fmt) for fmt in formats} | {FP64}
         actions = [
             Action((fmt, FP64, FP64, FP64), method.name)
-            for sparse in sorted({problem.is_sparse for problem in problems} or {False})
+            for kind in sorted(sparse)
             for method in METHODS.values()
-            if method.chosen and method.sparse == sparse
+            if method.chosen and method.sparse == kind
             for fmt in method.formats
-            if backend.supports(fmt, sparse) and (wanted is None or fmt in wanted)
+            if backend.supports(fmt, kind) and (wanted is None or fmt in wanted)
         ]
         return ActionSpace(self.stages, tuple(actions))
 

@@ -64,11 +64,11 @@ class ArithmeticFailure(RoundwiseError, ArithmeticError):
 
 
 class UnsupportedFormat(RoundwiseError, ValueError):
-    """This machine has no native arithmetic for a format."""
+    """A backend cannot run a format; the message names those that it can."""
 
 
 class Solves(Protocol):
-    """What a stage asks of a factorization, of whatever kind."""
+    """What a stage asks of factors."""
 
     is_sparse: bool
     entries: int  # stored numbers
@@ -222,7 +222,7 @@ class Backend(ABC):
         return self._analysis(A, method)
 
     def _analysis(self, A: Any, method: str) -> Analysis:
-        """`analyse` for a method that it has found in `methods`."""
+        """What `analyse` returns for a known method; backends override this one."""
         return NoAnalysis(self, method)
 
     def sizes(self, A: Any) -> tuple[float, float]:
@@ -256,8 +256,8 @@ class Backend(ABC):
         """Modified Gram-Schmidt of w against the rows of V: the coefficients, and what is left.
 
         ``h_i = v_i' w; w = w - h_i v_i`` for i = 0, 1, ... The rows of V must be numbers of
-        the format already (results of earlier kernels), as rounding them all again in each of
-        many calls would take longest.
+        the format already (results of earlier kernels): rounding them again in each call would
+        take longer than the rest.
         """
 
     @abstractmethod

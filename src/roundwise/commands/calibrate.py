@@ -1,4 +1,4 @@
-"""``roundwise calibrate``: what native arithmetic costs on this machine."""
+"""``roundwise calibrate``: measure what native arithmetic costs on this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 
 
 @click.command("calibrate")
-@click.option("--quick", is_flag=True, help="Some seconds: small sizes, few repeats.")
+@click.option("--quick", is_flag=True, help="Small sizes and few repeats: takes some seconds.")
 @json_option("Print what was measured, for programs.")
 @click.option(
     "--out",
@@ -36,7 +36,7 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     """Measure what native arithmetic costs on this machine.
 
     LU, triangular solve and matvec are timed in every native format, with as many threads as are
-    set. The profile is stored for this machine; rewards price runs by it. Leave the machine alone
+    set. The profile is stored for this machine; rewards price runs by it. Let nothing else run
     meanwhile. The cache folder is ROUNDWISE_CACHE, else XDG_CACHE_HOME/roundwise, else
     ~/.cache/roundwise.
 
@@ -57,7 +57,7 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
 
 
 def text(measured: Calibration) -> Iterator[str]:
-    """Rates by format and size, and overheads."""
+    """The lines to print: rates by format and size, then overheads by format."""
     yield str(measured.machine)
     sizes = measured.profile().sizes
     yield f"{'':<8}" + "".join(f"{f'n = {n}':>10}" for n in sizes)

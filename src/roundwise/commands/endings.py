@@ -1,4 +1,4 @@
-"""How commands end: with facts for programs, a complaint about data, or an interruption."""
+"""How commands end: they print JSON, report an error about the data, or were interrupted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Interrupted(click.ClickException):
 
 
 def interruptible(work: Callable[[], T], kept_in: OutcomeTable | Path) -> T:
-    """Do the work; if interrupted, tell what is kept, in a table or in a folder of tables.
+    """Return ``work()``; after Ctrl-C exit with 130 and name the table that keeps the outcomes.
 
-    The work makes its own progress bars. The end of the `except` block closes them, as nothing
-    else holds them any more, so that what follows gets its own line.
+    `kept_in` is that table, or a folder of tables. `work` must make its progress bars itself:
+    leaving the `except` block frees and so closes them, and the message starts on a new line.
     """
     try:
         return work()
@@ -39,7 +39,7 @@ def interruptible(work: Callable[[], T], kept_in: OutcomeTable | Path) -> T:
 
 @contextmanager
 def data_errors() -> Iterator[None]:
-    """What the library has to say about the user's data becomes the command's one line."""
+    """Turn a ValueError or TypeError of the library into the command's one-line error."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -47,7 +47,7 @@ def data_errors() -> Iterator[None]:
 
 
 def echo_json(facts: Mapping[str, Any]) -> None:
-    """Print for programs; NaN and infinity, which JSON lacks, become null."""
+    """Print `facts` as JSON; NaN and infinity, which JSON lacks, become null."""
     click.echo(json.dumps(_plain(facts), indent=2, allow_nan=False))
 
 

@@ -41,7 +41,7 @@ from roundwise.tuning import Tuner, view_contexts, view_rewards
 @click.argument("policy", metavar="POLICY.json", type=EXISTING_FILE)
 @systems_argument
 @count_option("--test", "How many held-out systems of a data set.  [default: 100]")
-@seed_option("Of the data set; the held-out half is never trained on.")
+@seed_option("Seed of the data set; its held-out half is never trained on.")
 @tau_option("Tolerance of success.  [default: that of the policy's inner GMRES]")
 @table_option
 @jobs_option
@@ -74,7 +74,7 @@ def evaluate_command(
     loaded = load_systems(systems, "test", test, seed)
     check_kappa(tuner.context, loaded.members)
     outcomes = OutcomeTable(policy.with_suffix(".sqlite") if table is None else table)
-    # Results are grouped by condition number: that which the policy sees, if it sees one.
+    # Tables group the systems by condition number: the one that the policy sees, if any.
     seen = (name for name in KAPPAS.values() if name in tuner.context.features)
     kappa = next(seen, "kappa_exact")
 
@@ -127,7 +127,7 @@ def success_tolerance(tuner: Tuner) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The tables of a policy, and those of the safe action where they compare."""
+    """All tables about a policy; `safe_accuracy` is the safe action's, to compare with."""
 
     tau: float
     safe_action: str
@@ -156,7 +156,7 @@ class Judgement:
 
 
 def judge(tuner: Tuner, view: OutcomeView, kappa: str, tau: float) -> Judgement:
-    """All tables of the policy's choices on the view's problems."""
+    """Compare the policy's choices on the view's problems with the references."""
     space, reward = tuner.space_, tuner.reward
     assert reward is not None  # a loaded tuner has one
     kappas = view.features[:, view.feature_names.index(kappa)]

@@ -79,11 +79,8 @@ def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     yield f"processor   {machine['cpu']}, {machine['cores']} cores"
     yield f"kernels     {facts['simd']} (of {', '.join(facts['simd_levels'])})"
     yield f"threads     {facts['threads']}"
-    blas_threads = machine["blas_threads"]
-    unset = (
-        "its threads are not ours to set" if blas_threads is None else f"threads: {blas_threads}"
-    )
-    yield f"BLAS        {machine['blas']} ({unset})"
+    blas_threads = "unknown" if machine["blas_threads"] is None else machine["blas_threads"]
+    yield f"BLAS        {machine['blas']} (threads: {blas_threads})"
     yield f"machine     {machine['key']}"
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
     yield f"native      {', '.join(facts['native_formats'])}"
@@ -115,7 +112,7 @@ def table_text(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def as_call(saved: Any) -> str:
-    """Saved settings as one would write them: ``GmresIR(cycles=1, ...)``."""
+    """Saved settings as Python writes them: ``GmresIR(cycles=1, ...)``."""
     if not isinstance(saved, dict):
         return repr(saved)
     settings = [f"{name}={as_call(value)}" for name, value in saved.items() if name != "class"]

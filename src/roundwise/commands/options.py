@@ -23,7 +23,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @contextmanager
 def bad_value(option: str | None = None) -> Iterator[None]:
-    """What the library has to say about an option's value; a callback need not name its option."""
+    """Turn an error of the library about an option's value into a usage error.
+
+    A callback of an option need not name it: click does.
+    """
     try:
         yield
     except (UnknownNameError, ValueError) as error:
@@ -46,7 +49,7 @@ def checked_jobs(ctx: click.Context, param: click.Parameter, count: int | None) 
 
 
 def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    """A file that can be written when the work is done."""
+    """Refuse, before any work, a file whose folder does not exist."""
     if path is not None and not path.parent.is_dir():
         raise click.BadParameter(f"folder {path.parent} does not exist; make it first")
     return path
@@ -55,26 +58,13 @@ def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None
 def count_option(
     name: str, help_text: str, *, least: int = 1, default: int | None = None, metavar: str = "N"
 ) -> Callable[[F], F]:
-    return click.option(
-        name,
-        type=click.IntRange(min=least),
-        default=default,
-        show_default=default is not None,
-        metavar=metavar,
-        help=help_text,
-    )
+    return _valued_option(name, click.IntRange(min=least), help_text, default, metavar)
 
 
 def choice_option(
     name: str, choices: Iterable[str], help_text: str, *, default: str | None = None
 ) -> Callable[[F], F]:
-    return click.option(
-        name,
-        type=click.Choice(list(choices)),
-        default=default,
-        show_default=default is not None,
-        help=help_text,
-    )
+    return _valued_option(name, click.Choice(list(choices)), help_text, default)
 
 
 def seed_option(help_text: str) -> Callable[[F], F]:
@@ -86,44 +76,54 @@ def arithmetic_option(help_text: str, *, default: str | None = None) -> Callable
 
 
 def tau_option(help_text: str, *, default: float | None = None) -> Callable[[F], F]:
+    return _valued_option("--tau", click.FLOAT, help_text, default, "T")
+
+
+def _valued_option(
+    name: str,
+    kind: Any,
+    help_text: str,
+    default: object = None,
+    metavar: str | None = None,
+    callback: Callable[..., Any] | None = None,
+) -> Callable[[F], F]:
+    """An option whose help shows its default, if it has one."""
     return click.option(
-        "--tau",
-        type=float,
+        name,
+        type=kind,
         default=default,
         show_default=default is not None,
-        metavar="T",
+        metavar=metavar,
+        callback=callback,
         help=help_text,
     )
 
 
-def json_option(help_text: str = "For programs.") -> Callable[[F], F]:
+def json_option(help_text: str = "Print JSON, for programs.") -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-table_option = click.option(
+table_option = _valued_option(
     "--table",
-    type=FILE,
+    FILE,
+    "Where outcomes are kept.  [default: POLICY.sqlite]",
     metavar="PATH",
     callback=checked_output,
-    help="Where outcomes are kept.  [default: POLICY.sqlite]",
 )
-formats_option = click.option(
+formats_option = _valued_option(
     "--formats",
+    str,
+    "Actions are all choices whose bits do not decrease from stage to stage.  "
+    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
     metavar="F,F,...",
     callback=parsed_formats,
-    help="Actions are all choices whose bits do not decrease from stage to stage.  "
-    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
 )
-jobs_option = click.option(
-    "--jobs",
-    type=int,
-    metavar="N",
-    callback=checked_jobs,
-    help="Processes; -1 for all cores.  [default: 1]",
+jobs_option = _valued_option(
+    "--jobs", int, "Processes; -1 for all cores.  [default: 1]", metavar="N", callback=checked_jobs
 )
 
 
 def default_formats(arithmetic: str) -> list[FloatFormat]:
-    """The paper's; of native arithmetic, those that dense and sparse systems can run."""
+    """The paper's formats; for native arithmetic those in which dense and sparse systems run."""
     names = ("fp32", "fp64") if arithmetic == "native" else FORMATS
     return [get_format(name) for name in names]

@@ -17,9 +17,8 @@ from typing import Any
 import click
 import numpy as np
 
-from roundwise.actions import format_action, parse_action
+from roundwise.actions import Action, format_action, parse_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
-from roundwise.algorithms.base import Action
 from roundwise.commands.endings import data_errors, echo_json
 from roundwise.commands.front_door import heading, solve_files, system_facts, whereabouts
 from roundwise.commands.options import (

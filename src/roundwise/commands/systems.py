@@ -1,4 +1,4 @@
-"""The systems to train on or to judge by: one of the paper's data sets, or files."""
+"""The systems that `train` and `evaluate` run on: one of the paper's data sets, or files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ systems_argument = click.argument(
 
 @dataclass(frozen=True)
 class Systems:
-    """Systems, and what to call them."""
+    """Systems, and their name in messages."""
 
     name: str
     members: tuple[LinearSystem, ...]
@@ -40,7 +40,7 @@ class Systems:
 def load_systems(
     names: Sequence[str], half: Literal["train", "test"], count: int | None, seed: int
 ) -> Systems:
-    """That half of a data set, or the systems in the files, each with a solution that is known."""
+    """Return one half of a data set, or the systems of Matrix Market files, all with x_true."""
     if len(names) == 1 and names[0] in DATA_SETS:
         count = DEFAULT_COUNT if count is None else count
         counts = {"train": (count, 0), "test": (0, count)}[half]
@@ -49,7 +49,9 @@ def load_systems(
     known = ", ".join(DATA_SETS)
     for name in names:
         if name in DATA_SETS:
-            raise click.UsageError(f"{name} stands among other names; pass one data set, or files")
+            raise click.UsageError(
+                f"{name} is a data set among other names; pass one data set, or files"
+            )
         if not Path(name).is_file():
             raise click.BadParameter(
                 f"{name!r} is no file and no data set ({known})", param_hint="FILE"
@@ -61,7 +63,7 @@ def load_systems(
 
 
 def check_kappa(context: Context, systems: Sequence[LinearSystem]) -> None:
-    """Complain now about a system too large for the context, rather than after hours."""
+    """Refuse, before any run, a system that is too large for its exact condition number."""
     for system in systems:
         large = system.is_sparse and system.n > KAPPA_EXACT_SPARSE_LIMIT
         if large and "kappa_exact" in context.features:

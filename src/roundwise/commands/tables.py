@@ -46,13 +46,13 @@ def parsed_shard(
 @click.option("--table", type=FILE, required=True, metavar="PATH", help="The file to fill.")
 @count_option("--train", "Training systems.", least=0, default=100)
 @count_option("--test", "Held-out systems.", least=0, default=100)
-@seed_option("What the systems are made from.")
+@seed_option("Seed of the systems.")
 @tau_option("Tolerance of the inner GMRES, and stagnation ratio.", default=1e-6)
 @arithmetic_option(
     "Round every operation, or what is stored; or run and time it.", default="operation"
 )
 @formats_option
-@count_option("--repeats", "How often a native run is timed.  [default: 3]", metavar="R")
+@count_option("--repeats", "Timed runs of each native action.  [default: 3]", metavar="R")
 @jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Compute on the cluster of this Dask scheduler.")
 @click.option(
@@ -127,7 +127,7 @@ def fill_command(
 
 @contextmanager
 def dask_client(address: str | None) -> Iterator[Any]:
-    """A client of the scheduler at that address; None without one."""
+    """A client of the Dask scheduler at `address`; None if that is None."""
     if address is None:
         yield None
         return

@@ -69,11 +69,11 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     required=True,
     metavar="POLICY.json",
     callback=json_name,
-    help="Where the policy goes, with an npz file beside it.",
+    help="File to write the policy to; an npz file stands beside it.",
 )
 @table_option
 @count_option("--train", "How many systems of a data set.  [default: 100]")
-@seed_option("Of the data set and of the exploration.")
+@seed_option("Seed of the data set and of the exploration.")
 @choice_option(
     "--policy",
     LEARNERS,
@@ -107,7 +107,7 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 )
 @arithmetic_option("Round every operation, or what is stored.", default="operation")
 @formats_option
-@count_option("--episodes", "How often each system is met in training.", default=100)
+@count_option("--episodes", "Passes over the systems in training.", default=100)
 @jobs_option
 @json_option()
 def train_command(

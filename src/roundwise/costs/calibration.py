@@ -1,4 +1,4 @@
-"""Timing the native kernels through the contract that algorithms use."""
+"""Measures how long the native kernels take, called as algorithms call them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.backends import Backend, NativeBackend, native_formats
+from roundwise.backends import Backend, NativeBackend
 from roundwise.costs.machines import MachineProfile, Rate
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -18,7 +18,7 @@ from roundwise.machine.identity import Machine
 SIZES = (100, 250, 500, 1000, 2000)
 QUICK_SIZES = (100, 250, 500)
 TINY = 2
-"""So small that a call takes its overhead and nothing else."""
+"""A size at which the time of a call is its overhead."""
 
 MOST_RUNS, FEWEST_RUNS = 101, 3
 SECONDS_PER_KERNEL = 0.15
@@ -99,7 +99,7 @@ def rate_of(n: int, fmt: str, seconds: Times) -> Rate:
 
 
 def _work(seconds: float, overhead: float) -> float:
-    """What is left without the overhead; never nothing, as both are measured."""
+    """Seconds beyond the overhead; at least a tenth, since both were measured and may be off."""
     return max(seconds - overhead, seconds / 10)
 
 
@@ -130,7 +130,7 @@ def calibrate(
     if not sizes or min(sizes) <= TINY:
         raise ValueError(f"sizes = {sizes}; pass some, all greater than {TINY}")
     backend = NativeBackend() if backend is None else backend
-    formats = native_formats() if formats is None else formats
+    formats = backend.formats() if formats is None else formats
     steps = [(fmt, n) for n in (TINY, *sizes) for fmt in formats]
     times: dict[str, dict[int, Times]] = {fmt.name: {} for fmt in formats}
     overheads: dict[str, Times] = {}

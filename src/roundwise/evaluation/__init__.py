@@ -1,8 +1,8 @@
-"""Evaluation: metrics and tables, numbers only.
+"""Metrics and tables of numbers that judge policies.
 
 `accuracy_table` and `usage_table` are the paper's tables, with a strict success beside its own;
-`regret_table` and `modelled_speedup` say what a policy is worth, with intervals. `format_table`
-prints the rows of any of them.
+`regret_table` and `modelled_speedup` say what a policy is worth, with intervals; `climb_costs` what
+a solve costs that tries one action after another. `format_table` prints the rows of any table.
 """
 
 from roundwise.evaluation.accuracy import (
@@ -17,19 +17,20 @@ from roundwise.evaluation.accuracy import (
     paper_success,
     usage_table,
 )
-from roundwise.evaluation.regret import (
+from roundwise.evaluation.climbs import Speedup, climb_costs, modelled_speedup
+from roundwise.evaluation.intervals import (
     Interval,
+    SeedSpread,
+    mean_interval,
+    ratio_interval,
+    seed_spread,
+)
+from roundwise.evaluation.regret import (
     PolicyRegret,
     RegretTable,
-    SeedSpread,
-    Speedup,
     best_fixed_action,
-    mean_interval,
-    modelled_speedup,
-    ratio_interval,
     regret_table,
     regrets,
-    seed_spread,
 )
 from roundwise.evaluation.tables import Row, format_table
 from roundwise.rewards.targets import strict_success
@@ -50,6 +51,7 @@ __all__ = [
     "accuracy_table",
     "assign_ranges",
     "best_fixed_action",
+    "climb_costs",
     "format_table",
     "mean_interval",
     "modelled_speedup",

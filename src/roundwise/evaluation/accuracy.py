@@ -42,7 +42,7 @@ PAPER_RANGES = (
     KappaRange("high", 1e6, 1e9),
     KappaRange("very high", 1e9, math.inf),
 )
-"""The paper's ranges, closed above. Low starts below 1, which an estimate of kappa may be."""
+"""The paper's ranges; the upper end belongs to a range. An estimate of kappa may be below 1."""
 
 
 def assign_ranges(
@@ -79,7 +79,7 @@ def paper_success(
 
 @dataclass(frozen=True)
 class RangeAccuracy:
-    """How a choice of actions did in one range.
+    """Successes, mean errors and mean iterations of the chosen runs in one range.
 
     Attributes
     ----------
@@ -87,14 +87,14 @@ class RangeAccuracy:
     count : int
         Problems in the range.
     without_result : int
-        Runs with no finite error (broken off, or diverged); they are no successes and are left
-        out of the means of ferr and nbe, but not of those of the iterations.
+        Runs without a finite error (broken off, or diverged). They count as failures and in
+        the mean iterations, but not in the mean ferr and nbe.
     paper_success, strict_success : float
         Shares of all problems in the range, between 0 and 1.
     threshold : float
         The paper's, ``tau median(kappa)``; NaN for all ranges together.
     ferr, nbe, outer_iterations, inner_iterations : float
-        Arithmetic means; NaN over no runs, and ferr where no x_true is known.
+        Arithmetic means; NaN if there is nothing to average (ferr: if no x_true is known).
     """
 
     name: str
@@ -165,10 +165,9 @@ def accuracy_table(
         )
     if not tau > 0:
         raise ValueError(f"tau = {tau}; choose tau > 0")
-    ferr = np.array([o.ferr for o in outcomes], dtype=np.float64)
-    nbe = np.array([o.nbe for o in outcomes], dtype=np.float64)
-    outer = np.array([o.outer_iterations for o in outcomes], dtype=np.float64)
-    inner = np.array([o.inner_iterations for o in outcomes], dtype=np.float64)
+    ferr, nbe, outer, inner = np.array(
+        [[o.ferr, o.nbe, o.outer_iterations, o.inner_iterations] for o in outcomes], np.float64
+    ).T
     paper = paper_success(ferr, nbe, kappas, tau, ranges)
     strict = strict_success(ferr, nbe, [o.ferr for o in baselines], tau)
 

@@ -1,4 +1,4 @@
-"""Rows of numbers as aligned text."""
+"""Formats rows of numbers as aligned text."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ def format_table(rows: Sequence[Mapping[str, str | int | float]], digits: int = 
     digits. Without rows the text is empty.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    numeric = {c: not any(isinstance(row.get(c), str) for row in rows) for c in columns}
+    numeric = [not any(isinstance(row.get(c), str) for row in rows) for c in columns]
     cells = [[_text(row.get(c, ""), digits) for c in columns] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    return "\n".join(aligned(columns, cells, numeric)) if rows else ""
 
-    def line(texts: Sequence[str]) -> str:
-        aligned = (
-            text.rjust(width) if numeric[c] else text.ljust(width)
-            for c, text, width in zip(columns, texts, widths, strict=True)
-        )
-        return "  ".join(aligned).rstrip()
 
-    if not rows:
-        return ""
-    return "\n".join([line(columns), line(["-" * w for w in widths]), *map(line, cells)])
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]
+) -> list[str]:
+    """Lines of text: the header, a rule, the rows; numeric columns stand to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(texts, widths, numeric, strict=True)
+        ).rstrip()
+        for texts in (header, ["-" * width for width in widths], *rows)
+    ]
 
 
 def _text(value: str | int | float, digits: int) -> str:

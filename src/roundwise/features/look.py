@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from roundwise.algorithms.methods import is_symmetric
-from roundwise.backends.engines.superlu import suits_symmetric_mode
+from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.native.dense import has_own_lu
 
 Array = NDArray[np.float64]

@@ -1,6 +1,7 @@
-"""How the compiled kernels run: threads and instruction set. Never what they compute: emulated
-results are the same bits for every setting here. (Native ones, and the errors that are measured
-of dense systems, may differ in their last bits.)
+"""The threads and the instruction set of the compiled kernels.
+
+Emulated results are the same bits for every setting here. Native results, and the errors measured
+for dense systems, may differ in their last bits.
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which
 joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` chooses
@@ -32,7 +33,7 @@ def _threads_from_environment() -> int:
         if not ours.isdecimal() or not 1 <= int(ours) <= _MOST_THREADS:
             raise ValueError(f"ROUNDWISE_NUM_THREADS={ours!r}; set it to 1 to {_MOST_THREADS}")
         return int(ours)
-    # OpenMP's may list a number for each level of nesting; what it does not say is not our error.
+    # OpenMP allows a list, one number for each level of nesting; other text is ignored.
     outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if outermost.isdecimal() and int(outermost) >= 1:
         return min(int(outermost), _MOST_THREADS)
@@ -48,9 +49,9 @@ def get_num_threads() -> int:
 
 
 def factorization_threads() -> int:
-    """Threads of a dense LU, which is done in LAPACK's place: no more than BLAS may use now.
+    """Threads of our dense LU: no more than BLAS may use now, since it stands in for LAPACK's.
 
-    So whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
+    Whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
     """
     library = blas.bundled("scipy")
     return get_num_threads() if library is None else min(get_num_threads(), library.threads)

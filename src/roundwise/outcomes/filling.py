@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.actions import format_action
+from roundwise.actions import Action, ActionLike, format_action
 from roundwise.algorithms import Algorithm
-from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend, get_backend
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import FEATURES, compute_with_factors

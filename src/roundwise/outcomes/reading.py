@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import format_action
+from roundwise.actions import Action, ActionLike, format_action
 from roundwise.algorithms import Algorithm
-from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend
 from roundwise.outcomes.keys import Setting, StoredArithmetic
 from roundwise.outcomes.records import (

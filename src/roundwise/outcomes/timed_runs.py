@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from roundwise.actions import Action
 from roundwise.algorithms import Algorithm, Outcome, Shared
-from roundwise.algorithms.base import Action
 from roundwise.backends import Backend
 from roundwise.features import FeatureValue, compute_with_factors
 from roundwise.formats import FloatFormat

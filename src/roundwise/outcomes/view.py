@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import format_action
+from roundwise.actions import Action, format_action
 from roundwise.algorithms import Outcome, OutcomeStatus
-from roundwise.algorithms.base import Action
 from roundwise.outcomes.keys import StoredArithmetic
 from roundwise.outcomes.records import (
     StoredProblem,

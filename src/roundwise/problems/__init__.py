@@ -1,4 +1,4 @@
-"""Problems to solve: their contract, linear systems, generators, the paper's sets, files."""
+"""Problems to solve: contract, linear systems, generators, gallery, the paper's sets, files."""
 
 from roundwise.problems.datasets import (
     DATA_SETS,
@@ -11,6 +11,7 @@ from roundwise.problems.datasets import (
     summary,
 )
 from roundwise.problems.dense import randsvd
+from roundwise.problems.gallery import FAMILIES, Family, System, policy_systems
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.matrix_market import (
     read_columns,
@@ -20,27 +21,37 @@ from roundwise.problems.matrix_market import (
 from roundwise.problems.pde import (
     anisotropic_2d,
     convection_diffusion_2d,
+    convection_diffusion_3d,
     high_contrast_2d,
+    laplace_3d,
     poisson_2d,
 )
 from roundwise.problems.problem import Matrix, Problem, Vector
-from roundwise.problems.sparse import random_sparse_spd
+from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd
 
 __all__ = [
     "DATA_SETS",
+    "FAMILIES",
     "Dataset",
+    "Family",
     "LinearSystem",
     "Matrix",
     "Problem",
     "SummaryRow",
+    "System",
     "Vector",
     "anisotropic_2d",
     "convection_diffusion_2d",
+    "convection_diffusion_3d",
     "dense_set",
     "high_contrast_2d",
+    "laplace_3d",
     "one_blas_thread",
     "pde_set",
     "poisson_2d",
+    "policy_systems",
+    "random_banded",
+    "random_sparse",
     "random_sparse_spd",
     "randsvd",
     "read_columns",

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 RandomSource: TypeAlias = np.random.Generator | int
-"""A generator, or the seed of one: there is no hidden global random state."""
+"""A generator, or a seed for one; global random state is never used."""
 
 
 def as_generator(rng: RandomSource) -> np.random.Generator:
@@ -18,7 +18,7 @@ def as_generator(rng: RandomSource) -> np.random.Generator:
         return rng
     try:
         seed = operator.index(rng)
-    except TypeError:  # None would be a seed that nobody can repeat
+    except TypeError:  # NumPy would take None, but nobody could repeat the run
         raise TypeError(
             f"rng is {rng!r}; pass a numpy.random.Generator or an integer seed"
         ) from None

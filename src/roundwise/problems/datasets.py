@@ -3,10 +3,9 @@
 Carson and Chen, Precision autotuning for linear solvers via contextual bandit-based RL,
 section "Experiments". Each system has a random stream of its own, made from the seed, the
 half (training or test) and its position: asking for fewer systems gives the first ones of
-the same set. Systems are made with one BLAS thread (which needs threadpoolctl, of the `tune`
-extra), as LAPACK's last bits, and with them the fingerprints, depend on the number of threads.
-Between machines values agree up to the last bits only, because LAPACK and the vectorised sine of
-NumPy do.
+the same set. Systems are made with one BLAS thread (set by threadpoolctl, of the `tune` extra):
+LAPACK's last bits, and with them the fingerprints, depend on the number of threads. They also
+depend on the machine, through LAPACK and NumPy's vectorised sine.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from roundwise.problems.sparse import random_sparse_spd
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test problems, and what they were made from."""
+    """Training and test problems, and the seed they were made from."""
 
     name: str
     seed: int
@@ -125,7 +124,7 @@ def pde_set(
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One row of a data set's summary; `density` counts nonzeros over n**2 (no percent)."""
+    """One row of a data set's summary; a density is the number of nonzeros over n**2."""
 
     subset: str
     count: int
@@ -160,16 +159,8 @@ def summary(problems: Iterable[LinearSystem], subset: str = "all") -> tuple[Summ
 
 def _row(subset: str, facts: list[tuple[float, int, float]]) -> SummaryRow:
     kappas, sizes, densities = zip(*facts, strict=True)
-    return SummaryRow(
-        subset,
-        len(facts),
-        min(kappas),
-        max(kappas),
-        min(sizes),
-        max(sizes),
-        min(densities),
-        max(densities),
-    )
+    ends = [end(values) for values in (kappas, sizes, densities) for end in (min, max)]
+    return SummaryRow(subset, len(facts), *ends)
 
 
 DATA_SETS: dict[str, Callable[..., Dataset]] = {
@@ -185,7 +176,7 @@ def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Within the block, BLAS has one thread."""
+    """A context manager that limits BLAS to one thread."""
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Linear systems from Matrix Market files, and their solutions to them, plain or gzipped."""
+"""Reads linear systems from Matrix Market files and writes solutions, plain or gzipped."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_matrix_market(
 def read_columns(
     path: str | os.PathLike[str], rhs: str | os.PathLike[str]
 ) -> Iterator[LinearSystem]:
-    """Read one system for each column of a right-hand side, one after the other."""
+    """Yield one system for each column of the right-hand side `rhs`."""
     A, name, meta = _read_square(Path(path))
     B = _read(Path(rhs))
     n = A.shape[0]
@@ -77,33 +77,32 @@ def read_columns(
 
 
 def write_matrix_market(path: str | os.PathLike[str], X: NDArray[np.float64]) -> None:
-    """Write the columns of X as a Matrix Market array, every bit kept; gzipped if so named."""
+    """Write X as a Matrix Market array with all its bits; gzipped if `path` ends with .gz."""
     open_file = gzip.open if Path(path).suffix == ".gz" else open
     with open_file(path, "wb") as target:
-        # 17 digits tell any two float64 apart. Without a symmetry SciPy would look for one.
+        # 17 digits distinguish any two float64. "general" keeps SciPy from testing for symmetry.
         scipy.io.mmwrite(target, X, field="real", precision=17, symmetry="general")
 
 
 def reference_solution(n: int) -> Vector:
-    """The solution assumed where a file brings no right-hand side.
+    """The x_true of a matrix that comes without a right-hand side.
 
     ``x_i = (-1)**i (1 + frac(i (sqrt(5) - 1) / 2))``, i = 1..n: magnitudes between 1 and
-    2, no two alike, full significands. The usual vector of ones hides what should show:
-    every permutation of it is the same vector, it is exact in every format, and it lies
-    in the null space of a Laplacian. Only exactly rounded operations are used, so that
-    all machines get the same bits.
+    2, no two alike, full significands. A vector of ones would hide errors: permutations do
+    not change it, every format holds it exactly, and it lies in the null space of a Laplacian.
+    All operations are exactly rounded: all machines get the same bits.
     """
     i = np.arange(1, n + 1, dtype=np.float64)
     golden = (np.sqrt(5.0) - 1.0) / 2.0
     return np.asarray(np.where(i % 2 == 0, 1.0, -1.0) * (1.0 + (i * golden) % 1.0))
 
 
-# What SciPy's reader raises on a damaged file, a corrupt gzip stream included.
+# SciPy's reader raises these on a damaged file or a corrupt gzip stream.
 _UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error)
 
 
 def _read_square(source: Path) -> tuple[Any, str, dict[str, Any]]:
-    """The matrix, its name, and where it comes from."""
+    """The matrix, its name, and the meta of its system."""
     A = _read(source)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"{source} holds a {A.shape[0]} x {A.shape[1]} matrix; pass a square one")

@@ -16,6 +16,8 @@ Scaling: the paper's text leaves it open and condition numbers do not depend on 
 
 References: E. Carson and X. Chen, Precision autotuning for linear solvers via contextual
 bandit-based RL, section "Simulations on PDE matrices".
+
+Matrices in three dimensions, which the paper has not, stand at the end.
 """
 
 from __future__ import annotations
@@ -216,3 +218,22 @@ def _manufactured(family: str, m: int, A: sp.csr_array, parameters: dict[str, An
         name=f"{family}-m{m}{shown}",
         meta={"generator": family, "family": family, "m": m, **parameters},
     )
+
+
+def laplace_3d(m: int) -> sp.csr_array:
+    """The seven-point stencil, 6 and -1, on the m x m x m grid; n = m**3."""
+    T = sp.diags_array([-np.ones(m - 1), np.full(m, 2.0), -np.ones(m - 1)], offsets=[-1, 0, 1])
+    return sp.csr_array(sp.kronsum(sp.kronsum(T, T), T))
+
+
+def shifted_laplace_3d(m: int, rng: np.random.Generator) -> sp.csr_array:
+    """`laplace_3d` plus s I: s = 0, s in 0..4 (an implicit time step) or in -1..0 (a wave)."""
+    shift = rng.choice([0.0, rng.uniform(0, 4), -rng.uniform(0, 1)])
+    return sp.csr_array(laplace_3d(m) + shift * sp.identity(m**3))
+
+
+def convection_diffusion_3d(m: int, speed: float) -> sp.csr_array:
+    """`laplace_3d` plus h times a first-order upwind flow of that speed along x."""
+    D = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(m, m))
+    eye = sp.eye_array(m)
+    return sp.csr_array(laplace_3d(m) + speed / (m + 1) * sp.kron(sp.kron(eye, eye), D))

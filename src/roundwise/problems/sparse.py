@@ -1,9 +1,10 @@
-"""Random sparse symmetric positive definite systems."""
+"""Random sparse systems and matrices."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import scipy.sparse as sp
 
 from roundwise.problems.arguments import (
@@ -72,3 +73,17 @@ def random_sparse_spd(
             "beta": beta,
         },
     )
+
+
+def random_sparse(n: int, rng: np.random.Generator) -> sp.csr_array:
+    """About three N(0, 1) entries per row, anywhere, plus s I with s in 1e-3..10."""
+    A = sp.random(n, n, 3 / n, random_state=rng, data_rvs=rng.standard_normal)
+    return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
+
+
+def random_banded(n: int, rng: np.random.Generator) -> sp.csr_array:
+    """N(0, 1) on the diagonal and one to four bands on each side, plus s I with s in 1e-3..10."""
+    offsets = range(-int(rng.integers(1, 5)), int(rng.integers(2, 6)))
+    bands = [rng.standard_normal(n - abs(k)) for k in offsets]
+    A = sp.diags_array(bands, offsets=list(offsets))
+    return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))

@@ -1,7 +1,7 @@
 """Figures, tables and self-contained HTML reports, from plain data.
 
-`figures` draws (it needs matplotlib); `content` says what a report holds; the functions here write
-it.
+`figures` draws (it needs matplotlib); `content` has the parts of a report; the functions here
+write it.
 """
 
 from roundwise.report.content import Cell, Figure, Finding, Report, Section, Table, Verdict

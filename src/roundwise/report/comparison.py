@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from roundwise.report.drawing import (
     FAINT,
-    GROUP_COLORS,
-    GROUP_MARKERS,
     INK,
     WIDTH,
     decade_ticks,
+    group_look,
     legend_above,
+    marker_key,
     need_cases,
     panels,
     styled,
@@ -52,7 +52,7 @@ def errors_against_fp64(
     kappas : array_like
         Condition numbers, one per system.
     groups : sequence of str, optional
-        What the marker of each system tells, e.g. its size or family; the legend is alphabetic.
+        Size or family of each system, which its marker shows; the legend sorts by numbers.
     tau : mapping of case to float, optional
         A dotted line where the tolerance is.
     """
@@ -156,21 +156,16 @@ class _Systems:
         places = np.arange(self.count)
         ax.vlines(places, reference, ours, color="#c5cad1", linewidth=0.8, zorder=1.5)
         ax.plot(places, reference, "_", color=INK, markersize=5, zorder=2)
-        for name, color, marker in self.looks():
+        for i, name in enumerate(self.names):
+            color, marker = group_look(i)
             members = self.groups[self.order] == name
             ax.scatter(
                 places[members], ours[members], s=20, marker=marker, color=color, alpha=0.85,
                 linewidths=0, zorder=2.5,
             )  # fmt: skip
-        ax.minorticks_off()  # hundreds of them over many decades
+        ax.minorticks_off()  # over many decades there would be hundreds
         decade_ticks(ax, self.kappas[self.order])
         ax.grid(visible=False, axis="x")
-
-    def looks(self) -> list[tuple[str, str, str]]:
-        return [
-            (name, GROUP_COLORS[i % len(GROUP_COLORS)], GROUP_MARKERS[i % len(GROUP_MARKERS)])
-            for i, name in enumerate(self.names)
-        ]
 
     def finish(
         self, figure: Figure, axes: NDArray[Any], tau: Mapping[str, float] | None = None
@@ -178,13 +173,11 @@ class _Systems:
         from matplotlib.lines import Line2D
 
         figure.supxlabel(f"{self.count} systems by condition number", fontsize=10)
-        handles = [
-            Line2D([], [], linestyle="", marker=marker, color=color, markersize=5.5, label=name)
-            for name, color, marker in self.looks()
-        ]
-        handles.append(
-            Line2D([], [], linestyle="", marker="_", color=INK, markersize=8, label="all-FP64")
-        )
+        handles = []
+        for i, name in enumerate(self.names):
+            color, marker = group_look(i)
+            handles.append(marker_key(marker, color, name, markersize=5.5))
+        handles.append(marker_key("_", INK, "all-FP64", markersize=8))
         if tau:
             handles.append(Line2D([], [], linestyle=":", color=INK, label=r"$\tau$"))
         legend_above(figure, handles)
@@ -203,5 +196,5 @@ def _positive(policy: Mapping[str, ArrayLike], fp64: Mapping[str, ArrayLike]) ->
 
 
 def _natural(name: str) -> tuple[list[int], str]:
-    """Names sort by the numbers in them first: ``n < 200`` before ``n = 200 to 299``."""
+    """Sort key: numbers in the name first, so that ``n < 200`` precedes ``n = 200 to 299``."""
     return [int(digits) for digits in re.findall(r"\d+", name)], name

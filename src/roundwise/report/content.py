@@ -21,7 +21,7 @@ Cell = str | int | float | None
 """One entry of a table; None and NaN mean that there is no value."""
 
 Verdict = Literal["confirmed", "refuted", "partly"]
-"""What became of a claim."""
+"""Whether a claim holds."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -43,7 +43,7 @@ class Table:
         right-aligned, in one format, and written to CSV with all digits. Rows with an equal first
         cell are a group.
     note : str
-        Below the table: what a reader must know to judge it.
+        Text below the table.
     formats : mapping of str to str, optional
         A format specification such as ``".1f"`` for the numbers of a column, by its heading,
         where the default (see `tables.column_texts`) does not do.
@@ -86,7 +86,7 @@ class Figure:
     image : matplotlib Figure or path
         What to draw, or an SVG or PNG file.
     alt : str
-        For those who cannot see it; the caption if empty.
+        Description for readers who cannot see it; the caption if empty.
     """
 
     caption: str
@@ -100,7 +100,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim, what became of it, and the numbers that say so."""
+    """A claim that was checked: whether it holds, and the evidence (numbers, in words).
+
+    `verdict` is "confirmed", "refuted" or "partly".
+    """
 
     claim: str
     verdict: Verdict
@@ -148,8 +151,8 @@ class Report:
         Claims that were checked.
     sections : sequence of Section
     settings, provenance : mapping of str to object
-        What was run; and on what, when, with which versions. Values are shown as text, lists
-        separated by commas.
+        What was run; and on which machine, when, with which versions. Values are shown as text,
+        lists with commas.
     departures : sequence of (title, text)
         Where the work departs from what it reproduces, and what that explains.
     """
@@ -183,7 +186,7 @@ class Report:
 
 
 def _plain(cell: object, caption: str) -> Cell:
-    """A cell with NumPy's scalars as Python's."""
+    """Convert a NumPy scalar to Python's; refuse what is no text, number or None."""
     value = cell.item() if isinstance(cell, np.generic) else cell
     if value is None or isinstance(value, (str, int, float)):
         return value

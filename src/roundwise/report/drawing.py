@@ -1,9 +1,10 @@
-"""The look that all figures share: one style, colours for colour-blind eyes, panels, axes."""
+"""What all figures share: style, colours that colour-blind readers can tell apart, panels, axes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from math import ceil
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
@@ -64,7 +65,7 @@ STYLE: dict[str, Any] = {
 
 
 def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
-    """Run a figure function in the common style; say what to install without matplotlib."""
+    """Run a figure function in the common style; without matplotlib, say what to install."""
 
     @wraps(draw)
     def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
@@ -87,8 +88,32 @@ def panels(
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def case_panels(
+    cases: Mapping[Any, Any],
+    name: str,
+    columns: int,
+    height: Callable[[int], float],
+    **options: Any,
+) -> tuple[Figure, NDArray[Any]]:
+    """A figure with one panel per case, at most `columns` side by side; refuses no cases.
+
+    `height` gives the inches for a number of rows; `name` is what an error calls the cases.
+    """
+    need_cases(cases, name)
+    rows = ceil(len(cases) / columns)
+    figure, axes = panels(rows, columns, (WIDTH, height(rows)), **options)
+    for ax in axes.flat[len(cases) :]:
+        ax.set_visible(False)
+    return figure, axes
+
+
+def group_look(index: int) -> tuple[str, str]:
+    """Colour and marker of a group; the eighth looks like the first again."""
+    return GROUP_COLORS[index % len(GROUP_COLORS)], GROUP_MARKERS[index % len(GROUP_MARKERS)]
+
+
 def sequential_colors(count: int) -> list[tuple[float, float, float, float]]:
-    """Light to dark, told apart by lightness alone; for things with an order."""
+    """Colours from light to dark, for things with an order; they differ in grey, too."""
     from matplotlib import colormaps
 
     positions = np.linspace(0.93, 0.08, count) if count > 1 else np.array([0.3])
@@ -100,6 +125,20 @@ def ink_on(color: Sequence[float]) -> str:
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
     luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
     return "black" if luminance > 0.179 else "white"
+
+
+def marker_key(marker: str, color: str, label: str, **look: Any) -> Any:
+    """An entry of a legend that shows a marker."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="", marker=marker, color=color, label=label, **look)
+
+
+def patch_keys(colors: Sequence[Any], labels: Sequence[str]) -> list[Any]:
+    """Entries of a legend that show colours."""
+    from matplotlib.patches import Patch
+
+    return [Patch(color=color, label=text) for color, text in zip(colors, labels, strict=True)]
 
 
 def legend_above(figure: Figure, handles: Sequence[Any], columns: int | None = None) -> None:
@@ -116,7 +155,7 @@ def decade_ticks(ax: Axes, kappas: NDArray[np.float64]) -> None:
     """Ticks of an axis of systems sorted by kappa: where each power of ten is first reached."""
     exponents = np.floor(np.log10(np.maximum(kappas, 1.0)) + 1e-6).astype(int)
     first = {int(k): int(np.argmax(exponents == k)) for k in np.unique(exponents)}
-    room = len(kappas) / 14  # labels closer than this would touch
+    room = len(kappas) / 14  # systems between two labels, so that they do not touch
     places: list[int] = []
     for exponent in sorted(first, key=first.__getitem__):
         if not places or first[exponent] - first[places[-1]] >= room:

@@ -22,10 +22,14 @@ from roundwise.report.drawing import (
     INK,
     LINE_STYLES,
     WIDTH,
+    case_panels,
+    group_look,
     ink_on,
     legend_above,
+    marker_key,
     need_cases,
     panels,
+    patch_keys,
     sequential_colors,
     styled,
     vector,
@@ -67,7 +71,7 @@ def training_curves(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure
             runs = np.atleast_2d(np.asarray(pair[which], dtype=np.float64))
             if runs.ndim != 2 or runs.size == 0:
                 raise ValueError(f"{label} of {name!r}: pass (episodes) or (seeds, episodes)")
-            color = GROUP_COLORS[i % len(GROUP_COLORS)]
+            color, _ = group_look(i)
             episodes = np.arange(1, runs.shape[1] + 1)
             style = LINE_STYLES[i % len(LINE_STYLES)]
             ax.plot(episodes, runs.mean(axis=0), style, color=color, label=name)
@@ -101,9 +105,6 @@ def usage_by_range(
         Systems in each range.
     stages : int
     """
-    from matplotlib.patches import Patch
-
-    need_cases(shares, "shares")
     tables = {name: np.asarray(values, dtype=np.float64) for name, values in shares.items()}
     for name, table in tables.items():
         if table.shape != (len(ranges), len(formats)):
@@ -111,8 +112,10 @@ def usage_by_range(
                 f"shares of {name!r} have shape {table.shape}; "
                 f"pass {(len(ranges), len(formats))}, ranges by formats"
             )
-    rows, columns = _layout(len(shares))
-    figure, axes = panels(rows, columns, (WIDTH, 0.9 + 2.3 * rows), sharey=True)
+    columns = _columns(len(shares))
+    figure, axes = case_panels(
+        shares, "shares", columns, lambda rows: 0.9 + 2.3 * rows, sharey=True
+    )
     colors = sequential_colors(len(formats))
     ticks = [f"{r}\n{c} systems" for r, c in zip(ranges, counts, strict=True)] if counts else ranges
     for ax, (name, table) in zip(axes.flat, tables.items(), strict=False):
@@ -131,9 +134,8 @@ def usage_by_range(
         ax.set(title=name, ylim=(0, stages), yticks=range(stages + 1))
         ax.set_xticks(range(len(ranges)), ticks)
         ax.grid(visible=False, axis="x")
-    _hide_rest(axes, len(shares))
     figure.supylabel(f"stages (of {stages})", fontsize=10)
-    legend_above(figure, [Patch(color=c, label=f) for c, f in zip(colors, formats, strict=True)])
+    legend_above(figure, patch_keys(colors, formats))
     return figure
 
 
@@ -156,8 +158,8 @@ def kappa_distribution(values: Mapping[str, ArrayLike]) -> Figure:
         len(values), 1, (WIDTH, 0.9 + 0.95 * len(values)), sharex=True, sharey=True
     )
     for ax, (name, family) in zip(axes[:, 0], logs.items(), strict=True):
-        # The colour that the family has as a group in other figures.
-        color = GROUP_COLORS[sorted(values).index(name) % len(GROUP_COLORS)]
+        # Other figures number the groups alphabetically: the same colour here.
+        color, _ = group_look(sorted(values).index(name))
         ax.hist(family, bins=edges, color=color, alpha=0.8, edgecolor="white")
         ax.plot(
             family, np.zeros_like(family), "|", color=INK, markersize=7, alpha=0.6, clip_on=False
@@ -201,7 +203,6 @@ def policy_map(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    need_cases(grids, "grids")
     x, y = vector(x, "x"), vector(y, "y")
     for case, grid in grids.items():
         if len(grid) != len(x) or any(len(line) != len(y) for line in grid):
@@ -213,8 +214,10 @@ def policy_map(
     colors = sequential_colors(len(used))
     keys = [ascii_uppercase[i % 26] + (str(i // 26) if i >= 26 else "") for i in range(len(used))]
 
-    rows, columns = _layout(len(grids))
-    figure, axes = panels(rows, columns, (WIDTH, 0.7 + 3.1 * rows), sharex=True, sharey=True)
+    columns = _columns(len(grids))
+    figure, axes = case_panels(
+        grids, "grids", columns, lambda rows: 0.7 + 3.1 * rows, sharex=True, sharey=True
+    )
     for ax, (case, grid) in zip(axes.flat, grids.items(), strict=False):
         codes = np.array(
             [[used.index(name) if name else -1 for name in line] for line in grid], dtype=np.float64
@@ -235,12 +238,9 @@ def policy_map(
         ax.grid(visible=False)
         _bin_ticks(ax.xaxis, x)
         _bin_ticks(ax.yaxis, y)
-    _hide_rest(axes, len(grids))
     figure.supxlabel(xlabel, fontsize=10)
     figure.supylabel(ylabel, fontsize=10)
-    handles = [
-        Patch(color=c, label=f"{k}  {n}") for c, k, n in zip(colors, keys, used, strict=True)
-    ]
+    handles = patch_keys(colors, [f"{k}  {n}" for k, n in zip(keys, used, strict=True)])
     handles.append(Patch(facecolor="#f3f4f6", edgecolor="#c5cad1", label="never seen"))
     figure.legend(
         handles=handles, loc="outside right upper", prop={"family": "monospace", "size": 9}
@@ -270,8 +270,6 @@ def reward_landscape(
         The action that the policy takes.
     xlabel : str
     """
-    from matplotlib.lines import Line2D
-
     need_cases(rewards, "rewards")
     count = len(actions)
     broken = (
@@ -301,38 +299,20 @@ def reward_landscape(
         ax.margins(x=0.08)
     axes[0, 0].set_yticks(places, actions, family="monospace", fontsize=8)
     axes[0, 0].set_ylim(count - 0.4, -0.6)
-    handles = [Line2D([], [], linestyle="", marker="o", color=good, label="an action")]
+    handles = [marker_key("o", good, "an action")]
     if broken.any():
-        handles.append(Line2D([], [], linestyle="", marker="x", color=bad, label="no result"))
-    handles.append(
-        Line2D([], [], linestyle="", marker="*", color=best, markersize=12, label="the best")
-    )
+        handles.append(marker_key("x", bad, "no result"))
+    handles.append(marker_key("*", best, "the best", markersize=12))
     if chosen:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                marker="o",
-                markersize=11,
-                markerfacecolor="none",
-                markeredgecolor=pick,
-                label="what the policy takes",
-            )
-        )
+        ring = {"markersize": 11, "markerfacecolor": "none"}
+        handles.append(marker_key("o", pick, "what the policy takes", **ring))
     legend_above(figure, handles)
     return figure
 
 
-def _layout(count: int) -> tuple[int, int]:
-    """Rows and columns for some panels: two side by side, except three in one line."""
-    columns = count if count <= 3 else 2
-    return ceil(count / columns), columns
-
-
-def _hide_rest(axes: NDArray[Any], used: int) -> None:
-    for ax in axes.flat[used:]:
-        ax.set_visible(False)
+def _columns(count: int) -> int:
+    """Up to three panels stand in one line, more in lines of two."""
+    return count if count <= 3 else 2
 
 
 def _power_of_ten(exponent: float) -> str:

@@ -12,13 +12,13 @@ from roundwise.report.images import data_uri
 from roundwise.report.tables import MISSING, group_starts, numeric_columns, table_texts
 from roundwise.report.text import blocks, entries, inline, verdict_counts
 
-# A browser that obeys this loads nothing, even if a text of the report should ask for it.
+# With this policy a browser loads nothing, even if a text of the report holds an address.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 DASH = "\N{EN DASH}"
 
 LONG = 40
-"""Characters; a cell with more may be broken into lines."""
+"""A column with a text of more characters than this may wrap its lines."""
 
 SIGNS = {"confirmed": "✓", "refuted": "✗", "partly": "◐"}
 
@@ -33,7 +33,7 @@ def write_html(report: Report, path: Path | str) -> None:
 
 
 def format_html(report: Report) -> str:
-    """The text of `write_html`."""
+    """The page that `write_html` writes."""
     style = files("roundwise.report").joinpath("report.css").read_text(encoding="utf-8")
     return "\n".join(
         [
@@ -57,7 +57,7 @@ def format_html(report: Report) -> str:
 
 
 class _Page:
-    """Numbers tables and figures as it meets them."""
+    """Writes the body, and counts tables and figures to number them."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -122,7 +122,7 @@ class _Page:
         yield f'<figure class="table" id="{name}">'
         yield f'<figcaption id="{name}-caption"><b>Table {self.tables}.</b> '
         yield f"{_inline(table.caption)}</figcaption>"
-        # Focusable, so that it can be scrolled by keys too.
+        # tabindex lets the keyboard scroll it, too.
         yield f'<div class="scroll" role="region" aria-labelledby="{name}-caption" tabindex="0">'
         yield "<table>"
         kinds = [f' class="{kind}"' if kind else "" for kind in _column_kinds(table)]
@@ -160,7 +160,7 @@ class _Page:
 
 
 def _column_kinds(table: Table) -> list[str]:
-    """Numbers are aligned to the right, and only long texts may be broken into lines."""
+    """The CSS class of each column: "number" (to the right), "long" (may wrap), or none."""
     columns = zip(*table_texts(table), strict=True) if table.rows else [()] * len(table.header)
     return [
         "number" if number else "long" if max(map(len, texts), default=0) > LONG else ""

@@ -15,7 +15,7 @@ Ending = Literal["svg", "png"]
 MEDIA_TYPES: dict[str, str] = {"svg": "image/svg+xml", "png": "image/png"}
 
 DPI = 150
-"""Of PNG files, unless it is said."""
+"""Dots per inch of PNG files, by default."""
 
 
 def image(figure: Figure, ending: Ending = "svg", dpi: int = DPI) -> tuple[bytes, str]:
@@ -29,7 +29,7 @@ def image(figure: Figure, ending: Ending = "svg", dpi: int = DPI) -> tuple[bytes
         if found not in MEDIA_TYPES:
             raise ValueError(f"figure {figure.name!r} is {path.name}; pass an .svg or .png file")
         return path.read_bytes(), found
-    # Laying out again what is laid out already moves things by fractions of a point.
+    # A second layout would move things by fractions of a point: lay out once.
     if figure.image.get_layout_engine() is not None:
         figure.image.draw_without_rendering()
         figure.image.set_layout_engine(None)
@@ -45,7 +45,7 @@ def image(figure: Figure, ending: Ending = "svg", dpi: int = DPI) -> tuple[bytes
 def data_uri(figure: Figure) -> str:
     """A figure as a ``data:`` address, for pages that load nothing.
 
-    As an image of its own, an SVG keeps its identifiers and styles to itself.
+    In an ``<img>`` the identifiers and styles of an SVG do not mix with the page's.
     """
     data, ending = image(figure)
     return f"data:{MEDIA_TYPES[ending]};base64,{b64encode(data).decode('ascii')}"
@@ -54,7 +54,7 @@ def data_uri(figure: Figure) -> str:
 def write_figure(
     figure: Figure, folder: Path | str, ending: Ending = "svg", dpi: int = DPI
 ) -> Path:
-    """Write a figure to ``folder/name.ending``, and say where that is."""
+    """Write a figure to ``folder/name.ending``; return that path."""
     data, found = image(figure, ending, dpi)
     path = Path(folder) / f"{figure.name}.{found}"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def write_markdown(report: Report, path: Path | str, figures: str = "figures") -
 
 
 class _Writer:
-    """Numbers tables and figures as it meets them."""
+    """Writes the report, and counts tables and figures to number them."""
 
     def __init__(self, folder: str, files: Mapping[str, str]) -> None:
         self.folder, self.files = folder, files
@@ -93,7 +93,7 @@ class _Writer:
 
 
 def _pairs(rows: list[list[str]]) -> str:
-    """Names and values, all to the left, whatever they look like."""
+    """A table of names and values, both to the left."""
     lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows]
     return "\n".join(["| what | value |", "| :-- | :-- |", *lines])
 
@@ -108,7 +108,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _plain_start(line: str) -> str:
-    """A paragraph that starts like a heading, a quotation, a rule or a list is none of these."""
+    """Escape a start that Markdown would take for a heading, a quotation, a rule or a list."""
     return re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", line)
 
 
@@ -117,7 +117,7 @@ def _line(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Tables are cut at each bar, even inside of code."""
+    """Escape bars: Markdown splits rows at them, even inside code."""
     return inline(
         " ".join(text.split()),
         lambda plain: _escaped(plain).replace("|", "\\|"),
@@ -130,7 +130,7 @@ def _escaped(text: str) -> str:
 
 
 def replace_block(page: str, name: str, content: str) -> str:
-    """The page with this between its comments of that name; each must be there once."""
+    """Replace what stands between ``<!-- begin name -->`` and ``<!-- end name -->``."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
         raise ValueError(f"the page lacks {begin} or {end}, or has it twice; write each once")

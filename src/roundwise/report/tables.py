@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from roundwise.evaluation.tables import aligned
 from roundwise.report.content import Cell, Table
 from roundwise.report.text import short_exponent
 
@@ -20,10 +21,10 @@ NUMBER = re.compile(r"[-+\N{MINUS SIGN}±<>≤≥~]?\s*(\d|\.\d|inf)")
 def column_texts(cells: Sequence[Cell], spec: str | None = None) -> list[str]:
     """The cells of one column as text, its numbers in one format so that decimals align.
 
-    Integers stay integers. Floats have two decimals in scientific notation if one of them is
-    below 1e-3 or at least 1e5 in size, else as many decimals (at most 3) as the smallest needs
-    for three digits, less those that are zero throughout. Strings stay as they are; None and NaN
-    become a dash.
+    Integers stay integers. If the size of one float is below 1e-3 or at least 1e5, all have two
+    decimals in scientific notation. Else they have so many decimals (at most 3) that the smallest
+    shows three digits; decimals that are 0 in all of them are dropped. Strings stay as they are;
+    None and NaN become a dash.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def numeric_columns(table: Table) -> list[bool]:
 def group_starts(table: Table) -> list[bool]:
     """Which rows begin a new group: their first cell differs from the one above.
 
-    No row does if all first cells differ, for then there are no groups.
+    If all first cells differ there are no groups.
     """
     first = [row[0] for row in table.rows]
     changes = [i > 0 and first[i] != first[i - 1] for i in range(len(first))]
@@ -64,19 +65,10 @@ def group_starts(table: Table) -> list[bool]:
 
 def format_text(table: Table) -> str:
     """A table for the terminal: caption, aligned columns, note."""
-    rows, numeric = table_texts(table), numeric_columns(table)
-    widths = [max(map(len, column)) for column in zip(table.header, *rows, strict=True)]
-
-    def line(texts: Sequence[str]) -> str:
-        cells = [
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(texts, widths, numeric, strict=True)
-        ]
-        return "  ".join(cells).rstrip()
-
-    lines = [table.caption, "", line(table.header), line(["-" * width for width in widths])]
+    header, rule, *rows = aligned(table.header, table_texts(table), numeric_columns(table))
+    lines = [table.caption, "", header, rule]
     for row, starts_group in zip(rows, group_starts(table), strict=True):
-        lines += [""] * starts_group + [line(row)]
+        lines += [""] * starts_group + [row]
     if table.note:
         lines += ["", table.note]
     return "\n".join(lines)
@@ -95,7 +87,7 @@ def write_csv(table: Table, path: Path | str) -> None:
 
 
 def _float_format(sizes: Sequence[float]) -> str:
-    """For the sizes of the nonzero, finite numbers of a column."""
+    """The format for a column, from the sizes of its nonzero, finite numbers."""
     if not sizes:
         return ".2f"
     if min(sizes) < 1e-3 or max(sizes) >= 1e5:

@@ -1,4 +1,4 @@
-"""The few marks that texts of a report may carry: paragraphs, lists and code."""
+"""Reads the marks in a report's texts (paragraphs, lists, code), and writes short texts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def blocks(text: str) -> list[str | list[str]]:
 
 
 def inline(text: str, plain: Callable[[str], str], code: Callable[[str], str]) -> str:
-    """A line with its code and all other text each passed through a function."""
+    """Apply `code` to what stands between backquotes, and `plain` to the rest of a line."""
     parts = CODE.split(text)
     return "".join(code(part) if i % 2 else plain(part) for i, part in enumerate(parts))
 
@@ -63,7 +63,7 @@ def verdict_counts(findings: Sequence[Finding]) -> str:
 
 
 def entries(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Settings or provenance as pairs of text: lists by commas, nothing as ``-``."""
+    """Settings or provenance as pairs of text: lists with commas, None as ``-``."""
     return [(str(name), _value(value)) for name, value in values.items()]
 
 

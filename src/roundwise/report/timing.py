@@ -10,13 +10,12 @@ from numpy.typing import ArrayLike
 
 from roundwise.report.drawing import (
     FAINT,
-    GROUP_COLORS,
     GROUP_MARKERS,
     LINE_STYLES,
-    WIDTH,
+    case_panels,
+    group_look,
     legend_above,
     need_cases,
-    panels,
     styled,
     vector,
 )
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 Curves = Mapping[str, tuple[ArrayLike, ArrayLike]]
 SPREAD = 0.25
-"""Width, in decades, over which points of one power of ten are drawn side by side."""
+"""Decades: methods are drawn side by side, up to this far from their kappa."""
 
 
 @styled
@@ -45,24 +44,17 @@ def ratios_against_kappa(
     reference : str
         What the ratios are against.
     """
-    need_cases(cases, "cases")
     x = vector(kappas, "kappas")
-    figure, axes = panels(1, len(cases), (WIDTH, 3.9), sharey=True)
+    figure, axes = case_panels(cases, "cases", len(cases), lambda rows: 3.9, sharey=True)
     for ax, (case, methods) in zip(axes[0], cases.items(), strict=True):
         need_cases(methods, "methods")
         shifts = np.linspace(-SPREAD, SPREAD, len(methods)) if len(methods) > 1 else np.zeros(1)
         for i, (name, values) in enumerate(methods.items()):
-            ratios = vector(values, name, len(x))
+            color, marker = group_look(i)
             ax.plot(
-                x * 10.0 ** shifts[i],
-                ratios,
-                GROUP_MARKERS[i % len(GROUP_MARKERS)],
-                color=GROUP_COLORS[i % len(GROUP_COLORS)],
-                markersize=4,
-                alpha=0.7,
-                markeredgewidth=0,
-                label=name,
-            )
+                x * 10.0 ** shifts[i], vector(values, name, len(x)), marker, color=color,
+                markersize=4, alpha=0.7, markeredgewidth=0, label=name,
+            )  # fmt: skip
         _ratio_axis(ax, f"times faster than {reference}" if ax is axes[0, 0] else "")
         ax.set(xscale="log", xlabel=r"$\kappa$", title=case)
     legend_above(figure, axes[0, 0].get_legend_handles_labels()[0])
@@ -79,29 +71,22 @@ def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
         One panel per case. A NaN is a size at which the method missed its target.
     reference : str
     """
-    need_cases(cases, "cases")
-    columns = min(len(cases), 3)
-    rows = -(-len(cases) // columns)
-    figure, axes = panels(rows, columns, (WIDTH, 3.1 * rows))
+    figure, axes = case_panels(cases, "cases", min(len(cases), 3), lambda rows: 3.1 * rows)
     methods = list(dict.fromkeys(name for curves in cases.values() for name in curves))
     handles = {}
     for ax, (case, curves) in zip(axes.flat, cases.items(), strict=False):
         for name, (sizes, ratios) in curves.items():
             i = methods.index(name)
+            color, marker = group_look(i)
             (handles[name],) = ax.plot(
-                np.asarray(sizes, dtype=np.float64),
-                np.asarray(ratios, dtype=np.float64),
-                LINE_STYLES[i // len(GROUP_MARKERS)] + GROUP_MARKERS[i % len(GROUP_MARKERS)],
-                color=GROUP_COLORS[i % len(GROUP_COLORS)],
-                markersize=5,
+                np.asarray(sizes, dtype=np.float64), np.asarray(ratios, dtype=np.float64),
+                LINE_STYLES[i // len(GROUP_MARKERS)] + marker, color=color, markersize=5,
                 label=name,
-            )
+            )  # fmt: skip
         _ratio_axis(ax, f"times faster than {reference}" if ax in axes[:, 0] else "")
         ax.set(xscale="log", xlabel="unknowns", title=case)
         ax.set_xticks(*_measured_sizes(curves), minor=False)
         ax.set_xticks([], minor=True)
-    for ax in axes.flat[len(cases) :]:
-        ax.set_visible(False)
     legend_above(figure, [handles[name] for name in methods], columns=4)
     return figure
 

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.report.drawing import (
-    GROUP_COLORS,
-    GROUP_MARKERS,
     INK,
     WIDTH,
+    case_panels,
+    group_look,
     ink_on,
     legend_above,
     need_cases,
     panels,
+    patch_keys,
     sequential_colors,
     styled,
 )
@@ -64,15 +65,16 @@ def stacked_bars(
     bars, formats : sequences of str
         The first bar is the reference, set off by a line.
     shades : int
-        How many colours to take from, so that formats look alike in all figures.
+        Number of colours of the scale; the same in all figures gives a format the same colour.
     """
-    from matplotlib.patches import Patch
-
-    need_cases(shares, "shares")
-    columns = 3
-    rows = -(-len(shares) // columns)
-    size = (WIDTH, 0.6 + rows * (0.5 + 0.19 * len(bars)))
-    figure, axes = panels(rows, columns, size, sharex=True, sharey=True)
+    figure, axes = case_panels(
+        shares,
+        "shares",
+        3,
+        lambda rows: 0.6 + rows * (0.5 + 0.19 * len(bars)),
+        sharex=True,
+        sharey=True,
+    )
     colors = sequential_colors(shades)[: len(formats)]
     for ax, (name, table) in zip(axes.flat, shares.items(), strict=False):
         left = np.zeros(len(bars))
@@ -86,10 +88,8 @@ def stacked_bars(
         ax.tick_params(axis="y", length=0)
         ax.grid(visible=False, axis="y")
     axes[0, 0].invert_yaxis()
-    for ax in axes.flat[len(shares) :]:
-        ax.set_visible(False)
     figure.supxlabel("stages below FP64 (of 4)", fontsize=10)
-    legend_above(figure, [Patch(color=c, label=f) for c, f in zip(colors, formats, strict=True)])
+    legend_above(figure, patch_keys(colors, formats))
     return figure
 
 
@@ -120,18 +120,15 @@ def dots_against(
         ax = axes[rows.index(row), columns.index(column)]
         for group, (reference, found) in panel.items():
             k = groups.index(group)
-            color, offset = GROUP_COLORS[k], 0.24 * (k - (len(groups) - 1) / 2)
+            color, marker = group_look(k)
+            offset = 0.24 * (k - (len(groups) - 1) / 2)
             ax.axvline(reference, color=color, linewidth=1.0)
             for i, numbers in enumerate(found):
+                dot = 6 if len(numbers) == 1 else 3  # a single dot is easily missed
                 ax.plot(
-                    numbers,
-                    [i + offset] * len(numbers),
-                    GROUP_MARKERS[k],
-                    color=color,
-                    markersize=6 if len(numbers) == 1 else 3,  # a dot alone is easily missed
-                    alpha=0.6,
-                    markeredgewidth=0,
-                )
+                    numbers, [i + offset] * len(numbers), marker, color=color, markersize=dot,
+                    alpha=0.6, markeredgewidth=0,
+                )  # fmt: skip
         ax.set_yticks(range(len(variants)), variants)
         ax.tick_params(axis="y", length=0)
         if row == rows[0]:
@@ -141,13 +138,11 @@ def dots_against(
     for i, row in enumerate(rows):
         _scale(axes[i], [panel for (name, _), panel in values.items() if name == row])
     axes[0, 0].invert_yaxis()
-    legend_above(
-        figure,
-        [
-            Line2D([], [], color=GROUP_COLORS[k], marker=GROUP_MARKERS[k], markersize=5, label=g)
-            for k, g in enumerate(groups)
-        ],
-    )
+    handles = []
+    for k, group in enumerate(groups):
+        color, marker = group_look(k)
+        handles.append(Line2D([], [], color=color, marker=marker, markersize=5, label=group))
+    legend_above(figure, handles)
     return figure
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace
-from roundwise.algorithms.base import Action, Outcome
+from roundwise.actions import Action, ActionSpace
+from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import OutcomeRow
 from roundwise.problems import Problem
 

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roundwise.algorithms.base import Action, Outcome
+from roundwise.actions import Action
+from roundwise.algorithms.base import Outcome
 from roundwise.formats import FP64
 from roundwise.rewards.base import ProblemFacts, Reward
 

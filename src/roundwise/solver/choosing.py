@@ -18,7 +18,7 @@ import numpy as np
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS
-from roundwise.backends import Backend, NativeBackend
+from roundwise.backends import NativeBackend
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
@@ -164,20 +164,8 @@ def _at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:
 def default_policy() -> NeighbourPolicy:
     """The policy that comes with the package."""
     policy = NeighbourPolicy(shipped_facts())
-    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), front_door_space())
+    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), ALGORITHM.starts((False, True)))
     return policy
-
-
-def front_door_space(backend: Backend = BACKEND) -> ActionSpace:
-    """Every action that the front door may start with, for dense and sparse systems."""
-    actions = [
-        Action((fmt, FP64, FP64, FP64), method.name)
-        for method in METHODS.values()
-        if method.chosen
-        for fmt in method.formats
-        if backend.supports(fmt, method.sparse)
-    ]
-    return ActionSpace(ALGORITHM.stages, tuple(actions))
 
 
 class _Default:

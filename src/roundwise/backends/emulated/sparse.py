@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import SuperLU
 
 import roundwise._kernels as _kernels
 from roundwise.backends.checks import (
@@ -22,7 +23,19 @@ from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FloatFormat
 from roundwise.rounding import kernel_format
 
-_Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
+Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
+"""A matrix in compressed columns: where each starts, the rows of its entries, and their values."""
+
+
+def superlu_columns(superlu: SuperLU) -> tuple[Columns, Columns]:
+    """SuperLU's L (without its diagonal) and U in float64, rows ascending as the kernels need."""
+    lower, upper = sparse.tril(superlu.L, -1, format="csc"), superlu.U
+    for factor in (lower, upper):
+        factor.sort_indices()
+    first, second = (
+        (factor.indptr, factor.indices, factor.data.astype(np.float64)) for factor in (lower, upper)
+    )
+    return first, second
 
 
 class SparseFactors(PermutedFactors):
@@ -34,8 +47,8 @@ class SparseFactors(PermutedFactors):
     def __init__(
         self,
         fmt: FloatFormat,
-        lower: _Columns,
-        upper: _Columns,
+        lower: Columns,
+        upper: Columns,
         perm: NDArray[np.int32] | None,
         order: NDArray[np.int32] | None,
     ) -> None:
@@ -58,7 +71,7 @@ class SparseFactors(PermutedFactors):
     def to(self, fmt: FloatFormat) -> SparseFactors:
         if fmt == self.fmt:
             return self
-        lower, upper = (_columns_in(columns, fmt) for columns in (self._lower, self._upper))
+        lower, upper = (columns_in(columns, fmt) for columns in (self._lower, self._upper))
         return SparseFactors(fmt, lower, upper, self.perm, self.order)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
@@ -69,13 +82,14 @@ class SparseFactors(PermutedFactors):
         return b
 
 
-def _csc(columns: _Columns) -> sparse.csc_array:
+def _csc(columns: Columns) -> sparse.csc_array:
     starts, indices, values = columns
     n = len(starts) - 1
     return sparse.csc_array((values.astype(np.float64), indices, starts), shape=(n, n))
 
 
-def _columns_in(columns: _Columns, fmt: FloatFormat) -> _Columns:
+def columns_in(columns: Columns, fmt: FloatFormat) -> Columns:
+    """The same columns, their values rounded to a format."""
     starts, indices, values = columns
     return starts, indices, carried(values.astype(np.float64), fmt)
 
@@ -86,7 +100,7 @@ class SparseCholesky(PermutedFactors):
     method = "cholesky"
     is_sparse = True
 
-    def __init__(self, fmt: FloatFormat, lower: _Columns, order: NDArray[np.int32] | None) -> None:
+    def __init__(self, fmt: FloatFormat, lower: Columns, order: NDArray[np.int32] | None) -> None:
         self.fmt, self.perm, self.order = fmt, order, order
         starts, _, values = lower
         self.shape = (len(starts) - 1,) * 2
@@ -106,7 +120,7 @@ class SparseCholesky(PermutedFactors):
     def to(self, fmt: FloatFormat) -> SparseCholesky:
         if fmt == self.fmt:
             return self
-        return SparseCholesky(fmt, _columns_in(self._lower, fmt), self.order)
+        return SparseCholesky(fmt, columns_in(self._lower, fmt), self.order)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         code = _kernels.sparse_cholesky_solve(kernel_format(self.fmt), *self._lower, b)
@@ -140,9 +154,7 @@ class SparseMatrix(Matrix):
     def cholesky(self) -> SparseCholesky:
         require_square(self.shape)
         A = self._csc()
-        A = sparse.csc_array(
-            sparse.tril(A) + sparse.tril(A, -1).T
-        )  # only the lower triangle counts
+        A = sparse.csc_array(sparse.tril(A) + sparse.tril(A, -1).T)  # the upper one is not read
         order = minimum_degree(A)
         if order is None:
             raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, "sparse Cholesky", self.fmt)

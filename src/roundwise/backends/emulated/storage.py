@@ -22,7 +22,6 @@ from roundwise.backends.checks import (
     checked_vector,
     require_nonzero_diagonal,
     require_square,
-    sparse_lu_flops,
 )
 from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
 from roundwise.backends.emulated import dense as operation_dense
@@ -63,26 +62,11 @@ def _stored_block(b: Vector, kernel: str, fmt: FloatFormat) -> Vector:
     return _stored(b, kernel, fmt)
 
 
-class DenseFactors(PermutedFactors):
-    """L and U packed in one array."""
-
-    method = "lu"
-    is_sparse = False
+class DenseFactors(operation_dense.DenseFactors):
+    """L and U packed in one float64 array, rounded to the format."""
 
     def __init__(self, fmt: FloatFormat, packed: Vector, perm: NDArray[np.int32] | None) -> None:
-        self.fmt, self.perm, self.order = fmt, perm, None
-        self.shape = packed.shape
-        self._packed = _stored(packed, "LU factorization", fmt)
-        self.entries, self.flops = packed.size, 2 / 3 * packed.shape[0] ** 3
-        require_nonzero_diagonal(np.diagonal(self._packed), fmt)
-
-    @property
-    def L(self) -> Vector:
-        return np.tril(self._packed, -1) + np.eye(self.shape[0])
-
-    @property
-    def U(self) -> Vector:
-        return np.triu(self._packed)
+        super().__init__(fmt, _stored(packed, "LU factorization", fmt), perm)
 
     def to(self, fmt: FloatFormat) -> DenseFactors:
         return DenseFactors(fmt, self._packed, self.perm)
@@ -152,36 +136,22 @@ class DenseMatrix(Matrix):
         return CholeskyFactors(self.fmt, operation_dense.DenseMatrix(self._values, FP64).cholesky())
 
 
-class SparseFactors(PermutedFactors):
-    """L (without its diagonal) and U in compressed columns."""
-
-    method = "lu"
-    is_sparse = True
+class SparseFactors(operation_sparse.SparseFactors):
+    """L (without its diagonal) and U in compressed columns of float64, rounded to the format."""
 
     def __init__(
         self,
         fmt: FloatFormat,
-        L: sparse.csc_array,
-        U: sparse.csc_array,
+        lower: operation_sparse.Columns,
+        upper: operation_sparse.Columns,
         perm: NDArray[np.int32] | None,
         order: NDArray[np.int32] | None,
     ) -> None:
-        self.fmt, self.perm, self.order, self.shape = fmt, perm, order, L.shape
-        self._lower, self._upper = sparse.tril(L, -1, format="csc"), U.copy()
-        for factor in (self._lower, self._upper):
-            factor.data = _stored(factor.data, "sparse LU factorization", fmt)
-            factor.sort_indices()  # the kernels need U's diagonal last
-        self.entries = self._lower.nnz + self._upper.nnz
-        self.flops = sparse_lu_flops(self._lower.indptr, self._upper.indices)
-        require_nonzero_diagonal(self._upper.diagonal(), fmt)
-
-    @property
-    def L(self) -> sparse.csc_array:
-        return self._lower + sparse.eye_array(self.shape[0], format="csc")
-
-    @property
-    def U(self) -> sparse.csc_array:
-        return self._upper
+        lower, upper = (
+            (starts, indices, _stored(values, "sparse LU factorization", fmt))
+            for starts, indices, values in (lower, upper)
+        )
+        super().__init__(fmt, lower, upper, perm, order)
 
     def to(self, fmt: FloatFormat) -> SparseFactors:
         return SparseFactors(fmt, self._lower, self._upper, self.perm, self.order)
@@ -189,10 +159,7 @@ class SparseFactors(PermutedFactors):
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         kernel = "sparse triangular solve"
         b = _stored_block(b, kernel, self.fmt)
-        lower, upper = (
-            (factor.indptr, factor.indices, factor.data) for factor in (self._lower, self._upper)
-        )
-        _kernels.sparse_solve(kernel_format(FP64), *lower, *upper, transpose, b)
+        _kernels.sparse_solve(kernel_format(FP64), *self._lower, *self._upper, transpose, b)
         return _stored(b, kernel, self.fmt)
 
 
@@ -222,7 +189,7 @@ class SparseMatrix(Matrix):
                 Status.ZERO_PIVOT, "sparse LU factorization", self.fmt
             ) from error
         perm, order = (np.argsort(p).astype(np.int32) for p in (factors.perm_r, factors.perm_c))
-        return SparseFactors(self.fmt, factors.L, factors.U, perm, order)
+        return SparseFactors(self.fmt, *operation_sparse.superlu_columns(factors), perm, order)
 
     def cholesky(self) -> CholeskyFactors:
         return CholeskyFactors(

@@ -24,8 +24,12 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from roundwise.backends.checks import checked_block, require_square
 from roundwise.backends.contract import ArithmeticFailure, Factors, Status, Vector
-from roundwise.backends.emulated.dense import carried
-from roundwise.backends.emulated.sparse import SparseCholesky, SparseFactors
+from roundwise.backends.emulated.sparse import (
+    SparseCholesky,
+    SparseFactors,
+    columns_in,
+    superlu_columns,
+)
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.native.storage import finished, loaded, require_native_sparse
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -190,13 +194,8 @@ class SuperLUFactors(Factors):
         if self._is_cholesky:
             L = self.L
             L.sort_indices()  # the kernels need the diagonal first
-            return SparseCholesky(fmt, (L.indptr, L.indices, carried(L.data, fmt)), self.order)
-        L, U = sparse.tril(self._superlu.L, -1, format="csc"), self._superlu.U
-        U.sort_indices()  # the kernels need the diagonal last
-        lower, upper = (
-            (factor.indptr, factor.indices, carried(factor.data.astype(np.float64), fmt))
-            for factor in (L, U)
-        )
+            return SparseCholesky(fmt, columns_in((L.indptr, L.indices, L.data), fmt), self.order)
+        lower, upper = (columns_in(columns, fmt) for columns in superlu_columns(self._superlu))
         return SparseFactors(fmt, lower, upper, self.perm, self.order)
 
     def solve(self, b: Vector, transpose: bool = False) -> Vector:

@@ -1,9 +1,9 @@
-"""The ``native`` arithmetic model: the machine's own arithmetic, as fast as it goes.
+"""The ``native`` arithmetic model: the processor's own arithmetic.
 
-In fp64 and fp32, products and (on x86) LU of dense matrices are our own kernels; the rest is BLAS,
-LAPACK and SuperLU as SciPy has them. bf16 is stored in 16 bits and computed in FP32, its LU with
-the processor's BF16 instructions. fp16 is a storage format: CPUs convert it (F16C), few compute in
-it. Every other format is refused: nothing is emulated here.
+In fp64 and fp32, products and (on x86) LU of dense matrices are our own kernels; the rest is NumPy,
+and BLAS, LAPACK and SuperLU as SciPy has them. bf16 is stored in 16 bits and computed in FP32, its
+LU with the processor's BF16 instructions. fp16 is a storage format: CPUs convert it (F16C), few
+compute in it. Every other format is refused: nothing is emulated here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.native import vectors
 from roundwise.backends.native.dense import DenseMatrix
-from roundwise.backends.native.sparse import ENGINE_METHODS, EngineAnalysis, SparseMatrix
+from roundwise.backends.native.sparse import EngineAnalysis, SparseMatrix, engine_methods
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
     ONE_THREAD,
@@ -57,8 +57,8 @@ class NativeBackend(Backend):
         bf16 is refused if it has none. ``"portable"`` runs the same factorization anywhere, far
         more slowly: to study and to test, not to gain time.
     symmetric_mode : bool
-        Whether a sparse matrix with a (nearly) symmetric pattern is ordered by minimum degree on
-        A + A' with diagonal pivots preferred, which often fills in far less than COLAMD.
+        Whether `lu` of a sparse matrix takes the method ``superlu/mmd`` where
+        `suits_symmetric_mode` says yes; it takes ``superlu/colamd`` otherwise.
     """
 
     arithmetic = "native"
@@ -75,7 +75,7 @@ class NativeBackend(Backend):
 
     @property
     def description(self) -> str:
-        """The arithmetic with its machine: neither results nor times of two machines mix."""
+        """The arithmetic with its machine, so that results of two machines are stored apart."""
         settings = [f"{self.arithmetic} on {self.machine.key}"]
         if self.bf16_instructions == "portable":
             settings.append("bf16_instructions='portable'")
@@ -94,10 +94,10 @@ class NativeBackend(Backend):
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        return ("cholesky", "lu", *(ENGINE_METHODS if sparse else ("qr",)))
+        return ("cholesky", "lu", *(engine_methods() if sparse else ("qr",)))
 
     def _analysis(self, A: Any, method: str) -> Analysis:
-        if method in ENGINE_METHODS:
+        if issparse(A) and method in engine_methods():
             return EngineAnalysis(self, A, method)
         return super()._analysis(A, method)
 
@@ -119,7 +119,7 @@ class NativeBackend(Backend):
         if issparse(A):
             require_native_sparse(fmt)
             return SparseMatrix(A, fmt, self.symmetric_mode)
-        # As the kernels take them: neither 16 bits nor another machine's byte order.
+        # The kernels take neither 16-bit floats nor the other byte order.
         A = A.astype(np.float64 if A.dtype.itemsize == 8 else np.float32, copy=False)
         return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
 
@@ -157,12 +157,14 @@ class NativeBackend(Backend):
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` by one product for all columns; inf and NaN are left to the caller."""
-        if A.fmt != COMPUTED_IN[A.fmt]:
+        if A.fmt is not FP64 and A.fmt != COMPUTED_IN[A.fmt]:
             return super().residual(A, X, B)
         with np.errstate(all="ignore"):
             product = A.times(X)
+            if A.fmt is FP64:
+                return B - product
             return (B.astype(product.dtype, copy=False) - product).astype(np.float64, copy=False)
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:
         """``X + Z``; in FP64 inf and NaN are left to the caller."""
-        return X + Z if get_format(fmt) == FP64 else super().add(X, Z, fmt)
+        return X + Z if fmt is FP64 or get_format(fmt) == FP64 else super().add(X, Z, fmt)

@@ -71,9 +71,9 @@ def _is_finite(matrix: NDArray[Any]) -> bool:
 
 
 class DenseMatrix(Matrix):
-    """A matrix whose stored form is made when it is first multiplied with.
+    """A matrix that is converted to its format when it is first multiplied with.
 
-    Until then it looks at the array that it was given, which must not change.
+    Until then it keeps the array that it was given, which must not change.
     """
 
     is_sparse = False
@@ -104,13 +104,14 @@ class DenseMatrix(Matrix):
             return super().times(X)
         X = np.asarray(X, dtype=A.dtype)
         if X.shape[1] == 1:  # our own kernel: BLAS's threads would spin beside the next LU
-            return gemv(A, X[:, 0], flip, self.fmt)[:, None]
+            return gemv(A, np.ascontiguousarray(X[:, 0]), flip, self.fmt)[:, None]
         return _GEMM[A.dtype](1.0, A, X, trans_a=int(flip))
 
     def qr(self) -> QRFactors:
         require_square(self.shape)
         require_qr(self.fmt)
-        return QRFactors.of(self._stored.T if self._transposed else self._stored, self.fmt)
+        A = self._stored.T if self._transposed else self._stored
+        return QRFactors.of(A, self.fmt, self._columns)
 
     def lu(self) -> DenseFactors:
         require_square(self.shape)
@@ -132,7 +133,7 @@ class DenseMatrix(Matrix):
     def cholesky(self) -> CholeskyFactors:
         require_square(self.shape)
         kernel = "Cholesky factorization"
-        lower = not self._transposed  # of these columns; A's own lower triangle either way
+        lower = not self._transposed  # A's lower triangle is the upper one of A'
         work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
         if info != 0 or not _is_finite(work):
             read = (np.tril if lower else np.triu)(self._columns)
@@ -149,7 +150,7 @@ class DenseMatrix(Matrix):
     def _failure(
         self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, read: NDArray[Any]
     ) -> ArithmeticFailure:
-        """That of a factorization that read a part of A and left this behind."""
+        """What to raise: `read` is the part of A that was factorized, `work` what it became."""
         if info < 0 or not _is_finite(work):
             return nonfinite(kernel, self.fmt, read)
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
@@ -169,7 +170,7 @@ class _PackedFactors(PermutedFactors):
         return widened(self._packed, self._storage, np.float64)
 
     def _restored(self, fmt: FloatFormat) -> tuple[NDArray[Any], FloatFormat]:
-        """What is kept for another format: the same numbers, unless it cannot hold them."""
+        """The factors for use in another format, and theirs: the same if that can hold them."""
         require_native(fmt)
         storage = self._storage
         if storage.p <= fmt.p and storage.emax <= fmt.emax:
@@ -241,7 +242,7 @@ class CholeskyFactors(_PackedFactors):
         self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat, lower: bool
     ) -> None:
         if not lower and packed.dtype != DTYPES[COMPUTED_IN[fmt]]:
-            packed, lower = np.asfortranarray(packed.T), True  # our kernel knows no other
+            packed, lower = np.asfortranarray(packed.T), True  # our kernel reads lower triangles
         super().__init__(fmt, packed, storage)
         n = len(packed)
         self.entries, self.flops = n * (n + 1) // 2, n**3 / 3

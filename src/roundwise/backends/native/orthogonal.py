@@ -41,11 +41,11 @@ class QRFactors(Factors):
         require_nonzero_diagonal(np.diagonal(packed), fmt)
 
     @classmethod
-    def of(cls, A: NDArray[Any], fmt: FloatFormat) -> QRFactors:
-        """Factorize an array of the format's type."""
+    def of(cls, A: NDArray[Any], fmt: FloatFormat, given: NDArray[Any]) -> QRFactors:
+        """Factorize a matrix that was given in another type and converted to the format's."""
         packed, tau, _, _ = _ROUTINES[fmt][0](A)
         if not np.isfinite(packed).all():
-            raise nonfinite("QR factorization", fmt, A)
+            raise nonfinite("QR factorization", fmt, given)
         return cls(fmt, packed, tau)
 
     @property

@@ -19,7 +19,7 @@ from roundwise.backends.contract import (
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.engines import ENGINES, SuperLUEngine, suits_symmetric_mode
+from roundwise.backends.engines import ENGINES, Engine, SuperLUEngine, suits_symmetric_mode
 from roundwise.backends.engines.superlu import SYMMETRIC, SuperLUFactors, factorized
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
@@ -79,12 +79,13 @@ def canonical_rows(A: Any) -> sparse.csr_array:
     return csr
 
 
-ENGINE_METHODS = {
-    f"{engine.name}/{ordering}": (engine, ordering)
-    for engine in ENGINES.values()
-    for ordering in engine.orderings
-}
-"""Engines with their orderings, by the name of the method."""
+def engine_methods() -> dict[str, tuple[Engine, str]]:
+    """Each engine with each of its orderings, by the name of the method."""
+    return {
+        f"{engine.name}/{ordering}": (engine, ordering)
+        for engine in ENGINES.values()
+        for ordering in engine.orderings
+    }
 
 
 class EngineAnalysis(Analysis):
@@ -93,7 +94,7 @@ class EngineAnalysis(Analysis):
     def __init__(self, backend: Backend, A: Any, method: str) -> None:
         self.method = method
         self._backend = backend
-        self._engine, ordering = ENGINE_METHODS[method]
+        self._engine, ordering = engine_methods()[method]
         self._pattern = canonical_rows(A)
         self._symbolic = self._engine.analyse(self._pattern, ordering)
 

@@ -14,7 +14,7 @@ from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.rounding import round_to
 
 COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
-"""The format that each storage format is computed in."""
+"""The format in which numbers that are stored in a format are computed with."""
 
 DTYPES: dict[FloatFormat, Any] = {
     FP64: np.float64,
@@ -28,9 +28,9 @@ SPARSE_FORMATS = (FP32, FP64)
 """SciPy and the sparse engines have no others."""
 
 ONE_THREAD = 1
-"""For kernels that are bound by memory: a second thread gains little. BLAS's threads even go on
-spinning after each call, beside which the next LU takes half as long again (``make bench``): so
-products with a vector are not BLAS's either."""
+"""The threads of kernels that are bound by memory: a second one gains little. Products with a
+vector are not BLAS's either: its threads go on spinning after a call, and the next LU beside them
+takes half as long again (``make bench``)."""
 
 
 def require_native(fmt: FloatFormat) -> None:
@@ -52,6 +52,11 @@ def require_native_sparse(fmt: FloatFormat) -> None:
         )
 
 
+def has_16_bits(fmt: FloatFormat) -> bool:
+    """Whether numbers are rounded when they are stored; the common answer comes first and fast."""
+    return fmt is not FP64 and fmt is not FP32 and fmt in (BF16, FP16)
+
+
 def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
     """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
     if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
@@ -71,9 +76,9 @@ def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
 
 
 def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[Any]:
-    """Finite factors as they are stored in a format; a failure if it cannot hold them.
+    """Finite factors as they are stored in a format; raises a failure if it cannot hold them.
 
-    Rounding is monotone: the largest entry tells of overflow.
+    Rounding is monotone, so that the largest entry overflows if any does.
     """
     if factors.dtype == DTYPES[fmt]:
         return factors
@@ -94,17 +99,19 @@ def gemv(
 
 
 def loaded(x: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
-    """A float64 operand, rounded to the format, in the type that it is computed with."""
-    if fmt in (BF16, FP16):
+    """A float64 operand, rounded to the format, in the type that it is computed with; a copy."""
+    if fmt is FP64:
+        return x.astype(np.float64)
+    if has_16_bits(fmt):
         x = round_to(x, fmt)
     with np.errstate(over="ignore"):
-        return x.astype(DTYPES[COMPUTED_IN[fmt]])
+        return x.astype(np.float64 if fmt == FP64 else np.float32)
 
 
 def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> Float64Array:
-    """A result as float64, rounded if it is stored in fewer bits; a failure if it is not finite."""
+    """A result as float64, rounded to a 16-bit format; raises a failure if it is not finite."""
     result = np.asarray(y, dtype=np.float64)
-    if fmt in (BF16, FP16):
+    if has_16_bits(fmt):
         result = round_to(result, fmt)
     if not np.isfinite(result).all():
         raise nonfinite(kernel, fmt, *operands)
@@ -112,6 +119,6 @@ def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> 
 
 
 def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
-    """The failure of a kernel whose result is not finite; operands are looked at only now."""
+    """The failure to raise for a result that is not finite: whose status the operands decide."""
     finite = all(np.isfinite(operand).all() for operand in operands)
     return ArithmeticFailure(Status.OVERFLOW if finite else Status.NONFINITE_INPUT, kernel, fmt)

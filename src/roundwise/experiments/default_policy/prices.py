@@ -28,16 +28,21 @@ from roundwise.costs.prices import Prices, SparsePrices
 from roundwise.formats import FP32, FP64
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
-from roundwise.problems import convection_diffusion_2d, poisson_2d
-from roundwise.problems.gallery import laplace_3d, random_banded, random_sparse
+from roundwise.problems import (
+    convection_diffusion_2d,
+    laplace_3d,
+    poisson_2d,
+    random_banded,
+    random_sparse,
+)
 
-SHIPPED = Path(__file__).parents[1] / "solver" / "generic_prices.json"
+SHIPPED = Path(__file__).parents[2] / "costs" / "generic_prices.json"
 SECONDS = 0.2
 HEAVY = 10.0
 """A diagonal that lets every format solve random systems."""
 
 FORMATS = ("fp32", "fp64")
-KINDS = ("sparse", "sparse unsymmetric")
+METHODS = ("superlu/mmd", "superlu/colamd")
 PARTS = ("factor", "update", "more factor", "more update")
 
 
@@ -45,14 +50,14 @@ def sparse_matrices() -> Iterator[tuple[str, Any]]:
     """Some of each kind, from a thousand to a hundred thousand unknowns."""
     rng = np.random.default_rng(0)
     for m in (40, 80, 160, 320):
-        yield "sparse", poisson_2d(m).A
+        yield METHODS[0], poisson_2d(m).A
     for m in (10, 15, 20, 25):
-        yield "sparse", laplace_3d(m)
-    yield "sparse", convection_diffusion_2d(100, 0.1, (1.0, 3.0)).A
+        yield METHODS[0], laplace_3d(m)
+    yield METHODS[0], convection_diffusion_2d(100, 0.1, (1.0, 3.0)).A
     for n in (1000, 1400, 2000):
-        yield "sparse unsymmetric", random_sparse(n, rng) + HEAVY * sparse.identity(n)
+        yield METHODS[1], random_sparse(n, rng) + HEAVY * sparse.identity(n)
     for n in (2000, 8000, 30000):
-        yield "sparse unsymmetric", random_banded(n, rng) + HEAVY * sparse.identity(n)
+        yield METHODS[1], random_banded(n, rng) + HEAVY * sparse.identity(n)
 
 
 def measure_applied(clock: Clock) -> dict[str, float]:
@@ -80,9 +85,9 @@ def measure_cholesky(clock: Clock) -> dict[str, float]:
 
 def measure_sparse(clock: Clock) -> SparsePrices:
     """Time SuperLU in both formats, and what refinement does with its factors."""
-    names = ["analysis", *((part, kind) for part in PARTS for kind in KINDS)]
+    names = ["analysis", *((part, method) for part in PARTS for method in METHODS)]
     rows, found = [], dict[str, list[float]]()
-    for kind, A in sparse_matrices():
+    for method, A in sparse_matrices():
         for fmt in FORMATS:
             filled, seconds = time_sparse(A, fmt, clock)
             amounts = {"analysis": A.nnz, "factor": filled, "update": filled**2 / A.shape[0]}
@@ -91,20 +96,20 @@ def measure_sparse(clock: Clock) -> SparsePrices:
             row = np.zeros(len(names))
             row[0] = amounts["analysis"]
             for part in parts:
-                row[names.index((part, kind))] = amounts[part.removeprefix("more ")]
+                row[names.index((part, method))] = amounts[part.removeprefix("more ")]
             rows.append(row / seconds.pop("factor"))
             for name, value in seconds.items():
                 entries = A.nnz if name == "matvec" else filled
                 found.setdefault(name, []).append(value / entries)
     fit = nnls(np.array(rows), np.ones(len(rows)))[0].tolist()
     fitted = dict(zip(names, fit, strict=True))
-    by_kind = {
+    by_method = {
         part: {
-            kind: {
-                FP32.name: fitted[part, kind],
-                FP64.name: fitted[part, kind] + fitted[f"more {part}", kind],
+            method: {
+                FP32.name: fitted[part, method],
+                FP64.name: fitted[part, method] + fitted[f"more {part}", method],
             }
-            for kind in KINDS
+            for method in METHODS
         }
         for part in ("factor", "update")
     }
@@ -112,8 +117,8 @@ def measure_sparse(clock: Clock) -> SparsePrices:
     return SparsePrices(
         analysis=fitted["analysis"],
         matvec=per_entry["matvec"],
-        factor=by_kind["factor"],
-        update=by_kind["update"],
+        factor=by_method["factor"],
+        update=by_method["update"],
         solve={fmt: per_entry[f"solve in {fmt}"] for fmt in FORMATS},
         conversion=per_entry["conversion"],
         iteration=per_entry["iteration"],

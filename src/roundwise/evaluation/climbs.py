@@ -1,0 +1,136 @@
+"""The cost of climbing a ladder of actions until one meets the target, and the speedup of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roundwise.evaluation.choices import Vector, picked, value_matrix
+from roundwise.evaluation.intervals import Interval, ratio_interval
+from roundwise.evaluation.tables import Row
+
+
+def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int]]) -> Vector:
+    """Cost of solving each problem when action a is tried first, shape (N, A).
+
+    With the ladder ``l_1 = a, l_2, ..., l_m`` of action a, problem i costs
+
+        sum of costs[i, l_k] for k = 1..K,   K = min {k : met[i, l_k]}, or m if there is none.
+
+    Parameters
+    ----------
+    costs, met : array_like, (N, A)
+        What each run costs (NaN: it was not run), and whether it met the target. The result is
+        NaN where a itself was not run; it is an error if a later step needs such a run.
+    ladders : sequence of A sequences of int
+        ``ladders[a]`` lists the actions to try, a first.
+    """
+    C, M = _costs_and_met(costs, met)
+    actions = C.shape[1]
+    if len(ladders) != actions:
+        raise ValueError(f"{len(ladders)} ladders for {actions} actions; pass one for each")
+    for a, ladder in enumerate(ladders):
+        if not ladder or ladder[0] != a or not all(0 <= step < actions for step in ladder):
+            raise ValueError(
+                f"the ladder of action {a} is {list(ladder)}; "
+                f"begin it with {a} and choose indices from 0 to {actions - 1}"
+            )
+    totals = C.copy()
+    for a, ladder in enumerate(ladders):
+        climbing = ~M[:, a] & ~np.isnan(C[:, a])
+        for action in ladder[1:]:
+            if (lost := np.flatnonzero(climbing & np.isnan(C[:, action]))).size:
+                raise ValueError(
+                    f"problem {lost[0]}: the ladder {list(ladder)} gets to action {action}, "
+                    "which has no cost; fill the outcome table"
+                )
+            totals[climbing, a] += C[climbing, action]
+            climbing &= ~M[:, action]
+    return totals
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """What a policy saves over all-FP64, if each miss of the target is followed by all-FP64.
+
+    Attributes
+    ----------
+    speedup : Interval
+        ``sum F / sum (cost of the try + F if it missed the target)`` over the problems, F the
+        cost of all-FP64: the ratio of the total times, so that large problems weigh most.
+    oracle : float
+        The same for the cheapest action that meets the target (all-FP64 where none does).
+    fallback_rate : float
+        Share of solves that missed the target and fell back to all-FP64.
+    unsolved_rate : float
+        Share of solves where all-FP64 missed the target too.
+    """
+
+    speedup: Interval
+    oracle: float
+    fallback_rate: float
+    unsolved_rate: float
+
+    def to_rows(self) -> list[Row]:
+        """One row for `format_table`."""
+        return [
+            {
+                "speedup": str(self.speedup),
+                "oracle": self.oracle,
+                "fallback %": 100 * self.fallback_rate,
+                "unsolved %": 100 * self.unsolved_rate,
+            }
+        ]
+
+
+def modelled_speedup(
+    costs: ArrayLike,
+    met: ArrayLike,
+    chosen: ArrayLike,
+    safe: int,
+    rng: np.random.Generator,
+    feature_costs: ArrayLike = 0.0,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Speedup:
+    """Total cost of all-FP64 over the total cost of a policy.
+
+    Parameters
+    ----------
+    costs, met : array_like, (N, A)
+        What each run costs, and whether it met the accuracy target: `cost_matrix` and
+        `met_matrix` of `roundwise.rewards`.
+    chosen : array_like, (N,) or (S, N)
+    safe : int
+        Index of the safe action; it has no fallback.
+    rng : numpy.random.Generator
+    feature_costs : array_like, optional
+        What the policy's features cost, for each problem or for all; all-FP64 needs none.
+    """
+    C, M = _costs_and_met(costs, met)
+    F = picked("costs", C, np.full(len(C), safe))
+    ladders = [(a,) if a == safe else (a, safe) for a in range(C.shape[1])]
+    climbs = picked("the choices", climb_costs(C, M, ladders), chosen)
+    spent = np.atleast_2d(climbs).mean(axis=0) + np.asarray(feature_costs, dtype=np.float64)
+    indices = np.asarray(chosen)
+    missed = ~M[np.arange(len(C)), indices]
+    cheapest = np.where(M & ~np.isnan(C), C, math.inf).min(axis=1)
+    best = np.where(np.isfinite(cheapest), cheapest, F)
+    return Speedup(
+        ratio_interval(F, spent, rng, resamples, confidence),
+        oracle=float(F.sum() / best.sum()),
+        # A safe action that misses the target is unsolved, and has nothing to fall back to.
+        fallback_rate=float((missed & (indices != safe)).mean()),
+        unsolved_rate=float((missed & ~M[:, safe]).mean()),
+    )
+
+
+def _costs_and_met(costs: ArrayLike, met: ArrayLike) -> tuple[Vector, NDArray[np.bool_]]:
+    C, M = value_matrix("costs", costs), np.asarray(met, dtype=np.bool_)
+    if C.shape != M.shape:
+        raise ValueError(f"costs are {C.shape}, met is {M.shape}; pass one of each for each run")
+    return C, M
