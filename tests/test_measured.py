@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise import features
 from roundwise.algorithms import Shared
 from roundwise.algorithms import base as algorithms_base
 from roundwise.backends import NativeBackend
+from roundwise.features import definitions as features
 from roundwise.outcomes import (
     NATIVE_FEATURES,
     OutcomeTable,
