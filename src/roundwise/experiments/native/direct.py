@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse.linalg import splu, spsolve
 
-from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Shared, Stage
+from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Shared, Stages
 from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.backends.engines.superlu import DIAGONAL_PIVOT, SuperLUFactors
 from roundwise.exceptions import RoundwiseError
@@ -142,7 +142,7 @@ class DirectSolve(Algorithm):
         if self.routine not in known:
             raise ValueError(f"routine = {self.routine!r}; choose one of {', '.join(known)}")
 
-    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
             if self.routine.startswith("numpy"):
