@@ -63,7 +63,9 @@ def facts(fp32_met=10, seen=DENSE, systems=NEIGHBOURS, **formats):
 
 
 def started(policy):
-    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), rw.VerifiedSolve().starts((False, True)))
+    policy.start(
+        np.empty((0, len(LOOK_CONTEXT.features))), rw.VerifiedSolve().starts((False, True))
+    )
     return policy
 
 
@@ -348,7 +350,9 @@ def test_an_infinite_context_goes_to_the_safe_action():
 
 def test_a_start_that_often_fails_is_not_risked():
     """Cheap in the mean, but if FP32 is in vain, the solve takes far longer than LU."""
-    cheap_miss = [(DENSE, 1.0, {"fp32": Tried(i < 8, 1, 0), "fp64": FP64_AT_ONCE}) for i in range(10)]
+    cheap_miss = [
+        (DENSE, 1.0, {"fp32": Tried(i < 8, 1, 0), "fp64": FP64_AT_ONCE}) for i in range(10)
+    ]
     risky = Facts.gathered(cheap_miss)
     policy = policy_of(risky)
     found = expected(policy, DENSE)

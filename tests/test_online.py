@@ -1,5 +1,7 @@
 """The learning Solver: in a simulated world with known costs, and in the real one."""
 
+import copy
+import json
 import multiprocessing
 import os
 import signal
@@ -12,13 +14,12 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.actions import Action
 from roundwise.costs import Work, generic_prices
 from roundwise.exceptions import RoundwiseError
 from roundwise.policies import Facts, Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
 from roundwise.policies.facts import Tried
 from roundwise.policies.look import Seen
-from roundwise.policies.memory import Arm, Observation
+from roundwise.policies.memory import APPLICATION_ID, Arm, Observation
 from roundwise.policies.online import FIRST_PATIENCE, climb_of
 from roundwise.problems import randsvd
 from roundwise.tuning import LOOK_CONTEXT
@@ -93,7 +94,11 @@ def lu(fmt):
 def test_it_begins_with_the_default_policy():
     world = World(learner())
     decision, _ = world.solve({"fp32"})
-    assert decision.ranking == world.learner.prior.rank(decision.seen)
+    prior = world.learner.prior.rank(decision.seen)
+    assert decision.ranking.actions == prior.actions
+    assert decision.ranking.reason == prior.reason
+    np.testing.assert_allclose(decision.ranking.costs, prior.costs)
+    assert not decision.explores
     assert world.learner.space.names[decision.first] == lu("fp32")
 
 
@@ -251,6 +256,15 @@ def test_the_summary_is_a_table():
     assert "7 solves took" in text
 
 
+def test_the_work_of_a_climb_counts_attempts():
+    attempts = [
+        attempt("lu:bf16-fp64-fp64-fp64", Work(1, 4, 40), False, 0.1),
+        attempt("lu:fp64-fp64-fp64-fp64", Work(1, 0, 0), False, 0.1),
+        attempt("qr:fp64-fp64-fp64-fp64", Work(1, 1, 0), True, 0.1),
+    ]
+    assert climb_of(attempts) == {"bf16": Work(1, 4, 40), "fp64": Work(2, 1, 0)}
+
+
 # Memory
 
 
@@ -280,6 +294,73 @@ def test_what_was_learned_is_used_again(tmp_path):
     path = tmp_path / "memory.sqlite"
     World(learner(memory=Memory(path))).starts(10, set())
     assert World(learner(memory=Memory(path))).first(set()) == "fp64"
+
+
+def test_memory_follows_the_number_of_threads(threads):
+    """What was measured with one thread says nothing of two, and comes back with one."""
+    memory = Memory()
+    threads(1)
+    memory.add([observation()])
+    threads(2)
+    assert memory.cells() == {}
+    memory.add([observation(cost=9.0)])
+    threads(1)
+    assert memory.cell("cell")["fp32"].cost == 1.0
+
+
+def test_a_file_of_version_1_is_taken_over(tmp_path):
+    """Its cells were sentences, which nobody looks up now: they stay in a table of their own."""
+    path = tmp_path / "memory.sqlite"
+    row = ("here", "dense, coherence below 2", "fp32", 7, 3.0, 2.0, 1.0)
+    with sqlite3.connect(path) as old:
+        old.execute(
+            "CREATE TABLE arm (machine TEXT NOT NULL, cell TEXT NOT NULL, format TEXT NOT NULL,"
+            " count INTEGER NOT NULL, weight REAL NOT NULL, cost REAL NOT NULL,"
+            " priced REAL NOT NULL, PRIMARY KEY (machine, cell, format)) WITHOUT ROWID"
+        )
+        old.execute("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        old.execute("PRAGMA user_version = 1")
+    old.close()
+    for _ in range(2):  # the second time it is a file of version 2
+        memory = Memory(path)
+        memory.add([observation(SEEN.bin, lu("fp32"))])
+        memory.close()
+    assert Memory(path).cell(SEEN.bin)[lu("fp32")].count == 2
+    with sqlite3.connect(path) as new:
+        assert new.execute("SELECT * FROM arm_1").fetchall() == [row]
+        assert new.execute("PRAGMA user_version").fetchone() == (2,)
+    new.close()
+
+
+def test_words_are_no_keys(tmp_path, monkeypatch):
+    """Another wording of the bins finds the same memories."""
+    path = tmp_path / "memory.sqlite"
+    World(learner(memory=Memory(path))).starts(10, set())
+    monkeypatch.setattr("roundwise.policies.online.bin_in_words", lambda key: "other words")
+    monkeypatch.setattr("roundwise.policies.look.bin_in_words", lambda key: "other words")
+    again = learner(memory=Memory(path))
+    assert World(again).first(set()) == "fp64"
+    assert "other words" in again.summary()
+
+
+def test_arms_and_copies():
+    memory = Memory()
+    memory.put("cell", lu("fp32"), Arm(3, 2.0, 1.5, 1.0))
+    assert memory.cell("cell") == {lu("fp32"): Arm(3, 2.0, 1.5, 1.0)}
+    assert Arm(3, 2.0, 1.5, 1.0).faded(0.5) == Arm(1, 1.0, 0.75, 0.5)
+    twin = copy.deepcopy(memory)
+    twin.clear()
+    assert twin.cells() == {}
+    assert memory.cells() != {}
+    with pytest.raises(TypeError, match=r"Memory\(path\)"):
+        pickle.dumps(memory)
+
+
+def test_a_memory_in_a_file_can_be_pickled(tmp_path):
+    memory = Memory(tmp_path / "memory.sqlite")
+    memory.add([observation()])
+    assert pickle.loads(pickle.dumps(memory)).cells() == memory.cells()
 
 
 @pytest.mark.parametrize(
@@ -455,6 +536,15 @@ def test_bad_arguments(options, complaint):
         rw.Solver(**options)
 
 
+def test_a_policy_that_decides_as_trained_needs_no_word_about_learning():
+    solver = rw.Solver("fp32")
+    A, b = systems(60)[0]
+    solution = solver.solve(A, b, full_output=True)
+    assert solution.attempts[0].action == lu("fp32")
+    assert "does not learn" in solver.summary()
+    assert solver.factor(A).format == "lu fp32"
+
+
 def test_failures_are_raised_and_counted(small_crossover):
     solver = rw.Solver()
     with pytest.raises(rw.SolveFailed):
@@ -510,3 +600,60 @@ def test_eight_threads_share_a_solver(tmp_path, small_crossover):
     cells = Memory(path).cells()
     for level in ([name for name in cells if "=" in name], [n for n in cells if "=" not in n]):
         assert sum(arm.count for name in level for arm in cells[name].values()) == sum(counts)
+
+
+# As a policy like others
+
+
+def test_it_is_saved_with_what_it_learned(tmp_path):
+    world = World(learner())
+    world.starts(12, set())
+    policy = world.learner
+    saved, arrays = json.loads(json.dumps(policy.to_dict())), policy.arrays()
+    np.savez(tmp_path / "policy.npz", **arrays)
+    with np.load(tmp_path / "policy.npz", allow_pickle=False) as loaded:
+        again = rw.policies.load_policy(saved, dict(loaded))
+    assert again.memory.cells() == policy.memory.cells()
+    assert again.explore_share == policy.explore_share
+    seen = Seen("dense", N + 7, (N + 7) ** 2, 0.02, 1.0)  # a shape that neither has met
+    again.prior._prices = policy.prior._prices
+    np.testing.assert_allclose(again.expected(seen), policy.expected(seen))
+    assert again.rank(seen).actions == policy.rank(seen).actions
+    with pytest.raises(ValueError, match="corrupt"):
+        rw.policies.load_policy(saved, arrays | {"arm numbers": arrays["arm numbers"][1:]})
+    with pytest.raises(ValueError, match="not a saved online policy"):
+        rw.policies.load_policy(saved, {k: v for k, v in arrays.items() if "arm" not in k})
+
+
+def test_rewards_teach_it_too():
+    """log2 of the speedup over FP64: a start that takes twice as long is left soon."""
+    policy = learner(explore=0.0)
+    policy.memory.clear()
+    names = policy.space.names
+    fp32, fp64 = names.index(lu("fp32")), names.index(lu("fp64"))
+    assert policy.choose(SEEN) == fp32
+    first = policy.update(SEEN, fp32, -1.0)
+    assert first < 0  # worse than expected
+    for _ in range(8):
+        policy.update(SEEN, fp32, -1.0)
+        policy.update(SEEN, fp64, 0.0)
+    assert policy.choose(SEEN) == policy.rank(SEEN).first == fp64
+    assert policy.update(None, fp32, 5.0) == 0.0  # nothing is learned of the unknown
+    assert policy.rank(None).first == policy.space.safe
+
+
+def test_start_forgets():
+    world = World(learner())
+    world.starts(5, set())
+    policy = world.learner
+    policy.start(np.ones((1, len(LOOK_CONTEXT.features))), policy.space)
+    assert policy.memory.cells() == {}
+    assert policy.account.solves == 0
+
+
+def test_it_can_be_pickled_with_its_file(tmp_path):
+    policy = learner(memory=Memory(tmp_path / "memory.sqlite"))
+    World(policy).starts(3, {"fp32"})
+    again = pickle.loads(pickle.dumps(policy))
+    assert again.memory.cells() == policy.memory.cells()
+    assert World(again).first({"fp32"}) == "fp32"

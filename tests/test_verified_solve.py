@@ -1,6 +1,7 @@
 """`VerifiedSolve`: the front door as an algorithm, in native and in emulated arithmetic."""
 
 import math
+from dataclasses import replace
 
 import exact
 import numpy as np
@@ -363,3 +364,22 @@ def test_the_reward_of_a_climb_by_hand():
     # Cholesky in FP32 fails and climbs to FP64's; BF16 fails and climbs to FP32.
     expected = np.log2(8 / np.array([3 + 5, 5, 1 + 2, 2, 8]))
     np.testing.assert_allclose(rewards, expected)
+
+
+def test_the_reward_of_a_climb_where_the_safe_action_is_unsuited():
+    """In a space for dense and sparse systems FP64's LU is the safe action of dense ones."""
+    dense = [f"lu:{fmt}-{REST}" for fmt in ("fp32", "fp64")]
+    space = list_space(ALGORITHM.stages, [*dense, f"superlu/colamd:fp64-{REST}"])
+    assert space.safe == 2
+    assert space.safest([0, 1]) == 1
+    problem = system(GAUSSIAN)
+    outcomes = [
+        replace(outcome, seconds=seconds)
+        for outcome, seconds in zip(
+            ALGORITHM.run_all(problem, space, "native"), (2.0, 8.0, 1e-3), strict=True
+        )
+    ]
+    assert outcomes[2].status is UNSUITED
+    facts = ProblemFacts(40, 10.0, 1.0, 1.0, 1.0)
+    rewards = ClimbReward().row(outcomes, facts, space)
+    np.testing.assert_allclose(rewards, np.log2(8 / np.array([2, 8, 8 + 1e-3])))

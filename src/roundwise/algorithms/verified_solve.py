@@ -145,9 +145,12 @@ class VerifiedSolve(Algorithm):
         factor, residual = stages["factor"], stages["residual"]
         backend = factor.backend
         method = stages.method or DEFAULT_METHOD
+        kind, fmt = "sparse" if problem.is_sparse else "dense", factor.fmt
         if method not in backend.methods(problem.is_sparse):
-            kind = "sparse" if problem.is_sparse else "dense"
             return Outcome(OutcomeStatus.UNSUITED, None, reason=f"{method} is not for {kind} A")
+        if backend.supports(fmt) and not backend.supports(fmt, problem.is_sparse):
+            reason = f"{method} in {fmt} is not for {kind} A"
+            return Outcome(OutcomeStatus.UNSUITED, None, reason=reason)
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
             if method == "cholesky" and not shared.get(

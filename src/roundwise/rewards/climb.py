@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
+from roundwise.algorithms import OutcomeStatus
 from roundwise.costs import MachineProfile, MeasuredTime, OutcomeRow
 from roundwise.rewards.base import ProblemFacts, with_baseline
 from roundwise.rewards.cost import CostReward
@@ -20,9 +21,10 @@ class ClimbReward(CostReward):
     """log2 of the speedup over the safe action, of the climb that starts with an action.
 
     With ``C(a)`` the summed cost of the actions of ``space.climb(a)`` up to the first that meets
-    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. An outcome
-    by itself, without those of the other actions, is rewarded as by `CostReward`: a miss pays for
-    the safe action at once.
+    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. Where the
+    space has methods for dense and for sparse systems, the safe action is the safest of those that
+    suit the problem. An outcome by itself, without those of the other actions, is rewarded as by
+    `CostReward`: a miss pays for the safe action at once.
 
     Parameters
     ----------
@@ -41,13 +43,18 @@ class ClimbReward(CostReward):
         facts = with_baseline(facts, outcomes, space)
         costs = [math.nan if o is None else self.cost.cost(o, facts.n) for o in outcomes]
         met = [o is not None and self.target.met(o, facts) for o in outcomes]
-        safe = costs[space.safe]
+        unsuited = {i for i, o in enumerate(outcomes) if o is not None and o.status is _UNSUITED}
+        suited = set(range(len(space))) - unsuited
+        safe = space.safe if not suited or space.safe in suited else space.safest(suited)
         rewards = []
         for first in range(len(space)):
             spent = 0.0
-            for action in space.climb(first):
+            for action in dict.fromkeys((*space.climb(first), safe)):
                 spent += costs[action]
                 if met[action]:
                     break
-            rewards.append(math.log2(safe / spent) if first != space.safe else 0.0)
+            rewards.append(math.log2(costs[safe] / spent) if first != safe else 0.0)
         return np.array(rewards)
+
+
+_UNSUITED = OutcomeStatus.UNSUITED
