@@ -218,7 +218,7 @@ def test_the_nearest_cases_tell():
     unlike = facts(seen=replace(DENSE, coherence=40.0), systems=1).tables["dense"]
     assert Facts({"dense": np.vstack([few, unlike])}).of(DENSE) is None  # too far away
     assert Facts({"positive definite": few}).of(DENSE) is None
-    crowd = np.vstack([facts(10).tables["dense"]] + [facts(0).tables["dense"]])
+    crowd = np.vstack([facts(10).tables["dense"], facts(0).tables["dense"]])
     assert Facts({"dense": crowd}).of(DENSE).systems == NEIGHBOURS
 
 

@@ -1,4 +1,4 @@
-"""The look at a system: its features by their definition, its bins, and where it is among others."""
+"""The look at a system: its features by their definition, its bins, its place among others."""
 
 import math
 

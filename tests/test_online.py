@@ -4,8 +4,8 @@ import copy
 import json
 import multiprocessing
 import os
-import signal
 import pickle
+import signal
 import sqlite3
 import threading
 import time

@@ -144,11 +144,10 @@ def allowed_actions(
 
 def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:
     """The climb from an action on, formats that do not run natively replaced by higher ones."""
+    factors, dense = BACKEND.formats(matrix.is_sparse), BACKEND.formats()
     method = METHODS.get(first.method)
-    # QR is there in FP64 alone; the other methods run in every format of the backend.
-    last_resort = method is not None and not method.chosen
-    factors = method.formats if last_resort else BACKEND.formats(matrix.is_sparse)
-    dense = BACKEND.formats()
+    if method is not None and not method.chosen:
+        factors = method.formats  # QR is there in FP64 alone
     raised = (_at_least(first[0], factors), *(_at_least(fmt, dense) for fmt in first[1:]))
     return ALGORITHM.climb(Action(raised, first.method), BACKEND, matrix.is_sparse)
 
