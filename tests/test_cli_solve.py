@@ -329,6 +329,18 @@ def test_a_file_that_is_no_policy(tmp_path, dense):
     assert "no saved tuner" in line
 
 
+def test_a_policy_for_other_stages(tmp_path, dense):
+    folder, _, _ = dense
+    path = tmp_path / "lu.json"
+    rw.Tuner(rw.LuIR(), ("fp32", "fp64"), episodes=1).fit([randsvd(9, 9.0, mode=2, rng=0)]).save(
+        path
+    )
+    line = fail(1, "solve", folder / "A.mtx", "--policy", path)
+    assert "train it for VerifiedSolve or GmresIR" in line
+    emulated = ["--policy", path, "--arithmetic", "operation"]
+    assert "LuIR in operation arithmetic" in succeed("solve", folder / "A.mtx", *emulated)
+
+
 @needs_matrices
 @pytest.mark.parametrize("name", ["west0479", "Trefethen_150", "gre_115"])
 def test_real_matrices(tmp_path, name):

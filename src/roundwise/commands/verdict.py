@@ -152,7 +152,7 @@ class Verdict:
         why = "A is singular in fp64" if singular else outcome.reason or outcome.status.value
         advice = ""
         if self.by_column and set(action) != {FP64}:
-            advice = "; or leave out --action and --arithmetic: then the library chooses"
+            advice = "; leave out --action and --arithmetic, and the library chooses"
         return (
             f"{which} is not accepted with {action}: backward error {outcome.nbe:.2g}, "
             f"tolerance {self.tolerance:.2g}: {why}{advice}"
@@ -170,7 +170,11 @@ class Verdict:
             yield f"\n{self.story}\n"
         else:
             yield self.decision
-            rows = [_short(row) for row in self.rows()]
+            hidden = {"reason"} if len(self.answers) > 1 else {"reason", "column"}
+            rows = [
+                {_heading(key): value for key, value in row.items() if key not in hidden}
+                for row in self.rows()
+            ]
             yield f"\n{format_table(rows)}\n"
         if self.b_assumed:
             yield f"forward error {self.forward_error:.2g}"
@@ -217,10 +221,5 @@ class Verdict:
         }
 
 
-def _short(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row for people: without the reason, and without a column that stands for all."""
-    return {
-        key.removesuffix("_iterations").replace("_", " "): value
-        for key, value in row.items()
-        if key != "reason" and not (key == "column" and value is None)
-    }
+def _heading(key: str) -> str:
+    return key.removesuffix("_iterations").replace("_", " ")

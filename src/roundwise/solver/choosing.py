@@ -73,6 +73,14 @@ class PolicyChooser:
 
     deployed: DeployedPolicy
 
+    def __post_init__(self) -> None:
+        stages = self.deployed.policy.space.stages
+        if stages != ALGORITHM.stages:
+            raise ValueError(
+                f"the policy chooses formats for {', '.join(stages)}, solve needs them for "
+                f"{', '.join(ALGORITHM.stages)}; train it for VerifiedSolve or GmresIR"
+            )
+
     @property
     def at_once(self) -> int:
         return self.deployed.at_once
