@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
-BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
 .PHONY: help demo test lint bench speed speed-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
 

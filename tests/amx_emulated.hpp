@@ -1,5 +1,6 @@
-// AMX in software, as Intel's manual describes the instructions: included before cpp/native_bf16.cpp
-// to test the level "amx" on a processor that has AVX512-BF16 but no AMX; see test_portability.py.
+// The AMX instructions in software, as Intel's manual describes them. test_portability.py includes
+// this before cpp/native/bf16.cpp, to test the level "amx" on a processor that has AVX512-BF16 but no
+// AMX.
 #pragma once
 
 #include <immintrin.h>

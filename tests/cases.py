@@ -1,10 +1,23 @@
-"""The formats, backends, engines and algorithms that conformance checks run over."""
+"""The formats, backends, engines, algorithms and policies that conformance checks run over."""
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import roundwise as rw
 from roundwise import backends
+from roundwise.actions import monotone_space
+from roundwise.discretizer import FeatureDiscretizer
+from roundwise.policies import (
+    Escalation,
+    FixedAction,
+    LinearUCB,
+    Oracle,
+    RegressionPolicy,
+    TabularQ,
+    TheoryRule,
+    ThompsonSampling,
+)
 
 FORMATS = list(rw.NAMED_FORMATS.values())
 
@@ -54,3 +67,30 @@ def same_bits(x, y):
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     nan = np.isnan(x) & np.isnan(y)
     return x.shape == y.shape and bool(np.all(nan | ((x == y) & (np.signbit(x) == np.signbit(y)))))
+
+
+def small_forest():
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    return ensemble.ExtraTreesRegressor(n_estimators=5)
+
+
+# The paper's 35 actions. Policies see contexts of two features, log10 kappa first.
+POLICY_SPACE = monotone_space(rw.GmresIR.stages, ["bf16", "tf32", "fp32", "fp64"])
+LEARNERS = [
+    TabularQ,
+    lambda: TabularQ(alpha="1/N", generalise="nearest"),
+    lambda: TabularQ(FeatureDiscretizer((4, 3)), generalise="monotone"),
+    LinearUCB,
+    lambda: LinearUCB(model="hybrid", knots=1),
+    ThompsonSampling,
+    lambda: RegressionPolicy(small_forest()),
+]
+
+BASELINES = [
+    FixedAction,
+    lambda: FixedAction("bf16-fp32-fp64-fp64"),
+    TheoryRule,
+    lambda: TheoryRule(1e-7, "three-precision", 1),
+    Escalation,
+    lambda: Oracle(np.random.default_rng(5).normal(size=(40, len(POLICY_SPACE)))),
+]

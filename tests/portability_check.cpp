@@ -1,10 +1,10 @@
-// Prints a hash of what every level computes; see test_portability.py.
+// Prints, for every level, hashes of what the emulated kernels compute; see test_portability.py.
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
-#include "dispatch.hpp"
-#include "kernels.hpp"
+#include "common/levels.hpp"
+#include "emulated/kernels.hpp"
 
 using namespace roundwise;
 

@@ -1,7 +1,7 @@
 """A slow reference for the emulated kernels: each operation is exact, then rounded once.
 
 Sums, products and quotients are exact in rational arithmetic; square roots come from mpmath
-with far more bits than any format has. Orders of operations are those of cpp/kernels.hpp.
+with far more bits than any format has. Orders of operations are those of cpp/emulated/kernels.hpp.
 """
 
 from fractions import Fraction

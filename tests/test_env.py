@@ -11,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import roundwise as rw
+from roundwise import env as env_module
 from roundwise.actions import list_space, monotone_space
 from roundwise.env import PrecisionEnv
 from roundwise.outcomes import OutcomeTable, fill
@@ -162,6 +163,23 @@ def test_live_runs_each_action_once(problems, monkeypatch):
         env.reset(options={"problem": 1})
         env.step(action)
     assert len(runs) == len(set(runs)) == len(SPACE)
+
+
+@pytest.mark.parametrize("arithmetic", ["operation", "native"])
+def test_features_of_live_problems_come_from_the_same_arithmetic(problems, arithmetic, monkeypatch):
+    asked = []
+    original = env_module.compute_with_factors
+
+    def noted(problem, names, arithmetic):
+        asked.append(arithmetic)
+        return original(problem, names, arithmetic)
+
+    monkeypatch.setattr(env_module, "compute_with_factors", noted)
+    space = monotone_space(ALGORITHM.stages, ["fp32", "fp64"])
+    context = Context(("kappa_est",), (1.0,))
+    env = PrecisionEnv.from_problems(problems, ALGORITHM, space, REWARD, context, arithmetic)
+    assert asked == [arithmetic] * len(problems)
+    assert env.contexts[:, 0] == pytest.approx([1, 4, 7], abs=1.5)
 
 
 def test_function_of_rewards():

@@ -1,4 +1,4 @@
-"""The examples of the front door run, and say what they promise."""
+"""The examples run, and say what they promise."""
 
 import runpy
 from pathlib import Path
@@ -15,8 +15,16 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("solve_many", "20 columns, largest residual"),
         ("solve_sparse", "passed the gate"),
         ("solve_newton", "correction"),
+        ("custom_algorithm", "learned:    fp32-fp32  error"),
+        ("custom_policy", "has the largest expected reward"),
     ],
 )
 def test_example(name, promise, capsys):
-    runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert promise in capsys.readouterr().out
+
+
+def test_a_policy_of_your_own_fits_on_a_screen():
+    text = (EXAMPLES / "custom_policy.py").read_text()
+    own = text[text.index("class MeanReward") : text.index("def main")]
+    assert len(own.strip().splitlines()) <= 30

@@ -13,7 +13,7 @@ operation = rw.get_backend("operation")
 
 
 def data(fmt, *shape, seed=0):
-    """Numbers of the format of moderate size, some of them zero; see `anywhere` for the rest."""
+    """Numbers of the format of moderate size, some of them zero."""
     rng = np.random.default_rng(seed)
     spread = 2.0 ** rng.integers(-3, 2, shape)
     x = rw.round_to(rng.standard_normal(shape) * spread, fmt)
@@ -53,7 +53,7 @@ def test_products_and_sums_over_the_whole_range(fmt, simd_level):
 
 
 def matrix(fmt, n, seed=0):
-    """Tame enough that the formats with a tiny range survive; the pivots still move."""
+    """A matrix whose LU stays in range even in tiny formats, and whose pivots are off-diagonal."""
     A = data(fmt, n, n, seed=seed) / 8
     return rw.round_to(np.roll(A + np.eye(n), 1, axis=0), fmt)
 
@@ -112,7 +112,7 @@ def test_lu_past_the_block_size(fmt):
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_bits_do_not_depend_on_level_or_threads(fmt, threads):
-    # Large enough that a second and a third thread have work (2^18 operations each).
+    # Large enough for three threads: kernels start one for every 2^18 operations.
     n = 211
     A = rw.round_to(np.random.default_rng(0).standard_normal((n, n)) / 32 + np.eye(n), fmt)
     B = data(fmt, n, 40)

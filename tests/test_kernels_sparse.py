@@ -1,4 +1,4 @@
-"""Sparse kernels: the dense ones are the reference, entry by entry."""
+"""Sparse kernels give the same entries as the dense ones."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_matvec_equals_the_dense_kernel(fmt):
 def test_lu_equals_the_reference_on_the_permuted_matrix(fmt):
     A = rw.round_to(sparse_matrix(16, seed=2), fmt)
     F = operation.matrix(sparse.csc_matrix(A), fmt).lu()
-    # With its rows in pivot order, the reference finds every pivot in place.
+    # With the rows in the order of pivots, the reference interchanges nothing.
     permuted = A[F.perm][:, F.order]
     packed, perm = reference.lu(fmt, permuted)
     assert np.array_equal(perm, np.arange(16))

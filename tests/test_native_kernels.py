@@ -1,6 +1,7 @@
 """Native kernels against mathematics: error bounds, exact cases and every 16-bit number."""
 
 import os
+from fractions import Fraction
 
 import ml_dtypes
 import mpmath
@@ -85,7 +86,7 @@ def test_levels_end_with_the_portable_one():
 
 @pytest.mark.parametrize("level", ["amx", "avx512_bf16"])
 def test_hardware_level(level):
-    """Names in the summary what this machine could not test."""
+    """A skip here shows in pytest's summary which level this machine could not test."""
     if level not in LEVELS:
         pytest.skip(f"this processor has no {level}")
     assert lu(matrix(100), ("bf16", level))[0] == 0
@@ -98,8 +99,8 @@ def test_lu_has_a_small_backward_error(kernel, n):
     code, perm, L, U = lu(A, kernel)
     assert code == 0
     assert np.abs(L).max() == 1  # partial pivoting
-    # A few units of n u. In BF16, products of the rounded l and u differ from those of l and u by
-    # 2**-8 at most (to first order); columns 0 to 63 and rows 0 to 63 are float32 alone.
+    # 2 n u, and for BF16 in addition the rounding of l and u: a product of rounded factors has a
+    # relative error of at most 2**-8 (to first order). Rows and columns 0 to 63 are in float32.
     bound = np.full((n, n), 2 * n * np.finfo(computed_in(kernel)).eps / 2)
     if kernel[0] == "bf16":
         bound[64:, 64:] += 1.01 * UBF16
@@ -110,7 +111,7 @@ def test_lu_has_a_small_backward_error(kernel, n):
 
 @bf16_level
 def test_lu_rounds_products_to_bf16(level):
-    """The error is not that of float32: otherwise the kernel did not do what it says."""
+    """The error is larger than float32 would give: the kernel does round to BF16."""
     A = matrix(300)
     _, perm, L, U = lu(A, ("bf16", level))
     relative = np.abs(A[perm] - L @ U) / (np.abs(L) @ np.abs(U))
@@ -121,7 +122,7 @@ def test_lu_rounds_products_to_bf16(level):
 @pytest.mark.parametrize("n", [5, 64, 65, 130, 333])
 def test_lu_is_exact_where_all_numbers_are_small_integers(kernel, n):
     rng = np.random.default_rng(n)
-    # |l| < 1 below a unit diagonal: entries of L are 0 or 1/2, so that no pivot moves beyond P.
+    # Entries of L below its unit diagonal are 0 or 1/2, so that the pivots are those that P gives.
     L = np.tril(rng.integers(0, 2, (n, n)) * (rng.random((n, n)) < 4 / n), -1) / 2 + np.eye(n)
     U = np.triu(rng.integers(-8, 9, (n, n)) * (rng.random((n, n)) < 4 / n), 1).astype(float)
     U += np.diag(rng.choice([-64.0, 64.0], n))
@@ -138,7 +139,7 @@ def test_lu_is_exact_where_all_numbers_are_small_integers(kernel, n):
 @lu_kernel
 @pytest.mark.parametrize("n", [65, 300])
 def test_lu_pivots_as_lapack_where_nothing_is_rounded(kernel, n):
-    """Powers of two on a permuted diagonal: each pivot has one place."""
+    """Powers of two on a permuted diagonal: each column has one possible pivot."""
     P = np.random.default_rng(n).permutation(n)
     A = np.zeros((n, n))
     A[P, np.arange(n)] = 2.0 ** (np.arange(n) % 5)
@@ -172,12 +173,12 @@ def test_a_zero_pivot_is_told_with_its_column(kernel, n, column):
 def test_what_is_not_finite_is_told_with_a_negative_code(kernel, value, i, j):
     A = matrix(200)
     A[i, j] = value
-    assert lu(A, kernel)[0] == -(j + 1)  # until then it stays within its column
+    assert lu(A, kernel)[0] == -(j + 1)  # earlier columns do not depend on column j
 
 
 @lu_kernel
 def test_overflow_is_not_finite(kernel):
-    """Growth beyond the range of the format must not pass for a factorization."""
+    """An LU whose entries grow beyond the range of the format must fail."""
     n = 200
     A = np.eye(n) - np.tril(np.ones((n, n)), -1)
     A[:, -1] = 1  # doubles in each step
@@ -187,7 +188,7 @@ def test_overflow_is_not_finite(kernel):
 
 @lu_kernel
 def test_subnormal_numbers_lose_no_more_than_their_size(kernel):
-    """vdpbf16ps and AMX take them as zero, which a bound with that much absolute error allows."""
+    """vdpbf16ps and AMX flush them to zero, so the bound includes that absolute error."""
     A = matrix(200)
     A[:, ::3] *= np.float32(2.0**-140)
     code, perm, L, U = lu(A, kernel)
@@ -212,7 +213,7 @@ def test_lu_does_not_depend_on_threads(kernel, n):
 
 @pytest.mark.parametrize("n", [65, 200, 700])
 def test_levels_agree_to_their_precision(n):
-    """On a matrix that needs no interchange, so that all compute the same factors."""
+    """The matrix needs no interchanges, so that all levels compute the same factors."""
     A = matrix(n) / n + 2 * np.eye(n, dtype=np.float32)
     _, _, exact_L, exact_U = lu(A, ("fp64", "baseline"))
     tolerances = {"bf16": 2 * UBF16, "fp32": n * U32, "fp64": n * 2.0**-53}  # |u| < 3
@@ -314,7 +315,7 @@ def test_float64_is_rounded_once(fmt, simd_level):
     x = hard_cases(fmt)
     expected = rw.round_to(x, fmt)  # tested against exact arithmetic elsewhere
     assert same_numbers(converted(x, fmt), expected)
-    # The cases tell: rounding through float32 gets many of them wrong.
+    # The cases are hard enough: rounding through float32 gets some of them wrong.
     with np.errstate(over="ignore"):
         twice = x.astype(np.float32).astype(DTYPES[fmt])
     assert not same_numbers(twice, expected)
@@ -410,7 +411,7 @@ def test_triangular_solves(storage, arithmetic, kind, transpose, n, simd_level):
     x = X.astype(np.longdouble)
     residual = np.abs(B - first.astype(np.longdouble) @ (second.astype(np.longdouble) @ x))
     bound = (2 * n + 4) * u * (np.abs(first) @ (np.abs(second) @ np.abs(x)))
-    # The inner solution is not exact: its own backward error, seen through the first triangle.
+    # Twice the bound: the error of the inner solve is multiplied by the first triangle.
     assert (residual <= 2 * bound).all()
 
 
@@ -436,7 +437,7 @@ def test_products_and_solves_do_not_depend_on_threads(storage, arithmetic):
 
 
 def test_a_solution_does_not_depend_on_its_neighbours():
-    """Columns of B are taken four at a time, which must not show more than rounding does."""
+    """Columns of B are solved for four at a time; alone, a column gives the same up to rounding."""
     bits, _, _ = factors(200, "lu", "bf16")
     B = fortran(np.random.default_rng(0).standard_normal((200, 7)))
     X = B.copy(order="F")
@@ -488,6 +489,117 @@ def test_norms_tell_what_is_not_finite(dtype, value, simd_level):
         A[i, j] = value
         for norm in _kernels.native_norms(A, 1):
             assert np.isnan(norm) if np.isnan(value) else norm == np.inf
+
+
+# --- vectors
+
+VECTOR_LENGTHS = (0, 1, 3, 8, 31, 32, 33, 100, 1003)
+vector_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def between_sentinels(x):
+    """A copy of a vector inside a longer array, and this array."""
+    memory = np.full(len(x) + 32, np.nan, x.dtype)
+    memory[16 : 16 + len(x)] = x
+    return memory[16 : 16 + len(x)], memory
+
+
+def untouched(memory):
+    return bool(np.isnan(memory[:16]).all() and np.isnan(memory[-16:]).all())
+
+
+@vector_type
+@pytest.mark.parametrize("n", VECTOR_LENGTHS)
+def test_axpy(dtype, n, simd_level):
+    rng = np.random.default_rng(n)
+    x, y = rng.standard_normal((2, n)).astype(dtype)
+    alpha = float(dtype(-1.3))
+    found, memory = between_sentinels(y)
+    assert _kernels.native_axpy(alpha, x, found) is True
+    assert untouched(memory)
+    u = np.finfo(dtype).eps / 2
+    for xi, yi, result in zip(x, y, found, strict=True):
+        exact = Fraction(alpha) * Fraction(float(xi)) + Fraction(float(yi))
+        # The product and the sum may be rounded once each, or only the sum.
+        bound = 2.001 * u * (abs(alpha * float(xi)) + abs(float(yi)))
+        assert abs(Fraction(float(result)) - exact) <= bound
+
+
+@vector_type
+@pytest.mark.parametrize("n", VECTOR_LENGTHS)
+@pytest.mark.parametrize("m", [0, 1, 3])
+def test_orthogonalize_is_exact_on_small_integers(dtype, n, m, simd_level):
+    rng = np.random.default_rng(n)
+    V = rng.integers(-1, 2, (m, n)) * (rng.random((m, n)) < min(1, 20 / max(n, 1)))
+    left = rng.integers(-4, 5, n)
+    w, memory = between_sentinels(left.astype(dtype))
+    h, expected = np.full(m, np.nan, dtype), np.zeros(m)
+    assert _kernels.native_orthogonalize(V.astype(dtype), w, h) is True
+    for i in range(m):
+        expected[i] = V[i] @ left
+        left = left - V[i] * (V[i] @ left)
+    assert abs(left).max(initial=0) < 2**24  # otherwise float32 would round
+    assert (h == expected).all()
+    assert (w == left).all()
+    assert untouched(memory)
+
+
+@vector_type
+@pytest.mark.parametrize("n", [40, 1003])
+def test_orthogonalize_leaves_no_component(dtype, n, simd_level):
+    rng = np.random.default_rng(n)
+    V = np.linalg.qr(rng.standard_normal((n, 20)))[0].T.astype(dtype)
+    w = rng.standard_normal(n).astype(dtype)
+    left, h = w.copy(), np.empty(20, dtype)
+    assert _kernels.native_orthogonalize(np.ascontiguousarray(V), left, h)
+    tolerance = n * np.finfo(dtype).eps * np.linalg.norm(w)
+    wide = V.astype(np.float64)
+    assert np.abs(wide @ left).max() <= tolerance
+    assert np.abs(h - wide @ w).max() <= tolerance  # V is orthonormal to the same precision
+    assert np.linalg.norm(left + h @ wide - w) <= tolerance
+
+
+@vector_type
+@pytest.mark.parametrize("n", [1, 37, 200])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_vector_kernels_tell_what_is_not_finite(dtype, n, value, simd_level):
+    def spoiled(i, *shape):
+        array = np.full(shape, 0.5, dtype)
+        array.reshape(-1)[i] = value
+        return array
+
+    good, coefficients = np.full(n, 0.5, dtype), np.empty(3, dtype)
+    basis = np.zeros((3, n), dtype)
+    for i in {0, n // 2, n - 1}:
+        assert _kernels.native_axpy(1.0, spoiled(i, n), good.copy()) is False
+        assert _kernels.native_axpy(0.0, good, spoiled(i, n)) is False
+        assert _kernels.native_orthogonalize(basis, spoiled(i, n), coefficients) is False
+        assert _kernels.native_orthogonalize(basis[:0], spoiled(i, n), coefficients[:0]) is False
+        for row in range(3):
+            V = spoiled(row * n + i, 3, n)
+            assert _kernels.native_orthogonalize(V, np.zeros(n, dtype), coefficients) is False
+    assert _kernels.native_axpy(value, np.zeros(n, dtype), good.copy()) is False
+    largest = np.full(n, np.finfo(dtype).max)
+    assert _kernels.native_axpy(1.0, largest, largest.copy()) is False
+    assert (
+        _kernels.native_orthogonalize(np.full((1, n), 2, dtype), largest, np.empty(1, dtype))
+        is False
+    )
+
+
+def test_vector_kernels_refuse_what_they_cannot_take():
+    x, V = np.ones(3), np.ones((2, 3))
+    with pytest.raises(ValueError, match="length"):
+        _kernels.native_axpy(1.0, x, np.ones(2))
+    with pytest.raises(TypeError):
+        _kernels.native_axpy(1.0, x.astype(np.float32), x)
+    with pytest.raises(TypeError):
+        _kernels.native_axpy(1.0, x, np.ones(6)[::2])
+    for basis, w, h in ((V, np.ones(2), np.ones(2)), (V, x, np.ones(3))):
+        with pytest.raises(ValueError, match="shapes"):
+            _kernels.native_orthogonalize(basis, w, h)
+    with pytest.raises(TypeError):
+        _kernels.native_orthogonalize(np.asfortranarray(V), x, np.ones(2))
 
 
 # --- threads

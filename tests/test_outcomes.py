@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import importlib
 import io
 import json
+import linecache
 import math
 import os
 import random
@@ -32,12 +34,11 @@ from roundwise.outcomes import (
     OutcomeTable,
     OutcomeTableError,
     fill,
-    filling,
     progress_bar,
     schema,
     workers,
 )
-from roundwise.outcomes.keys import Setting, algorithm_json
+from roundwise.outcomes.keys import Setting, StoredArithmetic, algorithm_json
 from roundwise.outcomes.records import StoredProblem, from_json, outcome_facts, to_json
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.problems import randsvd
@@ -166,7 +167,7 @@ class Recording(rw.GmresIR):
 
     runs: ClassVar = []
 
-    def _run(self, problem, stages, shared):
+    def execute(self, problem, stages, shared):
         self.runs.append((problem.fingerprint, "-".join(s.fmt.name for s in stages.values())))
         return super()._run(problem, stages, shared)
 
@@ -427,6 +428,136 @@ def test_readers_and_a_second_writer_at_the_same_time(table, undisturbed):
     assert table.content() == content
 
 
+# What is your own
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+import roundwise as rw
+from roundwise.problems import Problem
+
+@dataclass(frozen=True, eq=False)
+class Trace(Problem):
+    A: np.ndarray
+    power: int = 1
+
+class Base(rw.Algorithm):
+    offset = 0.0
+
+@dataclass(frozen=True)
+class Sum(Base):
+    stages: ClassVar[tuple[str, ...]] = ("add",)
+    factor: float = 1.0
+
+    def execute(self, problem, stages, shared):
+        value = self.factor * stages["add"].dot(np.diag(problem.A), np.ones(problem.n))
+        return rw.Outcome(rw.OutcomeStatus.CONVERGED, None, ferr=value + self.offset)
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Imports a module of that text, as a new Python process would."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def load(text):
+        (tmp_path / "own_module.py").write_text(text)
+        linecache.clearcache()
+        monkeypatch.delitem(sys.modules, "own_module", raising=False)
+        importlib.invalidate_caches()
+        return importlib.import_module("own_module")
+
+    return load
+
+
+def test_a_problem_and_an_algorithm_of_your_own_fill_a_table(table, own):
+    module = own(OWN)
+    problems = [module.Trace(np.diag([1.0, 2.0])), module.Trace(np.diag([1.0, 5.0]))]
+    names = ["n", "norm_inf", "kappa_est", "density"]
+    assert fill(table, module.Sum(), problems, ["fp32", "fp64"], features=names) == 4
+    view = table.view(module.Sum(), problems, ["fp32", "fp64"])
+    assert view.ferr.tolist() == [[3.0, 3.0], [6.0, 6.0]]
+    assert view.features_of(1)["norm_inf"] == 5.0
+    facts = view.problems[0]
+    assert (facts.n, facts.norm_A, facts.norm_b) == (2, 2.0, 0.0)
+    assert math.isnan(facts.norm_x_true)
+
+
+def test_the_fingerprint_of_a_problem_of_your_own(own):
+    module = own(OWN)
+    A = np.diag([1.0, 2.0])
+    first = module.Trace(A).fingerprint
+    assert module.Trace(np.asfortranarray(A)).fingerprint == first
+    assert module.Trace(A, power=2).fingerprint != first
+    assert module.Trace(sparse.csr_array(A)).fingerprint != first
+    assert module.Trace(A.astype(np.float32)).fingerprint != first
+    with pytest.raises(TypeError, match="define the problem's fingerprint"):
+        _ = module.Trace(A, power=object()).fingerprint
+    plain = type("Plain", (rw.problems.Problem,), {})()
+    with pytest.raises(TypeError, match="make it a frozen dataclass"):
+        _ = plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("self.factor *", "2 * self.factor *"), ("offset = 0.0", "offset = 1.0")]
+)
+def test_a_changed_algorithm_of_your_own_gets_new_outcomes(table, own, old, new):
+    module = own(OWN)
+    problem = module.Trace(np.diag([1.0, 2.0]))
+    assert fill(table, module.Sum(), [problem], ["fp64"]) == 1
+    assert fill(table, own(OWN).Sum(), [problem], ["fp64"]) == 0  # the same text is no change
+    changed = own(OWN.replace(old, new))
+    assert fill(table, changed.Sum(), [problem], ["fp64"]) == 1
+    assert table.view(changed.Sum(), [problem], ["fp64"]).ferr[0, 0] != 3.0
+    assert table.view(module.Sum(), [problem], ["fp64"]).ferr[0, 0] == 3.0
+
+
+def test_code_without_a_source_text_is_told_by_its_bytecode():
+    def made(text):
+        names = {"__name__": "typed_in"}
+        exec(text, names)
+        return names["Sum"]()
+
+    key = algorithm_json(made(OWN))
+    assert algorithm_json(made(OWN)) == key
+    assert algorithm_json(made(OWN.replace("self.factor *", "2 * self.factor *"))) != key
+    assert algorithm_json(made(OWN.replace("offset = 0.0", "offset = 1.0"))) != key
+
+
+def test_workers_and_this_process_agree_on_the_key(another, own):
+    module = own(OWN)
+    problems = [module.Trace(np.diag([1.0, k])) for k in (2.0, 3.0)]
+    # Classes that were typed in travel without their source text.
+    names = {"__name__": "__main__"}
+    exec(OWN, names)
+    table = another("typed_in")
+    assert fill(table, names["Sum"](), problems, ["fp64"], jobs=2) == 2
+    assert fill(table, names["Sum"](), problems, ["fp64"]) == 0
+
+
+def test_keys_of_the_library_stay_as_they_are():
+    # Outcome tables of earlier versions hold this text.
+    assert algorithm_json(rw.LuIR()) == (
+        '{"algorithm":{"class":"LuIR","equilibrate":false,"stop":{"class":"PaperRule",'
+        '"max_steps":100,"patience":1,"tau":0.5}},"stages":["factor","update","residual"]}'
+    )
+    assert "code" not in json.loads(algorithm_json(GMRES_IR))
+
+
+def test_stored_arithmetic_of_another_machine_can_be_read():
+    there = StoredArithmetic.of("native on some-processor-8t-0123, symmetric_mode=False")
+    assert (there.model, there.timed) == ("native", True)
+    assert there.machine == "some-processor-8t-0123, symmetric_mode=False"
+    odd = OperationBackend(pivot_threshold=0.5)
+    assert StoredArithmetic.of(odd) == StoredArithmetic.parse(odd.description)
+    assert not StoredArithmetic.of(odd).timed
+    assert StoredArithmetic.of("storage").machine == ""
+    with pytest.raises(rw.UnknownNameError, match="arithmetic model 'exact'"):
+        StoredArithmetic.of("exact")
+
+
 # Shards
 
 
@@ -664,7 +795,7 @@ def test_backends_and_algorithms_of_your_own_do_not_share_facts(table):
 
 def test_what_cannot_be_stored_is_refused_before_it_is_computed(table, monkeypatch):
     problem = rw.LinearSystem(np.eye(2), np.ones(2), meta={"spectrum": np.arange(3.0)})
-    monkeypatch.setattr(rw.GmresIR, "_run", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr(rw.GmresIR, "execute", lambda *_: pytest.fail("computed"))
     with pytest.raises(TypeError, match="ndarray cannot be stored"):
         fill(table, GMRES_IR, [problem], ACTIONS)
 
@@ -777,9 +908,29 @@ def test_progress_bar(monkeypatch):
             progress(done, 100)
         return stream.getvalue()
 
-    assert drawn(io.StringIO()) == ""
+    assert drawn(io.StringIO()) == ""  # short runs say nothing
     text = drawn(Terminal())
     assert "outcomes:  40%" in text
     assert "outcomes: 100%" in text
     assert "40/100 [00:00<?" in text  # what was done before says nothing about the speed
     assert re.search(r"60/100 \[\d\d:\d\d<\d\d:\d\d", text)
+
+
+def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    now = 100.0
+    progress = progress_bar("outcomes", clock=lambda: now)
+    printed = {}
+    for second in range(91):
+        now = 100.0 + second
+        before = stream.tell()
+        progress(10 + second, 100)
+        if stream.tell() > before:
+            printed[second] = stream.getvalue()[before:]
+    assert printed == {
+        10: "outcomes: 20 of 100 done, about 80 s left\n",
+        40: "outcomes: 50 of 100 done, about 50 s left\n",
+        70: "outcomes: 80 of 100 done, about 20 s left\n",
+        90: "outcomes: 100 of 100 done in 90 s\n",
+    }

@@ -8,8 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+from cases import BASELINES, LEARNERS, small_forest
+from cases import POLICY_SPACE as SPACE
 
-from roundwise.actions import full_space, list_space, monotone_space, top_k
+from roundwise.actions import ActionSpace, full_space, list_space, monotone_space, top_k
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.policies import (
     POLICIES,
@@ -27,32 +29,8 @@ from roundwise.policies.linear import design_matrix
 from roundwise.policies.regression import describe_estimator, make_estimator
 
 STAGES = ("factor", "update", "gmres", "residual")
-SPACE = monotone_space(STAGES, ["bf16", "tf32", "fp32", "fp64"])
 LINE = full_space(("a",), ["bf16", "tf32", "fp32", "fp64"])  # four actions in a line
 SQUARE = full_space(("a", "b"), ["bf16", "fp32", "fp64"])
-
-LEARNERS = [
-    TabularQ,
-    lambda: TabularQ(alpha="1/N", generalise="nearest"),
-    lambda: TabularQ(FeatureDiscretizer((4, 3)), generalise="monotone"),
-    LinearUCB,
-    lambda: LinearUCB(model="hybrid", knots=1),
-    ThompsonSampling,
-    lambda: RegressionPolicy(small_forest()),
-]
-BASELINES = [
-    FixedAction,
-    lambda: FixedAction("bf16-fp32-fp64-fp64"),
-    TheoryRule,
-    lambda: TheoryRule(1e-7, "three-precision", 1),
-    Escalation,
-    lambda: Oracle(np.random.default_rng(5).normal(size=(40, len(SPACE)))),
-]
-
-
-def small_forest():
-    ensemble = pytest.importorskip("sklearn.ensemble")
-    return ensemble.ExtraTreesRegressor(n_estimators=5)
 
 
 def contexts(n, seed=0):
@@ -503,6 +481,41 @@ def test_costs_are_minus_the_expected_rewards():
     rule = TheoryRule(costs=costs)
     rule.start(np.empty((0, 1)), SPACE)
     assert rule.rank([1.0]).costs == tuple(float(costs[i]) for i in rule.rank([1.0]).actions)
+
+
+class WithMethod(tuple):
+    """Formats with a method beside them."""
+
+    def __new__(cls, method, formats):
+        made = super().__new__(cls, formats)
+        made.method = method
+        return made
+
+    def __eq__(self, other):
+        return tuple.__eq__(self, other) and self.method == other.method
+
+    def __hash__(self):
+        return hash((tuple(self), self.method))
+
+
+@pytest.mark.parametrize("make", LEARNERS)
+def test_learners_tell_methods_apart(make):
+    actions = [WithMethod(m, a) for m in ("cholesky", "lu") for a in LINE]
+    space = ActionSpace(("a",), tuple(actions))
+    better = np.array([1.0 + (action.method == "cholesky") - action[0].p / 100 for action in space])
+    X = contexts(30)
+    policy = train(make(), X, space, np.tile(better, (30, 1)), 60)
+    assert {space[i].method for i in policy.predict(X)} == {"cholesky"}
+
+
+def test_rules_keep_to_the_safe_method():
+    actions = [WithMethod(m, a) for a in SPACE for m in ("cholesky", "lu")]
+    space = ActionSpace(STAGES, tuple(actions))
+    assert space[space.safe].method  # whichever it is
+    for policy in (Escalation(), TheoryRule()):
+        policy.start(np.empty((0, 1)), space)
+        for i in [*policy.ladder([2.0])[:-1], policy.rank([40.0], range(0, 60)).first]:
+            assert space[i].method == space[space.safe].method
 
 
 def test_rules_say_why():

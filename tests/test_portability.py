@@ -1,6 +1,7 @@
-"""The kernels compile for other processors and compilers, and compute the same bits there.
+"""The kernels compile for other processors and compilers.
 
-Native kernels may differ in bits: they must be right to the precision of their formats.
+Emulated kernels must compute the same bits there; native ones must be accurate to the precision of
+their formats.
 """
 
 import shutil
@@ -13,10 +14,11 @@ from roundwise import _kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-I", "cpp"]
+SOURCES = ["cpp/common/levels.cpp", "cpp/common/parallel.cpp", "cpp/emulated/dispatch.cpp"]
+
+# Bytes of a vector and compiler flags of each level, as in CMakeLists.txt.
 LEVELS = {"baseline": ["16"], "avx2": ["32", "-mavx2"]}
 LEVELS["avx512"] = ["64", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
-
-
 NATIVE = {"bf16": {"portable": ["16"]}, "level": {"baseline": ["16"]}}
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
@@ -33,53 +35,54 @@ X86_NATIVE = {
 }
 
 
+def compile_level(folder, compiler, source, namespace, size, *flags):
+    """Compile a source for one level; return the object file."""
+    defines = [f"-DROUNDWISE_LEVEL={namespace}", f"-DROUNDWISE_VECTOR_BYTES={size}"]
+    target = f"{folder}/{namespace}.o"
+    command = [compiler, *FLAGS, *defines, *flags, "-c", source, "-o", target]
+    subprocess.run(command, check=True, cwd=ROOT)
+    return target
+
+
+def emulated_objects(folder, compiler, levels):
+    """Compile the emulated kernels for these levels."""
+    source = "cpp/emulated/level.cpp"
+    return [compile_level(folder, compiler, source, level, *LEVELS[level]) for level in levels]
+
+
 def native_objects(folder, compiler, sources):
-    """Compiles every native level with this compiler."""
-    objects = []
-    for source, levels in sources.items():
-        for level, (size, *extra) in levels.items():
-            defines = [f"-DROUNDWISE_LEVEL=native_{level}", f"-DROUNDWISE_VECTOR_BYTES={size}"]
-            objects.append(f"{folder}/native_{level}.o")
-            flags = [*FLAGS, "-ffp-contract=fast", *defines, *extra]
-            command = [compiler, *flags, "-c", f"cpp/native_{source}.cpp", "-o", objects[-1]]
-            subprocess.run(command, check=True, cwd=ROOT)
-    return objects
+    """Compile the native kernels for these levels."""
+    return [
+        compile_level(
+            folder,
+            compiler,
+            f"cpp/native/{source}.cpp",
+            f"native_{level}",
+            *flags,
+            "-ffp-contract=fast",
+        )
+        for source, levels in sources.items()
+        for level, flags in levels.items()
+    ]
 
 
 def check_native(folder, compiler, levels, native, macros, runner=()):
-    """Runs tests/native_portability_check.cpp as this compiler builds it; what it prints."""
-    objects = [*level_objects(folder, compiler, levels), *native_objects(folder, compiler, native)]
-    sources = ["cpp/dispatch.cpp", "cpp/native_dispatch.cpp", "cpp/parallel.cpp"]
+    """Build and run tests/native_portability_check.cpp; return what it prints."""
+    objects = emulated_objects(folder, compiler, levels)
+    objects += native_objects(folder, compiler, native)
+    sources = [*SOURCES, "cpp/native/dispatch.cpp", "tests/native_portability_check.cpp"]
     program = f"{folder}/check_native"
-    check = "tests/native_portability_check.cpp"
-    command = [compiler, *FLAGS, *macros, *sources, check, *objects, "-pthread", "-o", program]
+    command = [compiler, *FLAGS, *macros, *sources, *objects, "-pthread", "-o", program]
     subprocess.run(command, check=True, cwd=ROOT)
     result = subprocess.run([*runner, program], check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
-def level_objects(folder, compiler, levels):
-    """Compiles cpp/level.cpp for these levels with this compiler."""
-    objects = []
-    for level in levels:
-        size, *extra = LEVELS[level]
-        defines = [f"-DROUNDWISE_LEVEL={level}", f"-DROUNDWISE_VECTOR_BYTES={size}"]
-        objects.append(f"{folder}/{level}.o")
-        command = [compiler, *FLAGS, *defines, *extra, "-c", "cpp/level.cpp", "-o", objects[-1]]
-        subprocess.run(command, check=True, cwd=ROOT)
-    return objects
-
-
 def hashes(folder, compiler, levels, runner=()):
-    """What the check prints, one block per level, when built with this compiler."""
-    objects = level_objects(folder, compiler, levels)
-    sources = [
-        "cpp/dispatch.cpp",
-        "cpp/parallel.cpp",
-        "cpp/sparse.cpp",
-        "tests/portability_check.cpp",
-    ]
+    """Build and run tests/portability_check.cpp; return what it prints, one text per level."""
+    objects = emulated_objects(folder, compiler, levels)
+    sources = [*SOURCES, "cpp/emulated/sparse.cpp", "tests/portability_check.cpp"]
     x86 = ["-DROUNDWISE_X86_LEVELS"] if len(levels) > 1 else ["-static"]
     program = f"{folder}/check"
     command = [compiler, *FLAGS, *x86, *sources, *objects, "-pthread", "-o", program]
@@ -134,7 +137,7 @@ def test_clang_computes_native_kernels(tmp_path):
 
 
 def test_amx_level_on_emulated_registers(tmp_path):
-    """Under the name avx512_bf16, as that is what the processor has."""
+    """The software AMX is compiled as level avx512_bf16, which the dispatcher finds here."""
     require("g++")
     if "avx512_bf16" not in _kernels.native_bf16_levels():
         pytest.skip("this processor has no avx512_bf16, which the packing uses")

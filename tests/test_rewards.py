@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from roundwise.rewards import (
     PaperReward,
     ProblemFacts,
     Rate,
+    Reward,
     StrictTarget,
     cost_matrix,
     met_matrix,
@@ -448,6 +450,29 @@ def test_rows_are_checked():
 )
 def test_rewards_survive_json(reward):
     assert reward_from_dict(json.loads(json.dumps(reward.to_dict(), allow_nan=False))) == reward
+
+
+def test_a_reward_of_your_own_is_named_to_the_reader():
+    @dataclasses.dataclass(frozen=True)
+    class Steps(Reward):
+        name: ClassVar[str] = "steps"
+        price: float = 1.0
+
+        def components(self, outcome, facts, action):
+            return {"steps": -self.price * outcome.outer_iterations}
+
+    saved = json.loads(json.dumps(Steps(2.0).to_dict()))
+    assert saved == {"reward": "steps", "price": 2.0}
+    assert reward_from_dict(saved, [Steps]) == Steps(2.0)
+    with pytest.raises(rw.UnknownNameError, match="unknown reward 'steps'; known: paper, cost"):
+        reward_from_dict(saved)
+
+    class Bare(Reward):
+        name = "bare"
+        components = Steps.components
+
+    with pytest.raises(TypeError, match="make it a frozen dataclass"):
+        Bare().to_dict()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import roundwise as rw
 from roundwise.actions import list_space, monotone_space, top_k
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.outcomes import OutcomeTable
-from roundwise.policies import FixedAction, LinearUCB, Oracle, RegressionPolicy, TabularQ
+from roundwise.policies import FixedAction, LinearUCB, Oracle, Policy, RegressionPolicy, TabularQ
 from roundwise.problems import LinearSystem, randsvd
 from roundwise.rewards import (
     H200_LIKE,
@@ -19,6 +20,7 @@ from roundwise.rewards import (
     PAPER_W2,
     CostReward,
     ProblemFacts,
+    Reward,
     StrictTarget,
 )
 from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, TunerFileError, train
@@ -137,7 +139,7 @@ def test_another_reward_policy_or_seed_solves_nothing_again(fitted, table, monke
     def refuse(*_, **__):
         raise AssertionError("solved again")
 
-    monkeypatch.setattr(rw.GmresIR, "_run", refuse)
+    monkeypatch.setattr(rw.GmresIR, "execute", refuse)
     for policy, reward in itertools.product(
         (TabularQ(alpha="1/N"), LinearUCB(), FixedAction()),
         (PAPER_W2, CostReward(H200_LIKE, StrictTarget(1e-6))),
@@ -297,6 +299,74 @@ def test_bad_files_are_named(fitted, tmp_path):
     refused(json.dumps(good), "is missing; keep it beside p.json")
     with pytest.raises(FileNotFoundError):
         Tuner.load(tmp_path / "nothing.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class FewBits(Reward):
+    name: ClassVar[str] = "few bits"
+    needs_kappa: ClassVar[bool] = False
+    price: float = 0.1
+
+    def components(self, outcome, facts, action):
+        return {"bits": -self.price * sum(fmt.p for fmt in action), "error": -(outcome.nbe > 1e-3)}
+
+
+class LastGood(Policy):
+    """Remembers the best reward of each action, and studies how often each failed."""
+
+    name = "last good"
+
+    def __init__(self, start=0.0):
+        self.initial = start
+
+    def begin(self, contexts):
+        self.best = np.full(len(self.space), -np.inf)
+        self.failures = None
+
+    def study(self, view, contexts):
+        assert view.shape == (len(contexts), len(self.space))
+        self.failures = [
+            sum(view.outcome(i, j).status.failed for i in range(view.shape[0]))
+            for j in range(view.shape[1])
+        ]
+
+    def expected(self, state):
+        return self.best
+
+    def update(self, state, action, reward):
+        self.best[action] = max(self.best[action], reward)
+        return 0.0
+
+    def settings(self):
+        return {"start": self.initial}
+
+    def arrays(self):
+        return {"best": self.best}
+
+    def restore(self, settings, arrays):
+        self.best = np.array(arrays["best"])
+
+
+def test_a_reward_and_a_policy_of_your_own_are_passed_to_load(table, tmp_path):
+    tuner = Tuner(
+        rw.GmresIR.paper(), FORMATS, table=table, reward=FewBits(0.3), policy=LastGood(2.0)
+    )
+    tuner.fit(problems(8)).save(tmp_path / "p.json")
+    loaded = Tuner.load(tmp_path / "p.json", rewards=[FewBits], policies=[LastGood])
+    assert loaded.reward == FewBits(0.3)
+    assert type(loaded.policy_) is LastGood
+    assert loaded.policy_.initial == 2.0
+    problem = problems(1)[0]
+    assert loaded.predict(problem) == tuner.predict(problem) == SPACE[0]
+    for missing in ({"rewards": [FewBits]}, {"policies": [LastGood]}, {}):
+        with pytest.raises(TunerFileError, match=r"class of your own .*pass it to Tuner\.load"):
+            Tuner.load(tmp_path / "p.json", **missing)
+
+
+def test_a_policy_may_study_the_outcomes(table):
+    tuner = Tuner(rw.GmresIR.paper(), FORMATS, table=table, policy=LastGood()).fit(problems(8))
+    view = table.view(rw.GmresIR.paper(), problems(8), SPACE)
+    assert tuner.policy_.failures == view.failed.sum(axis=0).tolist()
 
 
 def test_an_algorithm_of_your_own_is_passed_to_load(fitted, tmp_path):

@@ -1,4 +1,9 @@
-"""Types of the compiled module; the bindings, with comments, are in cpp/bindings.cpp."""
+"""Types of the compiled module.
+
+cpp/emulated/kernels.hpp, cpp/emulated/sparse.hpp and cpp/native/kernels.hpp state what each kernel
+computes; the bindings are in cpp/bindings/. Kernels write results into the arrays they are given.
+An array of another type or memory order than a kernel takes raises TypeError.
+"""
 
 from typing import Any
 
@@ -6,9 +11,7 @@ from numpy import float32, float64, int32
 from numpy.typing import NDArray
 
 class Format:
-    def __init__(
-        self, p: int, max: float, min_normal: float, quantum: float, overflow: int
-    ) -> None: ...
+    def __init__(self, p: int, emin: int, max: float, subnormals: bool, overflow: int) -> None: ...
 
 _Carried = NDArray[Any]  # float32 or float64, the carrier of the format
 _Index = NDArray[int32]
@@ -83,8 +86,8 @@ def sparse_solve(
     /,
 ) -> int: ...
 
-# Native kernels: cpp/native.hpp states what each computes. `fmt` is the name of the format in which
-# the numbers of an array are stored: bf16 or fp16 (uint16), fp32 (float32), fp64 (float64).
+# Native kernels. `fmt` names the format in which the numbers of an array are stored: bf16 or fp16
+# (uint16), fp32 (float32), fp64 (float64).
 _Stored = NDArray[Any]
 _Computed = NDArray[Any]  # float32 or float64, no narrower than what is stored
 
@@ -104,3 +107,17 @@ def native_getrs(
 def native_potrs(packed: _Stored, fmt: str, b: _Computed, threads: int, /) -> None: ...
 def native_convert(x: NDArray[Any], y: NDArray[Any], fmt: str, threads: int, /) -> None: ...
 def native_norms(a: _Computed, threads: int, /) -> tuple[float, float, float]: ...
+def native_axpy(alpha: float, x: _Computed, y: _Computed, /) -> bool:
+    """Add ``alpha * x`` to y, in place; return whether all of the new y is finite.
+
+    x and y are contiguous vectors of one length, both float64 or both float32; alpha is rounded to
+    their type. An infinity or NaN in alpha, x or y makes the result False, as overflow does.
+    """
+
+def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool:
+    """Subtract from w its components along the rows of V, in place (modified Gram-Schmidt).
+
+    For i = 0, 1, ...: ``h[i] = V[i] @ w``, then ``w -= h[i] * V[i]``. V is m x n in C order, w has
+    n and h has m numbers, all float64 or all float32; h is written only. Returns whether all of h
+    and the new w are finite; an infinity or NaN in V or w makes the result False, as overflow does.
+    """

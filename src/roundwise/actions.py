@@ -233,7 +233,7 @@ class ActionSpace:
 
 def full_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) -> ActionSpace:
     """All m**k actions of m formats and k stages, in the order of `action_key`, low to high."""
-    return ActionSpace(_stages(stages), tuple(_product(stages, formats)))
+    return list_space(stages, _product(stages, formats))
 
 
 def monotone_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) -> ActionSpace:
@@ -248,7 +248,7 @@ def monotone_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) 
         for action in _product(stages, formats)
         if all(low.p <= high.p for low, high in itertools.pairwise(action))
     )
-    return ActionSpace(_stages(stages), tuple(actions))
+    return list_space(stages, actions)
 
 
 def top_k(space: ActionSpace, k: int) -> ActionSpace:

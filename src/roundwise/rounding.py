@@ -1,7 +1,7 @@
-"""Rounding to a format: `round_to` for arrays, and `round_scalar`, the readable oracle.
+"""Rounding to a format: `round_to` for arrays, and `round_scalar`, the definition.
 
-`round_to` runs compiled code that works on bit patterns; `round_scalar` is the definition in
-exact rational arithmetic, and the tests hold the one against the other.
+`round_to` runs compiled code that works on bit patterns. `round_scalar` rounds one number in exact
+rational arithmetic; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OVERFLOW_CODES = {"inf": 0, "nan": 1, "saturate": 2}
 
 @cache
 def kernel_format(fmt: FloatFormat) -> _kernels.Format:
-    """The format as the compiled kernels take it."""
+    """The format in the form that the compiled kernels take."""
     return _kernels.Format(
         p=fmt.p,
+        emin=fmt.emin,
         max=fmt.max,
-        min_normal=fmt.min_normal,
-        quantum=fmt.min_subnormal,
+        subnormals=fmt.subnormals,
         overflow=_OVERFLOW_CODES[fmt.overflow],
     )
 
@@ -54,7 +54,7 @@ def round_to(
     rng: np.random.Generator | int | None = None,
     out: NDArray[Any] | None = None,
 ) -> Any:
-    """Round every element of ``x`` to the nearest (or next) number of a format.
+    """Round every element of ``x`` to a number of a format.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def round_to(
         Any shape, strides and order.
     fmt : str or FloatFormat
     mode : {"nearest", "toward_zero", "up", "down", "stochastic"}
-        ``nearest`` breaks ties to the even significand. ``stochastic`` goes up with
-        probability (x - below) / (above - below), exactly for normal results.
+        ``nearest`` breaks ties to the even significand. ``stochastic`` rounds up with
+        probability (x - below) / (above - below), which is exact for normal results.
     rng : numpy.random.Generator or int
-        Needed by ``stochastic`` alone, which draws one 64-bit key from it; element i (in C
-        order) then uses number i of that key's counter-based stream, so that the result
-        depends neither on threads nor on the memory layout.
+        Only for ``stochastic``, which draws one 64-bit key from it. Element i (in C order)
+        uses number i of that key's counter-based stream, so that the result depends neither
+        on threads nor on the memory layout.
     out : array, optional
         Of x's shape and dtype; may be x itself.
 
@@ -118,12 +118,12 @@ def _round_array(
     x: NDArray[Any], fmt: FloatFormat, mode: str, key: int, out: NDArray[Any] | None
 ) -> NDArray[Any]:
     if x.dtype == np.float32 and not _within_float32(fmt):
-        with np.errstate(over="ignore", invalid="ignore"):  # documented; signalling NaNs
+        # Overflow to float32's infinity is documented; signalling NaNs would warn, too.
+        with np.errstate(over="ignore", invalid="ignore"):
             wide = _round_array(x.astype(np.float64), fmt, mode, key, None)
             narrow = wide.astype(np.float32)
         return narrow if out is None else _copy_into(out, narrow)
-    # Elements are numbered in C order, so other layouts may be walked in memory order only
-    # where numbers play no part.
+    # Stochastic rounding numbers elements in C order; other modes can take any memory order.
     order: Literal["C", "K"] = "C" if mode == "stochastic" else "K"
     target = np.empty_like(x, order=order) if out is None else out
     if _same_dense_layout(x, target, order):
@@ -160,10 +160,10 @@ def _within_float32(fmt: FloatFormat) -> bool:
 def round_scalar(
     x: float | Fraction, fmt: str | FloatFormat, mode: Mode = "nearest", draw: float = 0.5
 ) -> float:
-    """Round one number exactly as the definition says; slow, and meant to be read.
+    """Round one number by the definition, in exact arithmetic; slow, and meant to be read.
 
-    ``x`` may be a `Fraction`, so that the exact result of an operation can be rounded once.
-    ``draw`` in [0, 1) decides a stochastic rounding.
+    ``x`` may be a `Fraction`, such as the exact result of an operation. ``draw`` in [0, 1)
+    decides a stochastic rounding: up if it is below (x - below) / (above - below).
     """
     fmt = get_format(fmt)
     if mode not in MODES:

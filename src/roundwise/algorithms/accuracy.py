@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.backends.native.dense import gemv
+from roundwise.backends.native.storage import gemv
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem
 

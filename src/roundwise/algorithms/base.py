@@ -23,6 +23,7 @@ from roundwise.algorithms.stage import Stage, Stages, Tally
 from roundwise.backends import ArithmeticFailure, Backend, get_backend
 from roundwise.formats import FP64, FloatFormat
 
+PAPER_FORMATS = ("bf16", "tf32", "fp32", "fp64")
 T = TypeVar("T")
 
 
@@ -210,13 +211,14 @@ class Algorithm(ABC):
         return made
 
     def action_space(
-        self, formats: Iterable[str | FloatFormat], problems: Iterable[Any] = ()
+        self, formats: Iterable[str | FloatFormat] | None = None, problems: Iterable[Any] = ()
     ) -> ActionSpace:
         """The actions to choose from for these formats and problems: by default the monotone ones.
 
-        Their significand bits do not decrease from stage to stage.
+        Their significand bits do not decrease from stage to stage. The formats are the paper's if
+        none are given.
         """
-        return monotone_space(self.stages, formats)
+        return monotone_space(self.stages, PAPER_FORMATS if formats is None else formats)
 
     def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
         """The ladder from an action on, to try in turn until one succeeds: by default then FP64."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roundwise.algorithms.base import ActionLike
+from roundwise.actions import ActionLike
 from roundwise.algorithms.gmres_ir import GmresIR
 
 INDEX_BYTES = 4

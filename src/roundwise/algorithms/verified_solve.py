@@ -260,7 +260,7 @@ class VerifiedSolve(Algorithm):
         slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
         check = None if budget is None else (CHECK_AFTER, slow)
         rule = BudgetRule(target, budget, slow)
-        for column in np.flatnonzero(~(answer.errors <= target)):
+        for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             corrector = _GmresWithin(budget, inner, A, M, check)
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             start, correct = answer.X[:, [column]], by_columns(corrector)

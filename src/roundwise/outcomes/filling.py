@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.actions import format_action
+from roundwise.actions import Action, ActionLike, format_action
 from roundwise.algorithms import Algorithm
-from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend, get_backend
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import FEATURES, compute_with_factors
@@ -213,7 +212,7 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
             task.algorithm, task.problem, task.actions, backend, task.repeats, task.memory
         )
         if task.repeats.start > 0:
-            outcomes = []  # their facts are stored: those of the first repeat
+            outcomes = []  # the table has their facts, from the first repeat
     else:
         with workers.threads_limited(threads):
             features = compute_with_factors(
@@ -245,14 +244,14 @@ def _results(
 
 
 def _no_progress(done: int, total: int) -> None:
-    """Nobody asked."""
+    """The default: report nothing."""
 
 
 def _write(table: OutcomeTable, result: ProblemResults) -> None:
     try:
         table.write(result)
     except KeyboardInterrupt:
-        # What is computed shall not be lost: the write that was rolled back takes milliseconds.
+        # Ctrl-C rolled the write back. Write again, which takes milliseconds, to keep the result.
         table.write(result)
         raise
 

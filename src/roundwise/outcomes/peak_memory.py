@@ -1,4 +1,4 @@
-"""The peak memory of a run, as the system counts it; Linux alone tells."""
+"""The peak memory of a run, as Linux counts it; other systems are not supported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RESET_PEAK = "5"  # what clear_refs takes to set VmHWM to VmRSS; see proc(5)
 
 
 class PeakMemory:
-    """Bytes that a stretch of work needed beyond what was in use, with pauses that do not count."""
+    """The bytes that work needed beyond those in use when it began; pauses do not count."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -22,12 +22,12 @@ class PeakMemory:
         self._base = _resident("VmRSS")
 
     def pause(self) -> None:
-        """What follows is no part of the work."""
+        """Stop counting: what follows is not part of the work."""
         self.bytes = max(self.bytes, _resident("VmHWM") - self._base)
         self._before = _resident("VmRSS")
 
     def go_on(self) -> None:
-        """The work goes on; what was kept meanwhile is not its."""
+        """Count again. Memory allocated during the pause is not charged to the work."""
         self._release()
         self._base += _resident("VmRSS") - self._before
 
@@ -39,7 +39,7 @@ class PeakMemory:
 
 
 class _Watched(Shared):
-    """Leaves out what is no part of a run, as its seconds do."""
+    """Pauses the count during diagnostics, which are not part of a run."""
 
     def __init__(self, memory: PeakMemory) -> None:
         super().__init__()
@@ -65,9 +65,10 @@ def can_measure() -> bool:
 
 
 def peak_bytes(run: Callable[[Shared], object]) -> int | None:
-    """The peak memory of ``run(shared)``, its problem not counted; None where nobody tells.
+    """The peak memory of ``run(shared)`` beyond that of its problem; None where not measurable.
 
-    The system counts pages, and on many cores not at once: small systems drown in that.
+    Linux counts pages, and sums the counts of several cores with a delay: a run that needs less
+    than some megabytes cannot be told from that error.
     """
     if not can_measure():
         return None

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import format_action
+from roundwise.actions import Action, ActionLike, format_action
 from roundwise.algorithms import Algorithm
-from roundwise.algorithms.base import Action, ActionLike
 from roundwise.backends import Backend
 from roundwise.outcomes.keys import Setting, StoredArithmetic
 from roundwise.outcomes.records import (
@@ -33,7 +32,7 @@ from roundwise.problems import Problem
 
 Pair = tuple[str, str]  # fingerprint, action
 
-# Joined with these two, an outcome has its whole key.
+# Joined with setting and problem, a row has its whole key.
 OUTCOMES = (
     "outcome JOIN setting ON setting.id = outcome.setting "
     "JOIN problem ON problem.id = outcome.problem"
@@ -56,7 +55,7 @@ def selected(
     actions: Iterable[ActionLike],
     arithmetic: str | Backend,
 ) -> Iterator[Selection]:
-    """What is asked of the table, in one snapshot; None takes all problems that have outcomes."""
+    """Select pairs in one snapshot of the table; None takes all problems that have outcomes."""
     setting = Setting.of(algorithm, arithmetic)
     formats = tuple(algorithm.formats(action) for action in actions)
     with opened(path) as connection:
@@ -150,7 +149,7 @@ class Selection:
     def features(
         self, wanted: Sequence[str] | None, source: str
     ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
-        """Names, and values and seconds of all problems; by default what every problem has."""
+        """Names, values and seconds of features; by default of those that every problem has."""
         stored = stored_features(self.connection, self.fingerprints, source)
         if wanted is None:
             wanted = sorted(set.intersection(*map(set, stored.values()))) if stored else []
@@ -165,7 +164,7 @@ class Selection:
         return tuple(wanted), table[..., 0], table[..., 1]
 
     def _rows(self, kind: str, *columns: str) -> sqlite3.Cursor:
-        """Fingerprint, action and these columns of whatever the problems have."""
+        """The rows of the selected problems: fingerprint, action and these columns."""
         return self.connection.execute(
             f"SELECT {', '.join(('fingerprint', 'action', *columns))} FROM {kind} "
             f"WHERE {_OF_SETTING} AND {_OF_PROBLEMS}",

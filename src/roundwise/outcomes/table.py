@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.actions import ActionLike
 from roundwise.algorithms import Algorithm
-from roundwise.algorithms.base import ActionLike
 from roundwise.backends import Backend
 from roundwise.formats import FP64, FloatFormat
 from roundwise.outcomes.keys import feature_arithmetic

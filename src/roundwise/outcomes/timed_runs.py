@@ -1,4 +1,4 @@
-"""Native runs and their times: measured alone, several times, one problem after the other."""
+"""Timed runs: each task alone on the machine, several times."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from roundwise.actions import Action
 from roundwise.algorithms import Algorithm, Outcome, Shared
-from roundwise.algorithms.base import Action
 from roundwise.backends import Backend
 from roundwise.features import FeatureValue, compute_with_factors
 from roundwise.formats import FloatFormat
@@ -20,7 +20,7 @@ from roundwise.problems import Problem
 DEFAULT_REPEATS = 3
 
 NATIVE_FEATURES = ("n", "norm_inf", "kappa_est")
-"""What `fill` computes by default beside native outcomes. Their time counts, so there is no SVD."""
+"""The default features beside timed outcomes; their cost counts, so that none takes an SVD."""
 
 
 def measured_runs(
@@ -34,8 +34,8 @@ def measured_runs(
     """Outcomes of the first repeat, and the times of all, by action and number of the repeat.
 
     The actions share their factors within a repeat, and each is charged for them. Peak memory
-    takes a run of its own for each action, without sharing. These come first: they warm up what
-    the timed ones use.
+    takes one more run of each action, without sharing. These runs come first, so that they warm
+    caches and threads up for the timed ones.
     """
     peaks = {
         action: peak_bytes(partial(algorithm.run, problem, action, backend))

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import format_action
+from roundwise.actions import Action, format_action
 from roundwise.algorithms import Outcome, OutcomeStatus
-from roundwise.algorithms.base import Action
 from roundwise.outcomes.keys import StoredArithmetic
 from roundwise.outcomes.records import (
     StoredProblem,
@@ -77,7 +76,7 @@ class OutcomeView:
     timing_names: tuple[str, ...]
     timings: NDArray[np.float64]
     peak_bytes: NDArray[np.float64]
-    # (N, A) arrays of text: parsed only where somebody asks, which rewards seldom do.
+    # (N, A) arrays of JSON texts, parsed on request only: most rewards do not read them.
     reasons: NDArray[Any] = field(repr=False)
     operations_json: NDArray[Any] = field(repr=False)
     history_json: NDArray[Any] = field(repr=False)

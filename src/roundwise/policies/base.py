@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.actions import ActionSpace, format_key
-from roundwise.algorithms.base import Action, Outcome
+from roundwise.actions import Action, ActionSpace, format_key
+from roundwise.algorithms.base import Outcome
 
 Contexts = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
@@ -169,7 +169,7 @@ class Policy(ABC):
         By default a random one with probability `epsilon`, else the greedy one.
         """
         if rng.random() < self.epsilon(progress):
-            return int(rng.random() * len(self.space))
+            return int(rng.random() * len(self.space.actions))
         return self.choose(state)
 
     def epsilon(self, progress: float) -> float:
@@ -237,7 +237,7 @@ class Policy(ABC):
         `ActionSpace.safe` counts the bits in the same order.
         """
         action, safe = self.space[index], self.space.safe
-        same_method = getattr(action, "method", "") == getattr(self.space[safe], "method", "")
+        same_method = method_of(action) == method_of(self.space[safe])
         return index == safe, same_method, [format_key(fmt) for fmt in reversed(action)], index
 
     def predict(self, contexts: ArrayLike) -> NDArray[np.intp]:
@@ -307,6 +307,19 @@ class Policy(ABC):
         """Refuse what needs an action space before there is one."""
         if not hasattr(self, "space"):
             raise ValueError(f"the {self.name} policy has not started; call start or fit first")
+
+
+def method_of(action: Action) -> str:
+    """The action's method; empty where the algorithm has none."""
+    return str(getattr(action, "method", ""))
+
+
+def method_indicators(space: ActionSpace) -> NDArray[np.float64]:
+    """0/1: which method each action has, (actions, methods); no column if all have the same."""
+    methods = sorted({method_of(action) for action in space})
+    shown = methods if len(methods) > 1 else []
+    rows = [[float(method_of(action) == method) for method in shown] for action in space]
+    return np.array(rows).reshape(len(space), len(shown))
 
 
 def check_epsilon_min(value: float) -> float:

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.actions import action_key, format_key
-from roundwise.algorithms.base import Action, ActionLike
-from roundwise.policies.base import Arrays, Contexts, Policy, Ranking
+from roundwise.actions import Action, ActionLike, action_key, format_key
+from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, method_of
 
 Limit = Literal["five-precision", "three-precision", "lu-ir"]
 
@@ -125,7 +124,8 @@ class TheoryRule(Rule):
         Which feature is log10 kappa.
     costs : sequence of float, optional
         The cost of each action of the space. If not given, the cheapest is the lowest in the
-        order of `action_key`: the factorization counts first.
+        order of `action_key`: the factorization counts first. The analysis does not tell methods
+        apart; of equal actions the one with the safe action's method counts as cheaper.
     """
 
     name: ClassVar[str] = "theory"
@@ -170,7 +170,11 @@ class TheoryRule(Rule):
         self._inner = inner
         self._cheapest_first = sorted(
             range(len(self.space)),
-            key=lambda i: (self.costs[i] if self.costs else 0.0, action_key(self.space[i])),
+            key=lambda i: (
+                self.costs[i] if self.costs else 0.0,
+                action_key(self.space[i]),
+                method_of(self.space[i]) != method_of(self.space[self.space.safe]),
+            ),
         )
 
     def preferred(self, state: Sequence[float]) -> Iterable[int]:
@@ -213,11 +217,11 @@ class TheoryRule(Rule):
 class Escalation(Rule):
     """Start cheapest, step up on failure; it looks at no feature.
 
-    `ladder` gives the actions in the order in which to try them, `choose` the first. The
-    default ladder has for each format of the first stage, low to high, the lowest and the
-    highest action with it: the second reuses the factors of the first (in the spirit of
-    multistage refinement, Oktay & Carson, Numer. Linear Algebra Appl. 29, 2022). Every ladder
-    ends with the safe action.
+    `ladder` gives the actions in the order in which to try them, `choose` the first. The default
+    ladder keeps to the safe action's method and has for each format of the first stage, low to
+    high, the lowest and the highest action with it: the second reuses the factors of the first (in
+    the spirit of multistage refinement, Oktay & Carson, Numer. Linear Algebra Appl. 29, 2022).
+    Every ladder ends with the safe action.
 
     Parameters
     ----------
@@ -236,8 +240,10 @@ class Escalation(Rule):
     def begin(self, contexts: Contexts) -> None:
         if self.actions is None:
             rungs = []
-            for first in sorted({action[0] for action in self.space}, key=format_key):
-                those = [i for i, action in enumerate(self.space) if action[0] == first]
+            method = method_of(self.space[self.space.safe])
+            usual = [i for i, action in enumerate(self.space) if method_of(action) == method]
+            for first in sorted({self.space[i][0] for i in usual}, key=format_key):
+                those = [i for i in usual if self.space[i][0] == first]
                 those.sort(key=lambda i: action_key(self.space[i]))
                 rungs += [those[0], those[-1]]
         else:

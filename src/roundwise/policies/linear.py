@@ -15,6 +15,7 @@ from roundwise.policies.base import (
     Policy,
     check_reward,
     last_argmax,
+    method_indicators,
     saved_ranges,
 )
 
@@ -30,7 +31,8 @@ class LinearPolicy(Policy):
 
         sum_s b(x)' theta[s, a_s]      (one vector theta for each stage and format),
 
-    so that a format tried in a stage tells about every action that has it there. The model
+    so that a format tried in a stage tells about every action that has it there. Where actions
+    have several methods, each method adds a vector of its own. The model
     ``"hybrid"`` adds ``b(x)' theta[a]``, for what formats do together (Li et al. 2010, WWW:
     hybrid linear models). b(x) is 1 and, for each feature, a piecewise linear function over the
     training range with `knots` inner knots, outside of which x is clipped.
@@ -209,7 +211,7 @@ class ThompsonSampling(LinearPolicy):
 def design_matrix(space: ActionSpace, hybrid: bool) -> NDArray[np.float64]:
     """0/1: which parts add up to an action's reward; a part is a (stage, format) pair that occurs.
 
-    With `hybrid`, each action is a part of its own, too.
+    Methods are parts too, if there are several. With `hybrid`, so is each action.
     """
     parts = sorted(
         {(s, space.formats.index(fmt)) for action in space for s, fmt in enumerate(action)}
@@ -217,4 +219,5 @@ def design_matrix(space: ActionSpace, hybrid: bool) -> NDArray[np.float64]:
     design = np.array(
         [[float(space.formats.index(action[s]) == f) for s, f in parts] for action in space]
     )
-    return np.hstack([design, np.eye(len(space))]) if hybrid else design
+    actions = np.eye(len(space)) if hybrid else np.empty((len(space), 0))
+    return np.hstack([design, method_indicators(space), actions])

@@ -7,6 +7,7 @@ kind starts in (see `look.KINDS`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -115,9 +116,7 @@ class NeighbourPolicy(Policy):
         self.facts = Facts.gathered(cases)
 
     def states(self, contexts: Contexts) -> list[Seen | None]:
-        finite = np.isfinite(contexts).all(axis=1).tolist()
-        rows = contexts.tolist()
-        return [Seen.of(row) if ok else None for row, ok in zip(rows, finite, strict=True)]
+        return [Seen.of(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
 
     def update(self, state: Any, action: int, reward: float) -> float:
         """Rewards teach nothing here; the error is 0."""

@@ -17,6 +17,7 @@ from roundwise.policies.base import (
     check_epsilon_min,
     check_reward,
     last_argmax,
+    method_indicators,
     saved_ranges,
 )
 
@@ -42,11 +43,12 @@ FIRST_FIT = 32
 class RegressionPolicy(Policy):
     """Epsilon-greedy over a regression of the reward on continuous contexts.
 
-    The regressor sees the context, each stage's significand in decimal digits
-    (``p log10 2``) and exponent range (``log10 max``), and the margin of each stage,
-    ``digits - log10 kappa``: the digits that stage has left, by which a tree can learn one rule
-    for all formats. All are scaled to [-1, 1] by the training data. The target is the mean reward
-    of each (context, action) that was tried; all count the same, however often they were tried.
+    The regressor sees the context, each stage's significand in decimal digits (``p log10 2``) and
+    exponent range (``log10 max``), and the margin of each stage, ``digits - log10 kappa``: the
+    digits that stage has left, by which a tree can learn one rule for all formats. Where actions
+    have several methods, it sees which one. All are scaled to [-1, 1] by the training data. The
+    target is the mean reward of each (context, action) that was tried; all count the same, however
+    often they were tried.
 
     Training draws at random with probability ``max(epsilon_min, 1 - t/T)`` and is else greedy
     by the last fit, renewed whenever the distinct data have doubled. `choose` fits all data
@@ -99,7 +101,8 @@ class RegressionPolicy(Policy):
         self._model = _fresh(_default_regressor() if self.regressor is None else self.regressor)
         digits = np.array([[f.p * math.log10(2) for f in action] for action in self.space])
         ranges = np.array([[math.log10(f.max) for f in action] for action in self.space])
-        self._digits, self._action_features = digits, np.hstack([digits, ranges])
+        self._digits = digits
+        self._action_features = np.hstack([digits, ranges, method_indicators(self.space)])
         self._sums: dict[tuple[State, int], list[float]] = {}  # [visits, sum of rewards]
         self._tried = np.zeros(len(self.space), dtype=bool)
         self._fitted_to = 0  # distinct data in the last fit

@@ -14,7 +14,10 @@ from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min,
 
 Generalise = Literal["none", "nearest", "monotone"]
 _UNTRIED = -math.inf
-_INFINITE = -1  # the state of contexts with an infinite entry: nothing is learned there
+_PLACES = {
+    "nearest": "the nearest visited state",
+    "monotone": "the nearest visited state that is at least as hard",
+}
 
 
 class TabularQ(Policy):
@@ -91,15 +94,17 @@ class TabularQ(Policy):
         self._counts: dict[int, list[int]] = {}
         self._tried = 0
 
-    def states(self, contexts: Contexts) -> list[int]:
-        states = self.discretizer_.transform(contexts)
-        # Clipping would take an infinite kappa for the largest seen.
-        states[~np.isfinite(contexts).all(axis=1)] = _INFINITE
-        return states.tolist()  # type: ignore[no-any-return]
+    def states(self, contexts: Contexts) -> list[int | None]:
+        """The discretised contexts; None where one is infinite, which clipping would hide."""
+        found = self.discretizer_.transform(contexts).tolist()
+        return [
+            state if all(map(math.isfinite, row)) else None
+            for state, row in zip(found, contexts.tolist(), strict=True)
+        ]
 
-    def update(self, state: int, action: int, reward: float) -> float:
+    def update(self, state: int | None, action: int, reward: float) -> float:
         check_reward(reward)
-        if state == _INFINITE:
+        if state is None:
             return 0.0
         values = self._values.get(state)
         if values is None:
@@ -115,7 +120,7 @@ class TabularQ(Policy):
         values[action] = old + error * (1.0 / count if self.alpha == "1/N" else self.alpha)
         return error
 
-    def choose(self, state: int) -> int:
+    def choose(self, state: int | None) -> int:
         values = self._values_of(state)
         if values is None:
             return self.space.safe
@@ -126,16 +131,18 @@ class TabularQ(Policy):
         return None if values is None else np.array(values)
 
     def why(self, state: int, action: int) -> str:
-        place = "this state" if state in self._values else f"the {self.generalise} visited state"
+        place = "this state" if state in self._values else _PLACES[self.generalise]
         return f"{self.space.names[action]} has the largest Q of the actions tried in {place}."
 
-    def _values_of(self, state: int) -> list[float] | None:
+    def _values_of(self, state: int | None) -> list[float] | None:
         """Q in this state, or in the similar one that an unseen state takes after."""
+        if state is None:
+            return None
         values = self._values.get(state)
-        if values is None and self.generalise != "none" and state != _INFINITE:
-            similar = self._similar(state)
-            return None if similar is None else self._values[similar]
-        return values
+        if values is not None or self.generalise == "none":
+            return values
+        similar = self._similar(state)
+        return None if similar is None else self._values[similar]
 
     def _similar(self, state: int) -> int | None:
         """The visited state whose values an unseen one takes."""

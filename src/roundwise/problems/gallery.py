@@ -17,7 +17,7 @@ import numpy as np
 
 from roundwise.problems import structured
 from roundwise.problems.dense import randsvd
-from roundwise.problems.linear_system import LinearSystem, Vector
+from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.matrix_market import read_matrix_market
 from roundwise.problems.pde import (
     anisotropic_2d,
@@ -26,6 +26,7 @@ from roundwise.problems.pde import (
     poisson_2d,
     shifted_laplace_3d,
 )
+from roundwise.problems.problem import Vector
 from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd
 
 Range = tuple[int, int, int]

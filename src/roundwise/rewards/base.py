@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace
-from roundwise.algorithms.base import Action, Outcome
+from roundwise.actions import Action, ActionSpace
+from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import OutcomeRow
 from roundwise.problems import Problem
 
@@ -47,7 +47,8 @@ class ProblemFacts:
     norm_b : float
         ``||b||_2``; 0 for a problem without a right-hand side.
     baseline : Outcome, optional
-        The outcome of the safe action (all-FP64) on this problem. `Reward.row` finds it itself.
+        The outcome of the safe action (all-FP64) on this problem; `Reward.row` takes it from its
+        outcomes.
     """
 
     n: int
@@ -165,7 +166,7 @@ def with_baseline(facts: ProblemFacts, outcomes: OutcomeRow, space: ActionSpace)
 
 
 def baseline_of(facts: ProblemFacts) -> Outcome:
-    """The baseline that the facts must have for what is asked."""
+    """The baseline of the facts, or an error that says how to add it."""
     if facts.baseline is None:
         raise ValueError(
             "the facts have no baseline; run the safe action on the problem and pass "

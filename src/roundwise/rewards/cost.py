@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from roundwise.actions import format_action
-from roundwise.algorithms.base import Action, Outcome
+from roundwise.actions import Action, format_action
+from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import MachineProfile, MeasuredTime
 from roundwise.rewards.base import ProblemFacts, Reward, baseline_of
 from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget, target_from_dict

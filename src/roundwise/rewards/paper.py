@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from roundwise.algorithms.base import Action, Outcome
+from roundwise.actions import Action
+from roundwise.algorithms.base import Outcome
 from roundwise.formats import FP64
 from roundwise.rewards.base import ProblemFacts, Reward
 
@@ -25,8 +26,8 @@ class PaperReward(Reward):
     ``e_scaled = eta / (||A||_inf ||x_true||_inf + ||b||_2 + epsilon)`` with eta the final ferr.
     A run without a result (ferr is inf) is in the first branch.
 
-    At E = 1 the accuracy drops from 0 (or more, if only one of the errors is 1) to -5 w1 c1, and
-    stays there: no failure is worse than another, and one that comes early saves iterations.
+    Where the larger error passes 1, the accuracy drops from 0 or more to -5 w1 c1 and stays there:
+    no failure is worse than another, and a failure after few iterations is rewarded for them.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def view_contexts(view: OutcomeView, context: Context) -> NDArray[np.float64]:
 
 def view_rewards(view: OutcomeView, reward: Reward, space: ActionSpace) -> NDArray[np.float64]:
     """The rewards of a view's outcomes, (N, A)."""
-    if tuple(view.actions) != space.actions:
+    if (view.action_names, view.actions) != (space.names, space.actions):
         raise ValueError("the view's actions are not those of the space; view(..., space)")
     problems = range(view.shape[0])
     facts = [

@@ -33,8 +33,6 @@ from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
 from roundwise.tuning.settings import saved_algorithm
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
 
-PAPER_FORMATS = ("bf16", "tf32", "fp32", "fp64")
-
 
 class Tuner:
     """Learns which formats an algorithm needs, from outcomes on training problems.
@@ -98,7 +96,7 @@ class Tuner:
         progress: Any = None,
     ) -> None:
         self.algorithm = algorithm
-        self.formats = PAPER_FORMATS if formats is None and not algorithm.has_methods else formats
+        self.formats = formats
         self.space = space
         self.policy = policy
         self.reward = reward

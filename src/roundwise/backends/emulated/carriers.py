@@ -30,9 +30,9 @@ differ from one only if G rounds z to a midpoint m of two neighbours in F and z 
 
 (3) is no formality: it holds for bf16 in float32 with equality, and fails for tf32, whose
 subnormal products would round twice. For formats with float32's own exponent range and p <= 11,
-which satisfy (4), the kernels compute such products scaled up by 2**64 (rounders.hpp), where
-float32 holds them exactly. Figueroa's theorem needs round to nearest, the only mode of the
-kernels.
+which satisfy (4), the kernels compute such products scaled up by 2**64
+(cpp/emulated/rounders.hpp), where float32 holds them exactly. Figueroa's theorem needs round to
+nearest, the only mode of the kernels.
 """
 
 from __future__ import annotations

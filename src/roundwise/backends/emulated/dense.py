@@ -16,7 +16,7 @@ from roundwise.formats import FloatFormat
 from roundwise.machine.threads import get_num_threads
 from roundwise.rounding import kernel_format, round_to
 
-# The codes of format.hpp's Status; 0 is success.
+# The codes of cpp/emulated/format.hpp's Status; 0 is success.
 _STATUS = {
     1: Status.OVERFLOW,
     2: Status.ZERO_PIVOT,

@@ -1,8 +1,8 @@
 """The ``operation`` arithmetic model: every +, -, *, / and sqrt is rounded to the format.
 
 Each entry of a result is defined by a scalar recurrence with one fixed order, stated per kernel
-in ``kernels.hpp`` (dense) and ``sparse.hpp``: products with matrices and factors run
-column by column, a dot product has 32 partial sums that are added in a tree.
+in ``cpp/emulated/kernels.hpp`` (dense) and ``cpp/emulated/sparse.hpp``: products with matrices and
+factors run column by column, a dot product has 32 partial sums that are added in a tree.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import roundwise._kernels as _kernels
 from roundwise.backends.checks import Float64Array, checked_basis, checked_vector
 from roundwise.backends.contract import Vector
 from roundwise.backends.emulated.operation import OperationBackend
@@ -22,10 +23,6 @@ from roundwise.rounding import round_to
 ONE_BLAS_THREAD = 10_000
 """OpenBLAS's dot takes one thread up to this length. Longer products are our own: threads that spin
 after a call would slow the next factorization down."""
-
-LONG = 20_000
-"""Vectors from this length on are orthogonalized by NumPy in FP64: below it, the one compiled call
-of the operation model's kernel takes no longer than NumPy's two calls for each row."""
 
 SAFE_SQUARES_FP32, SAFE_SQUARES_FP64 = (1e-20, 1e37), (1e-250, 1e300)
 """Sums of squares for which nothing that matters has underflowed, and nothing overflowed."""
@@ -46,10 +43,13 @@ def axpy(alpha: float, x: Vector, y: Vector, fmt: FloatFormat) -> Float64Array:
     """``y + alpha x``."""
     x = checked_vector(x)
     y = checked_vector(y, len(x))
+    result = np.array(_read(y, fmt))
+    if _kernels.native_axpy(float(_read_number(alpha, fmt)), _read(x, fmt), result) and (
+        fmt == COMPUTED_IN[fmt]
+    ):
+        return result.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
-        result = _read_number(alpha, fmt) * _read(x, fmt)
-        result += _read(y, fmt)
-        return _finished_vector(result, "axpy", fmt, alpha, x, y)
+        return finished(result, "axpy", fmt, alpha, x, y)
 
 
 def scale(alpha: float, x: Vector, fmt: FloatFormat) -> Float64Array:
@@ -82,18 +82,18 @@ def orthogonalize(V: Vector, w: Vector, fmt: FloatFormat) -> tuple[Float64Array,
     kernel = "orthogonalize"
     w = checked_vector(w)
     V = checked_basis(V, len(w))
-    if fmt == FP32 or (fmt is FP64 and len(w) < LONG):
-        return _compiled.orthogonalize(V, w, fmt)
+    left = np.array(_read(w, fmt))
+    if fmt == COMPUTED_IN[fmt]:
+        coefficients = np.empty(len(V), dtype=left.dtype)
+        if not _kernels.native_orthogonalize(_read(V, fmt), left, coefficients):
+            raise nonfinite(kernel, fmt, V, w)
+        return coefficients.astype(np.float64), left.astype(np.float64, copy=False)
     h = np.empty(len(V))
     with np.errstate(all="ignore"):
-        left = np.array(_read(w, fmt))
-        product = np.empty_like(left)
         for i, v in enumerate(V):
             row = _read(v, fmt)
             h[i] = _finished_number(_dot(row, left), kernel, fmt, v, w)
-            left -= np.multiply(_read_number(h[i], fmt), row, out=product)
-            if fmt is not FP64:
-                left = round_to(left, fmt)
+            left = round_to(left - _read_number(h[i], fmt) * row, fmt)
         return h, _finished_vector(left, kernel, fmt, V, w)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import roundwise
 from roundwise.actions import ActionSpace
@@ -40,7 +41,7 @@ CANDIDATE = "neighbours, priced"
 
 def facts_of(views: Mapping[bool, OutcomeView], provenance: Mapping[str, Any]) -> Facts:
     """What the neighbour policy learns from all systems."""
-    tables = {}
+    tables: dict[str, NDArray[np.float64]] = {}
     for view in views.values():
         policy, contexts = NeighbourPolicy(), view_contexts(view, LOOK_CONTEXT)
         policy.start(contexts, ActionSpace(view.stages, tuple(view.actions)))
@@ -56,6 +57,7 @@ def winner(comparisons: Sequence[Comparison]) -> str:
     some kind of systems, and no higher than it on the other.
     """
     mean: dict[str, float] = {}
+    comparisons = [c for c in comparisons if c.kind.endswith("all")]
     for c in comparisons:
         mean[c.policy] = mean.get(c.policy, 0.0) + c.systems * c.regret.value
     ours = {c.kind: c.regret for c in comparisons if c.policy == CANDIDATE}

@@ -11,8 +11,8 @@ from random import Random
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from roundwise.actions import Action
 from roundwise.algorithms import Outcome
-from roundwise.algorithms.base import Action
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.experiments.released.systems import TRAINING_BELOW
 from roundwise.formats import FP64
@@ -86,7 +86,7 @@ class ReleasedQ(TabularQ):
         self._occurring = len(set(self.states(contexts)))
         self._step = 0
 
-    def states(self, contexts: NDArray[np.float64]) -> list[int]:
+    def states(self, contexts: NDArray[np.float64]) -> list[int | None]:
         return super().states(_at_least_one(contexts))
 
     def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
@@ -98,8 +98,8 @@ class ReleasedQ(TabularQ):
             return last - self.stream.randint(0, last)  # the code numbers from high to low
         return self.choose(state)
 
-    def _values_of(self, state: int) -> list[float] | None:
-        values = self._values.get(state)
+    def _values_of(self, state: int | None) -> list[float] | None:
+        values = super()._values_of(state)
         return values and [value if np.isfinite(value) else 0.0 for value in values]
 
 

@@ -14,9 +14,8 @@ from random import Random
 
 import numpy as np
 
-from roundwise.actions import ActionSpace
+from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome, PaperRule
-from roundwise.algorithms.base import Action
 from roundwise.evaluation.accuracy import RANGE_SLACK
 from roundwise.experiments.released.code import (
     ReleasedGmresIR,

@@ -1,0 +1,43 @@
+// Array types and the function `define`, for the files that bind kernels to Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+
+#include "common/ieee_arithmetic.hpp"
+
+namespace roundwise {
+
+namespace nb = nanobind;
+
+template <class T> using VectorIn = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T> using MatrixIn = nb::ndarray<const T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
+template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
+// The vectors of a basis, one after the other: the rows of a C-ordered matrix.
+template <class T> using RowsIn = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+inline std::int64_t length(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+template <class> auto strict() { return nb::arg().noconvert(); }
+
+template <class F, class R, class... Args>
+void define_strictly(nb::module_& m, const char* name, F f, R (F::*)(Args...) const) {
+    m.def(name, f, strict<Args>()..., nb::call_guard<IeeeArithmetic>());
+}
+
+// Binds a lambda under a name, to run in IEEE arithmetic. An array of another type or memory order
+// is refused: nanobind would otherwise pass a converted copy, and what a kernel writes to a copy is
+// lost.
+template <class F> void define(nb::module_& m, const char* name, F f) {
+    define_strictly(m, name, f, &F::operator());
+}
+
+void bind_emulated(nb::module_& m);  // in emulated.cpp
+void bind_native(nb::module_& m);    // in native.cpp
+
+}  // namespace roundwise

@@ -1,0 +1,15 @@
+// The extension module roundwise._kernels.
+#include "bindings/bindings.hpp"
+#include "common/levels.hpp"
+
+using namespace roundwise;
+
+NB_MODULE(_kernels, m) {
+    m.doc() = "Compiled kernels; use them through roundwise.round_to and the backends.";
+    nb::set_leak_warnings(false);  // Python caches one Format per format until the process ends
+    m.def("available_levels", &available_levels);
+    m.def("active_level", [] { return name_of(active_level()); });
+    m.def("set_level", &set_level);
+    bind_emulated(m);
+    bind_native(m);
+}

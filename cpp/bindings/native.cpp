@@ -1,0 +1,198 @@
+// The native kernels of roundwise._kernels; native/kernels.hpp states what each computes. `threads`
+// is the last argument. Shapes are checked here: with a wrong one, a kernel would read or write past
+// the end of an array.
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "bindings/bindings.hpp"
+#include "native/dispatch.hpp"
+
+namespace roundwise {
+
+namespace {
+
+void require(bool holds, const char* otherwise) {
+    if (!holds) throw std::invalid_argument(otherwise);
+}
+
+// Scratch memory of a kernel, aligned to a cache line.
+class Workspace {
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<void, Free> memory_;
+
+  public:
+    explicit Workspace(std::int64_t bytes)
+        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
+    void* get() const { return memory_.get(); }
+};
+
+template <class T>
+int factorize(const LuKernels<T>& kernels, const MatrixOut<T>& a, const VectorOut<std::int32_t>& pivots,
+              int threads) {
+    const std::int64_t n = length(a.shape(0));
+    require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
+    require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
+    require(threads >= 1, "threads < 1; pass at least 1");
+    nb::gil_scoped_release release;
+    const Workspace workspace(kernels.lu_workspace(n, threads));
+    return kernels.lu(n, a.data(), pivots.data(), threads, workspace.get());
+}
+
+template <class T> void bind_lu(nb::module_& m) {
+    define(m, "native_lu", [](MatrixOut<T> a, VectorOut<std::int32_t> pivots, int threads) {
+        return factorize<T>(native_kernels<T>(), a, pivots, threads);
+    });
+}
+
+void bind_bf16(nb::module_& m) {
+    m.def("native_bf16_levels", &bf16_levels);
+    define(m, "native_bf16_lu", [](MatrixOut<float> a, VectorOut<std::int32_t> pivots,
+                                   const std::string& level, int threads) {
+        return factorize<float>(bf16_kernels(level), a, pivots, threads);
+    });
+    define(m, "native_bf16_gemm", [](MatrixOut<float> c, MatrixIn<float> a, MatrixIn<float> b,
+                                     const std::string& level, int threads) {
+        const std::int64_t rows = length(c.shape(0)), columns = length(c.shape(1));
+        const std::int64_t k = length(a.shape(1));
+        require(rows == length(a.shape(0)) && columns == length(b.shape(1)) && k == length(b.shape(0)),
+                "the shapes of C, A and B do not match; pass m x n, m x k and k x n");
+        require(k % 32 == 0, "A has a number of columns that is no multiple of 32; add zero columns");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const Bf16Kernels& kernels = bf16_kernels(level);
+        nb::gil_scoped_release release;
+        const Workspace workspace(kernels.gemm_workspace(rows, columns, k, threads));
+        kernels.gemm(rows, columns, k, a.data(), b.data(), c.data(), threads, workspace.get());
+    });
+}
+
+// Arrays of any shape; column-major if they are matrices.
+template <class T> using ArrayIn = nb::ndarray<const T, nb::f_contig, nb::device::cpu>;
+template <class T> using ArrayOut = nb::ndarray<T, nb::f_contig, nb::device::cpu>;
+
+// The Storage of a format's name, which must fit the array's type S.
+template <class S> Storage storage_of(const std::string& name) {
+    if constexpr (sizeof(S) == 2) {
+        if (name == "bf16") return Storage::bf16;
+        if (name == "fp16") return Storage::fp16;
+    } else {
+        const char* expected = sizeof(S) == 4 ? "fp32" : "fp64";
+        if (name == expected) return sizeof(S) == 4 ? Storage::fp32 : Storage::fp64;
+    }
+    throw std::invalid_argument(
+        "format '" + name +
+        "' does not fit the array's type; pass bf16 or fp16 for uint16, fp32 for float32, fp64 for float64");
+}
+
+template <class X, class Y> bool same_shape(const X& x, const Y& y) {
+    if (x.ndim() != y.ndim()) return false;
+    for (std::size_t i = 0; i < x.ndim(); ++i)
+        if (x.shape(i) != y.shape(i)) return false;
+    return true;
+}
+
+// Kernels for matrices stored as S and arithmetic in T.
+template <class S, class T> void bind_pair(nb::module_& m) {
+    define(m, "native_matvec", [](MatrixIn<S> a, const std::string& format, VectorIn<T> x,
+                                  VectorOut<T> y, bool transpose, int threads) {
+        const Storage storage = storage_of<S>(format);
+        const std::int64_t rows = length(a.shape(0)), columns = length(a.shape(1));
+        require(length(x.shape(0)) == (transpose ? rows : columns) &&
+                    length(y.shape(0)) == (transpose ? columns : rows),
+                "the lengths of x and y do not match A; pass y = A x, or A' x with transpose");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        nb::gil_scoped_release release;
+        kernels.matvec(storage, rows, columns, a.data(), transpose, x.data(), y.data(), threads);
+    });
+    const auto solve = [](Factors factors, const MatrixIn<S>& a, const std::string& format,
+                          const MatrixOut<T>& b, bool transpose, int threads) {
+        const Storage storage = storage_of<S>(format);
+        const std::int64_t n = length(a.shape(0));
+        require(n == length(a.shape(1)), "the factors are not square; pass an n x n matrix");
+        require(n == length(b.shape(0)), "b and the factors differ in length; pass n rows");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        nb::gil_scoped_release release;
+        const std::int64_t columns = length(b.shape(1));
+        const Workspace workspace(kernels.solve_workspace(n, columns));
+        kernels.solve(storage, factors, n, a.data(), transpose, columns, b.data(), threads,
+                      workspace.get());
+    };
+    define(m, "native_getrs", [solve](MatrixIn<S> a, const std::string& format, MatrixOut<T> b,
+                                      bool transpose, int threads) {
+        solve(Factors::lu, a, format, b, transpose, threads);
+    });
+    define(m, "native_potrs", [solve](MatrixIn<S> a, const std::string& format, MatrixOut<T> b,
+                                      int threads) {
+        solve(Factors::cholesky, a, format, b, false, threads);
+    });
+}
+
+// Conversions between the narrower S and the wider T.
+template <class S, class T> void bind_conversion(nb::module_& m) {
+    define(m, "native_convert", [](ArrayIn<T> x, ArrayOut<S> y, const std::string& format, int threads) {
+        const Storage storage = storage_of<S>(format);
+        require(same_shape(x, y), "the arrays differ in shape; pass two of the same");
+        nb::gil_scoped_release release;
+        native_kernels<T>().narrow(storage, length(x.size()), x.data(), y.data(), threads);
+    });
+    define(m, "native_convert", [](ArrayIn<S> x, ArrayOut<T> y, const std::string& format, int threads) {
+        const Storage storage = storage_of<S>(format);
+        require(same_shape(x, y), "the arrays differ in shape; pass two of the same");
+        nb::gil_scoped_release release;
+        native_kernels<T>().widen(storage, length(x.size()), x.data(), y.data(), threads);
+    });
+}
+
+template <class T> void bind_norms(nb::module_& m) {
+    define(m, "native_norms", [](MatrixIn<T> a, int threads) {
+        const std::int64_t rows = length(a.shape(0));
+        Norms norms;
+        {
+            nb::gil_scoped_release release;
+            const Workspace workspace(norm_parts * rows * static_cast<std::int64_t>(sizeof(double)));
+            norms = native_kernels<T>().norms(rows, length(a.shape(1)), a.data(), threads,
+                                              static_cast<double*>(workspace.get()));
+        }
+        return nb::make_tuple(norms.one, norms.inf, norms.max_abs);
+    });
+}
+
+template <class T> void bind_vector_operations(nb::module_& m) {
+    define(m, "native_axpy", [](double alpha, VectorIn<T> x, VectorOut<T> y) {
+        require(x.size() == y.size(), "x and y differ in length; pass two vectors of n numbers");
+        return native_kernels<T>().axpy(length(x.size()), static_cast<T>(alpha), x.data(), y.data());
+    });
+    define(m, "native_orthogonalize", [](RowsIn<T> v, VectorOut<T> w, VectorOut<T> h) {
+        require(v.shape(1) == w.size() && v.shape(0) == h.size(),
+                "the shapes of V, w and h do not match; pass m x n, n and m numbers");
+        return native_kernels<T>().orthogonalize(length(w.size()), length(h.size()), v.data(), w.data(),
+                                                 h.data());
+    });
+}
+
+}  // namespace
+
+void bind_native(nb::module_& m) {
+    bind_bf16(m);
+    m.def("native_level", [] { return name_of(native_level()); });
+    bind_lu<float>(m);
+    bind_lu<double>(m);
+    bind_pair<std::uint16_t, float>(m);
+    bind_pair<std::uint16_t, double>(m);
+    bind_pair<float, float>(m);
+    bind_pair<float, double>(m);
+    bind_pair<double, double>(m);
+    bind_conversion<std::uint16_t, float>(m);
+    bind_conversion<std::uint16_t, double>(m);
+    bind_conversion<float, double>(m);
+    bind_norms<float>(m);
+    bind_norms<double>(m);
+    bind_vector_operations<float>(m);
+    bind_vector_operations<double>(m);
+}
+
+}  // namespace roundwise

@@ -1,0 +1,95 @@
+// Splitting work over threads. What uses the standard library is in parallel.cpp, which is compiled
+// once for any processor: std::thread's code compiled with AVX-512 must not reach other levels.
+#pragma once
+
+#include <cstdint>
+
+namespace roundwise {
+
+using RangeBody = void (*)(void* context, std::int64_t begin, std::int64_t end);
+
+// Calls body on disjoint ranges that cover 0..count, their inner bounds multiples of grain.
+void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body, void* context);
+
+// Runs body(context, member) on `threads` threads at the same time, for member = 0, 1, ... For
+// kernels of many short steps, whose members share each step as a Phase. If the system refuses to
+// start a thread, there are fewer members, and these do all the work.
+using MemberBody = void (*)(void* context, int member);
+void run_members(int threads, MemberBody body, void* context);
+
+// One step of such a kernel: tasks, each of which is done by the member that claims it first. All
+// fields must be zero at the start; a Phase is used once.
+struct alignas(64) Phase {
+    std::int64_t claimed, completed;
+    int finished;
+};
+
+// Waits until the flag is not 0: spins for some microseconds, then lets other threads use the core.
+void wait_for(const int& flag);
+
+#ifdef ROUNDWISE_LEVEL
+namespace ROUNDWISE_LEVEL {
+
+// split_range for any callable body(begin, end).
+template <class Body>
+void parallel_for(std::int64_t count, std::int64_t grain, int threads, Body& body) {
+    split_range(
+        count, grain, threads,
+        [](void* context, std::int64_t begin, std::int64_t end) {
+            (*static_cast<Body*>(context))(begin, end);
+        },
+        &body);
+}
+
+// The threads to use for one pass over `count` numbers of type T: one below a mebibyte, where
+// starting more would cost more time than they save.
+template <class T> int threads_for(std::int64_t count, int threads) {
+    return count * static_cast<std::int64_t>(sizeof(T)) < (1 << 20) ? 1 : threads;
+}
+
+// run_members for any callable body(member).
+template <class Body> void run_together(int threads, Body& body) {
+    run_members(
+        threads, [](void* context, int member) { (*static_cast<Body*>(context))(member); }, &body);
+}
+
+// Every member calls this. Together they call run(task) once for each task 0..count (count > 0); the
+// member that completes the last task calls finish(). Returns when finish() has returned. A member
+// waits only for members that have claimed a task: on a busy machine, a thread that starts late
+// delays nobody.
+template <class Run, class Finish>
+void share(Phase& phase, std::int64_t count, const Run& run, const Finish& finish) {
+    for (;;) {
+        const std::int64_t task = __atomic_fetch_add(&phase.claimed, 1, __ATOMIC_ACQ_REL);
+        if (task >= count) break;
+        run(task);
+        if (__atomic_add_fetch(&phase.completed, 1, __ATOMIC_ACQ_REL) == count) {
+            finish();
+            __atomic_store_n(&phase.finished, 1, __ATOMIC_RELEASE);
+        }
+    }
+    wait_for(phase.finished);
+}
+
+template <class Run> void share(Phase& phase, std::int64_t count, const Run& run) {
+    share(phase, count, run, [] {});
+}
+
+// A kernel of one phase: calls body(begin, end) on ranges of length `grain` that cover 0..count.
+template <class Body>
+void share_range(std::int64_t count, std::int64_t grain, int threads, const Body& body) {
+    if (count == 0) return;
+    Phase phase = {};
+    auto member = [&](int) {
+        share(phase, (count + grain - 1) / grain, [&](std::int64_t task) {
+            const std::int64_t begin = task * grain;
+            body(begin, count - begin < grain ? count : begin + grain);
+        });
+    };
+    run_together(threads, member);
+}
+
+}  // namespace ROUNDWISE_LEVEL
+#endif
+
+}  // namespace roundwise

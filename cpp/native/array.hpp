@@ -1,0 +1,100 @@
+// Passes over whole arrays: conversions between stored and computed numbers, and norms.
+#pragma once
+
+#include "native/kernels.hpp"
+#include "native/storage.hpp"
+#include "common/parallel.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+constexpr std::int64_t conversion_grain = 1 << 17;
+
+template <class S, class T> void narrow_array(std::int64_t n, const T* x, S* y, int threads) {
+    const auto body = [=](std::int64_t begin, std::int64_t end) {
+        constexpr int lanes = Lanes<T>::count;
+        std::int64_t i = begin;
+        for (; i + lanes <= end; i += lanes)
+            narrow<S, lanes, T>(load_pack<PackOf<T, lanes>>(x + i), y + i);
+        if (i == end) return;
+        S tail[lanes];
+        narrow<S, lanes, T>(widen_first<T, lanes>(x + i, end - i), tail);
+        std::memcpy(y + i, tail, static_cast<std::size_t>(end - i) * sizeof(S));
+    };
+    share_range(n, conversion_grain, threads_for<T>(n, threads), body);
+}
+
+template <class S, class T> void widen_array(std::int64_t n, const S* x, T* y, int threads) {
+    const auto body = [=](std::int64_t begin, std::int64_t end) {
+        constexpr int lanes = Lanes<T>::count;
+        std::int64_t i = begin;
+        for (; i + lanes <= end; i += lanes) {
+            const auto wide = widen<T, lanes>(x + i);
+            std::memcpy(y + i, &wide, sizeof wide);
+        }
+        if (i == end) return;
+        const auto wide = widen_first<T, lanes>(x + i, end - i);
+        std::memcpy(y + i, &wide, static_cast<std::size_t>(end - i) * sizeof(T));
+    };
+    share_range(n, conversion_grain, threads_for<T>(n, threads), body);
+}
+
+// The larger of both, or NaN if one is NaN.
+inline double larger(double a, double b) { return a > b || a != a ? a : b; }
+
+// The columns are cut into norm_parts parts, whatever the number of threads. Each part has its own
+// row sums, which are added up in order at the end.
+template <class T>
+Norms norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace) {
+    constexpr int lanes = Lanes<double>::count;
+    double one[norm_parts] = {}, top[norm_parts] = {};
+    const auto body = [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t part = begin; part < end; ++part) {
+            double* row_sums = workspace + part * rows;
+            for (std::int64_t i = 0; i < rows; ++i) row_sums[i] = 0;
+            const std::int64_t last = columns * (part + 1) / norm_parts;
+            for (std::int64_t j = columns * part / norm_parts; j < last; ++j) {
+                PackOf<double, lanes> sum = {}, most = {};
+                const auto add = [&](std::int64_t i, PackOf<double, lanes> x, std::int64_t valid) {
+                    using Integers = PackOf<std::int64_t, lanes>;
+                    x = bit_cast<PackOf<double, lanes>>(bit_cast<Integers>(x) & 0x7fffffffffffffff);
+                    sum += x;
+                    most = x > most ? x : most;
+                    if (valid == lanes) {
+                        x += load_pack<PackOf<double, lanes>>(row_sums + i);
+                        std::memcpy(row_sums + i, &x, sizeof x);
+                    } else {
+                        for (std::int64_t l = 0; l < valid; ++l) row_sums[i + l] += x[l];
+                    }
+                };
+                const T* column = a + j * rows;
+                std::int64_t i = 0;
+                for (; i + lanes <= rows; i += lanes) add(i, widen<double, lanes>(column + i), lanes);
+                if (i < rows) add(i, widen_first<double, lanes>(column + i, rows - i), rows - i);
+                double total = 0;
+                for (int lane = 0; lane < lanes; ++lane) {
+                    total += sum[lane];
+                    top[part] = larger(top[part], most[lane]);
+                }
+                one[part] = larger(one[part], total);
+            }
+        }
+    };
+    share_range(norm_parts, 1, threads_for<T>(rows * columns, threads), body);
+    Norms result = {0, 0, 0};
+    for (std::int64_t part = 0; part < norm_parts; ++part) {
+        result.one = larger(result.one, one[part]);
+        result.max_abs = larger(result.max_abs, top[part]);
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+        double sum = 0;
+        for (std::int64_t part = 0; part < norm_parts; ++part) sum += workspace[i + part * rows];
+        result.inf = larger(result.inf, sum);
+    }
+    // The vector comparison above skips NaN; the sums do not.
+    if (result.one != result.one) result.max_abs = result.one;
+    return result;
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

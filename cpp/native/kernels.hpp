@@ -1,0 +1,79 @@
+// The native kernels, which use the processor's own arithmetic: what each computes. Each
+// instruction-set level fills a table of them. Matrices are column-major.
+//
+// Unlike the emulated kernels, these may round differently on another level or with another compiler,
+// because a multiply-add may be fused. On one level, results do not depend on the number of threads:
+// the sizes of the operands decide how the work is cut, and one thread computes each piece.
+#pragma once
+
+#include <cstdint>
+
+namespace roundwise {
+
+template <class T> struct LuKernels {
+    // Bytes that lu needs as scratch memory, aligned to 64.
+    std::int64_t (*lu_workspace)(std::int64_t n, int threads);
+
+    // In place PA = LU, L unit lower. Row i was interchanged with row pivots[i], for i = 0, 1, ...
+    // The pivot is the first entry of largest magnitude. Returns 0 for success, c + 1 if the pivot of
+    // column c is zero, -(c + 1) if it is not finite. After a failure, a holds no factors.
+    int (*lu)(std::int64_t n, T* a, std::int32_t* pivots, int threads, void* workspace);
+};
+
+// BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
+//
+// LU stores its factors in float32. It factorizes blocks of 64 columns, and solves for blocks of 64
+// rows of U, in float32. Everything else is a_ij - sum_k l_ik u_kj, with l and u rounded to BF16 (to
+// nearest even), exact products and float32 sums. The instructions vdpbf16ps (AVX512-BF16) and
+// tdpbf16ps (AMX) treat subnormal operands and results as zero and round to nearest even, whatever
+// the thread's floating-point settings are.
+struct Bf16Kernels : LuKernels<float> {
+    std::int64_t (*gemm_workspace)(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
+
+    // C (m x n) -= A (m x k) B (k x n) by the inner kernel of LU; k must be a multiple of 32.
+    void (*gemm)(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
+                 float* c, int threads, void* workspace);
+};
+
+// How the numbers of a matrix are stored; 16-bit formats as std::uint16_t.
+enum class Storage { bf16, fp16, fp32, fp64 };
+
+// What packed factors hold: a unit lower and an upper triangle, or L of LL'.
+enum class Factors { lu, cholesky };
+
+struct Norms {
+    double one, inf, max_abs;  // all three are NaN if an entry is NaN
+};
+
+// Kernels that compute in T (float or double). Matrices and factors may be stored in a narrower
+// format than T: reading them from memory takes most of the time. One table per level "baseline",
+// "avx2", "avx512".
+template <class T> struct NativeKernels : LuKernels<T> {
+    // y = A x or A' x.
+    void (*matvec)(Storage, std::int64_t rows, std::int64_t columns, const void* a, bool transpose,
+                   const T* x, T* y, int threads);
+
+    // In place LU X = B, or (LU)' X = B; for Cholesky factors LL' X = B. B is n x columns.
+    void (*solve)(Storage, Factors, std::int64_t n, const void* a, bool transpose,
+                  std::int64_t columns, T* b, int threads, void* workspace);
+    std::int64_t (*solve_workspace)(std::int64_t n, std::int64_t columns);  // bytes, aligned to 64
+
+    // Rounds n numbers to a stored format no wider than T: to nearest even, in one rounding, overflow
+    // to infinity. widen converts back, exactly.
+    void (*narrow)(Storage, std::int64_t n, const T* x, void* y, int threads);
+    void (*widen)(Storage, std::int64_t n, const void* x, T* y, int threads);
+
+    // Norms, by one pass over a matrix, sums in float64. workspace holds norm_parts * rows numbers.
+    Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
+
+    // y += alpha x, on one thread. Returns whether all of the new y is finite.
+    bool (*axpy)(std::int64_t n, T alpha, const T* x, T* y);
+
+    // Modified Gram-Schmidt of w against the columns of v (n x columns), on one thread: h_i = v_i' w,
+    // then w -= h_i v_i, for i = 0, 1, ... Returns whether all of h and the new w are finite.
+    bool (*orthogonalize)(std::int64_t n, std::int64_t columns, const T* v, T* w, T* h);
+};
+
+constexpr std::int64_t norm_parts = 16;
+
+}  // namespace roundwise

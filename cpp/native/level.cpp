@@ -1,0 +1,72 @@
+// Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
+#include "native/array.hpp"
+#include "native/lu.hpp"
+#include "native/solve.hpp"
+#include "native/vectors.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+template <class S> struct Stored {
+    using type = S;
+};
+
+// Calls body with the stored type, which is not wider than T.
+template <class T, class Body> inline void with_storage(Storage storage, const Body& body) {
+    if (storage == Storage::bf16) body(Stored<Bf16>{});
+    else if (storage == Storage::fp16) body(Stored<Fp16>{});
+    else if (storage == Storage::fp32) body(Stored<float>{});
+    else if constexpr (sizeof(T) == 8) body(Stored<double>{});
+}
+
+template <class T>
+void matvec(Storage storage, std::int64_t rows, std::int64_t columns, const void* a, bool transpose,
+            const T* x, T* y, int threads) {
+    with_storage<T>(storage, [=](auto stored) {
+        using S = typename decltype(stored)::type;
+        matvec_stored(rows, columns, static_cast<const S*>(a), transpose, x, y, threads);
+    });
+}
+
+template <class T>
+void solve(Storage storage, Factors factors, std::int64_t n, const void* a, bool transpose,
+           std::int64_t columns, T* b, int threads, void* workspace) {
+    with_storage<T>(storage, [=](auto stored) {
+        using S = typename decltype(stored)::type;
+        solve_stored(factors, n, static_cast<const S*>(a), transpose, columns, b, threads,
+                     static_cast<Phase*>(workspace));
+    });
+}
+
+template <class T> void narrow(Storage storage, std::int64_t n, const T* x, void* y, int threads) {
+    with_storage<T>(storage, [=](auto stored) {
+        narrow_array(n, x, static_cast<typename decltype(stored)::type*>(y), threads);
+    });
+}
+
+template <class T> void widen(Storage storage, std::int64_t n, const void* x, T* y, int threads) {
+    with_storage<T>(storage, [=](auto stored) {
+        widen_array(n, static_cast<const typename decltype(stored)::type*>(x), y, threads);
+    });
+}
+
+// A constant, so that no code of this level runs when the module is loaded: the processor may not
+// have the instructions.
+template <class T>
+constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<PlainTile<T>>},
+                                           matvec<T>,
+                                           solve<T>,
+                                           solve_workspace,
+                                           narrow<T>,
+                                           widen<T>,
+                                           norms<T>,
+                                           axpy<T>,
+                                           orthogonalize<T>};
+
+extern const NativeKernels<float> float_kernels;
+extern const NativeKernels<double> double_kernels;
+constexpr NativeKernels<float> float_kernels = native_table<float>;
+constexpr NativeKernels<double> double_kernels = native_table<double>;
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

@@ -1,0 +1,106 @@
+"""Kernels compute with subnormal numbers even where the calling thread has switched them off.
+
+A library built with -ffast-math may set flush-to-zero (FTZ) and denormals-are-zero (DAZ) in the
+thread that loads it. NumPy's own arithmetic then loses subnormal numbers; the kernels' must not.
+"""
+
+import ctypes
+import ctypes.util
+import math
+import platform
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import roundwise as rw
+from roundwise import _kernels
+from roundwise.rounding import kernel_format
+
+# glibc's fenv_t: the index, in 32-bit words, of the control register, and the bits that switch
+# subnormals off: FTZ and DAZ of MXCSR, FZ of FPCR.
+REGISTERS = {"x86_64": (7, 0x8040), "aarch64": (0, 1 << 24)}
+
+pytestmark = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or platform.machine() not in REGISTERS,
+    reason="the test knows the floating-point environment of glibc on x86-64 and ARM64",
+)
+
+
+@contextmanager
+def subnormals_switched_off():
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    before, changed = (ctypes.c_uint32 * 16)(), (ctypes.c_uint32 * 16)()
+    libm.fegetenv(before)
+    libm.fegetenv(changed)
+    index, bits = REGISTERS[platform.machine()]
+    changed[index] |= bits
+    kernel_format.cache_clear()  # formats are to be made under these settings, too
+    libm.fesetenv(changed)
+    try:
+        assert math.ldexp(1.0, -1074) == 0  # otherwise the settings have no effect
+        yield
+        assert math.ldexp(1.0, -1074) == 0  # a kernel leaves the caller's settings as they were
+    finally:
+        libm.fesetenv(before)
+        kernel_format.cache_clear()
+
+
+FORMATS = [rw.FP64, rw.FP32, rw.TF32, rw.BF16, rw.FP16]
+FORMATS.append(rw.FloatFormat("deep", 12, -1022, 1023))  # its quantum is subnormal in float64
+each_format = pytest.mark.parametrize("fmt", FORMATS, ids=str)
+operation = rw.get_backend("operation")
+
+
+def same_numbers(x, y):
+    """Compares bits: with DAZ set, a comparison takes subnormal numbers for zero."""
+    return bool((x.view(np.int64) == y.view(np.int64)).all())
+
+
+def normal_and_eighth(fmt, n):
+    """n of the least normal numbers of the format, and an eighth of each, which is subnormal."""
+    significands = 8 + np.arange(n) % 8
+    return np.ldexp(significands, fmt.emin - 3), np.ldexp(significands, fmt.emin - 6)
+
+
+@each_format
+def test_rounding(fmt, threads, simd_level):
+    quarters = np.arange(-40.0, 40.0)  # of the quantum: numbers, ties and what lies between
+    exponent = fmt.emin - fmt.p + (1 if fmt.p == 53 else -1)  # fp64 has nothing between
+    x = np.ldexp(quarters, exponent)
+    expected = np.array([rw.round_scalar(float(value), fmt) for value in x])
+    x, expected = np.tile(x, 10_000), np.tile(expected, 10_000)  # enough for three threads
+    for count in (1, 3):
+        threads(count)
+        with subnormals_switched_off():
+            assert same_numbers(rw.round_to(x, fmt), expected)
+
+
+@each_format
+def test_emulated_operations(fmt, simd_level):
+    x, expected = normal_and_eighth(fmt, 37)
+    with subnormals_switched_off():
+        assert same_numbers(operation.scale(0.125, x, fmt), expected)
+        assert same_numbers(operation.axpy(-0.125, x, expected, fmt), np.zeros(37))
+        assert same_numbers(operation.axpy(0.125, x, np.zeros(37), fmt), expected)
+
+
+@each_format
+@pytest.mark.parametrize("count", [1, 3])
+def test_emulated_matvec(fmt, count, threads, simd_level):
+    threads(count)
+    diagonal, expected = normal_and_eighth(fmt, 1000)  # enough for three threads
+    A, x = np.diag(diagonal), np.full(1000, 0.125)
+    with subnormals_switched_off():
+        assert same_numbers(operation.matrix(A, fmt).matvec(x), expected)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_native_kernels(count, simd_level):
+    diagonal, expected = normal_and_eighth(rw.FP64, 1000)
+    A, x, y = np.asfortranarray(np.diag(diagonal)), np.full(1000, 0.125), np.empty(1000)
+    with subnormals_switched_off():
+        _kernels.native_matvec(A, "fp64", x, y, False, count)
+        assert same_numbers(y, expected)
+        assert _kernels.native_axpy(-0.125, diagonal, y)
+        assert same_numbers(y, np.zeros(1000))
