@@ -23,6 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
 
@@ -138,7 +139,7 @@ def small_choice(
 
 
 def allowed_actions(
-    space: ActionSpace, matrix: GivenMatrix, known: dict[str, float]
+    space: ActionSpace, matrix: GivenMatrix | Problem, known: dict[str, float]
 ) -> tuple[int, ...]:
     """The actions of a space whose method fits the matrix."""
     fitting = set(BACKEND.methods(matrix.is_sparse))
