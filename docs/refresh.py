@@ -19,17 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from roundwise.experiments import paper
+from roundwise.experiments.protocol import reproduce
 from roundwise.experiments.released import figures as departure_figures
-from roundwise.experiments.released import records as departure_records
-from roundwise.experiments.released.study import study
-from roundwise.experiments.simulated import (
-    EXPERIMENTS,
-    Settings,
-    check,
-    figures,
-    reproduce,
-)
-from roundwise.experiments.simulated.experiment import Result, range_metric
+from roundwise.experiments.released.study import DepartureStudy
+from roundwise.experiments.released.tables import all_tables
+from roundwise.experiments.simulated import SimulatedStudy
+from roundwise.experiments.simulated.figures import usage
+from roundwise.experiments.simulated.findings import check
+from roundwise.experiments.simulated.running import Result, range_metric
 from roundwise.experiments.simulated.tables import METHODS
 from roundwise.outcomes import progress_bar
 from roundwise.policies.facts import shipped_facts
@@ -108,8 +105,9 @@ def draw(figure: Figure, name: str = "") -> None:
 
 
 def readme() -> None:
-    result = reproduce(["dense"], Settings(), CACHE, jobs=-1, bars=progress_bar)["dense"]
-    draw(figures.usage(result), "reproduce")
+    study = SimulatedStudy(experiments=("dense",))
+    result = reproduce(study, CACHE, jobs=-1, bars=progress_bar)["dense"]
+    draw(usage(result), "reproduce")
     update(ROOT / "README.md", {"reproduction": bare(performance_table(result))})
 
 
@@ -152,16 +150,16 @@ def decisions() -> None:
 
 
 def reproduction() -> None:
-    results = reproduce(EXPERIMENTS, Settings(), CACHE, jobs=-1, bars=progress_bar)
+    results = reproduce(SimulatedStudy(), CACHE, jobs=-1, bars=progress_bar)
     lines = finding_lines(check(results))
     update(ROOT / "docs" / "reproduction.md", {"findings": re.sub(r"(?<![\\`])_", r"\\_", lines)})
 
 
 def departures() -> None:
-    results = study(Settings(), CACHE, jobs=-1, bars=progress_bar)
+    results = reproduce(DepartureStudy(), CACHE, jobs=-1, bars=progress_bar)
     draw(departure_figures.usage(results))
     draw(departure_figures.numbers(results, ["ferr", "gmres"]))
-    tables = departure_records.all_tables(results)
+    tables = all_tables(results)
     few = {"fp64": FP64_VARIANTS, "w1-1e-6": MAIN_VARIANTS, "w2-1e-6": MAIN_VARIANTS}
     blocks = {name: bare(only(tables[name], variants)) for name, variants in few.items()}
     update(ROOT / "docs" / "departures.md", {"distances": bare(tables["distances"]), **blocks})

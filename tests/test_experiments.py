@@ -1,4 +1,4 @@
-"""A small slice of every experiment: facts, replay, findings, and the files that are written."""
+"""A small slice of every experiment: outcomes, replay, findings, and the files."""
 
 import csv
 import json
@@ -11,24 +11,20 @@ from click.testing import CliRunner
 
 from roundwise.cli import main
 from roundwise.experiments import paper
-from roundwise.experiments.simulated import (
-    EXPERIMENTS,
-    Settings,
-    check,
-    gather,
-    records,
-    reproduce,
-    run,
-    sets,
-    write_results,
-)
-from roundwise.experiments.simulated.experiment import range_metric
-from roundwise.experiments.simulated.findings import verdict
+from roundwise.experiments.native.study import NativeStudy
+from roundwise.experiments.protocol import Study, reproduce
+from roundwise.experiments.released.study import DepartureStudy
+from roundwise.experiments.simulated import EXPERIMENTS, Settings, SimulatedStudy, numbers, sets
+from roundwise.experiments.simulated.findings import check, verdict
+from roundwise.experiments.simulated.gather import Runs, gather
+from roundwise.experiments.simulated.running import range_metric, run
 from roundwise.experiments.simulated.tables import all_tables, spread_text
+from roundwise.experiments.writing import write
 from roundwise.outcomes import OutcomeTable
 from roundwise.report import format_text
 
 SLICE = Settings(systems=8, seeds=3, episodes=20, sizes=(20, 36))
+STUDY = SimulatedStudy(SLICE)
 ACTIONS, TAUS, WEIGHTS = 25, 2, 2
 
 
@@ -39,27 +35,27 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(cache):
-    return reproduce(EXPERIMENTS, SLICE, cache)
+    return reproduce(STUDY, cache)
 
 
 @pytest.fixture(scope="module")
 def written(results, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    return out, write_results(results, out, draw=False)
+    return out, write(STUDY, results, out, draw=False).files
 
 
 # The paper's numbers
 
 
 def test_the_papers_usage_adds_up_to_four_stages():
-    for rows in paper.USAGE.values():
-        for shares in rows.values():
-            assert sum(shares.values()) == pytest.approx(4, abs=0.011)
+    for shares in paper.USAGE.values():
+        assert sum(shares.values()) == pytest.approx(4, abs=0.011)
 
 
 def test_the_papers_tables_are_complete():
     for name, ranges in {"dense": 3, "ablation": 3, "sparse": 1, "pde": 1}.items():
-        assert len(paper.PERFORMANCE[name]) == TAUS * 3 * ranges
+        rows = [key for key in paper.PERFORMANCE if key[0] == name]
+        assert len(rows) == TAUS * 3 * ranges
     assert paper.reported("dense", 1e-8, "W2", "low", "success") == 89.2
     assert paper.reported("pde", 1e-6, "W1", "all", "ferr") == 1.13e-2
     assert math.isnan(paper.reported("dense", 1e-6, "FP64", "low", "success"))
@@ -67,18 +63,18 @@ def test_the_papers_tables_are_complete():
     assert math.isnan(paper.reported("dense", 1e-6, "W1", "low", "strict"))
 
 
-# Facts and replay
+# Outcomes and replay
 
 
 def test_every_action_is_run_once_on_every_system(results, cache):
     for data in ("dense", "sparse"):
         assert len(OutcomeTable(cache / f"{data}.sqlite")) == 2 * SLICE.systems * ACTIONS * TAUS
-    assert results["dense"].facts.computed == 2 * SLICE.systems * ACTIONS * TAUS
+    assert results["dense"].gathered.computed == 2 * SLICE.systems * ACTIONS * TAUS
 
 
 @pytest.mark.parametrize("data", ["dense", "sparse", "pde"])
 def test_a_second_run_solves_nothing_and_gives_the_same(results, cache, data):
-    again = gather(data, SLICE, cache)
+    again = gather(Runs(data, "operation", data), SLICE, cache)
     assert again.computed == 0
     replayed = run(EXPERIMENTS[data], SLICE, again)
     for old, new in zip(results[data].cases, replayed.cases, strict=True):
@@ -93,7 +89,7 @@ def test_a_replay_makes_few_systems(cache, monkeypatch, results):
     monkeypatch.setitem(
         sets.DATA_SETS, "dense", lambda a, b, **k: made.append(a + b) or builder(a, b, **k)
     )
-    gather("dense", SLICE, cache)
+    gather(Runs("dense", "operation", "dense"), SLICE, cache)
     assert made == [2 * sets.CHECKED]
 
 
@@ -109,26 +105,25 @@ def test_a_replay_makes_few_systems(cache, monkeypatch, results):
 def test_a_note_that_is_not_true_is_not_believed(cache, tmp_path, results, damage):
     notes = json.loads((cache / "pde-sets.json").read_text())
     (key,) = notes
-    arguments = (key, SLICE.systems, SLICE.seed, SLICE.sizes)
-    assert sets.recall(cache, "pde", *arguments) is not None
+    assert sets.recall(cache, "pde", SLICE) is not None
     damage(notes[key])
     (tmp_path / "pde-sets.json").write_text(json.dumps(notes))
-    assert sets.recall(tmp_path, "pde", *arguments) is None
+    assert sets.recall(tmp_path, "pde", SLICE) is None
     (tmp_path / "pde-sets.json").write_text("{")
-    assert sets.recall(tmp_path, "pde", *arguments) is None
+    assert sets.recall(tmp_path, "pde", SLICE) is None
 
 
 def test_the_first_seeds_do_not_depend_on_how_many_follow(results):
-    fewer = run(EXPERIMENTS["sparse"], replace(SLICE, seeds=1), results["sparse"].facts)
+    fewer = run(EXPERIMENTS["sparse"], replace(SLICE, seeds=1), results["sparse"].gathered)
     for one, many in zip(fewer.cases, results["sparse"].cases, strict=True):
         assert np.array_equal(one.chosen[0], many.chosen[0])
 
 
 def test_the_ablation_has_the_dense_outcomes_and_no_penalty(results):
     dense, ablation = results["dense"], results["ablation"]
-    assert ablation.facts is dense.facts
+    assert ablation.gathered is dense.gathered
     for case in ablation.cases:
-        inner = dense.facts.halves[case.tau][1].view.inner
+        inner = dense.gathered.halves[case.tau][1].inner
         penalty = np.log2(np.maximum(inner, 1))
         rewards = dense.case(case.weight, case.tau).rewards
         assert np.allclose(case.rewards - penalty, rewards, rtol=0, atol=1e-12)
@@ -159,33 +154,37 @@ def test_bad_settings_are_refused(settings, message):
 def test_performance_is_the_mean_over_systems_and_seeds(results):
     result = results["pde"]
     found = {
-        (r["tau"], r["method"], r["range"], r["metric"]): r for r in records.performance(result)
+        (r["tau"], r["method"], r["range"], r["metric"]): r for r in numbers.performance(result)
     }
     for case in result.cases:
-        view = result.facts.halves[case.tau][1].view
-        every = np.array([[view.inner[i, a] for i, a in enumerate(c)] for c in case.chosen])
+        inner = result.gathered.halves[case.tau][1].inner
+        every = np.array([[inner[i, a] for i, a in enumerate(c)] for c in case.chosen])
         record = found[case.tau, case.weight, "all", "gmres"]
         assert record["ours"] == every[0].mean()
         assert record["mean"] == pytest.approx(every.mean())
         assert record["std"] == pytest.approx(every.mean(axis=1).std(ddof=1))
         assert record["paper"] == paper.reported("pde", case.tau, case.weight, "all", "gmres")
     fp64 = found[1e-6, "FP64", "all", "ferr"]
-    assert fp64["ours"] == result.facts.halves[1e-6][1].view.ferr[:, -1].mean()
+    assert fp64["ours"] == result.gathered.halves[1e-6][1].ferr[:, -1].mean()
     assert math.isnan(fp64["std"])
 
 
 def test_usage_adds_up_to_four_stages(results):
     for result in results.values():
         sums = {}
-        for r in records.usage(result):
+        for r in numbers.usage(result):
             key = r["tau"], r["method"], r["range"]
             sums[key] = sums.get(key, 0) + r["mean"]
         assert all(total == pytest.approx(4) for total in sums.values())
 
 
 def test_data_covers_both_halves_and_the_test_families(results):
-    subsets = {r["subset"]: r for r in records.data(results["pde"]) if r["source"] == "ours"}
-    assert list(subsets) == ["train", "test", *list(paper.DATA["pde"])[2:]]
+    subsets = {r["subset"]: r for r in numbers.data(results["pde"]) if r["source"] == "ours"}
+    assert list(subsets) == [
+        "train",
+        "test",
+        *[subset for name, subset in paper.DATA if name == "pde"][2:],
+    ]
     assert sum(r["systems"] for r in list(subsets.values())[2:]) == subsets["test"]["systems"]
     poisson = subsets["poisson_2d"]
     m = math.isqrt(poisson["n_min"])
@@ -195,10 +194,10 @@ def test_data_covers_both_halves_and_the_test_families(results):
 def test_families_average_to_the_whole(results):
     result = results["pde"]
     for tau in SLICE.taus:
-        rows = [r for r in records.families(result) if (r["tau"], r["method"]) == (tau, "FP64")]
+        rows = [r for r in numbers.families(result) if (r["tau"], r["method"]) == (tau, "FP64")]
         mean = sum(r["systems"] * r["ferr"] for r in rows) / SLICE.systems
         assert mean == pytest.approx(range_metric(result.baselines[tau], "all", "ferr"))
-    assert not list(records.families(results["dense"]))
+    assert not list(numbers.families(results["dense"]))
 
 
 # Findings
@@ -222,7 +221,7 @@ def test_the_penalty_finding_says_what_the_outcomes_say(results):
     (finding,) = [f for f in check(results) if "raises the GMRES" in f.claim]
     holds = []
     for case in results["ablation"].cases:
-        inner = results["dense"].facts.halves[case.tau][1].view.inner
+        inner = results["dense"].gathered.halves[case.tau][1].inner
         rows = np.arange(SLICE.systems)
         before = inner[rows, results["dense"].case(case.weight, case.tau).chosen].mean()
         holds.append(inner[rows, case.chosen].mean() > before)
@@ -242,11 +241,14 @@ def test_a_policy_that_is_all_fp64_is_at_fp64_accuracy(results):
 # Tables and files
 
 SCHEMAS = {
-    "performance": records.PERFORMANCE,
-    "usage": records.USAGE,
-    "data": records.DATA,
-    "regret": records.REGRETS,
-    "families": records.FAMILIES,
+    "performance": "experiment tau method range systems metric paper ours mean std min max seeds",
+    "usage": "experiment tau method range systems format paper ours mean std seeds",
+    "data": "experiment subset source systems kappa_min kappa_max n_min n_max density_percent_min "
+    "density_percent_max",
+    "regret": "experiment tau weights policy reward oracle oracle_low oracle_high best_fixed "
+    "best_fixed_low best_fixed_high fp64 fp64_low fp64_high std_over_seeds seeds",
+    "families": "experiment tau method family systems ferr ferr_mean nbe nbe_mean gmres gmres_mean "
+    "seeds",
 }
 TEXTS = {
     "experiment", "method", "range", "metric", "format", "subset", "source", "weights", "policy",
@@ -264,7 +266,7 @@ def test_csv_files_have_their_schema(written, results):
         with (out / "tables" / name).open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert rows
-        assert tuple(rows[0]) == SCHEMAS[kind]
+        assert list(rows[0]) == SCHEMAS[kind].split()
         assert {row["experiment"] for row in rows} == {experiment}
         for row in rows:
             for column in set(row) - TEXTS:
@@ -281,7 +283,7 @@ def test_json_is_strict_and_complete(written, results):
     assert content["settings"]["systems"] == SLICE.systems
     assert set(content["experiments"]) == set(results)
     assert len(content["experiments"]["dense"]["performance"]) == len(
-        list(records.performance(results["dense"]))
+        list(numbers.performance(results["dense"]))
     )
     assert {f["verdict"] for f in content["findings"]} <= {"confirmed", "partly", "refuted"}
 
@@ -297,7 +299,8 @@ def test_reports_show_every_experiment(written, results):
 
 
 def test_figures(results, tmp_path):
-    files = write_results({"pde": results["pde"]}, tmp_path)
+    study = SimulatedStudy(SLICE, ("pde",))
+    files = write(study, {"pde": results["pde"]}, tmp_path).files
     drawn = sorted(path.stem for path in files if path.suffix == ".svg")
     kinds = ("errors", "iterations", "kappas", "landscape", "policy", "training", "usage")
     assert drawn == [f"pde-{kind}" for kind in kinds]
@@ -325,6 +328,20 @@ def test_spread_text():
     assert spread_text(record | {"mean": 2.5e-9, "std": 1.2e-10}) == "2.50e-9 ± 1e-10"
     assert spread_text(record | {"mean": 2.5e-9, "std": 0.0}) == "2.50e-9 ± 0"
     assert spread_text(record | {"seeds": 1, "std": math.nan}) == ""
+
+
+# The protocol
+
+
+@pytest.mark.parametrize(
+    ("study", "folder"),
+    [(SimulatedStudy(), "reproduce"), (DepartureStudy(), "departures"), (NativeStudy(), "native")],
+)
+def test_every_study_has_the_papers_settings_and_its_own_folder(study, folder):
+    assert isinstance(study, Study)
+    assert study.settings.are_the_papers
+    assert not replace(study.settings, episodes=7).are_the_papers
+    assert study.name == folder
 
 
 # The command

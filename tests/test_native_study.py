@@ -15,11 +15,13 @@ from scipy.linalg import lapack
 
 from roundwise.exceptions import RoundwiseError
 from roundwise.experiments import departures, paper
-from roundwise.experiments.native import direct
-from roundwise.experiments.native import study as native
-from roundwise.experiments.native import tables as native_tables
-from roundwise.experiments.native import writing as native_writing
+from roundwise.experiments.native import direct, judging, tables
+from roundwise.experiments.native import gather as gathering
+from roundwise.experiments.native import settings as native
 from roundwise.experiments.native.direct import DirectSolve, dsgesv, has_dsgesv
+from roundwise.experiments.native.study import NativeStudy
+from roundwise.experiments.protocol import reproduce
+from roundwise.experiments.writing import SCHEMA_VERSION, write
 from roundwise.machine import blas
 from roundwise.outcomes import OutcomeTable
 from roundwise.outcomes.peak_memory import can_measure
@@ -28,6 +30,7 @@ from roundwise.report import write_csv
 
 ROOT = Path(__file__).parents[1]
 SLICE = native.NativeSettings(train=4, test=5, sizes=(40, 60), repeats=2, episodes=10)
+STUDY = NativeStudy(SLICE)
 needs_dsgesv = pytest.mark.skipif(
     not has_dsgesv(), reason="SciPy's BLAS is not the wheel's OpenBLAS, which has dsgesv"
 )
@@ -40,13 +43,13 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(cache):
-    return native.reproduce_native(SLICE, cache)
+    return reproduce(STUDY, cache)
 
 
 @pytest.fixture(scope="module")
 def written(result, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    return out, native_writing.write_native(result, out)
+    return out, write(STUDY, result, out).files
 
 
 # Direct solvers
@@ -93,7 +96,7 @@ def test_without_the_wheels_openblas_dsgesv_is_left_out(monkeypatch):
 def test_direct_solvers_solve(routine):
     if routine == "dsgesv" and not has_dsgesv():
         pytest.skip("SciPy's BLAS is not the wheel's OpenBLAS, which has dsgesv")
-    dense = routine in native.REFERENCES
+    dense = routine in gathering.REFERENCES
     problem = randsvd(50, 1e3, rng=0) if dense else poisson_2d(8)
     outcome = DirectSolve(routine).run(problem, "fp64", "native")
     assert outcome.nbe < 1e-14
@@ -166,75 +169,72 @@ def test_a_machine_without_bf16_runs_the_papers_formats(monkeypatch):
 
 
 def test_every_action_and_every_reference_is_measured(result):
-    facts = result.facts
-    for learn, test in facts.views.values():
+    gathered = result.gathered
+    for learn, test in gathered.halves.values():
         assert learn.shape == (SLICE.train, 15)
         assert test.shape == (SLICE.test, 15)
         assert (learn.repeats == SLICE.repeats).all()
         assert (test.repeats == SLICE.repeats).all()
         assert (test.seconds > 0).all()
-    assert facts.computed == (SLICE.train + SLICE.test) * 25 or "bf16" not in facts.views
-    for name in native.REFERENCES:
-        if name in facts.references:
-            assert facts.references[name].seconds.shape == (SLICE.test, 1)
-            assert (facts.references[name].nbe < 1e-14).all()
-    assert "numpy.linalg.solve" in facts.references
+    assert gathered.computed == (SLICE.train + SLICE.test) * 25 or "bf16" not in gathered.halves
+    for name in gathering.REFERENCES:
+        if name in gathered.references:
+            assert gathered.references[name].seconds.shape == (SLICE.test, 1)
+            assert (gathered.references[name].nbe < 1e-14).all()
+    assert "numpy.linalg.solve" in gathered.references
 
 
 def test_peak_memory_is_measured_on_the_first_validation_systems(monkeypatch, tmp_path):
     if not can_measure():
         pytest.skip("this system does not tell a process its peak memory")
-    monkeypatch.setattr(native, "PEAKS", 1)
+    monkeypatch.setattr(gathering, "PEAKS", 1)
     settings = dataclasses.replace(SLICE, train=1, test=2, repeats=1)
-    facts = native.gather(settings, OutcomeTable(tmp_path / "native.sqlite"))
-    assert np.isfinite(facts.test.peak_bytes[0]).all()
-    assert np.isnan(facts.test.peak_bytes[1]).all()
+    gathered = gathering.gather(settings, OutcomeTable(tmp_path / "native.sqlite"))
+    assert np.isfinite(gathered.first[1].peak_bytes[0]).all()
+    assert np.isnan(gathered.first[1].peak_bytes[1]).all()
 
 
 def test_a_second_run_solves_nothing_and_says_the_same(result, cache):
-    again = native.reproduce_native(SLICE, cache)
-    assert again.facts.computed == 0
-    for first, second in zip(result.choices, again.choices, strict=True):
+    again = reproduce(STUDY, cache)
+    assert again.gathered.computed == 0
+    for first, second in zip(result.judged, again.judged, strict=True):
         assert first.actions == second.actions
         assert np.array_equal(first.total, second.total)
 
 
-def test_choices_pay_for_features_and_misses(result):
-    for choice in result.choices:
-        view = result.facts.views[choice.formats][1]
-        safe = choice.chosen == choice.space.safe
-        assert np.array_equal(choice.baseline, view.seconds[:, choice.space.safe])
-        extra = np.where(choice.met | safe, 0.0, choice.baseline)
-        assert choice.total == pytest.approx(choice.seconds + choice.features + extra)
-        assert choice.met.tolist() == [
+def test_policies_pay_for_features_and_misses(result):
+    for judged in result.judged:
+        view = result.gathered.halves[judged.formats][1]
+        safe = judged.chosen == judged.space.safe
+        assert np.array_equal(judged.baseline, view.seconds[:, judged.space.safe])
+        extra = np.where(judged.met | safe, 0.0, judged.baseline)
+        assert judged.total == pytest.approx(judged.seconds + judged.features + extra)
+        assert judged.met.tolist() == [
             nbe <= native.RULE.target(problem.n)
-            for nbe, problem in zip(choice.nbe, view.problems, strict=True)
+            for nbe, problem in zip(judged.nbe, view.problems, strict=True)
         ]
-        assert (choice.memory[safe] == 1).all()
-        assert (choice.memory <= 1.25).all()
-    for formats in result.facts.views:
-        view = result.facts.views[formats][1]
-        for name, context in (
-            ("time", native.PAPER_STATE),
-            ("time, cheap state", native.CHEAP_STATE),
-        ):
-            columns = [view.feature_names.index(feature) for feature in context.features]
-            expected = view.feature_seconds[:, columns].sum(axis=1)
-            np.testing.assert_array_equal(result.choice(formats, name).features, expected)
-        oracle = result.choice(formats, "oracle")
+        assert (judged.memory[safe] == 1).all()
+        assert (judged.memory <= 1.25).all()
+    for formats in result.gathered.halves:
+        view = result.gathered.halves[formats][1]
+        for name, seen in {"time": "kappa_est norm_inf", "time, cheap state": "n norm_inf"}.items():
+            columns = [view.feature_names.index(feature) for feature in seen.split()]
+            paid = view.feature_seconds[:, columns].sum(axis=1)
+            assert np.array_equal(result.policy(formats, name).features, paid)
+        oracle = result.policy(formats, "oracle")
         assert oracle.met.all()
         assert (oracle.total <= oracle.baseline).all()
 
 
 def test_a_miss_pays_for_the_fallback(result):
-    formats, (_, view) = next(iter(result.facts.views.items()))
+    formats, (_, view) = next(iter(result.gathered.halves.items()))
     space = native.spaces()[formats]
     lowest = np.zeros(SLICE.test, dtype=np.intp)
-    choice = native.judge(formats, "lowest", view, space, lowest, ("norm_inf",))
-    assert not choice.met.any()
-    assert choice.reduced == SLICE.test
+    judged = judging.judge(formats, "lowest", view, space, lowest, ("norm_inf",))
+    assert not judged.met.any()
+    assert judged.reduced == SLICE.test
     column = view.feature_names.index("norm_inf")
-    assert choice.total == pytest.approx(
+    assert judged.total == pytest.approx(
         view.seconds[:, 0] + view.seconds[:, space.safe] + view.feature_seconds[:, column]
     )
 
@@ -243,30 +243,30 @@ def test_a_miss_pays_for_the_fallback(result):
 
 
 def test_the_papers_rows_stand_beside_ours(result):
-    table = native_tables.validation_table(result)
+    table = tables.validation_table(result)
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     papers = [row for row in rows if row["source"] == "paper"]
     assert [row["speedup"] for row in papers] == [1.74, 1.74, 1.44, 1.45]
     ours = [row for row in rows if row["source"] == "ours"]
-    assert len(ours) == len(result.choices) * len(SLICE.taus)
+    assert len(ours) == len(result.judged) * len(SLICE.taus)
     for row in ours:
-        choice = result.choice(row["formats"], row["policy"])
-        good = choice.ferr <= float(row["tau"])
+        judged = result.policy(row["formats"], row["policy"])
+        good = judged.ferr <= float(row["tau"])
         assert row["success"] == good.sum()
         assert row["reduced"] <= row["systems"] == SLICE.test
         if good.any():
-            expected = (choice.baseline / choice.seconds)[good].mean()
+            expected = (judged.baseline / judged.seconds)[good].mean()
             assert row["speedup"] == pytest.approx(expected)
 
 
 def test_ratios_against_every_reference(result):
-    table = native_tables.ratio_table(result)
+    table = tables.ratio_table(result)
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     for row in rows:
         assert row["worst"] <= row["median"]
         assert row["worst, all costs"] <= row["mean, all costs"]
     learned = [row for row in rows if row["formats"] != "LAPACK"]
-    assert {row["against"] for row in learned} == {"all-FP64", *result.facts.references}
+    assert {row["against"] for row in learned} == {"all-FP64", *result.gathered.references}
     oracle = next(r for r in rows if r["policy"] == "oracle" and r["against"] == "all-FP64")
     assert oracle["worst"] >= 1
 
@@ -275,14 +275,18 @@ def test_files(written, result):
     out, files = written
     assert all(path.stat().st_size > 0 for path in files)
     numbers = json.loads((out / "results.json").read_text())
-    assert numbers["schema_version"] == native_writing.SCHEMA_VERSION
+    assert numbers["schema_version"] == SCHEMA_VERSION
     assert set(numbers["tables"]) == {"validation", "ratios", "actions", "systems"}
     assert numbers["settings"]["test"] == SLICE.test
     assert numbers["provenance"]["machine"]
     with (out / "tables" / "native-systems.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(result.choices) * SLICE.test
-    assert tuple(rows[0])[: len(native_tables.SYSTEMS)] == native_tables.SYSTEMS
+    assert len(rows) == len(result.judged) * SLICE.test
+    columns = [
+        "formats", "policy", "system", "n", "kappa", "action", "ferr", "nbe", "met", "seconds",
+        "feature_seconds", "total_seconds", "fp64_seconds",
+    ]  # fmt: skip
+    assert list(rows[0])[: len(columns)] == columns
     assert float(rows[0]["numpy.linalg.solve seconds"]) > 0
     for name in ("validation", "ratios", "actions"):
         assert (out / "tables" / f"native-{name}.md").read_text().count("|") > 10
@@ -298,9 +302,9 @@ def test_the_command(tmp_path):
     text = succeed("reproduce", "native", *size, *folders)
     assert "NATIVE CPU VALIDATION" in text
     assert "Report: " in text
-    facts = json.loads(succeed("reproduce", "native", *size, *folders, "--json"))
-    assert facts["settings"]["sizes"] == [20, 30]
-    assert (facts["settings"]["train"], facts["settings"]["test"]) == (1, 2)
+    settings = json.loads(succeed("reproduce", "native", *size, *folders, "--json"))["settings"]
+    assert settings["sizes"] == [20, 30]
+    assert (settings["train"], settings["test"]) == (1, 2)
     assert len(OutcomeTable(tmp_path / "cache" / "native.sqlite")) > 0
 
 
@@ -324,8 +328,8 @@ def test_wrong_settings_are_refused(wrong):
 
 
 def test_the_papers_numbers():
-    assert paper.NATIVE[1e-8, "RL(W2)"].successes == 99
-    assert {row.ms_fp64 for row in paper.NATIVE.values()} == {320.09, 320.15}
+    assert paper.NATIVE[1e-8, "RL(W2)"]["successes"] == 99
+    assert {row["ms_fp64"] for row in paper.NATIVE.values()} == {320.09, 320.15}
 
 
 # Scaling

@@ -169,7 +169,7 @@ class Recording(rw.GmresIR):
 
     def execute(self, problem, stages, shared):
         self.runs.append((problem.fingerprint, "-".join(s.fmt.name for s in stages.values())))
-        return super()._run(problem, stages, shared)
+        return super().execute(problem, stages, shared)
 
 
 def test_no_pair_is_computed_twice(table):

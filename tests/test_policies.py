@@ -11,7 +11,7 @@ import pytest
 from cases import BASELINES, LEARNERS, small_forest
 from cases import POLICY_SPACE as SPACE
 
-from roundwise.actions import ActionSpace, full_space, list_space, monotone_space, top_k
+from roundwise.actions import Action, ActionSpace, full_space, list_space, monotone_space, top_k
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.policies import (
     POLICIES,
@@ -483,24 +483,9 @@ def test_costs_are_minus_the_expected_rewards():
     assert rule.rank([1.0]).costs == tuple(float(costs[i]) for i in rule.rank([1.0]).actions)
 
 
-class WithMethod(tuple):
-    """Formats with a method beside them."""
-
-    def __new__(cls, method, formats):
-        made = super().__new__(cls, formats)
-        made.method = method
-        return made
-
-    def __eq__(self, other):
-        return tuple.__eq__(self, other) and self.method == other.method
-
-    def __hash__(self):
-        return hash((tuple(self), self.method))
-
-
 @pytest.mark.parametrize("make", LEARNERS)
 def test_learners_tell_methods_apart(make):
-    actions = [WithMethod(m, a) for m in ("cholesky", "lu") for a in LINE]
+    actions = [Action(a, m) for m in ("cholesky", "lu") for a in LINE]
     space = ActionSpace(("a",), tuple(actions))
     better = np.array([1.0 + (action.method == "cholesky") - action[0].p / 100 for action in space])
     X = contexts(30)
@@ -509,7 +494,7 @@ def test_learners_tell_methods_apart(make):
 
 
 def test_rules_keep_to_the_safe_method():
-    actions = [WithMethod(m, a) for a in SPACE for m in ("cholesky", "lu")]
+    actions = [Action(a, m) for a in SPACE for m in ("cholesky", "lu")]
     space = ActionSpace(STAGES, tuple(actions))
     assert space[space.safe].method  # whichever it is
     for policy in (Escalation(), TheoryRule()):

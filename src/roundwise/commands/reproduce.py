@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
@@ -20,38 +20,35 @@ from roundwise.commands.options import (
     json_option,
     seed_option,
 )
-from roundwise.experiments.native import tables as native_tables
-from roundwise.experiments.native import writing as native_writing
-from roundwise.experiments.native.study import (
-    ORDERS,
-    NativeResult,
-    NativeSettings,
-    reproduce_native,
-)
-from roundwise.experiments.released import records as departure_records
-from roundwise.experiments.released import writing as departure_writing
-from roundwise.experiments.released.study import DEPARTURES, study
-from roundwise.experiments.simulated import (
-    EXPERIMENTS,
-    Result,
-    Settings,
-    all_tables,
-    reproduce,
-    summary,
-)
-from roundwise.experiments.simulated.findings import check
-from roundwise.experiments.simulated.writing import overview, write_results
+from roundwise.experiments.native.settings import ORDERS, NativeSettings
+from roundwise.experiments.native.study import NativeStudy
+from roundwise.experiments.protocol import Part, Study, reproduce
+from roundwise.experiments.released.study import DepartureStudy
+from roundwise.experiments.simulated import EXPERIMENTS, Settings, SimulatedStudy
+from roundwise.experiments.writing import Written, write
 from roundwise.outcomes import progress_bar
-from roundwise.report import Table, format_text
+from roundwise.report import Finding, format_text
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
 QUICK_NATIVE = NativeSettings(train=6, test=8, sizes=(100, 200))
-NOT_FOR_NATIVE = {
-    "seeds": "its one training has the seed of --seed",
-    "actions": "it runs all monotone actions of three formats",
-    "arithmetic": "its arithmetic is the hardware's",
-    "jobs": "its runs are timed one by one",
+ORDER_IS_NATIVE = "--order is for native; leave it out"
+REFUSED = {
+    "native": {
+        f"--{name}": f"--{name} is not for native: {reason}; leave it out"
+        for name, reason in {
+            "seeds": "its one training has the seed of --seed",
+            "actions": "it runs all monotone actions of three formats",
+            "arithmetic": "its arithmetic is the hardware's",
+            "jobs": "its runs are timed one by one",
+        }.items()
+    },
+    "departures": {
+        "--order": ORDER_IS_NATIVE,
+        "--arithmetic": "departures runs in both arithmetics; leave --arithmetic out",
+    },
+    **{name: {"--order": ORDER_IS_NATIVE} for name in (*EXPERIMENTS, "all")},
 }
+"""Options that do not fit an experiment, and what is said about them."""
 WIDTH = 100
 MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
 
@@ -145,115 +142,78 @@ def reproduce_command(
     """
     if sizes is not None and sizes[0] > sizes[1]:
         raise click.BadParameter("the smallest n comes first", param_hint="--sizes")
+    _refuse_options(experiment)
+    study: Study[Any, Any]
     if experiment == "native":
-        _refuse_options()
         given = QUICK_NATIVE if quick else NativeSettings()
         if systems is not None:
             given = replace(given, train=max(1, systems // 2), test=systems)
-        native = replace(given, sizes=sizes or given.sizes, seed=seed, order=order or given.order)
-        _run_native(native, cache, out or Path("out/native"), as_json)
+        order = order or given.order
+        study = NativeStudy(replace(given, sizes=sizes or given.sizes, seed=seed, order=order))
+    else:
+        default = QUICK if quick else Settings()
+        settings = Settings(
+            systems=default.systems if systems is None else systems,
+            seeds=default.seeds if seeds is None else seeds,
+            seed=seed,
+            actions=int(actions),
+            arithmetic=arithmetic or default.arithmetic,
+            sizes=sizes or default.sizes,
+        )
+        # The findings of the ablation compare it with dense, on the same outcomes.
+        names = {"all": tuple(EXPERIMENTS), "ablation": ("dense", "ablation")}
+        if experiment == "departures":
+            study = DepartureStudy(settings)
+        else:
+            study = SimulatedStudy(settings, names.get(experiment, (experiment,)))
+    written = interruptible(lambda: _written(study, cache, jobs or -1, out), cache)
+    if as_json:
+        echo_json({**written.summary, "files": [str(path) for path in written.files]})
         return
-    if order is not None:
-        raise click.UsageError("--order is for native; leave it out")
-    default = QUICK if quick else Settings()
-    settings = Settings(
-        systems=default.systems if systems is None else systems,
-        seeds=default.seeds if seeds is None else seeds,
-        seed=seed,
-        actions=int(actions),
-        arithmetic=arithmetic or default.arithmetic,
-        sizes=sizes or default.sizes,
-    )
-    if experiment == "departures":
-        if arithmetic is not None:
-            raise click.UsageError("departures runs in both arithmetics; leave --arithmetic out")
-        _run_study(settings, cache, jobs or -1, out or Path("out/departures"), as_json)
-        return
-    names = list(EXPERIMENTS) if experiment == "all" else [experiment]
-    if experiment == "ablation":
-        names = ["dense", "ablation"]  # its findings compare the two, on the same outcomes
-    _run_experiments(names, settings, cache, jobs or -1, out or Path("out/reproduce"), as_json)
+    for part in written.parts:
+        _show_part(part)
+    _show_findings(written.report.findings)
+    click.echo("SUMMARY\n")
+    for line in written.report.summary:
+        click.echo(wrapped("* ", line))
+    click.echo(f"\nReport: {written.files[0]}")
 
 
-def _refuse_options() -> None:
+def _refuse_options(experiment: str) -> None:
     context = click.get_current_context()
-    for name, reason in NOT_FOR_NATIVE.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} is not for native: {reason}; leave it out")
+    for option, message in REFUSED[experiment].items():
+        source = context.get_parameter_source(option.removeprefix("--"))
+        if source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(message)
 
 
-def _run_experiments(
-    names: Sequence[str], settings: Settings, cache: Path, jobs: int, out: Path, as_json: bool
-) -> None:
-    def work() -> tuple[dict[str, Result], list[Path]]:
-        results = reproduce(names, settings, cache, jobs=jobs, bars=progress_bar)
-        return results, write_results(results, out, progress=progress_bar("report"))
-
-    results, written = interruptible(work, cache)
-    findings = check(results)
-    if as_json:
-        _echo_numbers(summary(results, findings), written)
-        return
-    for name, result in results.items():
-        click.echo(f"\n{result.experiment.title.upper()} ({name})\n")
-        _show(all_tables(result).values())
-    click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
-    for finding in findings:
-        click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
-        click.echo(wrapped("    ", finding.evidence))
-    click.echo()
-    _conclude(overview(results, findings), written)
+def _written(study: Study[Any, Any], cache: Path, jobs: int, out: Path | None) -> Written:
+    result = reproduce(study, cache, jobs, progress_bar)
+    return write(study, result, out or Path("out") / study.name, bar=progress_bar("report"))
 
 
-def _run_native(settings: NativeSettings, cache: Path, out: Path, as_json: bool) -> None:
-    def work() -> tuple[NativeResult, list[Path]]:
-        result = reproduce_native(settings, cache, progress_bar("native, systems"))
-        return result, native_writing.write_native(result, out)
-
-    result, written = interruptible(work, cache)
-    if as_json:
-        _echo_numbers(native_writing.summary(result), written)
-        return
-    click.echo("\nNATIVE CPU VALIDATION (native)\n")
-    _show(native_tables.all_tables(result).values())
-    _conclude(native_writing.overview(result), written)
-
-
-def _run_study(settings: Settings, cache: Path, jobs: int, out: Path, as_json: bool) -> None:
-    def work() -> tuple[dict[str, Result], list[Path]]:
-        results = study(settings, cache, jobs=jobs, bars=progress_bar)
-        bar = progress_bar("report")
-        return results, departure_writing.write_study(results, out, progress=bar)
-
-    results, written = interruptible(work, cache)
-    if as_json:
-        _echo_numbers(departure_writing.summary(results), written)
-        return
-    click.echo("DEPARTURES OF THE RELEASED CODE\n")
-    for name, text in DEPARTURES.items():
-        click.echo(wrapped(f"{'+ ' + name:<12}", f"{text}."))
-    click.echo()
-    _show(departure_records.all_tables(results).values())
-    _conclude(departure_writing.overview(results), written)
-
-
-def _echo_numbers(facts: Mapping[str, Any], written: Sequence[Path]) -> None:
-    echo_json({**facts, "files": [str(path) for path in written]})
-
-
-def _show(tables: Iterable[Table]) -> None:
-    for table in tables:
+def _show_part(part: Part) -> None:
+    heading = part.heading.upper() or f"{part.title.upper()} ({part.name})"
+    click.echo(f"\n{heading}\n")
+    for term, text in part.legend:
+        click.echo(wrapped(f"{term:<12}", text))
+    if part.legend:
+        click.echo()
+    for table in part.tables.values():
         click.echo(format_text(replace(table, note="")))
         if table.note:
             click.echo("\n" + wrapped("", table.note))
         click.echo()
 
 
-def _conclude(lines: Iterable[str], written: Sequence[Path]) -> None:
-    click.echo("SUMMARY\n")
-    for line in lines:
-        click.echo(wrapped("* ", line))
-    click.echo(f"\nReport: {written[0]}")
+def _show_findings(findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
+    for finding in findings:
+        click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
+        click.echo(wrapped("    ", finding.evidence))
+    click.echo()
 
 
 def wrapped(lead: str, text: str) -> str:

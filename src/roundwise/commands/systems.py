@@ -12,7 +12,7 @@ import click
 from roundwise.actions import ActionSpace
 from roundwise.backends import Backend
 from roundwise.commands.endings import data_errors
-from roundwise.features import KAPPA_EXACT_SPARSE_LIMIT
+from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
 from roundwise.tuning import Context
 

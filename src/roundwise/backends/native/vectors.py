@@ -43,12 +43,11 @@ def axpy(alpha: float, x: Vector, y: Vector, fmt: FloatFormat) -> Float64Array:
     """``y + alpha x``."""
     x = checked_vector(x)
     y = checked_vector(y, len(x))
-    result = np.array(_read(y, fmt))
-    if _kernels.native_axpy(float(_read_number(alpha, fmt)), _read(x, fmt), result) and (
-        fmt == COMPUTED_IN[fmt]
-    ):
-        return result.astype(np.float64, copy=False)
     with np.errstate(all="ignore"):
+        result = np.array(_read(y, fmt))
+        factor = float(_read_number(alpha, fmt))
+        if _kernels.native_axpy(factor, _read(x, fmt), result) and fmt == COMPUTED_IN[fmt]:
+            return result.astype(np.float64, copy=False)
         return finished(result, "axpy", fmt, alpha, x, y)
 
 
@@ -82,7 +81,8 @@ def orthogonalize(V: Vector, w: Vector, fmt: FloatFormat) -> tuple[Float64Array,
     kernel = "orthogonalize"
     w = checked_vector(w)
     V = checked_basis(V, len(w))
-    left = np.array(_read(w, fmt))
+    with np.errstate(all="ignore"):
+        left = np.array(_read(w, fmt))
     if fmt == COMPUTED_IN[fmt]:
         coefficients = np.empty(len(V), dtype=left.dtype)
         if not _kernels.native_orthogonalize(_read(V, fmt), left, coefficients):

@@ -1,7 +1,7 @@
-"""Direct solvers to compare with: LAPACK and SuperLU as people call them.
+"""Direct solvers to compare with: LAPACK and SuperLU, called as users call them.
 
-They are algorithms of one stage, so that their runs are timed, repeated and stored as ours are.
-None of them looks at the true solution; the errors are measured afterwards, outside the time.
+Each is an algorithm with one stage, so that its runs are timed, repeated and stored as ours are.
+None looks at the true solution; the errors are measured afterwards and not timed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse.linalg import splu, spsolve
 
-from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Shared, Stage
+from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, Shared, Stages
 from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.backends.engines.superlu import DIAGONAL_PIVOT, SuperLUFactors
 from roundwise.exceptions import RoundwiseError
@@ -28,18 +28,18 @@ from roundwise.problems import LinearSystem
 
 Vector = NDArray[np.float64]
 REST = 0.15
-"""Seconds. NumPy has a BLAS of its own; the threads of SciPy's go on spinning for up to 0.1 s after
-a call and would slow it down."""
+"""Seconds to wait before a call of NumPy: it has a BLAS of its own, and the threads of SciPy's BLAS
+spin for up to 0.1 s after a call and would slow it down."""
 
 SAME_ORDERING = "MMD_AT_PLUS_A"
-"""SuperLU's name of the ordering that the native backend takes for symmetric patterns."""
+"""SuperLU's name of the ordering that the native backend uses for symmetric patterns."""
 
 SYMMETRIC = {
     "permc_spec": SAME_ORDERING,
     "diag_pivot_thresh": DIAGONAL_PIVOT,
     "options": {"SymmetricMode": True},
 }
-"""All that the native backend asks of SuperLU for these."""
+"""The options with which the native backend calls SuperLU for symmetric patterns."""
 
 
 class DirectSolveError(RoundwiseError):
@@ -117,10 +117,10 @@ ROUTINES: dict[str, Callable[[Any, Vector], tuple[Vector, int]]] = {
         0,
     ),
 }
-"""What is called, by name: ``(A, b)`` to the solution and the iterations it took."""
+"""The routines by name; each maps ``(A, b)`` to the solution and the iterations it took."""
 
 SPLU: dict[str, Mapping[str, Any]] = {"splu": {}, "splu, same ordering": SYMMETRIC}
-"""Options of ``scipy.sparse.linalg.splu``, by name; its factors are kept to look at."""
+"""Options of ``scipy.sparse.linalg.splu``, by name; its factors are kept to count their entries."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class DirectSolve(Algorithm):
         if self.routine not in known:
             raise ValueError(f"routine = {self.routine!r}; choose one of {', '.join(known)}")
 
-    def _run(self, problem: LinearSystem, stages: Mapping[str, Stage], shared: Shared) -> Outcome:
+    def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
             if self.routine.startswith("numpy"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -10,23 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.experiments import paper
-from roundwise.experiments.native.study import PEAKS, Choice, NativeResult
+from roundwise.experiments.native.gather import PEAKS
+from roundwise.experiments.native.judging import JudgedPolicy, NativeResult
+from roundwise.experiments.tabulating import FlatRow, finite_mean
 from roundwise.report import Cell, Table
 
 Floats = NDArray[np.float64]
 
-VALIDATION = (
-    "formats", "policy", "source", "tau", "actions", "reduced", "success", "FP64 level", "systems",
-    "speedup", "with features", "memory", "peak", "ms", "ms FP64", "ms features", "ferr", "nbe",
-)  # fmt: skip
 RATIOS = (
     "formats", "policy", "against", "mean", "median", "worst", "mean, all costs",
     "median, all costs", "worst, all costs", "missed",
-)  # fmt: skip
-ACTIONS = ("formats", "policy", "action", "systems")
-SYSTEMS = (
-    "formats", "policy", "system", "n", "kappa", "action", "ferr", "nbe", "met", "seconds",
-    "feature_seconds", "total_seconds", "fp64_seconds",
 )  # fmt: skip
 
 
@@ -41,20 +33,14 @@ def all_tables(result: NativeResult) -> dict[str, Table]:
 
 def validation_table(result: NativeResult) -> Table:
     """The columns of the paper's table and a few more; its rows first."""
-    rows: list[list[Cell]] = []
-    for (tau, policy), row in paper.NATIVE.items():
-        counts = (row.actions, row.reduced, row.successes, None, 100)
-        ratios = (row.speedup, None, row.memory, None)
-        times = (row.ms, row.ms_fp64, None)
-        lead = ("fp16", policy, "paper", f"{tau:.0e}")
-        rows.append([*lead, *counts, *ratios, *times, row.ferr, row.nbe])
-    taus = result.settings.taus
-    rows += [_validation_row(choice, tau) for choice in result.choices for tau in taus]
+    found = [_papers_row(tau, policy) for tau, policy in paper.NATIVE]
+    found += [_row(judged, tau) for judged in result.judged for tau in result.settings.taus]
+    header = list(found[-1])  # the paper's rows lack some columns
     places = dict.fromkeys(("speedup", "with features", "memory", "peak"), ".2f")
     return Table(
         "Validation systems: the paper's native study, and ours",
-        VALIDATION,
-        rows,
+        header,
+        [[row.get(column) for column in header] for row in found],
         note="Success: ferr <= tau. FP64 level: backward error <= sqrt(n) u. Speedup over the "
         "all-FP64 run of the same algorithm, mean over the successes, as in the paper; then with "
         "the time of the features. Memory: modelled, and the peak, measured on the first "
@@ -65,42 +51,48 @@ def validation_table(result: NativeResult) -> Table:
     )
 
 
-def _validation_row(choice: Choice, tau: float) -> list[Cell]:
-    good = choice.ferr <= tau
-    speedup = choice.baseline / choice.seconds
-    with_features = choice.baseline / (choice.seconds + choice.features)
-    return [
-        choice.formats,
-        choice.policy,
-        "ours",
-        f"{tau:.0e}",
-        len(set(choice.actions)),
-        choice.reduced,
-        int(good.sum()),
-        int(choice.met.sum()),
-        len(good),
-        _mean(speedup[good]),
-        _mean(with_features[good]),
-        _mean(choice.memory),
-        _mean(choice.peak),
-        1e3 * _mean(choice.seconds),
-        1e3 * _mean(choice.baseline),
-        1e3 * _mean(choice.features),
-        _mean(choice.ferr),
-        _mean(choice.nbe),
-    ]
+def _papers_row(tau: float, policy: str) -> FlatRow:
+    renamed = {"successes": "success", "ms_fp64": "ms FP64"}
+    numbers = {renamed.get(key, key): cell for key, cell in paper.NATIVE[tau, policy].items()}
+    lead = {"formats": "fp16", "policy": policy, "source": "paper", "tau": f"{tau:.0e}"}
+    return {**lead, "systems": 100, **numbers}
+
+
+def _row(judged: JudgedPolicy, tau: float) -> FlatRow:
+    good = judged.ferr <= tau
+    with_features = judged.baseline / (judged.seconds + judged.features)
+    return {
+        "formats": judged.formats,
+        "policy": judged.policy,
+        "source": "ours",
+        "tau": f"{tau:.0e}",
+        "actions": len(set(judged.actions)),
+        "reduced": judged.reduced,
+        "success": int(good.sum()),
+        "FP64 level": int(judged.met.sum()),
+        "systems": len(good),
+        "speedup": finite_mean((judged.baseline / judged.seconds)[good]),
+        "with features": finite_mean(with_features[good]),
+        "memory": finite_mean(judged.memory),
+        "peak": finite_mean(judged.peak),
+        "ms": 1e3 * finite_mean(judged.seconds),
+        "ms FP64": 1e3 * finite_mean(judged.baseline),
+        "ms features": 1e3 * finite_mean(judged.features),
+        "ferr": finite_mean(judged.ferr),
+        "nbe": finite_mean(judged.nbe),
+    }
 
 
 def ratio_table(result: NativeResult) -> Table:
     """How many times faster, against all-FP64 and LAPACK: mean, median and worst."""
     references = reference_seconds(result)
     rows: list[list[Cell]] = []
-    for choice in result.choices:
-        missed = int((~choice.met).sum())
-        against = {"all-FP64": choice.baseline} | dict(references)
+    for judged in result.judged:
+        missed = int((~judged.met).sum())
+        against = {"all-FP64": judged.baseline} | dict(references)
         for name, seconds in against.items():
-            bare, total = _spread(seconds / choice.seconds), _spread(seconds / choice.total)
-            rows.append([choice.formats, choice.policy, name, *bare, *total, missed])
+            bare, total = _spread(seconds / judged.seconds), _spread(seconds / judged.total)
+            rows.append([judged.formats, judged.policy, name, *bare, *total, missed])
     for name in references:
         for other in ("numpy.linalg.solve", "dgesv"):
             if name != other:
@@ -120,46 +112,52 @@ def ratio_table(result: NativeResult) -> Table:
 def action_table(result: NativeResult) -> Table:
     """Which actions were chosen how often."""
     rows: list[list[Cell]] = [
-        [choice.formats, choice.policy, action, count]
-        for choice in result.choices
-        for action, count in Counter(choice.actions).most_common()
+        [judged.formats, judged.policy, action, count]
+        for judged in result.judged
+        for action, count in Counter(judged.actions).most_common()
     ]
-    return Table("Chosen actions (factor, update, gmres, residual)", ACTIONS, rows)
+    header = ("formats", "policy", "action", "systems")
+    return Table("Chosen actions (factor, update, gmres, residual)", header, rows)
 
 
-def system_table(result: NativeResult) -> Table:
-    """Every choice on every system, and the seconds of LAPACK's solvers; for CSV."""
+def system_rows(result: NativeResult) -> list[FlatRow]:
+    """Every policy on every system, and the seconds of LAPACK's solvers; for CSV."""
     references = reference_seconds(result)
-    problems = result.facts.test.problems
-    rows: list[list[Cell]] = []
-    for choice in result.choices:
-        for i, problem in enumerate(problems):
-            numbers = (choice.seconds, choice.features, choice.total, choice.baseline)
-            errors = float(choice.ferr[i]), float(choice.nbe[i]), int(choice.met[i])
-            seconds = [float(values[i]) for values in (*numbers, *references.values())]
-            lead = (choice.formats, choice.policy, i, problem.n, float(result.facts.kappas[i]))
-            rows.append([*lead, choice.actions[i], *errors, *seconds])
-    header = (*SYSTEMS, *(f"{name} seconds" for name in references))
-    return Table("Every choice on every system", header, rows)
+    problems = result.gathered.first[1].problems
+    return [
+        {
+            "formats": judged.formats,
+            "policy": judged.policy,
+            "system": i,
+            "n": problem.n,
+            "kappa": float(result.gathered.kappas[i]),
+            "action": judged.actions[i],
+            "ferr": float(judged.ferr[i]),
+            "nbe": float(judged.nbe[i]),
+            "met": int(judged.met[i]),
+            "seconds": float(judged.seconds[i]),
+            "feature_seconds": float(judged.features[i]),
+            "total_seconds": float(judged.total[i]),
+            "fp64_seconds": float(judged.baseline[i]),
+            **{f"{name} seconds": float(values[i]) for name, values in references.items()},
+        }
+        for judged in result.judged
+        for i, problem in enumerate(problems)
+    ]
 
 
 def reference_seconds(result: NativeResult) -> Mapping[str, Floats]:
     """Median seconds of LAPACK's solvers on each validation system, by name."""
-    return {name: view.seconds[:, 0] for name, view in result.facts.references.items()}
+    return {name: view.seconds[:, 0] for name, view in result.gathered.references.items()}
 
 
 def _gave_up(result: NativeResult) -> str:
-    view = result.facts.references.get("dsgesv")
+    view = result.gathered.references.get("dsgesv")
     if view is None:
         return "dsgesv is left out: SciPy's BLAS here is not the wheel's OpenBLAS."
     count = sum(bool(reason) for reason in view.reasons[:, 0])
     systems = f"{count} of {view.shape[0]} systems"
     return f"dsgesv gave up its FP32 factors and started again in FP64 on {systems}."
-
-
-def _mean(values: Floats) -> float:
-    kept = values[np.isfinite(values)]
-    return float(kept.mean()) if kept.size else math.nan
 
 
 def _spread(ratios: Floats) -> tuple[float, float, float]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 from scipy.sparse.linalg import gmres as scipy_gmres
 
@@ -32,7 +32,7 @@ from roundwise.formats import FP32, FP64, TF32, FloatFormat
 from roundwise.problems import LinearSystem
 from roundwise.rounding import round_to
 
-Vector = NDArray[np.float64]
+Vector = Any
 
 
 @dataclass(frozen=True)

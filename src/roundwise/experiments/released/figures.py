@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from roundwise.experiments import paper
-from roundwise.experiments.released.records import METRICS, RANGES, distance_table
-from roundwise.experiments.simulated.experiment import Result
+from roundwise.experiments.released.numbers import METRICS, RANGES, mean_distances
+from roundwise.experiments.simulated.running import Result
 from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
@@ -24,40 +24,37 @@ def figures(results: Mapping[str, Result]) -> Iterator[Figure]:
 
 
 def distances(results: Mapping[str, Result]) -> Figure:
-    table = distance_table(results)
+    means = mean_distances(results)
     labels = [f"{metric}\n({unit})" for metric, unit in METRICS.items()]
-    values = np.array([[float(cell or 0) for cell in row[1:]] for row in table.rows])
+    values = np.array([list(by_metric.values()) for by_metric in means.values()])
     return Figure(
         "Mean distance of each variant to the paper's numbers; darker is farther, each column on "
         "a scale of its own.",
         "departures-distances",
-        draw.heat_table([str(row[0]) for row in table.rows], labels, values),
+        draw.heat_table(list(means), labels, values),
     )
 
 
 def usage(results: Mapping[str, Result]) -> Figure:
     """Stages below FP64, by variant; W1 and W2 at both tau."""
-    shares, some = {}, next(iter(results.values()))
+    shares, low, some = {}, FORMATS[:-1], next(iter(results.values()))
     for weight in ("W1", "W2"):
         for tau in some.baselines:
             for kappa_range in (r for r in RANGES if r in some.ranges):
                 theirs = paper.DENSE_USAGE[tau, weight, kappa_range]
-                rows = [[theirs[fmt] for fmt in FORMATS[:-1]]]
+                rows = [[theirs[fmt] for fmt in low]]
                 for result in results.values():
-                    case = result.case(weight, tau)
-                    known = kappa_range in result.ranges
-                    rows.append(
-                        [
-                            float(np.mean(case.usage(kappa_range, fmt))) if known else np.nan
-                            for fmt in FORMATS[:-1]
-                        ]
-                    )
+                    used = [np.nan] * len(low)
+                    if kappa_range in result.ranges:
+                        case = result.case(weight, tau)
+                        used = [float(np.mean(case.usage(kappa_range, fmt))) for fmt in low]
+                    rows.append(used)
                 shares[f"{weight}, tau = {scientific(tau)}, {kappa_range}"] = np.array(rows)
     return Figure(
         "Stages (of 4) below FP64 that the policies choose, beside the paper's; mean over the "
         "trainings.",
         "departures-usage",
-        draw.stacked_bars(shares, ["paper", *results], FORMATS[:-1], len(FORMATS)),
+        draw.stacked_bars(shares, ["paper", *results], low, len(FORMATS)),
     )
 
 

@@ -1,10 +1,11 @@
 """How the released code learns: its reward, its bins, its exploration, its order of systems.
 
-See `released_code.py` for the source.
+`roundwise.experiments.released.code` says where this was read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -14,13 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.discretizer import FeatureDiscretizer
-from roundwise.experiments.released.systems import TRAINING_BELOW
+from roundwise.experiments.paper.systems import TRAINING_BELOW
+from roundwise.experiments.simulated.gather import Half
+from roundwise.experiments.simulated.running import Learner
+from roundwise.experiments.simulated.settings import Settings
 from roundwise.formats import FP64
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward, ProblemFacts
 
 BUCKETS = (1e4, 1e7)
-"""Systems are met from low to high: kappa below the first, below the second, the others."""
+"""Training meets the systems with kappa below the first, then below the second, then the others."""
+
+STREAM = "stream"
+"""Name of the variant that takes the code's random numbers: one training, the paper's own as far as
+rounding allows."""
 
 STREAM_SEED = 42
 
@@ -32,7 +40,7 @@ class ReleasedReward(PaperReward):
     Parameters
     ----------
     zero_penalty : float, optional
-        What a count of 0 iterations is charged, before lambda_iter; None charges nothing.
+        The penalty of a count of 0 iterations, times lambda_iter; None means no penalty.
     explicit_bits : bool
         Count significand bits without the implicit one: 52, 23, 10, 7.
     """
@@ -52,7 +60,7 @@ class ReleasedReward(PaperReward):
 
 
 class TruncatingDiscretizer(FeatureDiscretizer):
-    """Takes the point below, not the nearest: the last one is for the maximum alone."""
+    """Takes the grid point below a value, not the nearest: only the maximum is in the last bin."""
 
     def bin_indices(self, X: ArrayLike) -> NDArray[np.intp]:
         X = np.clip(self._checked(X), *self._ends)
@@ -70,10 +78,10 @@ class ReleasedQ(TabularQ):
     Parameters
     ----------
     steps : int
-        Of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
+        Steps of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
     alpha : float
     stream : random.Random, optional
-        Draw from it as the released code does, and not from the generator that `explore` is given.
+        Draws as in the released code come from it, and not from the generator of `explore`.
     """
 
     def __init__(self, steps: int, alpha: float = 0.5, stream: Random | None = None) -> None:
@@ -113,3 +121,33 @@ def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
     decades = 10.0 ** np.round(np.log10(kappas))
     seen = np.where([i in TRAINING_BELOW for i in range(len(kappas))], 0.5 * decades, decades)
     return np.argsort(np.searchsorted(BUCKETS, seen, side="right"), kind="stable")
+
+
+@dataclass(frozen=True)
+class ReleasedLearner(Learner):
+    """Trains with the departures ``counting``, ``learning`` and `STREAM`, as far as they are on."""
+
+    departures: frozenset[str]
+
+    def reward(self, w1: float, w2: float, lambda_iter: float) -> PaperReward:
+        return ReleasedReward(
+            w1=w1,
+            w2=w2,
+            lambda_iter=lambda_iter,
+            zero_penalty=5.0 if "counting" in self.departures else None,
+            explicit_bits="learning" in self.departures,
+        )
+
+    def new_policy(self, settings: Settings, systems: int) -> TabularQ:
+        if "learning" not in self.departures:
+            return super().new_policy(settings, systems)
+        stream = Random(STREAM_SEED) if STREAM in self.departures else None
+        return ReleasedQ(settings.episodes * systems, settings.alpha, stream)
+
+    def order(self, training: Half) -> NDArray[np.intp]:
+        if "learning" not in self.departures:
+            return super().order(training)
+        return training_order(training.kappas)
+
+    def seeds(self, settings: Settings) -> Sequence[int]:
+        return super().seeds(settings)[: 1 if STREAM in self.departures else None]

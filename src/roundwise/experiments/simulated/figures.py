@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from roundwise.experiments.simulated.experiment import Case, Result
 from roundwise.experiments.simulated.gather import Half
+from roundwise.experiments.simulated.running import Case, Result
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
+
+Places = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Indices of systems and of actions."""
 
 SIZE_GROUPS = ((200, "n < 200"), (300, "n = 200 to 299"), (400, "n = 300 to 399"))
 
@@ -20,7 +24,7 @@ def figures(result: Result) -> Iterator[Figure]:
     yield usage(result)
     yield errors(result)
     yield iterations(result)
-    if len(set(result.facts.first[1].families)) > 1:
+    if len(set(result.gathered.first[1].families)) > 1:
         yield kappas(result)
     yield policies(result)
     yield landscape(result)
@@ -43,7 +47,7 @@ def training(result: Result) -> Figure:
 
 
 def usage(result: Result) -> Figure:
-    formats = [fmt.name for fmt in result.facts.space.formats]
+    formats = [fmt.name for fmt in result.gathered.space.formats]
     shares = {
         label(case): [
             [float(np.mean(case.usage(name, fmt))) for fmt in formats] for name in result.ranges
@@ -59,16 +63,13 @@ def usage(result: Result) -> Figure:
 
 
 def errors(result: Result) -> Figure:
-    """As the paper, for W2."""
+    """Under W2, as the paper shows them."""
     ours, fp64, taus = {}, {}, {}
-    for case in _of_weight(result, "W2"):
-        test = result.facts.halves[case.tau][1]
-        at = np.arange(len(test.rows)), case.chosen[0]
-        safe = result.facts.space.safe
-        ours[label(case)] = test.view.ferr[at], test.view.nbe[at]
-        fp64[label(case)] = test.view.ferr[:, safe], test.view.nbe[:, safe]
+    for case, test, (at, safe) in _under_w2(result):
+        ours[label(case)] = test.ferr[at], test.nbe[at]
+        fp64[label(case)] = test.ferr[safe], test.nbe[safe]
         taus[label(case)] = case.tau
-    test = result.facts.first[1]
+    test = result.gathered.first[1]
     return Figure(
         "Errors of each test system under W2 (first seed) and in all-FP64, sorted by kappa; a "
         "line leads from FP64's error to the policy's.",
@@ -78,13 +79,10 @@ def errors(result: Result) -> Figure:
 
 
 def iterations(result: Result) -> Figure:
-    """As the paper, for W2."""
-    ours, fp64 = {}, {}
-    for case in _of_weight(result, "W2"):
-        test = result.facts.halves[case.tau][1]
-        ours[label(case)] = test.view.inner[np.arange(len(test.rows)), case.chosen[0]]
-        fp64[label(case)] = test.view.inner[:, result.facts.space.safe]
-    test = result.facts.first[1]
+    """Under W2, as the paper shows them."""
+    ours = {label(case): test.inner[at] for case, test, (at, _) in _under_w2(result)}
+    fp64 = {label(case): test.inner[safe] for case, test, (_, safe) in _under_w2(result)}
+    test = result.gathered.first[1]
     return Figure(
         "GMRES iterations of each test system under W2 (first seed) and in all-FP64.",
         f"{result.experiment.name}-iterations",
@@ -93,7 +91,7 @@ def iterations(result: Result) -> Figure:
 
 
 def kappas(result: Result) -> Figure:
-    halves = result.facts.first
+    halves = result.gathered.first
     families = np.concatenate([half.families for half in halves])
     values = np.concatenate([half.kappas for half in halves])
     return Figure(
@@ -105,7 +103,7 @@ def kappas(result: Result) -> Figure:
 
 def policies(result: Result) -> Figure:
     """The bins are the same in all cases: they follow from the training systems."""
-    names = result.facts.space.names
+    names = result.gathered.space.names
     grids = {}
     for case in result.cases:
         policy, bins = case.policy, case.policy.discretizer_.bins_
@@ -122,17 +120,17 @@ def policies(result: Result) -> Figure:
 
 
 def landscape(result: Result) -> Figure:
-    """Of the test system with the median condition number."""
-    test = result.facts.first[1]
+    """Rewards on the test system with the median condition number."""
+    test = result.gathered.first[1]
     system = int(np.argsort(test.kappas, kind="stable")[len(test.kappas) // 2])
-    problem = test.view.problems[system]
+    problem = test.problems[system]
     return Figure(
         f"Reward of every action on one test system: n = {problem.n}, kappa = "
         f"{scientific(test.kappas[system], 1)}, the median of the set ({problem.name}).",
         f"{result.experiment.name}-landscape",
         draw.reward_landscape(
             {label(case): case.rewards[system] for case in result.cases},
-            result.facts.space.names,
+            result.gathered.space.names,
             chosen={label(case): int(case.chosen[0, system]) for case in result.cases},
         ),
     )
@@ -143,12 +141,18 @@ def label(case: Case) -> str:
 
 
 def groups(half: Half) -> list[str]:
-    """What the markers tell: the family where there are several, else the size."""
+    """What the markers of the systems show: the family where there are several, else the size."""
     if len(set(half.families)) > 1:
         return list(half.families)
     last = f"n >= {SIZE_GROUPS[-1][0]}"
     return [next((text for end, text in SIZE_GROUPS if n < end), last) for n in half.sizes]
 
 
-def _of_weight(result: Result, weight: str) -> list[Case]:
-    return [case for case in result.cases if case.weight == weight]
+def _under_w2(result: Result) -> Iterator[tuple[Case, Half, tuple[Places, Places]]]:
+    """The cases of W2, their test halves, and the places of the chosen and of the safe actions."""
+    for case in result.cases:
+        if case.weight == "W2":
+            test = result.gathered.halves[case.tau][1]
+            systems = np.arange(len(test.rows))
+            safe = np.full_like(systems, result.gathered.space.safe)
+            yield case, test, ((systems, case.chosen[0]), (systems, safe))

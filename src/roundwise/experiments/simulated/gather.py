@@ -1,8 +1,8 @@
-"""The facts of an experiment: every action once on every system, kept in a cache folder."""
+"""The outcomes of an experiment: every action once on every system, kept in a cache folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace
+from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
+from roundwise.experiments.protocol import Bars, Gathered, no_bars
 from roundwise.experiments.simulated.sets import make, recall, remember
 from roundwise.experiments.simulated.settings import Settings
-from roundwise.outcomes import OutcomeTable, OutcomeView, fill
+from roundwise.outcomes import OutcomeTable, OutcomeView, StoredProblem, fill
 from roundwise.report import scientific
 from roundwise.rewards import ProblemFacts
 from roundwise.tuning import PAPER_CONTEXT, view_contexts
@@ -22,31 +23,54 @@ from roundwise.tuning import PAPER_CONTEXT, view_contexts
 KAPPA = "kappa_exact"
 """The feature that the paper's state and reward take for kappa."""
 
-Bars = Callable[[str], Callable[[int, int], None]]
-"""Makes the progress callback of a task from its description."""
+
+@dataclass(frozen=True)
+class Runs:
+    """How actions are run on a data set: here as the paper's text says.
+
+    Attributes
+    ----------
+    name : str
+    arithmetic : str
+    data : str
+        Key of `roundwise.experiments.simulated.sets.DATA_SETS`.
+    """
+
+    name: str
+    arithmetic: str
+    data: str
+
+    def algorithm(self, action: Action, tau: float) -> GmresIR:
+        """What runs an action."""
+        return GmresIR.paper(tau)
+
+    def seen(self, outcome: Outcome, action: Action, n: int, tau: float) -> Outcome:
+        """An outcome of a system of size n as it is reported and learned from."""
+        return outcome
+
+    def groups(self, space: ActionSpace, tau: float) -> Mapping[GmresIR, list[Action]]:
+        """The actions that each algorithm runs."""
+        groups: dict[GmresIR, list[Action]] = {}
+        for action in space:
+            groups.setdefault(self.algorithm(action, tau), []).append(action)
+        return groups
 
 
 @dataclass(frozen=True, eq=False)
 class Half:
-    """The outcomes of the training or of the test systems at one tau."""
+    """The outcomes of N training or test systems at one tau, and what policies see of them."""
 
-    view: OutcomeView
+    problems: Sequence[StoredProblem]
     contexts: NDArray[np.float64]
-    rows: Sequence[Sequence[Outcome]] = field(repr=False)
     facts: Sequence[ProblemFacts] = field(repr=False)
+    rows: Sequence[Sequence[Outcome]] = field(repr=False)
 
     @classmethod
-    def of(cls, view: OutcomeView) -> Half:
+    def of(cls, view: OutcomeView, rows: Sequence[Sequence[Outcome]]) -> Half:
         kappas = view.features[:, view.feature_names.index(KAPPA)]
-        return cls(
-            view,
-            view_contexts(view, PAPER_CONTEXT),
-            [view.row(i) for i in range(view.shape[0])],
-            [
-                ProblemFacts.from_stored(problem, kappa)
-                for problem, kappa in zip(view.problems, kappas.tolist(), strict=True)
-            ],
-        )
+        pairs = zip(view.problems, kappas.tolist(), strict=True)
+        facts = [ProblemFacts.from_stored(problem, kappa) for problem, kappa in pairs]
+        return cls(view.problems, view_contexts(view, PAPER_CONTEXT), facts, rows)
 
     @cached_property
     def kappas(self) -> NDArray[np.float64]:
@@ -58,7 +82,22 @@ class Half:
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        return tuple(str(problem.meta.get("family", "")) for problem in self.view.problems)
+        return tuple(str(problem.meta.get("family", "")) for problem in self.problems)
+
+    @cached_property
+    def ferr(self) -> NDArray[np.float64]:
+        """Forward errors, (N, A)."""
+        return np.array([[outcome.ferr for outcome in row] for row in self.rows])
+
+    @cached_property
+    def nbe(self) -> NDArray[np.float64]:
+        """Normwise backward errors, (N, A)."""
+        return np.array([[outcome.nbe for outcome in row] for row in self.rows])
+
+    @cached_property
+    def inner(self) -> NDArray[np.int64]:
+        """GMRES iterations, (N, A)."""
+        return np.array([[outcome.inner_iterations for outcome in row] for row in self.rows])
 
     def picked(self, chosen: NDArray[np.intp]) -> list[Outcome]:
         """The outcome of the chosen action of each system."""
@@ -66,69 +105,83 @@ class Half:
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
-    """All outcomes of a data set: by tau, of both halves."""
+class SimulatedGathered(Gathered[float, Half]):
+    """All outcomes of a data set by tau; `densities` are those of both halves.
 
-    data: str
+    `draws` holds the mean ferr of all-FP64 on other test sets, where an experiment asks for it.
+    """
+
     space: ActionSpace
-    halves: Mapping[float, tuple[Half, Half]]
     densities: tuple[NDArray[np.float64], NDArray[np.float64]]
-    origins: tuple[Mapping[str, str], ...]
-    computed: int
-
-    @property
-    def first(self) -> tuple[Half, Half]:
-        """The halves at the first tau; systems and features are the same at each."""
-        return next(iter(self.halves.values()))
+    draws: tuple[float, ...] = ()
 
 
 def gather(
-    data: str,
+    runs: Runs,
     settings: Settings,
     cache: Path,
     jobs: int | None = None,
-    bars: Bars | None = None,
-) -> Facts:
+    bars: Bars = no_bars,
+) -> SimulatedGathered:
     """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes."""
-    cache.mkdir(parents=True, exist_ok=True)
-    table = OutcomeTable(cache / f"{data}.sqlite")
-    systems, seed, sizes = settings.systems, settings.seed, settings.sizes
-    key = f"systems {systems}, seed {seed}, sizes {sizes[0]} to {sizes[1]}"
-    note, computed = recall(cache, data, key, systems, seed, sizes), 0
-    if note is None or not _is_complete(table, note.fingerprints, settings):
-        made = make(data, systems, systems, seed, sizes)
-        note = remember(cache, data, key, made)
-        for tau in settings.taus:
+    table, space = OutcomeTable(cache / f"{runs.data}.sqlite"), settings.space
+    note, made, computed = recall(cache, runs.data, settings), None, 0
+    if note is None:
+        made = make(runs.data, settings, settings.systems, settings.systems)
+        note = remember(cache, runs.data, settings, made)
+    for tau in settings.taus:
+        missing = [
+            (algorithm, actions)
+            for algorithm, actions in runs.groups(space, tau).items()
+            if not _is_complete(table, algorithm, note.fingerprints, actions, runs.arithmetic)
+        ]
+        for k, (algorithm, actions) in enumerate(missing):
+            if made is None:
+                made = make(runs.data, settings, settings.systems, settings.systems)
+            part = f", part {k + 1} of {len(missing)}" if len(missing) > 1 else ""
             computed += fill(
                 table,
-                GmresIR.paper(tau),
+                algorithm,
                 made.train + made.test,
-                settings.space,
-                arithmetic=settings.arithmetic,
+                actions,
+                arithmetic=runs.arithmetic,
                 jobs=jobs,
-                progress=bars(f"{data}, tau = {scientific(tau)}") if bars is not None else None,
+                progress=bars(f"{runs.name}, tau = {scientific(tau)}{part}"),
             )
-
-    def half(tau: float, fingerprints: Sequence[str]) -> Half:
-        algorithm, space = GmresIR.paper(tau), settings.space
-        return Half.of(table.view(algorithm, fingerprints, space, settings.arithmetic))
-
-    return Facts(
-        data,
-        settings.space,
-        {
-            tau: (half(tau, note.train.fingerprints), half(tau, note.test.fingerprints))
-            for tau in settings.taus
-        },
-        (np.array(note.train.densities), np.array(note.test.densities)),
-        tuple(table.origins()),
-        computed,
-    )
-
-
-def _is_complete(table: OutcomeTable, fingerprints: Sequence[str], settings: Settings) -> bool:
-    features = table.stored_features(fingerprints).values()
-    return all(set(PAPER_CONTEXT.features) <= known for known in features) and all(
-        table.stored(GmresIR.paper(tau), fingerprints, settings.space, settings.arithmetic).all()
+    halves = {
+        tau: (
+            _half(runs, table, space, note.train.fingerprints, tau),
+            _half(runs, table, space, note.test.fingerprints, tau),
+        )
         for tau in settings.taus
+    }
+    densities = np.array(note.train.densities), np.array(note.test.densities)
+    return SimulatedGathered(halves, tuple(table.origins()), computed, space, densities)
+
+
+def _is_complete(
+    table: OutcomeTable,
+    algorithm: GmresIR,
+    fingerprints: Sequence[str],
+    actions: Sequence[Action],
+    arithmetic: str,
+) -> bool:
+    features = table.stored_features(fingerprints).values()
+    return all(set(PAPER_CONTEXT.features) <= known for known in features) and bool(
+        table.stored(algorithm, fingerprints, actions, arithmetic).all()
     )
+
+
+def _half(
+    runs: Runs, table: OutcomeTable, space: ActionSpace, fingerprints: Sequence[str], tau: float
+) -> Half:
+    columns: dict[Action, list[Outcome]] = {}
+    for algorithm, actions in runs.groups(space, tau).items():
+        view = table.view(algorithm, fingerprints, actions, runs.arithmetic)
+        for a, action in enumerate(actions):
+            columns[action] = [
+                runs.seen(view.outcome(i, a), action, problem.n, tau)
+                for i, problem in enumerate(view.problems)
+            ]
+    rows = [[columns[action][i] for action in space] for i in range(len(fingerprints))]
+    return Half.of(view, rows)  # any view has the features

@@ -1,8 +1,8 @@
-"""The data sets of the experiments, and a note of them that saves making them again.
+"""The data sets of the experiments, and notes of them that save making them again.
 
-Making 200 dense systems takes seconds, and a replay needs their fingerprints alone. The note lies
-beside the outcome table. It is believed only after the first systems of each half were made again
-and had the fingerprints that it says: another generator, LAPACK or processor makes others.
+Making 200 dense systems takes seconds, and a replay needs only their fingerprints. The note of a
+set lies beside its outcome table. `recall` makes the first systems of each half again and believes
+the note if they have the noted fingerprints: another version, LAPACK or processor may make others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from roundwise.experiments.released.systems import released_set
+from roundwise.experiments.paper.systems import released_set
+from roundwise.experiments.simulated.settings import Settings
 from roundwise.problems import DATA_SETS as PROBLEM_SETS
 from roundwise.problems import Dataset, LinearSystem
 
@@ -48,27 +49,25 @@ class SetNote:
         return self.train.fingerprints + self.test.fingerprints
 
 
-def make(data: str, train: int, test: int, seed: int, sizes: tuple[int, int]) -> Dataset:
-    """A data set by name."""
-    return DATA_SETS[data](train, test, seed=seed, sizes=sizes)
+def make(data: str, settings: Settings, train: int, test: int) -> Dataset:
+    """The first systems of each half of a data set."""
+    return DATA_SETS[data](train, test, seed=settings.seed, sizes=settings.sizes)
 
 
-def remember(cache: Path, data: str, key: str, made: Dataset) -> SetNote:
-    """Note a data set; what was noted of others is kept."""
+def remember(cache: Path, data: str, settings: Settings, made: Dataset) -> SetNote:
+    """Write the note of a data set; notes of the same set with other settings are kept."""
     note = SetNote(HalfNote.of(made.train), HalfNote.of(made.test))
     path = _path(cache, data)
-    notes = _read(path) | {key: asdict(note)}
+    notes = _read(path) | {_key(settings): asdict(note)}
     unfinished = path.with_suffix(".new")
     unfinished.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(path)  # at once: whoever reads sees the old or the new file
+    unfinished.replace(path)  # in one step, so that a reader sees the old or the new file
     return note
 
 
-def recall(
-    cache: Path, data: str, key: str, systems: int, seed: int, sizes: tuple[int, int]
-) -> SetNote | None:
-    """The note of a data set; None if there is none, or if it would be made otherwise today."""
-    saved = _read(_path(cache, data)).get(key)
+def recall(cache: Path, data: str, settings: Settings) -> SetNote | None:
+    """The note of a data set; None if there is none, or if the set would be another one today."""
+    systems, saved = settings.systems, _read(_path(cache, data)).get(_key(settings))
     if saved is None:
         return None
     try:
@@ -79,7 +78,7 @@ def recall(
     except (KeyError, TypeError):
         return None
     count = min(CHECKED, systems)
-    made = make(data, count, count, seed, sizes)
+    made = make(data, settings, count, count)
     for half, problems in zip(halves, (made.train, made.test), strict=True):
         if len(half.fingerprints) != systems or len(half.densities) != systems:
             return None
@@ -88,12 +87,17 @@ def recall(
     return SetNote(*halves)
 
 
+def _key(settings: Settings) -> str:
+    low, high = settings.sizes
+    return f"systems {settings.systems}, seed {settings.seed}, sizes {low} to {high}"
+
+
 def _path(cache: Path, data: str) -> Path:
     return cache / f"{data}-sets.json"
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is noted; a damaged note is none, as it only saves time."""
+    """All notes in a file; none if it is damaged, as notes only save time."""
     try:
         notes = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):

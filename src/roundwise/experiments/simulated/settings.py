@@ -51,6 +51,11 @@ class Settings:
             raise ValueError(f"actions = {self.actions}; choose 1 to 35 (the paper: 25)")
 
     @property
+    def are_the_papers(self) -> bool:
+        """Whether only the seed and the number of trainings differ from the paper's."""
+        return self == Settings(seed=self.seed, seeds=self.seeds)
+
+    @property
     def space(self) -> ActionSpace:
         """The paper's actions."""
         return top_k(monotone_space(GmresIR.stages, FORMATS), self.actions)

@@ -18,9 +18,9 @@ SEED = 42
 TRAINING = 100
 """Training systems of the paper; its test systems come after them."""
 
-# A kappa of 1e3, say, is computed from the matrix, and comes out a bit above or below, as rounding
-# errors will have it. What came out in the paper is in train_metrics.csv and test_metrics.csv of
-# its released results; it decides in which order systems are met, and to which range they belong.
+# The released code computes kappa from the matrix; by rounding errors, a kappa of 1e3 comes out a
+# bit above or below 1e3. That decides in which order training meets the systems, and to which range
+# they belong. What came out is in train_metrics.csv and test_metrics.csv of the released results.
 TRAINING_BELOW = frozenset(
     {5, 18, 22, 25, 26, 29, 31, 45, 46, 48, 49, 59, 65, 66, 68, 75, 77, 78, 89}
 )

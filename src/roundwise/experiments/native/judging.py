@@ -1,0 +1,170 @@
+"""The policies of the native study: how each is trained, and what its choices cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import ActionSpace
+from roundwise.algorithms import modelled_bytes
+from roundwise.evaluation import best_fixed_action
+from roundwise.experiments.native.gather import NativeGathered
+from roundwise.experiments.native.settings import RESTART, RULE, NativeSettings, spaces
+from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
+from roundwise.outcomes import OutcomeView
+from roundwise.policies import Policy, RegressionPolicy, TabularQ
+from roundwise.rewards import (
+    PAPER_W1,
+    PAPER_W2,
+    BackwardErrorTarget,
+    CostReward,
+    MeasuredTime,
+    Reward,
+)
+from roundwise.tuning import Context, train, view_contexts, view_rewards
+
+Floats = NDArray[np.float64]
+
+PAPER_STATE = Context(("kappa_est", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
+CHEAP_STATE = Context(("n", "norm_inf"), (1.0, NORM_FLOOR))
+"""Needs no factorization: the size, and a norm that the solver computes anyway."""
+
+TIME = CostReward(MeasuredTime(), BackwardErrorTarget())
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to learn: what the policy sees, what it is paid for, and how it generalises."""
+
+    name: str
+    context: Context
+    reward: Reward
+    make: Callable[[], Policy] = field(repr=False)
+
+
+METHODS = (
+    Method("RL(W1)", PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
+    Method("RL(W2)", PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
+    Method("time", PAPER_STATE, TIME, RegressionPolicy),
+    Method("time, cheap state", CHEAP_STATE, TIME, lambda: RegressionPolicy(kappa_feature=None)),
+)
+"""The paper's two weightings; and measured time, with the paper's state and with a cheap one."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedPolicy:
+    """What a policy chose for the N validation systems, and what came of it.
+
+    Attributes
+    ----------
+    formats, policy : str
+        Key of `FORMAT_SETS`, and the policy's name.
+    space : ActionSpace
+    chosen : int array (N,)
+    seconds, baseline, features : float arrays (N,)
+        Median seconds of the chosen run, of the all-FP64 run, and of the features it took.
+    ferr, nbe : float arrays (N,)
+    met : bool array (N,)
+        Whether the backward error is at FP64's level.
+    memory, peak : float arrays (N,)
+        Modelled and measured bytes over those of all-FP64; not finite where not measured.
+    """
+
+    formats: str
+    policy: str
+    space: ActionSpace
+    chosen: NDArray[np.intp]
+    seconds: Floats
+    baseline: Floats
+    features: Floats
+    ferr: Floats
+    nbe: Floats
+    met: NDArray[np.bool_]
+    memory: Floats
+    peak: Floats
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The chosen action of each system, as text."""
+        return tuple(self.space.names[i] for i in self.chosen)
+
+    @property
+    def reduced(self) -> int:
+        """Systems whose action is not all-FP64."""
+        return int((self.chosen != self.space.safe).sum())
+
+    @property
+    def total(self) -> Floats:
+        """Seconds with all costs: features, and all-FP64 after a run that missed the target."""
+        again = np.where(self.met | (self.chosen == self.space.safe), 0.0, self.baseline)
+        return np.asarray(self.features + self.seconds + again)
+
+
+@dataclass(frozen=True, eq=False)
+class NativeResult:
+    """The judged policies: those of `METHODS`, and references that need no learning."""
+
+    settings: NativeSettings
+    gathered: NativeGathered
+    judged: tuple[JudgedPolicy, ...]
+
+    def policy(self, formats: str, name: str) -> JudgedPolicy:
+        return next(j for j in self.judged if (j.formats, j.policy) == (formats, name))
+
+
+def run(settings: NativeSettings, gathered: NativeGathered) -> NativeResult:
+    """Train and judge every method on the outcomes; nothing is solved."""
+    judged = []
+    for formats, (training, test) in gathered.halves.items():
+        space = spaces(settings.order)[formats]
+        for method in METHODS:
+            policy, rng = method.make(), np.random.default_rng(settings.seed)
+            rewards = view_rewards(training, method.reward, space)
+            contexts = view_contexts(training, method.context)
+            train(policy, contexts, rewards, space, settings.episodes, rng)
+            chosen = policy.predict(view_contexts(test, method.context))
+            seen = method.context.features
+            judged.append(judge(formats, method.name, test, space, chosen, seen))
+        best = best_fixed_action(view_rewards(training, TIME, space))
+        without_learning = {
+            "best fixed action": np.full(test.shape[0], best),
+            "oracle": view_rewards(test, TIME, space).argmax(axis=1),
+        }
+        for name, chosen in without_learning.items():
+            judged.append(judge(formats, name, test, space, chosen, ()))
+    return NativeResult(settings, gathered, tuple(judged))
+
+
+def judge(
+    formats: str,
+    policy: str,
+    view: OutcomeView,
+    space: ActionSpace,
+    chosen: NDArray[np.intp],
+    seen: Sequence[str],
+) -> JudgedPolicy:
+    """What came of the chosen actions; `seen` are the features that it took to choose."""
+    rows = np.arange(view.shape[0])
+    columns = [view.feature_names.index(feature) for feature in seen]
+    sizes = [problem.n for problem in view.problems]
+    stored = [modelled_bytes(n, space[a], RESTART) for n, a in zip(sizes, chosen, strict=True)]
+    highest = [modelled_bytes(n, space[space.safe], RESTART) for n in sizes]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a small system may not fill a new page
+        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, space.safe]
+    return JudgedPolicy(
+        formats,
+        policy,
+        space,
+        np.asarray(chosen, dtype=np.intp),
+        seconds=view.seconds[rows, chosen],
+        baseline=view.seconds[:, space.safe],
+        features=view.feature_seconds[:, columns].sum(axis=1),
+        ferr=view.ferr[rows, chosen],
+        nbe=view.nbe[rows, chosen],
+        met=view.nbe[rows, chosen] <= [RULE.target(n) for n in sizes],
+        memory=np.array(stored) / np.array(highest),
+        peak=peak,
+    )

@@ -1,0 +1,144 @@
+"""The four steps of every study: gather -> run -> tabulate -> report.
+
+1. `Study.gather` solves what the outcome tables in the cache lack, and reads all outcomes.
+2. `Study.run` trains and judges policies on these outcomes; it solves nothing.
+3. `Study.tabulate` turns the result into tables and figures.
+4. `Study.report` adds the sentences around them.
+
+`reproduce` takes the first two steps, `roundwise.experiments.writing.write` the other two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from roundwise.report import Figure, Report, Table
+
+Key = TypeVar("Key")
+Half = TypeVar("Half")
+Outcomes = TypeVar("Outcomes")
+Result = TypeVar("Result")
+
+Bar = Callable[[int, int], None]
+"""A progress callback ``bar(done, total)``."""
+
+Bars = Callable[[str], Bar]
+"""Makes the progress callback of a task from its description."""
+
+TASTE = "These are not the paper's settings: read the numbers as a taste."
+
+
+def no_bar(done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def no_bars(description: str) -> Bar:
+    """Show no progress of any task."""
+    return no_bar
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered(Generic[Key, Half]):
+    """The outcomes of a data set.
+
+    Attributes
+    ----------
+    halves : mapping to (training half, test half)
+        One pair for each way to run the systems: each tau, or each set of formats.
+    origins : tuple of mappings
+        The machines and versions that computed the outcomes.
+    computed : int
+        How many runs the table lacked.
+    """
+
+    halves: Mapping[Key, tuple[Half, Half]]
+    origins: tuple[Mapping[str, str], ...]
+    computed: int
+
+    @property
+    def first(self) -> tuple[Half, Half]:
+        """The first pair of halves; systems and features are the same in each."""
+        return next(iter(self.halves.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A section of the report, and the files that belong to it.
+
+    Attributes
+    ----------
+    name : str
+        The beginning of the names of its files.
+    title, about : str
+    tables : mapping of str to Table
+        For people, in reading order.
+    numbers : mapping of str to Table
+        For programs: one number per row, with all digits.
+    figures : callable
+        Draws the figures, one by one.
+    anchor, heading : str
+        The section's name in links, and its heading on the terminal, where they are not made from
+        `name` and `title`.
+    legend : sequence of (term, explanation)
+        What the terminal shows before the tables.
+    for_pages : bool
+        Whether the documentation takes files of this part: then the tables are written as Markdown
+        and the figures as PNG, too.
+    """
+
+    name: str
+    title: str
+    about: str
+    tables: Mapping[str, Table]
+    numbers: Mapping[str, Table]
+    figures: Callable[[], Iterable[Figure]]
+    anchor: str = ""
+    heading: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+    for_pages: bool = False
+
+
+class Study(ABC, Generic[Outcomes, Result]):
+    """A study with its settings, in four steps.
+
+    `name` is the folder below ``out/`` that its files go to unless told otherwise; `settings` is a
+    dataclass with all that the result depends on.
+    """
+
+    name: ClassVar[str]
+    settings: Any
+
+    @abstractmethod
+    def gather(self, cache: Path, jobs: int | None = None, bars: Bars = no_bars) -> Outcomes:
+        """Solve what the tables in `cache` lack, with `jobs` processes; read all outcomes."""
+
+    @abstractmethod
+    def run(self, gathered: Outcomes, bars: Bars = no_bars) -> Result:
+        """Train and judge policies on the outcomes; nothing is solved."""
+
+    @abstractmethod
+    def tabulate(self, result: Result) -> list[Part]:
+        """The tables and figures of a result."""
+
+    @abstractmethod
+    def report(self, result: Result) -> Report:
+        """The report without its sections, which are made of the parts."""
+
+    @abstractmethod
+    def summary(self, report: Report, parts: Sequence[Part]) -> dict[str, Any]:
+        """What ``results.json`` holds besides settings and provenance."""
+
+
+def reproduce(
+    study: Study[Outcomes, Result],
+    cache: Path,
+    jobs: int | None = None,
+    bars: Bars = no_bars,
+) -> Result:
+    """Gather and run; a second call with the same cache solves nothing and gives the same."""
+    cache.mkdir(parents=True, exist_ok=True)
+    return study.run(study.gather(cache, jobs, bars), bars)

@@ -1,0 +1,94 @@
+"""The tables of the departure study: every variant beside the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from roundwise.experiments import paper
+from roundwise.experiments.released.numbers import METRICS, RANGES, mean_distances
+from roundwise.experiments.simulated.running import Result, range_metric
+from roundwise.experiments.simulated.settings import FORMATS
+from roundwise.experiments.simulated.tables import METHODS
+from roundwise.report import Cell, Table, scientific
+
+COLUMNS = {
+    "success": "success %",
+    "strict": "strict %",
+    "ferr": "ferr",
+    "nbe": "nbe",
+    "outer": "outer",
+    "gmres": "GMRES",
+}
+
+
+def all_tables(results: Mapping[str, Result]) -> dict[str, Table]:
+    """The tables by a short name, in reading order."""
+    some = next(iter(results.values()))
+    return {
+        "distances": distance_table(results),
+        "fp64": fp64_table(results),
+        **{
+            f"{weight.lower()}-{scientific(tau)}": comparison_table(results, tau, weight)
+            for tau in some.baselines
+            for weight in ("W1", "W2")
+        },
+    }
+
+
+def distance_table(results: Mapping[str, Result]) -> Table:
+    """The mean distance of each variant, by metric."""
+    header = ["variant", *(f"{metric} ({unit})" for metric, unit in METRICS.items())]
+    return Table(
+        "Distance to the paper's numbers: mean over W1 and W2, both tau and the ranges of kappa",
+        header,
+        [[name, *means.values()] for name, means in mean_distances(results).items()],
+        note="usage: mean number of stages (of 4) with another format than the paper's. ferr, nbe: "
+        "|log10| of the ratio. outer, success: difference. gmres: |log2| of the ratio. Means over "
+        "the trainings.",
+        formats=dict.fromkeys(header[1:], ".2f"),
+    )
+
+
+def fp64_table(results: Mapping[str, Result]) -> Table:
+    """All-FP64 at high kappa, where the paper has 2.93 GMRES iterations."""
+    metrics = ("ferr", "nbe", "gmres")
+    rows: list[list[Cell]] = []
+    for tau in next(iter(results.values())).baselines:
+        theirs = [paper.reported("dense", tau, "FP64", "high", metric) for metric in metrics]
+        rows.append([scientific(tau), "paper", *theirs])
+        for name, result in results.items():
+            if "high" in result.ranges:
+                ours = [range_metric(result.baselines[tau], "high", metric) for metric in metrics]
+                rows.append([scientific(tau), name, *ours])
+    return Table(
+        "All-FP64 at high kappa: the paper's and ours",
+        ["tau", "variant", *(COLUMNS[metric] for metric in metrics)],
+        rows,
+        formats={"GMRES": ".2f"},
+    )
+
+
+def comparison_table(results: Mapping[str, Result], tau: float, weight: str) -> Table:
+    """One weighting at one tau: every variant and the paper, by range."""
+    rows: list[list[Cell]] = []
+    present = next(iter(results.values())).ranges
+    for kappa_range in (r for r in RANGES if r in present):
+        reported = [paper.reported("dense", tau, weight, kappa_range, key) for key in COLUMNS]
+        shares = paper.DENSE_USAGE[tau, weight, kappa_range]
+        rows.append([kappa_range, "paper", *reported, *(shares[fmt] for fmt in FORMATS)])
+        for name, result in results.items():
+            if kappa_range in result.ranges:
+                case = result.case(weight, tau)
+                means = [case.metric(kappa_range, key).mean for key in COLUMNS]
+                used = [float(np.mean(case.usage(kappa_range, fmt))) for fmt in FORMATS]
+                rows.append([kappa_range, name, *means, *used])
+    places = {"success %": ".1f", "strict %": ".1f", "outer": ".2f", "GMRES": ".2f"}
+    return Table(
+        f"{METHODS[weight]}, tau = {scientific(tau)}: errors, iterations and stages per solve",
+        ["range", "variant", *COLUMNS.values(), *FORMATS],
+        rows,
+        note="Means over the trainings.",
+        formats=places | dict.fromkeys(FORMATS, ".2f"),
+    )

@@ -1,0 +1,87 @@
+"""The variants of the departure study: which departures of the released code each switches on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roundwise.actions import Action
+from roundwise.algorithms import GmresIR, Outcome, PaperRule
+from roundwise.experiments.released.code import (
+    ReleasedGmresIR,
+    with_released_count,
+    without_last_update,
+)
+from roundwise.experiments.released.learning import STREAM, ReleasedLearner
+from roundwise.experiments.simulated.gather import Runs
+from roundwise.formats import FP64, TF32
+
+DATA = "released"
+"""The paper's own dense systems."""
+
+DEPARTURES = {
+    "tf32": "TF32 is computed with 24 bits in update, GMRES and residual; the factors alone get 11",
+    "stages": "The action's second format is used for GMRES and its third for the update, so that "
+    "the order is u_f <= u_g <= u <= u_r",
+    "rounding": "x stays in float64 and z alone is rounded to u; residuals are those of A and b "
+    "rounded to u; GMRES applies A rounded to u, and factors in u_f to vectors in u_f",
+    "tolerance": "The inner tolerance is absolute where u_g is below FP64",
+    "scipy": "Where u_g is FP64, SciPy's gmres also asks for a small residual that is not "
+    "preconditioned",
+    "stop": "The update that triggers the stop is not applied",
+    "counting": "Where u_g is below FP64, an outer step counts 0 GMRES iterations if it reached "
+    "the tolerance and n if not; 0 in all is charged like 32",
+    "learning": "Bins truncate; epsilon decays per step; features are at least 1; untried actions "
+    "are worth 0; systems are met from low to high kappa; bits count without the implicit one",
+}
+
+
+@dataclass(frozen=True)
+class Variant(Runs):
+    """One way to run the dense experiment; `departures` are keys of `DEPARTURES`, or `STREAM`."""
+
+    arithmetic: str = "storage"
+    data: str = DATA
+    departures: frozenset[str] = frozenset()
+
+    def algorithm(self, action: Action, tau: float) -> GmresIR:
+        """What runs an action. Departures that do not change it are off, to share its outcomes."""
+        if self.arithmetic == "operation":
+            return GmresIR.paper(tau)
+        has = self.departures.__contains__
+        _, update, gmres, _ = action
+        if has("stages"):
+            update, gmres = gmres, update
+        return ReleasedGmresIR(
+            tolerance=tau,
+            stop=PaperRule(tau),
+            tf32_as_fp32=has("tf32") and TF32 in action[1:],
+            swapped_stages=has("stages") and update != gmres,
+            absolute_tolerance=has("tolerance") and gmres != FP64,
+            scipy_gmres=has("scipy") and gmres == FP64,
+            loose_rounding=has("rounding") and any(fmt != FP64 for fmt in action),
+        )
+
+    def seen(self, outcome: Outcome, action: Action, n: int, tau: float) -> Outcome:
+        if "counting" in self.departures:
+            gmres = action[1 if "stages" in self.departures else 2]
+            if gmres != FP64:
+                outcome = with_released_count(outcome, n, tau)
+        if "stop" in self.departures:
+            outcome = without_last_update(outcome, measured="rounding" in self.departures)
+        return outcome
+
+    @property
+    def learner(self) -> ReleasedLearner:
+        return ReleasedLearner(self.departures)
+
+
+ALL = frozenset(DEPARTURES)
+
+VARIANTS = (
+    Variant("our systems", "operation", data="dense"),
+    Variant("operation", "operation"),
+    Variant("storage"),
+    *(Variant(f"+ {name}", departures=frozenset({name})) for name in DEPARTURES),
+    Variant("all", departures=ALL),
+    Variant("all, its stream", departures=ALL | {STREAM}),
+)

@@ -1,0 +1,151 @@
+"""Results as flat rows, one number with the paper's per row; for CSV, JSON and the tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from roundwise.evaluation import Interval, seed_spread
+from roundwise.experiments import paper
+from roundwise.experiments.simulated.running import METRICS, Result, range_metric
+from roundwise.experiments.tabulating import FlatRow, finite_mean
+
+
+def performance(result: Result) -> Iterator[FlatRow]:
+    """Success, errors and iterations of both policies and of all-FP64, by range and in all."""
+    name = result.experiment.name
+    for tau, baseline in result.baselines.items():
+        for method in ("W1", "W2", "FP64"):
+            tables = (baseline,) if method == "FP64" else result.case(method, tau).accuracies
+            for judged in baseline.ranges:
+                for metric in METRICS:
+                    yield {
+                        "experiment": name,
+                        "tau": tau,
+                        "method": method,
+                        "range": judged.name,
+                        "systems": judged.count,
+                        "metric": metric,
+                        "paper": paper.reported(name, tau, method, judged.name, metric),
+                        **_over_seeds([range_metric(t, judged.name, metric) for t in tables]),
+                    }
+
+
+def usage(result: Result) -> Iterator[FlatRow]:
+    """Mean stages per solve in each format."""
+    name = result.experiment.name
+    for case in result.cases:
+        for used in case.usages[0].ranges:
+            for fmt in used.formats:
+                theirs = paper.reported_usage(name, case.tau, case.weight, fmt)
+                over_seeds = _over_seeds(case.usage(used.name, fmt))
+                yield {
+                    "experiment": name,
+                    "tau": case.tau,
+                    "method": case.weight,
+                    "range": used.name,
+                    "systems": used.count,
+                    "format": fmt,
+                    "paper": theirs if used.name == "all" else math.nan,
+                    **{key: over_seeds[key] for key in ("ours", "mean", "std", "seeds")},
+                }
+
+
+def data(result: Result) -> Iterator[FlatRow]:
+    """Sizes, densities and condition numbers: the halves, and the families of the test half."""
+    name, gathered = result.experiment.name, result.gathered
+    halves = zip(("train", "test"), gathered.first, gathered.densities, strict=True)
+    for subset, half, density in halves:
+        groups = {subset: np.arange(len(half.kappas))}
+        if subset == "test" and len(set(half.families)) > 1:
+            groups |= _members(half.families)
+        for group, members in groups.items():
+            n, kappas, percent = half.sizes[members], half.kappas[members], 100 * density[members]
+            columns: dict[str, tuple[float | None, ...]] = {
+                "ours": (
+                    len(members),
+                    *(float(end) for end in (kappas.min(), kappas.max())),
+                    *(int(end) for end in (n.min(), n.max())),
+                    *(float(end) for end in (percent.min(), percent.max())),
+                )
+            }
+            if (name, group) in paper.DATA:
+                columns = {"paper": tuple(paper.DATA[name, group].values()), **columns}
+            for source, (systems, *ends) in columns.items():
+                named = zip(
+                    ("kappa", "kappa", "n", "n", "density_percent", "density_percent"),
+                    ("min", "max") * 3,
+                    ends,
+                    strict=True,
+                )
+                yield {
+                    "experiment": name,
+                    "subset": group,
+                    "source": source,
+                    "systems": systems,
+                    **{f"{what}_{end}": value for what, end, value in named},
+                }
+
+
+def regrets(result: Result) -> Iterator[FlatRow]:
+    """Mean reward given away, with bootstrap intervals over the test systems."""
+    for case in result.cases:
+        for entry in case.regrets.policies:
+            yield {
+                "experiment": result.experiment.name,
+                "tau": case.tau,
+                "weights": case.weight,
+                "policy": entry.policy,
+                "reward": entry.reward,
+                **_interval("oracle", entry.oracle),
+                **_interval("best_fixed", entry.best_fixed),
+                **_interval("fp64", entry.fp64),
+                "std_over_seeds": entry.seeds.std,
+                "seeds": entry.seeds.seeds,
+            }
+
+
+def families(result: Result) -> Iterator[FlatRow]:
+    """Errors and iterations by family of the test systems; nothing where there is only one."""
+    for tau, (_, test) in result.gathered.halves.items():
+        groups = _members(test.families)
+        safe = np.full((1, len(test.rows)), result.gathered.space.safe)
+        for method in ("W1", "W2", "FP64") if len(groups) > 1 else ():
+            chosen = safe if method == "FP64" else result.case(method, tau).chosen
+            for family, members in groups.items():
+                row: FlatRow = {
+                    "experiment": result.experiment.name,
+                    "tau": tau,
+                    "method": method,
+                    "family": family,
+                    "systems": len(members),
+                }
+                for key, values in (("ferr", test.ferr), ("nbe", test.nbe), ("gmres", test.inner)):
+                    of_seeds = values[members, chosen[:, members]]
+                    row[key] = finite_mean(of_seeds[0])
+                    row[f"{key}_mean"] = finite_mean(of_seeds)
+                yield row | {"seeds": len(chosen)}
+
+
+def _members(names: tuple[str, ...]) -> dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """The indices of the systems of each family."""
+    each = np.array(names)
+    return {name: np.flatnonzero(each == name) for name in dict.fromkeys(names)}
+
+
+def _over_seeds(values: list[float]) -> FlatRow:
+    spread = seed_spread(values)
+    return {
+        "ours": values[0],
+        "mean": spread.mean,
+        "std": spread.std,
+        "min": spread.low,
+        "max": spread.high,
+        "seeds": spread.seeds,
+    }
+
+
+def _interval(name: str, interval: Interval) -> FlatRow:
+    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}

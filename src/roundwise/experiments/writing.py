@@ -1,0 +1,115 @@
+"""The files of every study: report, tables, figures, and all numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from roundwise.experiments.protocol import Bar, Gathered, Part, Result, Study, no_bar
+from roundwise.report import (
+    Figure,
+    Report,
+    Section,
+    format_markdown,
+    write_csv,
+    write_figure,
+    write_html,
+    write_markdown,
+)
+
+SCHEMA_VERSION = 1
+PAGE_DPI = 110
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What `write` has written: the parts, the report, the content of results.json, the files."""
+
+    parts: list[Part]
+    report: Report
+    summary: dict[str, Any]
+    files: list[Path]
+
+
+def write(
+    study: Study[Any, Result],
+    result: Result,
+    out: Path,
+    *,
+    draw: bool = True,
+    bar: Bar = no_bar,
+) -> Written:
+    """Write everything about a result into a folder.
+
+    ``report.html`` and ``report.md`` for people; ``tables/<part>-<table>.csv`` with one number per
+    line; ``figures/*.svg``; ``results.json`` with all numbers. A part that is for pages also gets
+    ``tables/<part>-<table>.md`` and ``figures/*.png``.
+    """
+    (out / "tables").mkdir(parents=True, exist_ok=True)
+    parts, report = study.tabulate(result), study.report(result)
+    files, sections = [], []
+    for done, part in enumerate(parts):
+        files += _write_tables(part, out / "tables")
+        figures: list[Figure] = []
+        for figure in part.figures() if draw else ():
+            image = write_figure(figure, out / "figures")
+            figures.append(replace(figure, image=image))
+            files.append(image)
+            if part.for_pages:
+                files.append(write_figure(figure, out / "figures", "png", dpi=PAGE_DPI))
+        tables, anchor = list(part.tables.values()), part.anchor or part.name
+        sections.append(Section(part.title, anchor, part.about, tables, figures))
+        bar(done + 1, len(parts))
+    report = replace(report, sections=sections)
+    pages = out / "report.html", out / "report.md"
+    write_html(report, pages[0])
+    write_markdown(report, pages[1])
+    summary = {
+        "schema_version": SCHEMA_VERSION,
+        "settings": asdict(study.settings),
+        "provenance": report.provenance,
+        **study.summary(report, parts),
+    }
+    numbers = out / "results.json"
+    text = json.dumps(summary, indent=1, allow_nan=False)
+    numbers.write_text(text + "\n", encoding="utf-8")
+    return Written(parts, report, summary, [*pages, numbers, *files])
+
+
+def _write_tables(part: Part, folder: Path) -> list[Path]:
+    files = []
+    for name, table in part.numbers.items():
+        files.append(folder / f"{part.name}-{name}.csv")
+        write_csv(table, files[-1])
+    for name, table in part.tables.items() if part.for_pages else ():
+        files.append(folder / f"{part.name}-{name}.md")
+        files[-1].write_text(format_markdown(table) + "\n", encoding="utf-8")
+    return files
+
+
+def provenance(machine: str) -> dict[str, object]:
+    """When and with which versions the files were written, and on what."""
+    return {
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "roundwise": version("roundwise"),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "machine": machine,
+    }
+
+
+def origins(gathered: Iterable[Gathered[Any, Any]]) -> list[str]:
+    """Where the outcomes were computed, and with which versions."""
+    texts = {
+        "{node} ({platform}, {simd}), roundwise {roundwise}, numpy {numpy}".format(**origin)
+        for outcomes in gathered
+        for origin in outcomes.origins
+    }
+    return sorted(texts)
