@@ -23,7 +23,7 @@ systems = [
 ]
 tuner = rw.Tuner(rw.VerifiedSolve()).fit(systems)
 
-A, x_true = rng.standard_normal((600, 600)), rng.standard_normal(600)
+A, x_true = rng.standard_normal((1000, 1000)), rng.standard_normal(1000)
 b = A @ x_true
 solution = rw.solve(A, b, policy=tuner, full_output=True)
 print(solution.explain())

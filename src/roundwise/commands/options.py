@@ -115,7 +115,7 @@ formats_option = _valued_option(
     "--formats",
     str,
     "Actions are all choices whose bits do not decrease from stage to stage.  "
-    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
+    "[default: the paper's bf16,tf32,fp32,fp64, as far as the arithmetic runs them]",
     metavar="F,F,...",
     callback=parsed_formats,
 )

@@ -86,7 +86,8 @@ def solve_command(
     A and b, is at most sqrt(n) 2^-53, whoever chose the formats. If not, the exit code is 1.
 
     The library, or a trained policy (--policy), chooses a method and formats to start with, and
-    goes on to higher ones where the answer is not accepted. With --action, or with --policy and an
+    goes on to higher ones where the answer is not accepted. A policy saves time if it was trained
+    with `roundwise train --algorithm verified-solve`. With --action, or with --policy and an
     emulated arithmetic (operation, storage), one action runs once on every column: to study
     precision.
 

@@ -176,8 +176,8 @@ def train_command(
 
     With --algorithm verified-solve, the policy is for `roundwise solve --policy` and
     `roundwise.solve(A, b, policy=...)` on this machine: it sees cheap features, runs are native
-    and timed, and a choice is rewarded by the time of the whole solve that it starts. Low
-    precision pays for large systems only: see --sizes.
+    and timed, and a choice is rewarded by the time of the whole solve that it starts. --formats
+    are then those of the factorization. Low precision pays for large systems only: see --sizes.
 
     \b
     Examples
