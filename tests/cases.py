@@ -53,7 +53,7 @@ def supports(backend, fmt, is_sparse=False):
     return rw.get_backend(backend).supports(fmt, is_sparse)
 
 
-ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR()]
+ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.VerifiedSolve()]
 
 
 def all_values(name):

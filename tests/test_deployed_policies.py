@@ -18,13 +18,16 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.actions import list_space
+from roundwise.costs import PROFILES
+from roundwise.evaluation import regret_table
 from roundwise.features import LOOK
-from roundwise.outcomes import OutcomeTable
+from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import POLICIES, FixedAction, NeighbourPolicy, OnlinePolicy, Policy
 from roundwise.policies.facts import columns_of
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise.rewards import ClimbReward
 from roundwise.tuning import LOOK_CONTEXT, PAPER_CONTEXT, DeployedPolicy
+from roundwise.tuning.training import view_contexts, view_rewards
 
 U = 2.0**-53
 ALGORITHM = rw.VerifiedSolve()
@@ -204,6 +207,50 @@ def test_an_untrained_tuner_and_a_bare_policy_are_refused(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_regret_of_all_policies_on_left_out_systems(tuners, table):
+    """What one is worth against the oracle, from the same outcomes: no policy beats the oracle."""
+    first = tuners("neighbours")
+    fill(
+        table,
+        ALGORITHM,
+        SYSTEMS,
+        first.space_,
+        arithmetic="native",
+        features=(*LOOK, "fill_ratio"),
+        jobs=1,
+    )
+    view = table.view(ALGORITHM, SYSTEMS, first.space_, "native")
+    rewards = view_rewards(view, ClimbReward(), first.space_)
+    contexts = view_contexts(view, LOOK_CONTEXT)
+    choices = {name: tuners(name).policy_.predict(contexts) for name in FRONT_DOOR_POLICIES}
+    regret = regret_table(rewards, choices, first.space_.safe, np.random.default_rng(0))
+    rows = {row.policy: row for row in regret.policies}
+    assert set(rows) == {*choices, "oracle", "best fixed", "all-FP64"}
+    assert rows["oracle"].oracle.value == 0
+    assert all(row.oracle.value >= 0 for row in rows.values())
+
+
+def test_a_policy_of_modelled_costs_from_emulated_runs(tmp_path):
+    """The same algorithm in emulated arithmetic, its operations priced; solve takes that, too."""
+    space = list_space(ALGORITHM.stages, [f"lu:{fmt}-{REST}" for fmt in ("bf16", "fp32", "fp64")])
+    tuner = rw.Tuner(
+        ALGORITHM,
+        space=space,
+        policy=FRONT_DOOR_POLICIES["tabular"](),
+        reward=ClimbReward(PROFILES["bits-proportional"]),
+        arithmetic="operation",
+        episodes=20,
+        jobs=1,
+    ).fit(TRAINING[:6])
+    assert (tuner.rewards_[:, 2] == 0).all()
+    assert tuner.rewards_[0].argmax() < 2  # a benign system: fewer bits are cheaper
+    tuner.save(tmp_path / "emulated.json")
+    gate(SYSTEMS[0].A, rw.solve(SYSTEMS[0].A, SYSTEMS[0].b, policy=tuner), SYSTEMS[0].b)
+    again = rw.Tuner.load(tmp_path / "emulated.json")
+    assert again._reward() == tuner._reward()
+    assert again.predict(SYSTEMS[0]) == tuner.predict(SYSTEMS[0])
+
+
 # Policies of other algorithms
 
 
@@ -230,6 +277,13 @@ def test_the_papers_tuner_runs_natively():
 def _started(policy, tuner):
     policy.start(tuner.contexts_, tuner.space_)
     return policy
+
+
+def test_policies_for_other_stages_are_refused():
+    problems = TRAINING[:2]
+    tuner = rw.Tuner(rw.LuIR(), ["fp32", "fp64"], episodes=2, jobs=1).fit(problems)
+    with pytest.raises(ValueError, match="train it for VerifiedSolve or GmresIR"):
+        rw.solve(problems[0].A, problems[0].b, policy=tuner)
 
 
 def test_lower_stages_are_raised_before_new_factors_are_made(monkeypatch):

@@ -491,6 +491,18 @@ def test_it_solves_as_solve_does(small_crossover):
     assert "4 solves learned from" in repr(solver)
 
 
+def test_what_a_solver_learned_holds_for_its_number_of_threads(small_crossover, threads):
+    solver, (A, b) = rw.Solver(), systems(200)[0]
+    threads(1)
+    solver.solve(A, b)
+    assert len(solver._learner.memory.cells()) == 2  # a bin and a shape
+    threads(2)
+    assert solver._learner.memory.cells() == {}
+    assert "solves like this" not in solver.solve(A, b, full_output=True).decision
+    threads(1)
+    assert "from 1 solves like this" in solver.solve(A, b, full_output=True).decision
+
+
 def test_small_systems_teach_nothing():
     solver = rw.Solver()
     A, b = np.eye(50) + 0.01, np.ones(50)
