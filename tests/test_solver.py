@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 from exact import backward_error
-from hard_systems import SPARSE_FORMATS, as_sparse, spd, wilkinson
+from hard_systems import SPARSE_FORMATS, as_sparse, scaled_systems, spd, wilkinson
 from scipy import sparse
 
 import roundwise as rw
 from roundwise.features import look
-from roundwise.problems import randsvd
+from roundwise.problems import poisson_2d, randsvd
 
 U = 2.0**-53
 N = 30
@@ -421,6 +421,32 @@ def test_an_answer_that_its_type_cannot_hold():
         rw.solve([[1e-200]], [1e200])
     with pytest.raises(rw.SolveFailed, match="float32 cannot hold x"):
         rw.solve(A.astype("f4"), b.astype("f4"), tol=1e-12)
+
+
+def test_no_factors_help_if_x_cannot_be_held():
+    """The solve ends with the first that tell, and says so."""
+    with pytest.raises(rw.SolveFailed, match="float64 cannot hold x") as caught:
+        rw.solve([[1e-200]], [1e200], policy="fp32")
+    assert len(caught.value.attempts) == 1
+
+
+def test_overflow_in_fp64_substitution_leads_to_qr():
+    """U's entries decay from 1 to 1e-200: substitution overflows where QR, scaled, does not."""
+    graded, rhs = {name: (M, v) for name, M, v in scaled_systems()}["graded up 200"]
+    solution = rw.solve(graded, rhs, policy="fp64", full_output=True)
+    first, last = solution.attempts
+    assert first.status is rw.OutcomeStatus.OVERFLOW
+    assert rw.Action.parse(last.action).method == "qr"
+    assert backward_error(graded, solution.x, rhs) <= np.sqrt(len(rhs)) * U + U
+
+
+def test_scaled_sparse_matrices_keep_their_pattern():
+    grid = poisson_2d(12).A
+    rows, columns = 10.0 ** np.random.default_rng(0).uniform(-80, 80, (2, grid.shape[0]))
+    scaled = sparse.csr_array(grid * rows[:, None] * columns)
+    assert rw.factor(grid).action.method == rw.factor(scaled).action.method == "superlu/mmd"
+    rhs = np.ones(grid.shape[0])
+    assert backward_error(scaled, rw.solve(scaled, rhs), rhs) <= np.sqrt(len(rhs)) * U + U
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -63,6 +63,8 @@ class Answer:
         The best iterate and the backward error of each column.
     before, last : arrays
         The last two corrections of each column, relative to x.
+    unholdable : bool
+        X passes the gate, but rounded to the type of the answer it does not.
     """
 
     X: Vector
@@ -74,6 +76,7 @@ class Answer:
     steps: int
     inner_iterations: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
+    unholdable: bool = False
 
     @classmethod
     def of(cls, refined: Refined) -> Answer:
@@ -215,6 +218,7 @@ class VerifiedSolve(Algorithm):
             status, reason = OutcomeStatus.CONVERGED, ""
         elif residual.fmt == FP64 and passes(answer.errors, target):
             status, reason = OutcomeStatus.OVERFLOW, _unholdable(dtype)
+            answer.unholdable = True
         elif status is OutcomeStatus.CONVERGED:
             status, reason = OutcomeStatus.UNCONFIRMED, status.UNCONFIRMED.value
         outcome = Outcome(

@@ -206,8 +206,8 @@ class Factorization:
 def _is_final(outcome: Outcome, action: Action, answer: Answer | None) -> bool:
     """Whether no other factors would help: A is singular in FP64's LU, or x cannot be held."""
     singular = outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
-    unholdable = outcome.status is OutcomeStatus.OVERFLOW and answer is not None
-    return (singular and action.method != "cholesky") or (unholdable and action[0] == FP64)
+    unholdable = answer is not None and answer.unholdable
+    return unholdable or (singular and action.method != "cholesky")
 
 
 def _failure(attempts: list[Outcome], tolerance: float, columns: GivenColumns) -> SolveFailed:
