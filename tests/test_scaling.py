@@ -187,7 +187,6 @@ def test_backward_errors_by_hand():
         (np.nan, 1.0, 1.0, 1.0, np.nan),
     ],
 )
-@pytest.mark.filterwarnings("ignore:overflow")
 def test_backward_errors_at_the_edges(residual, norm_A, x, b, expected):
     for kind in (float, np.float64, lambda value: np.array([value])):
         found = backward_errors(kind(residual), norm_A, kind(x), kind(b))

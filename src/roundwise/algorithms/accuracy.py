@@ -36,8 +36,8 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
     Zero if r is zero; infinite if the divisor is, so that what is unknown never looks small;
     NaN if r holds NaN.
     """
-    sizes = norm_A * x_norms + b_norms
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        sizes = norm_A * x_norms + b_norms
         errors = np.where(np.equal(residual_norms, 0), 0.0, np.divide(residual_norms, sizes))
     return np.where(np.isfinite(sizes), errors, np.inf)
 
