@@ -23,6 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
 
@@ -72,6 +73,14 @@ class PolicyChooser:
     """A deployed policy: features, ranking, and the climb from the action that ranks first."""
 
     deployed: DeployedPolicy
+
+    def __post_init__(self) -> None:
+        stages = self.deployed.policy.space.stages
+        if stages != ALGORITHM.stages:
+            raise ValueError(
+                f"the policy chooses formats for {', '.join(stages)}, solve needs them for "
+                f"{', '.join(ALGORITHM.stages)}; train it for VerifiedSolve or GmresIR"
+            )
 
     @property
     def at_once(self) -> int:
@@ -130,7 +139,7 @@ def small_choice(
 
 
 def allowed_actions(
-    space: ActionSpace, matrix: GivenMatrix, known: dict[str, float]
+    space: ActionSpace, matrix: GivenMatrix | Problem, known: dict[str, float]
 ) -> tuple[int, ...]:
     """The actions of a space whose method fits the matrix."""
     fitting = set(BACKEND.methods(matrix.is_sparse))
