@@ -1,0 +1,441 @@
+"""What docs/architecture.md says is true: how to add things, each done here, and the files passed.
+
+Every Python block of its section "How to add" stands in this file, word for word, and is run.
+"""
+
+import os
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import roundwise as rw
+from roundwise.algorithms.accuracy import ErrorMeasure
+from roundwise.algorithms.methods import METHODS, Method
+from roundwise.backends import (
+    BACKENDS,
+    ENGINES,
+    Analysis,
+    NativeBackend,
+    OperationBackend,
+)
+from roundwise.backends.engines import Engine, Symbolic
+from roundwise.backends.native.dense import has_own_lu
+from roundwise.features import FEATURES, Feature
+from roundwise.outcomes import OutcomeTable, fill
+from roundwise.policies import POLICIES, FixedAction, Policy
+from roundwise.problems import poisson_2d, randsvd
+from roundwise.rewards import Reward
+from roundwise.solver.choosing import get_chooser, native_ladder
+from roundwise.tuning import Context, TunerFileError
+
+PACKAGE = Path(rw.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+DOCUMENT = PAGE.read_text(encoding="utf-8")
+FORMATS = ("bf16", "fp32", "fp64")
+
+
+def training_systems():
+    rng = np.random.default_rng(0)
+    return [randsvd(30, 10.0**k, rng=rng) for k in (1, 2, 4, 6)]
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return training_systems()
+
+
+# A format
+
+
+FP24 = rw.FloatFormat("fp24", p=17, emin=-62, emax=63)
+
+
+def test_a_format(monkeypatch, problems):
+    monkeypatch.setitem(rw.NAMED_FORMATS, "fp24", FP24)  # forgotten after the test
+    assert rw.register_format(FP24) is FP24
+    outcome = rw.GmresIR.paper().run(problems[0], "fp24-fp32-fp64-fp64")
+    assert outcome.converged
+    assert ("factor", "fp24") in outcome.operations
+    tuner = rw.Tuner(rw.GmresIR.paper(), ("fp24", "fp64"), episodes=5).fit(problems)
+    assert "fp24-fp64-fp64-fp64" in tuner.space_.names
+
+
+# A reward
+
+
+@dataclass(frozen=True)
+class FewBits(Reward):
+    """1 for an accurate answer, less a price for each bit of a significand."""
+
+    name: ClassVar[str] = "few bits"
+    needs_kappa: ClassVar[bool] = False
+    price: float = 0.001
+
+    def components(self, outcome, facts, action):
+        bits = sum(fmt.p for fmt in action)
+        return {"answer": float(outcome.nbe < 1e-10), "bits": -self.price * bits}
+
+
+def test_a_reward(tmp_path, problems):
+    tuner = rw.Tuner(rw.GmresIR.paper(), FORMATS, reward=FewBits(0.002)).fit(problems)
+    tuner.save(tmp_path / "tuner.json")
+    loaded = rw.Tuner.load(tmp_path / "tuner.json", rewards=[FewBits])
+    assert loaded.reward == FewBits(0.002)
+    assert [loaded.predict(p) for p in problems] == [tuner.predict(p) for p in problems]
+    with pytest.raises(TunerFileError, match="class of your own"):
+        rw.Tuner.load(tmp_path / "tuner.json")
+
+
+# A policy
+
+
+class MeanReward(Policy):
+    """Ranks the actions by their mean reward over all problems."""
+
+    name = "mean"
+
+    def begin(self, contexts):
+        self.sums, self.counts = np.zeros((2, len(self.space)))
+
+    def expected(self, state):
+        means = self.sums / np.maximum(self.counts, 1)
+        return np.where(self.counts > 0, means, -np.inf)
+
+    def update(self, state, action, reward):
+        mean = self.sums[action] / max(self.counts[action], 1)
+        self.sums[action] += reward
+        self.counts[action] += 1
+        return reward - mean
+
+    def arrays(self):
+        return {"sums": self.sums, "counts": self.counts}
+
+    def restore(self, settings, arrays):
+        self.sums, self.counts = arrays["sums"].copy(), arrays["counts"].copy()
+
+
+def test_a_policy(monkeypatch, tmp_path, problems):
+    path = tmp_path / "tuner.json"
+    tuner = rw.Tuner(rw.VerifiedSolve(), policy=MeanReward(), reward=FewBits()).fit(problems)
+    tuner.save(path)
+    loaded = rw.Tuner.load(path, rewards=[FewBits], policies=[MeanReward])
+    problem = problems[1]
+    chosen = loaded.predict(problem)
+    assert chosen == tuner.predict(problem)
+    assert chosen.method == "lu"
+    assert chosen[0] != rw.FP64
+    for policy in (tuner, loaded):
+        solution = rw.solve(problem.A, problem.b, policy=policy, full_output=True)
+        assert solution.attempts[0].action == str(chosen)
+        assert solution.backward_error <= np.sqrt(problem.n) * rw.FP64.unit_roundoff
+    # With its line in the list, a file is enough.
+    monkeypatch.setitem(POLICIES, MeanReward.name, MeanReward)
+    rw.Tuner(rw.VerifiedSolve(), policy=MeanReward()).fit(problems).save(path)
+    x = rw.solve(problem.A, problem.b, policy=path)
+    np.testing.assert_allclose(x, problem.x_true, rtol=1e-9)
+
+
+# An algorithm
+
+
+@dataclass(frozen=True)
+class Richardson(rw.Algorithm):
+    """x = x + omega (b - A x), for A near the identity."""
+
+    stages: ClassVar[tuple[str, ...]] = ("residual", "update")
+    omega: float = 1.0
+    steps: int = 40
+
+    def execute(self, problem, stages, shared):
+        residual, update = stages["residual"], stages["update"]
+        A, x = residual.matrix(problem.A), np.zeros(problem.n)
+        for _ in range(self.steps):
+            r = residual.axpy(-1.0, residual.matvec(A, x), problem.b)
+            x = update.axpy(self.omega, r, x)
+        nbe = ErrorMeasure(problem).backward(x)
+        return rw.Outcome(rw.OutcomeStatus.ITERATION_LIMIT, x, nbe=nbe, outer_iterations=self.steps)
+
+
+def test_an_algorithm(tmp_path):
+    rng = np.random.default_rng(0)
+    matrices = [np.eye(20) + s * rng.standard_normal((20, 20)) for s in (0.01, 0.05)]
+    systems = [rw.LinearSystem(A, A @ np.ones(20), np.ones(20)) for A in matrices]
+    table = OutcomeTable(tmp_path / "outcomes.sqlite")
+    actions = ("bf16-fp64", "fp32-fp64", "fp64-fp64")
+    assert fill(table, Richardson(), systems, actions) == 6
+    errors = table.view(Richardson(), systems, actions).nbe
+    units = [rw.get_format(name).unit_roundoff for name in FORMATS]
+    assert (errors <= 20 * np.array(units)).all()  # the residual's format limits the accuracy
+    assert (errors[:, 0] > 1e-5).all()
+    tuner = rw.Tuner(Richardson(), FORMATS, reward=FewBits(), table=table).fit(systems)
+    assert tuner.predict(systems[0])[0] != rw.BF16
+    tuner.save(tmp_path / "tuner.json")
+    loaded = rw.Tuner.load(tmp_path / "tuner.json", Richardson(), rewards=[FewBits])
+    assert loaded.predict(systems[1]) == tuner.predict(systems[1])
+
+
+# A sparse engine
+
+
+class DenseEngine(Engine):
+    """LU of the matrix as a dense array: nothing is learned from the pattern."""
+
+    name, orderings, formats = "dense", ("natural",), (rw.FP32, rw.FP64)
+
+    def analyse(self, pattern, ordering):
+        return DensePattern(pattern)
+
+
+class DensePattern(Symbolic):
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+    def factorize(self, values, fmt):
+        places = self.pattern.indices, self.pattern.indptr
+        A = sparse.csr_array((values, *places), self.pattern.shape)
+        return NativeBackend().matrix(A.toarray(), fmt).lu()
+
+
+DENSE = Method("dense/natural", sparse=True, formats=DenseEngine.formats, then="superlu/colamd")
+
+
+def test_a_sparse_engine(monkeypatch):
+    monkeypatch.setitem(ENGINES, DenseEngine.name, DenseEngine())
+    monkeypatch.setitem(METHODS, DENSE.name, DENSE)
+    system = poisson_2d(9)
+    action = "dense/natural:fp32-fp64-fp64-fp64"
+    outcome = rw.VerifiedSolve().run(system, action, "native")
+    assert outcome.converged
+    assert outcome.action == action
+    tuner = rw.Tuner(rw.VerifiedSolve(), policy=FixedAction(action)).fit([system])
+    assert {"superlu/colamd", "dense/natural"} <= set(tuner.space_.methods)
+    solution = rw.solve(system.A, system.b, policy=tuner, full_output=True)
+    assert (solution.status, solution.action) == ("accepted", action)
+    # Where its factors fail, the climb turns to the next format, then to the next method.
+    ladder = native_ladder(rw.Action.parse(action), system)
+    assert [rung.method for rung in ladder] == ["dense/natural"] * 2 + ["superlu/colamd"]
+
+
+# A backend, and a method of it
+
+
+class FusedBackend(OperationBackend):
+    """The operation model with fused multiply-adds: y + alpha x is rounded once."""
+
+    arithmetic = "fused"
+
+    def axpy(self, alpha, x, y, fmt):
+        alpha, x, y = rw.round_scalar(alpha, fmt), rw.round_to(x, fmt), rw.round_to(y, fmt)
+        return rw.round_to(super().axpy(alpha, x, y, rw.FP64), fmt)
+
+
+class SparseQR(Analysis):
+    method = "qr"
+
+    def __init__(self, backend):
+        self.backend = backend
+
+    def factorize(self, A, fmt):
+        return self.backend.matrix(A.toarray(), fmt).qr()
+
+
+class WithSparseQR(NativeBackend):
+    """The native backend, which can also factorize a sparse matrix by dense QR."""
+
+    @property
+    def description(self):
+        return f"{super().description}, sparse qr"
+
+    def methods(self, sparse=False):
+        return (*super().methods(sparse), *(("qr",) if sparse else ()))
+
+    def analyse(self, A, method):
+        if sparse.issparse(A) and method == "qr":
+            return SparseQR(self)
+        return super().analyse(A, method)
+
+
+def test_a_backend(monkeypatch, tmp_path, problems):
+    alpha, x, y = 1 + 2.0**-7, np.array([1 + 2.0**-7]), np.array([-1 - 2.0**-6])
+    assert FusedBackend().axpy(alpha, x, y, "bf16") == 2.0**-14  # what rounding twice loses
+    assert OperationBackend().axpy(alpha, x, y, "bf16") == 0
+    algorithm, actions = rw.LuIR(), ("bf16-fp32-fp64", "fp32-fp64-fp64")
+    outcome = algorithm.run(problems[0], actions[1], FusedBackend())
+    assert outcome.nbe < 1e-15
+    assert outcome.arithmetic == "fused"
+    table = OutcomeTable(tmp_path / "outcomes.sqlite")
+    assert fill(table, algorithm, problems, actions, arithmetic=FusedBackend()) == 8
+    assert table.arithmetics() == ["fused"]
+    assert table.view(algorithm, problems, actions, FusedBackend()).shape == (4, 2)
+    # With its line in the list, its name is enough, in saved files too.
+    monkeypatch.setitem(BACKENDS, "fused", FusedBackend)
+    tuner = rw.Tuner(algorithm, FORMATS, arithmetic="fused", table=table).fit(problems)
+    tuner.save(tmp_path / "tuner.json")
+    assert rw.Tuner.load(tmp_path / "tuner.json").arithmetic == "fused"
+
+
+def test_a_method_of_a_backend(tmp_path):
+    system, action = poisson_2d(5), "qr:fp64-fp64-fp64-fp64"
+    assert not rw.VerifiedSolve().run(system, action, "native").converged  # unsuited
+    assert rw.VerifiedSolve().run(system, action, WithSparseQR()).converged
+    table = OutcomeTable(tmp_path / "outcomes.sqlite")
+    fill(table, rw.VerifiedSolve(), [system], [action], arithmetic=WithSparseQR(), repeats=1)
+    view = table.view(rw.VerifiedSolve(), [system], [action], WithSparseQR())
+    assert view.outcome(0, 0).converged
+    assert view.seconds[0, 0] > 0
+
+
+# A feature
+
+
+SPREAD = Feature("spread", lambda problem: np.ptp(problem.b), "max(b) - min(b)")
+
+
+def test_a_feature(monkeypatch, problems):
+    monkeypatch.setitem(FEATURES, SPREAD.name, SPREAD)
+    context = Context(("spread", "norm_inf"), (None, 1.0))
+    tuner = rw.Tuner(rw.GmresIR.paper(), FORMATS, context=context, episodes=5).fit(problems)
+    assert tuner.contexts_[0, 0] == np.ptp(problems[0].b)
+    assert tuner.features(problems[0])["spread"].seconds > 0
+
+
+# The document
+
+
+def section(title):
+    """The text below a heading, down to the next one of its level."""
+    heading = re.search(rf"^(#+) {re.escape(title)}$", DOCUMENT, re.MULTILINE)
+    level = len(heading[1])
+    return re.split(rf"^#{{1,{level}}} ", DOCUMENT[heading.end() :], flags=re.MULTILINE)[0]
+
+
+def test_the_blocks_of_the_document_are_run_here():
+    blocks = re.findall(r"```python\n(.*?)```", section("How to add"), re.DOTALL)
+    assert len(blocks) == 9
+    here = Path(__file__).read_text(encoding="utf-8")
+    for block in blocks:
+        assert block in here
+
+
+LAYERS = re.findall(r"^  (\S.*?)(?:  .*)?$", section("Layers").partition("```")[2], re.MULTILINE)
+
+
+def test_the_layers_are_those_that_are_checked():
+    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    contract = tomllib.loads(pyproject)["tool"]["importlinter"]["contracts"][0]
+    assert [names.replace("roundwise.", "") for names in contract["layers"]] == LAYERS
+
+
+def layer(file):
+    """How far down a file lies; the document lists the layers from top to bottom."""
+    room = file.partition("/")[0].removesuffix(".py")
+    return next(i for i, names in enumerate(LAYERS) if room in names.replace("|", " ").split())
+
+
+def passed(call):
+    """The files of the package in the order in which a call first enters them; calls upward."""
+    files, upward = {}, set()
+    root = f"{PACKAGE}{os.sep}"
+
+    def profile(frame, event, argument):
+        if event != "call" or not frame.f_code.co_filename.startswith(root):
+            return
+        file = Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix()
+        files.setdefault(file, frame.f_code.co_qualname)
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(root):
+            caller = caller.f_back
+        if caller is not None:
+            above = Path(caller.f_code.co_filename).relative_to(PACKAGE).as_posix()
+            if layer(file) < layer(above):
+                upward.add(frame.f_code.co_qualname)
+
+    call()  # once before, so that what is read once in a process is read
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return list(files), upward
+
+
+HANDED_DOWN = {"GivenMatrix", "Factorization", "_Watched"}
+"""Classes of upper layers whose objects lower ones are given; the document names their files."""
+
+
+TITLES = (
+    "A dense system",
+    "A sparse system",
+    "A small system",
+    "Tuner(VerifiedSolve()).fit",
+    "Tuner(GmresIR.paper()).fit",
+)
+
+
+def calls():
+    """The calls whose path the document lists, by the title of the section."""
+    rng = np.random.default_rng(0)
+    n = max(700, get_chooser("default").at_once)  # large enough to be looked at
+    dense = rng.standard_normal((n, n)), rng.standard_normal(n)
+    grid, small = poisson_2d(120), (np.eye(50) + 0.01, np.ones(50))
+    systems = training_systems()
+    front_door = rw.Tuner(rw.VerifiedSolve())
+    gmres_ir = rw.Tuner(rw.GmresIR.paper(), FORMATS, episodes=5)
+    passing = (
+        lambda: rw.solve(*dense),
+        lambda: rw.solve(grid.A, grid.b),
+        lambda: rw.solve(*small),
+        lambda: front_door.fit(systems),
+        lambda: gmres_ir.fit(systems),
+    )
+    return dict(zip(TITLES, passing, strict=True))
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_the_files_that_a_call_passes_through(title):
+    files, upward = passed(calls()[title])
+    written = [line.split()[0] for line in section(title).split("```")[1].splitlines()[1:]]
+    remedy = f"run python {Path(__file__).name} and describe what is new in {title!r}"
+    assert not set(files) - set(written), remedy
+    # Another processor may have no need of some: without BF16 instructions, or without our LU.
+    if sys.platform == "linux" and has_own_lu() and rw.BF16 in NativeBackend().formats():
+        assert not set(written) - set(files), remedy
+    if title.endswith("system"):
+        assert [file for file in written if file in files] == files, remedy
+    assert {name.partition(".")[0] for name in upward} <= HANDED_DOWN
+
+
+def write_paths():
+    """Put the files that the calls pass through into the document; keep what is said of them."""
+    text = DOCUMENT
+    for title, call in calls().items():
+        block = section(title).split("```")[1]
+        known = {line.split()[0]: line for line in block.splitlines()[1:]}
+        lines = [known.get(file, f"{file:<32}{UNTOLD}") for file in passed(call)[0]]
+        text = text.replace(block, "text\n" + "\n".join(lines) + "\n")
+    PAGE.write_text(text, encoding="utf-8")
+
+
+UNTOLD = "(say what happens here)"
+
+
+def test_the_document_says_what_happens_in_each_file():
+    assert UNTOLD not in DOCUMENT
+
+
+def test_every_folder_and_file_of_the_package_is_listed():
+    rooms = set(re.findall(r"`(\w+)[/`]", section("Folders")))
+    found = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert {name for name in found if not name.startswith("_")} <= rooms
+
+
+if __name__ == "__main__":
+    write_paths()
