@@ -124,7 +124,7 @@ def _read(source: Path) -> Any:
     if value_field == "pattern":
         raise ValueError(f"{source} is a pattern without values; pass a file with real values")
     try:
-        A = scipy.io.mmread(source)
+        A = scipy.io.mmread(source, **_AS_ARRAY)
     except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
     A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
