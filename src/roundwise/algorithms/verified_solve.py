@@ -63,6 +63,8 @@ class Answer:
         The best iterate and the backward error of each column.
     before, last : arrays
         The last two corrections of each column, relative to x.
+    unholdable : bool
+        Whether X is good enough, but not after rounding to the type of the answer.
     """
 
     X: Vector
@@ -73,6 +75,7 @@ class Answer:
     reason: str
     steps: int
     inner_iterations: int = 0
+    unholdable: bool = False
     history: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod
@@ -198,8 +201,8 @@ class VerifiedSolve(Algorithm):
         target = tolerance / (4 if dtype == np.float32 else 1)
         answer = self._refined(system, factors, stages, matrix, target)
         residual = stages["residual"]
-        x = system[1].solution(answer.X).astype(dtype)
-        kept = system[1].scaled_solution(x.astype(np.float64))
+        x = system[1].solution(answer.X).astype(dtype, copy=False)
+        kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         errors = answer.errors
         if residual.fmt != FP64 or not np.array_equal(kept, answer.X):
             # The gate counts in float64, and judges what is returned.
@@ -212,6 +215,7 @@ class VerifiedSolve(Algorithm):
             status, reason = OutcomeStatus.CONVERGED, ""
         elif residual.fmt == FP64 and passes(answer.errors, target):
             status, reason = OutcomeStatus.OVERFLOW, _unholdable(dtype)
+            answer.unholdable = True
         elif status is OutcomeStatus.CONVERGED:
             status, reason = OutcomeStatus.UNCONFIRMED, status.UNCONFIRMED.value
         outcome = Outcome(

@@ -64,7 +64,10 @@ class FixedStart:
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
         known = structure(matrix, positive_definite)
         first = Action((self.fmt, FP64, FP64, FP64), suited_method(matrix, known))
-        return Choice(native_ladder(first, matrix), f"You asked for {self.fmt} first.")
+        ladder, reason = native_ladder(first, matrix), f"You asked for {self.fmt} first."
+        if ladder[0] != first:
+            reason += f" {first.method} does not run in it here: {ladder[0][0]} instead."
+        return Choice(ladder, reason)
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,10 @@ def allowed_actions(
 
 def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:
     """The climb from an action on, formats that do not run natively replaced by higher ones."""
-    formats = BACKEND.formats(matrix.is_sparse)
+    factors, dense = BACKEND.formats(matrix.is_sparse), BACKEND.formats()
     method = METHODS.get(first.method)
-    factors = [fmt for fmt in formats if method is None or fmt in method.formats]
-    dense = BACKEND.formats()
+    if method is not None and not method.chosen:
+        factors = method.formats
     raised = (_at_least(first[0], factors), *(_at_least(fmt, dense) for fmt in first[1:]))
     return ALGORITHM.climb(Action(raised, first.method), BACKEND, matrix.is_sparse)
 
