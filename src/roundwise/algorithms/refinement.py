@@ -151,7 +151,7 @@ def with_unit_columns(solve: Corrector, B: Vector) -> Correction:
     correction = solve(np.ldexp(B, -exponents))
     with np.errstate(over="ignore"):
         Z = np.ldexp(correction.Z, exponents)
-    if not np.isfinite(Z).all():
+    if exponents.max() > 0 and not np.isfinite(Z).all():
         raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
     return Correction(Z, correction.iterations, correction.residual)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -147,12 +147,17 @@ def allowed_actions(
 
 def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:
     """The climb from an action on, formats that do not run natively replaced by higher ones."""
-    factors, dense = BACKEND.formats(matrix.is_sparse), BACKEND.formats()
+    return _native_ladder(first, matrix.is_sparse)
+
+
+@lru_cache(maxsize=256)
+def _native_ladder(first: Action, sparse: bool) -> tuple[Action, ...]:
+    factors, dense = BACKEND.formats(sparse), BACKEND.formats()
     method = METHODS.get(first.method)
     if method is not None and not method.chosen:
         factors = method.formats
     raised = (_at_least(first[0], factors), *(_at_least(fmt, dense) for fmt in first[1:]))
-    return ALGORITHM.climb(Action(raised, first.method), BACKEND, matrix.is_sparse)
+    return ALGORITHM.climb(Action(raised, first.method), BACKEND, sparse)
 
 
 def _at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:
