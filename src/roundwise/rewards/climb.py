@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -41,13 +42,26 @@ class ClimbReward(CostReward):
         facts = with_baseline(facts, outcomes, space)
         costs = [math.nan if o is None else self.cost.cost(o, facts.n) for o in outcomes]
         met = [o is not None and self.target.met(o, facts) for o in outcomes]
-        safe = costs[space.safe]
-        rewards = []
-        for first in range(len(space)):
-            spent = 0.0
-            for action in space.climb(first):
-                spent += costs[action]
-                if met[action]:
-                    break
-            rewards.append(math.log2(safe / spent) if first != space.safe else 0.0)
-        return np.array(rewards)
+        ladders = [space.climb(first) for first in range(len(space))]
+        totals = climb_totals(np.array([costs]), np.array([met]), ladders)[0]
+        rewards = np.log2(costs[space.safe] / totals)
+        rewards[space.safe] = 0.0
+        return rewards
+
+
+def climb_totals(
+    costs: NDArray[np.float64], met: NDArray[np.bool_], ladders: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
+    """Cost of solving each problem when an action is tried first, shape (N, A).
+
+    `costs` and `met`, (N, A), say what each run costs and whether it met the target. Problem i
+    pays for the actions of ``ladders[a]``, which begins with a, up to the first that met it. NaN
+    where that needs a run whose cost is NaN.
+    """
+    totals = costs.copy()
+    for a, ladder in enumerate(ladders):
+        climbing = ~met[:, a]
+        for action in ladder[1:]:
+            totals[climbing, a] += costs[climbing, action]
+            climbing &= ~met[:, action]
+    return totals
