@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 import pickle
 import threading
 
@@ -11,6 +13,7 @@ import pytest
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.algorithms.accuracy import backward_errors, passes
 from roundwise.policies.memory import Arm, Memory
 
 
@@ -87,3 +90,13 @@ def test_a_memory_without_a_file_is_copied_with_what_it_holds(copied):
     twin.put("cell", "lu:fp64", Arm(5, 6.0, 7.0, 8.0))
     assert memory.cell("cell") == {"lu:fp32": Arm(1, 2.0, 3.0, 4.0)}
     assert twin.cell("cell") == memory.cell("cell") | {"lu:fp64": Arm(5, 6.0, 7.0, 8.0)}
+
+
+def test_one_backward_error_for_numbers_and_for_columns():
+    values = (0.0, 5e-324, 1e-300, 1.0, 1e300, math.inf, math.nan)
+    for residual, norm, x, b in itertools.product(values, repeat=4):
+        with np.errstate(all="ignore"):
+            columns = backward_errors(np.array([residual]), norm, np.array([x]), np.array([b]))
+            number = backward_errors(residual, norm, x, b)
+        assert passes(number, 0.5) == passes(columns, 0.5)
+        assert number == columns[0] or (math.isnan(columns[0]) and not math.isfinite(number))

@@ -8,7 +8,7 @@ kind starts in (see `look.KINDS`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -237,7 +237,7 @@ def _seconds(prices: Prices, seen: Seen, shape: Shape, climb: Mapping[str, Work]
 
 
 def _expectation(
-    seen: Seen, formats: Sequence[str], known: Experience | None, prices: Prices
+    seen: Seen, formats: tuple[str, ...], known: Experience | None, prices: Prices
 ) -> Expectation:
     """What starting in the first of these formats leads to; the others are climbed to."""
     fmt, shape = formats[0], _shape(seen, known)

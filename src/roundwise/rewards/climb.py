@@ -44,7 +44,7 @@ class ClimbReward(CostReward):
         met = [o is not None and self.target.met(o, facts) for o in outcomes]
         ladders = [space.climb(first) for first in range(len(space))]
         totals = climb_totals(np.array([costs]), np.array([met]), ladders)[0]
-        rewards = np.log2(costs[space.safe] / totals)
+        rewards: NDArray[np.float64] = np.log2(costs[space.safe] / totals)
         rewards[space.safe] = 0.0
         return rewards
 

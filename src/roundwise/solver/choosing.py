@@ -23,6 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.policies.look import KINDS, kind_of
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
 
@@ -106,11 +107,15 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
 
 
+def suited_kind(matrix: GivenMatrix, known: dict[str, float]) -> str:
+    """The kind of a matrix of this structure, as policies name kinds."""
+    symmetric, positive = known["symmetric_pattern"], known["looks_positive_definite"]
+    return kind_of(matrix.is_sparse, bool(symmetric), bool(positive))
+
+
 def suited_method(matrix: GivenMatrix, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
-    if matrix.is_sparse:
-        return "superlu/mmd" if known["symmetric_pattern"] else "superlu/colamd"
-    return "cholesky" if known["looks_positive_definite"] else "lu"
+    return KINDS[suited_kind(matrix, known)].name
 
 
 def safe_action(matrix: GivenMatrix, known: dict[str, float]) -> Action:
@@ -121,12 +126,8 @@ def small_choice(
     policy: NeighbourPolicy, matrix: GivenMatrix, known: dict[str, float]
 ) -> Choice | None:
     """FP64, without a closer look, if no lower format can gain time at this size."""
-    if matrix.is_sparse:
-        kind, size = "sparse", matrix.A.nnz
-    else:
-        kind = "positive definite" if known["looks_positive_definite"] else "dense"
-        size = matrix.n
-    reason = policy.small(kind, size)
+    size = matrix.A.nnz if matrix.is_sparse else matrix.n
+    reason = policy.small(suited_kind(matrix, known), size)
     if reason is None:
         return None
     return Choice(native_ladder(safe_action(matrix, known), matrix), reason)
