@@ -50,8 +50,8 @@ compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (
 	$(RUN)/python benchmarks/compare_policies.py
 
 MATRICES := $(wildcard ../shared/matrices)
-default-policy: $(VENV)/installed  ## facts that roundwise.solve decides by (minutes; resumes)
-	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m roundwise.experiments.default_policy.facts \
+default-policy: $(VENV)/installed  ## measure, compare and ship the policy of solve (idle machine; resumes)
+	$(RUN)/python -m roundwise.experiments.default_policy \
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 

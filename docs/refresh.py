@@ -3,7 +3,7 @@
     python docs/refresh.py readme          # the dense experiment
     python docs/refresh.py speed           # what `make speed` has written
     python docs/refresh.py learning        # what benchmarks/bench_learning.py has written
-    python docs/refresh.py decisions       # the cross-validation of the default policy
+    python docs/refresh.py decisions       # how policies compare, from the shipped facts
     python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
 
@@ -132,20 +132,8 @@ def learning() -> None:
 
 
 def decisions() -> None:
-    groups = dict(shipped_facts().provenance["cross-validation"])
-    groups.pop("folds")
-    starts = ("policy", "always FP32 first", "always FP64")
-    rows = [
-        [
-            name,
-            g["systems"],
-            *(g["time over the best's"][s] for s in starts),
-            g["worst against FP64"],
-        ]
-        for name, g in groups.items()
-    ]
-    head = ["systems", "count", *starts, "worst"]
-    table = Table("", head, rows, formats=dict.fromkeys(starts, ".3f") | {"worst": ".2f"})
+    compared = shipped_facts().provenance["comparison"]
+    table = Table("", compared["columns"], compared["rows"])
     update(ROOT / "docs" / "how-it-decides.md", {"decisions": bare(table)})
 
 

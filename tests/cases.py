@@ -12,6 +12,8 @@ from roundwise.policies import (
     Escalation,
     FixedAction,
     LinearUCB,
+    NeighbourPolicy,
+    OnlinePolicy,
     Oracle,
     RegressionPolicy,
     TabularQ,
@@ -51,7 +53,7 @@ def supports(backend, fmt, is_sparse=False):
     return rw.get_backend(backend).supports(fmt, is_sparse)
 
 
-ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR()]
+ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.VerifiedSolve()]
 
 
 def all_values(name):
@@ -94,3 +96,17 @@ BASELINES = [
     Escalation,
     lambda: Oracle(np.random.default_rng(5).normal(size=(40, len(POLICY_SPACE)))),
 ]
+
+# All kinds of policies for the front door's actions. They see `LOOK_CONTEXT`; none of its features
+# is a condition number, so the theory's rule takes the coherence for one.
+FRONT_DOOR_POLICIES = {
+    "neighbours": NeighbourPolicy,
+    "online": OnlinePolicy,
+    "tabular": lambda: TabularQ(alpha="1/N", generalise="nearest"),
+    "linear": LinearUCB,
+    "thompson": ThompsonSampling,
+    "regression": lambda: RegressionPolicy(small_forest()),
+    "fixed": lambda: FixedAction("lu:fp32-fp64-fp64-fp64"),
+    "theory": lambda: TheoryRule(kappa_feature=6),
+    "escalation": Escalation,
+}

@@ -1,13 +1,16 @@
 """Actions and action spaces: counts, order, pruning, text form."""
 
+import copy
 import itertools
 import json
 import math
+import pickle
 
 import pytest
 
 import roundwise as rw
 from roundwise.actions import (
+    Action,
     ActionSpace,
     format_action,
     full_space,
@@ -162,7 +165,7 @@ def test_foreign_dict_is_refused(saved):
         (lambda: top_k(full_space(("a",), PAPER), 2.0), TypeError, "int"),
         (lambda: implied_failures(full_space(("a",), PAPER), 4), IndexError, "4 actions"),
         (lambda: implied_failures(full_space(("a",), PAPER), -1), IndexError, "4 actions"),
-        (lambda: ActionSpace(("a",), (("fp64",),)), TypeError, "list_space"),
+        (lambda: ActionSpace(("a",), ("fp64",)), TypeError, "list_space"),
         (lambda: parse_action("fp64", STAGES), ValueError, "one for each stage"),
         (lambda: parse_action(7), TypeError, "str"),
         (
@@ -175,3 +178,113 @@ def test_foreign_dict_is_refused(saved):
 def test_garbage(make, error, match):
     with pytest.raises(error, match=match):
         make()
+
+
+# Methods, and actions as objects
+
+
+def test_an_action_is_a_tuple_of_formats_with_a_method():
+    plain = Action(["bf16", "fp64"])
+    assert plain == (rw.BF16, rw.FP64)
+    assert plain == (rw.BF16, rw.FP64)
+    assert hash(plain) == hash((rw.BF16, rw.FP64))
+    assert plain.method == ""
+    assert str(plain) == "bf16-fp64"
+    named = Action(plain, "cholesky/amd")
+    assert str(named) == "cholesky/amd:bf16-fp64"
+    assert named != plain
+    assert named != (rw.BF16, rw.FP64)
+    assert named != (rw.BF16, rw.FP64)
+    assert tuple(named) == (rw.BF16, rw.FP64)
+    assert named != Action(plain, "lu")
+    assert len({plain, tuple(plain), named, Action(plain, "lu")}) == 3
+    assert plain != "bf16-fp64"
+
+
+@pytest.mark.parametrize("text", ["fp64", "bf16-fp32-fp64-fp64", "lu:fp32-fp64", "a/b:fp16-tf32"])
+def test_text_pickle_and_copy_give_the_same_action(text):
+    action = Action.parse(text)
+    assert str(action) == text
+    for again in (
+        Action.parse(str(action)),
+        pickle.loads(pickle.dumps(action)),
+        copy.deepcopy(action),
+        copy.copy(action),
+        eval(repr(action)),
+    ):
+        assert type(again) is Action
+        assert again == action
+        assert (again.method, hash(again), str(again)) == (action.method, hash(action), text)
+
+
+def test_a_registered_format_is_known_by_name_in_an_actions_text():
+    mine = rw.FloatFormat("mine17", 17, -126, 127)
+    with pytest.raises(rw.UnknownNameError, match="mine17"):
+        Action.parse("mine17-fp64")
+    rw.register_format(mine)
+    try:
+        assert Action.parse("lu:mine17-fp64")[0] is mine
+        assert rw.LuIR().formats("mine17-fp64-fp64")[0] is mine
+        problem = rw.problems.randsvd(20, 10, rng=0)
+        outcome = rw.LuIR().run(problem, "mine17-fp64-fp64")
+        assert outcome.nbe <= 1e-15
+        assert outcome.action == "mine17-fp64-fp64"
+        rw.register_format(mine)  # twice is harmless
+        with pytest.raises(ValueError, match="mine17"):
+            rw.register_format(rw.FloatFormat("mine17", 18, -126, 127))
+    finally:
+        del rw.NAMED_FORMATS["mine17"]
+
+
+METHODS = list_space(
+    STAGES,
+    [
+        "cholesky:fp32-fp64-fp64-fp64",
+        "cholesky:fp64-fp64-fp64-fp64",
+        "lu:bf16-fp64-fp64-fp64",
+        "lu:fp32-fp64-fp64-fp64",
+        "lu:fp64-fp64-fp64-fp64",
+    ],
+)
+
+
+def test_spaces_with_methods():
+    assert METHODS.methods == ("cholesky", "lu")
+    assert monotone_space(STAGES, PAPER).methods == ("",)
+    assert METHODS.names[METHODS.safe] == "lu:fp64-fp64-fp64-fp64"  # the later method is safer
+    reverse = ActionSpace(STAGES, METHODS.actions[::-1])
+    assert reverse.names[reverse.safe] == "cholesky:fp64-fp64-fp64-fp64"
+    assert METHODS.index("cholesky:fp64-fp64-fp64-fp64") == 1
+    assert METHODS.index(METHODS[3]) == 3
+    assert METHODS.find(Action.parse("lu:fp32-fp64-fp64-fp64")) == 3
+    assert METHODS.find(Action.parse("fp32-fp64-fp64-fp64")) is None
+    with pytest.raises(ValueError, match="not in the space"):
+        METHODS.index("fp32-fp64-fp64-fp64")
+    again = ActionSpace.from_dict(json.loads(json.dumps(METHODS.to_dict())))
+    assert again == METHODS
+    assert again.methods == METHODS.methods
+    with pytest.raises(ValueError, match="listed twice"):
+        list_space(("a",), ["lu:fp64", "lu:fp64"])
+    assert len(list_space(("a",), ["lu:fp64", "fp64", "qr:fp64"])) == 3
+
+
+def test_a_failure_implies_others_of_its_method_alone():
+    assert implied_failures(METHODS, 4) == [2, 3]
+    assert implied_failures(METHODS, 1) == [0]
+
+
+def test_climbs_of_a_space_end_with_the_safe_action():
+    assert [METHODS.climb(i) for i in range(5)] == [(0, 1, 4), (1, 4), (2, 3, 4), (3, 4), (4,)]
+    # Without the safe formats in the other stages, straight to the safe action.
+    space = monotone_space(("a", "b"), ["bf16", "fp32", "fp64"])
+    names = [space.names[i] for i in space.climb(space.index("bf16-fp32"))]
+    assert names == ["bf16-fp32", "fp32-fp64", "fp64-fp64"]
+    for i in range(len(space)):
+        assert space.climb(i)[-1] == space.safe
+        assert len(set(space.climb(i))) == len(space.climb(i))
+
+
+def test_algorithms_without_methods_refuse_them():
+    problem = rw.problems.randsvd(5, 10, rng=0)
+    with pytest.raises(ValueError, match="LuIR has no methods; leave out 'lu:'"):
+        rw.LuIR().run(problem, "lu:fp64-fp64-fp64")

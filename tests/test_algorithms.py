@@ -188,15 +188,15 @@ def test_gmres_is_a_krylov_method():
     matrix, r = stage.matrix(A), rng.standard_normal(40)
     full = gmres(stage, matrix, factors, r, 1e-10, restart=40, cycles=1)
     assert full.iterations == 4
-    np.testing.assert_allclose(A @ full.z, r, atol=1e-9)
+    np.testing.assert_allclose(A @ full.Z, r, atol=1e-9)
     short = gmres(stage, matrix, factors, r, 1e-10, restart=2, cycles=1)
     assert short.iterations == 2
     assert short.residual == pytest.approx(
-        np.linalg.norm(r - A @ short.z) / np.linalg.norm(r), rel=1e-6
+        np.linalg.norm(r - A @ short.Z) / np.linalg.norm(r), rel=1e-6
     )
     restarted = gmres(stage, matrix, factors, r, 1e-10, restart=2, cycles=200)
     assert 4 < restarted.iterations < 400
-    np.testing.assert_allclose(A @ restarted.z, r, atol=1e-7)
+    np.testing.assert_allclose(A @ restarted.Z, r, atol=1e-7)
 
 
 # The contract
@@ -367,11 +367,17 @@ def test_wrong_settings_get_one_clear_line(call, message):
 # Stopping rules, by hand
 
 
+def progress_of(fmt, errors, z_norms, x_norms):
+    """Of one column, or of several if the numbers are tuples."""
+    x, z, e = ([np.atleast_1d(v).astype(float) for v in vs] for vs in (x_norms, z_norms, errors))
+    return Progress(5, fmt, x, z, e)
+
+
 def test_paper_rule_by_hand():
     rule = rw.PaperRule(tau=1e-2, max_steps=4, patience=2)
 
     def verdict(*z_norms, x=1.0):
-        progress = Progress(5, 1.0, 1.0, rw.FP32, x_norms=[x], z_norms=list(z_norms))
+        progress = progress_of(rw.FP32, [1.0] * len(z_norms), z_norms, [x])
         return rule.after_update(progress)
 
     assert verdict(1.0) is None
@@ -389,7 +395,7 @@ def test_deployment_rule_by_hand():
 
     def verdict(*errors, z=None):
         z_norms = [1.0] * (len(errors) - 1) if z is None else z
-        progress = Progress(5, 1.0, 1.0, rw.FP64, [1.0], z_norms, list(errors))
+        progress = progress_of(rw.FP64, errors, z_norms, [1.0])
         return rule.after_residual(progress)
 
     assert verdict(1e-8) is converged

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from command_line import fail, interrupt, stored, succeed
 
 import roundwise as rw
@@ -11,8 +12,14 @@ from roundwise.experiments.simulated import EXPERIMENTS
 from roundwise.outcomes import OutcomeTable
 from roundwise.policies import POLICIES
 from roundwise.problems import randsvd, write_matrix_market
-from roundwise.rewards import H200_LIKE, BackwardErrorTarget, CostReward, PaperReward
-from roundwise.tuning import Tuner
+from roundwise.rewards import (
+    H200_LIKE,
+    BackwardErrorTarget,
+    ClimbReward,
+    CostReward,
+    PaperReward,
+)
+from roundwise.tuning import LOOK_CONTEXT, Tuner
 
 QUICK = ["--formats", "fp32,fp64", "--episodes", "30"]
 ACTIONS = 5
@@ -20,6 +27,7 @@ ACTIONS = 5
 TRAIN_KEYS = {
     "policy",
     "kind",
+    "algorithm",
     "table",
     "outcomes_computed",
     "outcomes_in_table",
@@ -36,6 +44,7 @@ TRAIN_KEYS = {
 EVALUATE_KEYS = {
     "policy",
     "kind",
+    "algorithm",
     "arithmetic",
     "systems",
     "table",
@@ -103,7 +112,10 @@ def test_training_again_solves_nothing(tmp_path, trained, files):
 def test_train_text(tmp_path, files):
     out = tmp_path / "p.json"
     text = succeed("train", *files[:2], "-o", out, "--policy", "tabular", *QUICK)
-    assert f"{out}: tabular policy, learned from 2 Matrix Market systems, n = 20 to 21" in text
+    assert (
+        f"{out}: tabular policy for GmresIR, learned from 2 Matrix Market systems, n = 20 to 21"
+        in text
+    )
     for word in ("outcomes", "states", "reward", "chosen", "time"):
         assert f"\n  {word} " in text
 
@@ -195,6 +207,99 @@ def test_evaluate_a_data_set(tmp_path, trained):
     assert OutcomeTable(table).stored(tuner.algorithm, test, tuner.space_, "operation").all()
 
 
+FRONT_DOOR = ["--algorithm", "verified-solve"]
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory, files):
+    """A policy for the front door that has seen four systems, and what the command told."""
+    path = tmp_path_factory.mktemp("timed") / "mine.json"
+    facts = json.loads(succeed("train", *files[:4], "-o", path, *FRONT_DOOR, "--json"))
+    return path, facts
+
+
+def test_train_for_the_front_door(timed, files):
+    path, facts = timed
+    assert set(facts) == TRAIN_KEYS
+    assert (facts["kind"], facts["algorithm"]) == ("neighbours", "VerifiedSolve")
+    tuner = Tuner.load(path)
+    assert tuner.algorithm == rw.VerifiedSolve()
+    assert tuner.arithmetic == facts["arithmetic"] == "native"
+    assert tuner.context == LOOK_CONTEXT
+    assert tuner.reward == ClimbReward()
+    assert facts["outcomes_computed"] == 4 * len(tuner.space_)
+    assert facts["reward"]["all_fp64"] == 0
+    assert sum(facts["actions"].values()) == 4
+    system = rw.read_matrix_market(files[4])
+    told = succeed("solve", files[4], "--policy", path, "--explain")
+    assert rw.solve(system.A, system.b, policy=path, full_output=True).decision in told
+
+
+def test_judged_by_measured_time(timed, files):
+    path, _ = timed
+    facts = json.loads(succeed("evaluate", path, *files[4:], "--json"))
+    assert set(facts) == EVALUATE_KEYS - {
+        "tau",
+        "accuracy",
+        "safe_accuracy",
+        "usage",
+        "regret",
+        "speedup",
+    } | {"sufficed", "times"}
+    assert facts["safe_action"] == "lu:fp64-fp64-fp64-fp64"
+    assert facts["systems"]["trained_on"] == 0
+    times = {row["comparison"]["policy"].split(":")[0]: row for row in facts["times"]}
+    assert set(times) == {"neighbours", "oracle", "best fixed", "all-FP64"}
+    assert times["all-FP64"]["speedup"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    assert times["oracle"]["comparison"]["regret"]["value"] == 0
+    assert all(row["comparison"]["regret"]["value"] >= 0 for row in times.values())
+    # Such small systems are solved in FP64 without a look, so that no features are paid for.
+    assert facts["actions"] == facts["sufficed"] == {facts["safe_action"]: 2}
+    assert times["neighbours"]["speedup"]["value"] == 1.0
+    again = json.loads(succeed("evaluate", path, *files[4:], "--json"))
+    assert again["outcomes_computed"] == 0
+    assert again["times"] == facts["times"]
+
+
+@pytest.mark.parametrize("learner", ["thompson", "linear-ucb", "tabular", "regression"])
+def test_every_learner_for_the_front_door_pays_for_its_features(tmp_path, timed, files, learner):
+    out = tmp_path / "p.json"
+    table = ["--table", timed[0].with_suffix(".sqlite")]
+    options = ["-o", out, *FRONT_DOOR, "--policy", learner, "--episodes", 20, *table]
+    facts = json.loads(succeed("train", *files[:4], *options, "--json"))
+    assert facts["outcomes_computed"] == 0
+    assert type(Tuner.load(out).policy_) is POLICIES[learner.replace("-", "_")]
+    text = succeed("evaluate", out, *files[:4], *table)
+    assert f"{learner} policy for VerifiedSolve" in text
+    for title in ("The first action", "Measured time of whole solves"):
+        assert title in text
+    judged = json.loads(succeed("evaluate", out, *files[:4], *table, "--json"))
+    assert judged["actions"] == facts["actions"]
+    assert not any(name.startswith("cholesky") for name in judged["actions"])  # not symmetric
+    assert judged["times"][0]["comparison"]["regret"]["value"] > 0  # the oracle pays for none
+
+
+def test_sizes_of_generated_systems(tmp_path):
+    options = ["--train", 2, "--sizes", 30, 40, "--formats", "fp32,fp64"]
+    out = tmp_path / "p.json"
+    text = succeed("train", "pde", "-o", out, *FRONT_DOOR, *options)
+    assert "2 pde systems, n = 36" in text
+    system = rw.problems.pde_set(2, 0, seed=0, sizes=(30, 40)).train[0]
+    tuner = Tuner.load(out)
+    assert system.fingerprint in tuner.provenance_["problems"]
+    assert set(tuner.space_.methods) == {"superlu/mmd", "superlu/colamd"}
+    assert "36" in succeed("evaluate", out, "pde", "--test", 1, "--sizes", 30, 40)
+    line = fail(1, "evaluate", out, "dense", "--test", 1, "--sizes", 30, 40)
+    assert "is dense, and the policy's methods" in line
+
+
+def test_dense_and_sparse_systems_need_a_policy_each(tmp_path, files):
+    sparse = tmp_path / "S.mtx"
+    write_matrix_market(sparse, sp.eye_array(9, format="csr"))
+    line = fail(1, "train", files[0], sparse, "-o", tmp_path / "p.json", *FRONT_DOOR)
+    assert "train a policy for each" in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -212,6 +317,24 @@ def test_evaluate_a_data_set(tmp_path, trained):
         ("train dense -o p.json --reward paper --profile h200-like", "belongs to --reward cost"),
         ("train dense -o p.json --formats e4m3,fp64", "generic-avx512-cpu has no e4m3"),
         ("train dense -o p.json --jobs 0", "-1 for all cores"),
+        ("train dense -o p.json --sizes 30 20", "the smaller size first"),
+        ("train dense -o p.json --policy neighbours", "add --algorithm verified-solve"),
+        *[
+            (f"train dense -o p.json --algorithm verified-solve {option}", "leave it out")
+            for option in (
+                "--reward cost",
+                "--profile h200-like",
+                "--weights W1",
+                "--kappa exact",
+                "--tau 1e-6",
+                "--arithmetic native",
+                "--jobs 2",
+            )
+        ],
+        (
+            "train dense -o p.json --algorithm verified-solve --train 1 --formats tf32,fp64",
+            "runs in tf32 here; choose --formats among",
+        ),
         ("evaluate nowhere.json dense", "does not exist"),
     ],
 )
@@ -223,8 +346,12 @@ def test_wrong_arguments(tmp_path, monkeypatch, arguments, complaint):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_arguments_about_files(trained, files):
+def test_wrong_arguments_about_files(trained, timed, files):
     path, _ = trained
+    sizes = ["--sizes", 20, 30]
+    assert "leave it out for files" in fail(2, "evaluate", path, files[0], *sizes)
+    for option in (["--jobs", 2], ["--tau", 1e-6]):
+        assert "leave it out" in fail(2, "evaluate", timed[0], files[0], *option)
     out = path.with_name("other.json")
     assert "of files all are taken" in fail(2, "train", files[0], "-o", out, "--train", 1)
     assert "of files all are taken" in fail(2, "evaluate", path, files[0], "--test", 1)

@@ -1,4 +1,4 @@
-"""The default policy: cheap contexts, facts, prices, and choices by hand."""
+"""The neighbour policy, which ships as the default: facts, prices, and choices by hand."""
 
 import json
 import math
@@ -6,43 +6,36 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends import NativeBackend
-from roundwise.costs.prices import Prices, SparsePrices, current_prices, generic_prices
-from roundwise.experiments.default_policy.facts import Record, cross_validate, main
-from roundwise.policies.facts import (
-    ENOUGH,
-    NEIGHBOURS,
-    Experience,
-    Facts,
-    FactsError,
-    Start,
+from roundwise.costs import (
+    MachineProfile,
+    Prices,
+    Rate,
+    Shape,
+    SparsePrices,
     Work,
-    climb_of,
-    experience_of,
-    row_of,
-    shipped_facts,
+    current_prices,
+    generic_prices,
 )
-from roundwise.policies.look import KINDS, Context, context_of
-from roundwise.policies.neighbours import DefaultPolicy, cheapest, get_policy
+from roundwise.costs.prices import _prices_of
+from roundwise.policies import Facts, FactsError, NeighbourPolicy, shipped_facts
+from roundwise.policies.facts import COUNTS, ENOUGH, NEIGHBOURS, Experience, Tried, columns_of
+from roundwise.policies.look import KINDS, PLACE, Seen
+from roundwise.policies.neighbours import Expectation
 from roundwise.problems import poisson_2d, randsvd
-from roundwise.rewards import MachineProfile, Rate
+from roundwise.solver import default_policy
+from roundwise.solver.choosing import PolicyChooser, get_chooser
 from roundwise.solver.inputs import checked_matrix
-from roundwise.solver.solution import Attempt
+from roundwise.tuning import LOOK_CONTEXT
 
+MMD, COLAMD = "superlu/mmd", "superlu/colamd"
 SPARSE = SparsePrices(
     analysis=1e-8,
     matvec=1e-9,
-    factor={
-        "sparse": {"fp32": 5e-8, "fp64": 1e-7},
-        "sparse unsymmetric": {"fp32": 1e-7, "fp64": 1e-7},
-    },
-    update={
-        "sparse": {"fp32": 1e-10, "fp64": 2e-10},
-        "sparse unsymmetric": {"fp32": 0.0, "fp64": 0.0},
-    },
+    factor={MMD: {"fp32": 5e-8, "fp64": 1e-7}, COLAMD: {"fp32": 1e-7, "fp64": 1e-7}},
+    update={MMD: {"fp32": 1e-10, "fp64": 2e-10}, COLAMD: {"fp32": 0.0, "fp64": 0.0}},
     solve={"fp32": 1e-9, "fp64": 2e-9},
     conversion=1e-8,
     iteration=2e-9,
@@ -54,105 +47,38 @@ PROFILE = MachineProfile(
 CHOLESKY = {"fp32": 0.5, "fp64": 0.5}
 PRICES = Prices(PROFILE, {"bf16": 1e-9, "fp32": 1e-9}, CHOLESKY, SPARSE)
 N = 3000
-DENSE = Context("dense", N, 0.02, 1.0, N * N)
+DENSE = Seen("dense", N, N * N, 0.02, 1.0)
+SHAPE = Shape(N, N * N)
+MET, FP64_AT_ONCE = Tried(True, 2, 0), Tried(True, 0, 0)
 
 
-def context(A, positive_definite=False, columns=1):
-    return context_of(checked_matrix(A, NativeBackend()), positive_definite, columns)
+def facts(fp32_met=10, seen=DENSE, systems=NEIGHBOURS, **formats):
+    """Of ten systems: FP32 suffices on so many, with two corrections; other formats as given."""
+    cases = []
+    for i in range(systems):
+        fp32 = MET if i < fp32_met else Tried(False, 3, 20)
+        tried = {"fp32": fp32, "fp64": FP64_AT_ONCE} | formats
+        cases.append((seen, 1.0, tried))
+    return Facts.gathered(cases)
 
 
-def facts(*known):
-    """Facts of systems like `DENSE`."""
-    return Facts.gathered([(DENSE, Experience(100, 0.0, dict(known)))])
+def started(policy):
+    policy.start(
+        np.empty((0, len(LOOK_CONTEXT.features))), rw.VerifiedSolve().starts((False, True))
+    )
+    return policy
 
 
-def start(fmt, sufficed, steps=0, iterations=0, climbed=()):
-    """A start of 100 systems; `climbed` are (format, runs, steps)."""
-    work = {fmt: Work(100, steps, iterations)}
-    return fmt, Start(sufficed, work | {f: Work(runs, steps, 0) for f, runs, steps in climbed})
+def policy_of(known, prices=PRICES):
+    return started(NeighbourPolicy(known, prices))
 
 
-FP64_START = start("fp64", 100)
+def first(policy, seen):
+    return policy.space[policy.rank(seen).first][0].name
 
 
-# Contexts
-
-
-def test_the_coherence_is_what_theory_says():
-    """n sum(s^4) / sum(s^2)^2 - 1 for randomly rotated singular values."""
-    n, rng = 400, np.random.default_rng(0)
-    assert context(randsvd(n, 1e3, 2, rng=rng).A).coherence < 0.1  # all but one are equal
-    gaussian = np.mean([context(rng.standard_normal((n, n))).coherence for _ in range(8)])
-    assert gaussian == pytest.approx(1.0, rel=0.2)
-    for kappa in (1e4, 1e10):
-        found = np.mean([context(randsvd(n, kappa, 3, rng=rng).A).coherence for _ in range(8)])
-        assert found == pytest.approx(math.log(kappa) - 1, rel=0.2)
-    assert context(randsvd(n, 1e6, 1, rng=rng).A).coherence == pytest.approx(n, rel=0.01)
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_the_diagonal_share_of_a_heavy_diagonal(order):
-    n = 300
-    A = np.array(np.random.default_rng(0).standard_normal((n, n)) / math.sqrt(n), order=order)
-    assert context(A).diagonal_share < 0.1
-    assert context(A + 3 * np.eye(n)).diagonal_share == pytest.approx(3 / math.sqrt(10), rel=0.03)
-
-
-def test_kinds():
-    n = 70
-    A = np.random.default_rng(0).standard_normal((n, n))
-    assert context(A).kind == "dense"
-    assert context(A @ A.T, positive_definite=True).kind == "positive definite"
-    assert context(poisson_2d(12).A).kind == "sparse"
-    triangle = sparse.csr_array(np.triu(A))
-    assert context(triangle).kind == "sparse unsymmetric"
-    assert context(triangle).entries == n * (n + 1) // 2
-
-
-def test_zero_rows_and_tiny_matrices_have_a_context():
-    assert context(np.zeros((3, 3))).coherence == 0
-    assert context(np.zeros((3, 3))).diagonal_share == 0
-    assert context([[2.0]]).diagonal_share == 1
-    assert context(sparse.csr_array((200, 200))).kind == "sparse unsymmetric"
-
-
-def test_the_remainder_is_what_theory_says():
-    """One singular value outweighs all others: rows differ by 1 / kappa, and by no more."""
-    n, rng = 400, np.random.default_rng(0)
-    assert context(rng.standard_normal((n, n))).remainder > 0.9
-    for kappa in (1e4, 1e5, 1e6, 1e7):  # what a row has of u_1 is about 1 / sqrt(n), often less
-        found = context(randsvd(n, kappa, 1, rng=rng).A).remainder
-        assert 1 < found * kappa / math.sqrt(n) < 30
-    assert context(randsvd(n, 1e12, 1, rng=rng).A).remainder <= 1e-7
-    assert context(np.ones((n, n))).remainder == 1e-8
-
-
-def test_units_of_measurement_do_not_matter():
-    n, rng = 300, np.random.default_rng(0)
-    A = randsvd(n, 1e4, 3, rng=rng).A
-    rows, columns = (2.0 ** rng.integers(-20, 20, n) for _ in range(2))
-    plain, scaled = context(A), context(rows[:, None] * A * columns)
-    assert scaled.coherence == pytest.approx(plain.coherence, rel=0.1)
-    assert scaled.remainder == pytest.approx(plain.remainder, rel=0.1)
-    assert context(rows[:, None] * A).coherence == pytest.approx(plain.coherence, rel=1e-12)
-
-
-def test_bins_and_positions_of_all_kinds():
-    for kind in KINDS:
-        near, far = Context(kind, 700, 0.5, 3.0, 7000), Context(kind, 700, 0.5, 3.0, 70_000)
-        assert near.bin.startswith(f"{kind}, ")
-        assert (near.bin != far.bin) == near.is_sparse
-        assert (near.position != far.position).any() == near.is_sparse
-
-
-def test_contexts_cost_little():
-    """64 rows, whatever n: the rest of the matrix may be NaN."""
-    n = 640
-    A = np.full((n, n), np.nan)
-    A[:: n // 64] = 1.0
-    matrix = checked_matrix(np.ones((n, n)), NativeBackend())
-    object.__setattr__(matrix, "A", A)
-    assert context_of(matrix, False).coherence == pytest.approx(n)
+def expected(policy, seen):
+    return {e.fmt: e for e in policy.expectations(seen).values()}
 
 
 # Prices, by hand
@@ -163,29 +89,36 @@ def test_the_price_of_dense_work():
     product = 8 * n**2 / 10e9
     step = 4 * n**2 / 10e9 + product
     iteration = 1e-9 * n**2 + (1 + 30 / n) * product
-    expected = 2 / 3 * n**3 / 200e9 + 3 * step + 7 * iteration
-    assert PRICES.seconds(DENSE, {"fp32": Work(1, 2, 7)}) == pytest.approx(expected)
+    by_hand = 2 / 3 * n**3 / 200e9 + 3 * step + 7 * iteration
+    assert PRICES.seconds(SHAPE, "lu", "fp32", Work(1, 2, 7)) == pytest.approx(by_hand)
 
 
 def test_cholesky_takes_half():
-    spd = Context("positive definite", N, 1.0, 0.0, N * N)
-    run, none = {"fp64": Work(1, -1, 0)}, {"fp64": Work(0, 0, 0)}
-    assert PRICES.seconds(spd, run) == pytest.approx(PRICES.seconds(DENSE, run) / 2)
-    assert PRICES.seconds(spd, none) == 0
+    run = Work(1, -1, 0)
+    half = PRICES.seconds(SHAPE, "cholesky", "fp64", run)
+    assert half == pytest.approx(PRICES.seconds(SHAPE, "lu", "fp64", run) / 2)
+    assert PRICES.seconds(SHAPE, "cholesky", "fp64", Work()) == 0
 
 
 def test_many_columns_are_bound_by_arithmetic():
-    many = Context("dense", N, 0.02, 1.0, N * N, columns=1000)
-    one_step = PRICES.seconds(many, {"fp64": Work(0, 1, 0)})
+    one_step = PRICES.seconds(replace(SHAPE, columns=1000), "lu", "fp64", Work(0, 1, 0))
     assert one_step == pytest.approx(2 * (2 * N * N * 1000 / 100e9))
 
 
 def test_the_price_of_sparse_work():
-    grid = Context("sparse", 10_000, 0.9, 0.0, 50_000, columns=2)
-    expected = 1e-8 * 50_000 + (5e-8 + 1e-8) * 400_000 + 1e-10 * 400_000**2 / 10_000
-    expected += 2 * 2 * (1e-9 * 400_000 + 1e-9 * 50_000)
-    expected += 2 * 3 * (2e-9 * 400_000 + 1e-9 * 50_000)
-    assert PRICES.seconds(grid, {"fp32": Work(1, 1, 3)}, fill=8) == pytest.approx(expected)
+    grid = Shape(10_000, 50_000, columns=2, fill=8)
+    by_hand = 1e-8 * 50_000 + (5e-8 + 1e-8) * 400_000 + 1e-10 * 400_000**2 / 10_000
+    by_hand += 2 * 2 * (1e-9 * 400_000 + 1e-9 * 50_000)
+    by_hand += 2 * 3 * (2e-9 * 400_000 + 1e-9 * 50_000)
+    assert PRICES.seconds(grid, MMD, "fp32", Work(1, 1, 3)) == pytest.approx(by_hand)
+
+
+def test_what_has_a_price():
+    assert PRICES.prices("lu", "bf16")
+    assert not PRICES.prices("cholesky", "bf16")
+    assert not PRICES.prices("lu", "fp16")
+    assert PRICES.prices(MMD, "fp32")
+    assert not PRICES.prices(MMD, "bf16")
 
 
 def test_prices_survive_json():
@@ -197,164 +130,116 @@ def test_prices_survive_json():
 
 def test_shipped_prices_say_where_they_come_from():
     prices = generic_prices()
-    assert "policy_prices" in prices.source
+    assert "prices" in prices.source
     assert {"bf16", "fp32", "fp64"} <= set(prices.profile.rates)
     rates = [prices.profile.rate(fmt, 1500).flops_per_second for fmt in ("bf16", "fp32", "fp64")]
     assert rates == sorted(rates, reverse=True)
+    assert all(prices.prices(method.name, "fp64") for method in KINDS.values())
 
 
 def test_a_calibrated_machine_is_priced_by_its_own_profile(tmp_path, monkeypatch):
     from roundwise.costs import calibrate, save_profile
 
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
-    current_prices.cache_clear()
+    _prices_of.cache_clear()
     assert current_prices() is generic_prices()
     save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4))
-    current_prices.cache_clear()
+    _prices_of.cache_clear()
     assert set(current_prices().profile.sizes) == {10, 20}
     assert current_prices().sparse == generic_prices().sparse
-    current_prices.cache_clear()
+    _prices_of.cache_clear()
 
 
-# Choices
+def test_prices_follow_the_number_of_threads(tmp_path, monkeypatch, threads):
+    """Those that were calibrated with one thread do not hold for two, and come back with one."""
+    from roundwise.costs import calibrate, save_profile
+
+    monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
+    threads(1)
+    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4))
+    _prices_of.cache_clear()
+    policy = default_policy()
+    try:
+        assert set(policy.prices.profile.sizes) == {10, 20}
+        threads(2)
+        assert policy.prices is generic_prices()
+        threads(1)
+        assert set(policy.prices.profile.sizes) == {10, 20}
+    finally:
+        _prices_of.cache_clear()
 
 
-def test_the_expectation_includes_the_climb():
-    half = start("fp32", 50, steps=300, iterations=2000, climbed=[("fp64", 50, 0)])
-    policy = DefaultPolicy(facts(half, FP64_START), PRICES)
-    expected = policy.expectations(DENSE)
-    by_hand = (
-        PRICES.seconds(DENSE, {"fp32": Work(1, 3, 20)})
-        + PRICES.seconds(DENSE, {"fp64": Work(1, 0, 0)}) / 2
+# Facts
+
+
+def test_columns_have_names():
+    assert columns_of("positive definite") == (
+        *PLACE,
+        "fill",
+        *(f"{fmt} {count}" for fmt in ("fp32", "fp64") for count in COUNTS),
     )
-    assert expected["fp32"].seconds == pytest.approx(by_hand)
-    assert (expected["fp32"].sufficed, expected["fp32"].systems) == (50, 100)
-    assert policy.choose_for(DENSE).formats == ("fp64",)
+    for kind, method in KINDS.items():
+        assert len(columns_of(kind)) == len(PLACE) + 1 + 3 * len(method.formats)
+        assert shipped_facts().tables[kind].shape[1] == len(columns_of(kind))
 
 
-def test_the_cheapest_start_wins_and_the_reason_has_the_numbers():
-    good = start("fp32", 97, steps=200, climbed=[("fp64", 3, 0)])
-    policy = DefaultPolicy(facts(good, FP64_START), PRICES)
-    expected = policy.expectations(DENSE)
-    choice = policy.choose_for(DENSE)
-    assert choice.formats == ("fp32", "fp64")
-    ours, theirs = (f"{1e3 * expected[fmt].seconds:.3g} ms" for fmt in ("fp32", "fp64"))
-    assert choice.reason == (
-        "FP32 first: it sufficed on 97 % of 100 systems like this; "
-        f"expected {ours} against {theirs} in FP64."
-    )
+def test_climbs_are_composed_of_what_each_format_did():
+    """Three systems by hand: BF16 fails on two of them, FP32 on one of these."""
+    cases = [
+        {"bf16": Tried(True, 5, 1), "fp32": Tried(True, 2, 0), "fp64": Tried(True, 0, 0)},
+        {"bf16": Tried(False, 7, 3), "fp32": Tried(True, 3, 4), "fp64": Tried(True, 1, 0)},
+        {"bf16": Tried(False, 1, 2), "fp32": Tried(False, 6, 40), "fp64": Tried(True, 2, 5)},
+    ]
+    known = Facts.gathered([(DENSE, 4.0**i, tried) for i, tried in enumerate(cases)])
+    experience = Experience.of("dense", known.tables["dense"])
+    assert experience.systems == 3
+    assert experience.fill == pytest.approx(4.0)  # the geometric mean of 1, 4 and 16
+    assert experience.met == {"bf16": 1, "fp32": 2, "fp64": 3}
+    assert experience.climbs == {
+        "bf16": {"bf16": Work(3, 13, 6), "fp32": Work(2, 9, 44), "fp64": Work(1, 2, 5)},
+        "fp32": {"fp32": Work(3, 11, 44), "fp64": Work(1, 2, 5)},
+        "fp64": {"fp64": Work(3, 3, 5)},
+    }
 
 
-def test_equal_costs_go_to_the_higher_format():
-    assert cheapest({"bf16": 1.0, "fp32": 1.0, "fp64": 2.0}) == "fp32"
-
-
-def test_small_systems_go_straight_to_fp64():
-    policy = DefaultPolicy(facts(FP64_START), PRICES)
-    crossover = policy.crossover("dense")
-    context_below = Context("dense", crossover - 1, 0, 0, 0)
-    assert 64 < crossover < 1000
-    below = checked_matrix(np.eye(crossover - 1), NativeBackend())
-    choice = policy.choose(below, False)
-    assert choice.formats == ("fp64",)
-    assert str(crossover) in choice.reason
-    assert context_below.n < crossover
-
-
-def test_unknown_systems_go_to_fp64_and_the_reason_says_so():
-    strange = Context("positive definite", N, 0.99, 1000.0, N * N)
-    choice = DefaultPolicy(facts(FP64_START), PRICES).choose_for(strange)
-    assert choice.formats == ("fp64",)
-    assert "nothing is known" in choice.reason
+def test_formats_that_were_not_tried_are_left_out():
+    known = facts().tables["dense"]
+    experience = Experience.of("dense", known)
+    assert set(experience.climbs) == set(experience.met) == {"fp32", "fp64"}
+    assert np.isnan(known[:, columns_of("dense").index("bf16 met")]).all()
 
 
 def test_the_nearest_cases_tell():
-    few = (DENSE, Experience(ENOUGH - 1, 0.0, {"fp64": Start()}))
-    assert Facts.gathered([few]).of(DENSE) is None
-    smaller = Context("dense", 600, 0.02, 1.0, 600 * 600)
-    one = Experience(1, 0.0, {"fp64": Start(1)})
-    both = Facts.gathered([few, (smaller, one)]).of(DENSE)
+    few = facts(systems=ENOUGH - 1).tables["dense"]
+    assert Facts({"dense": few}).of(DENSE) is None
+    smaller = facts(seen=replace(DENSE, n=600, entries=600 * 600), systems=1).tables["dense"]
+    both = Facts({"dense": np.vstack([few, smaller])}).of(DENSE)
     assert both.systems == ENOUGH
-    assert both.starts["fp64"].sufficed == 1
-    unlike = Context("dense", N, 0.02, 40.0, N * N)
-    assert Facts.gathered([few, (unlike, one)]).of(DENSE) is None  # too far away
-    of_another_kind = Context("positive definite", N, 0.02, 1.0, N * N)
-    assert Facts.gathered([few, (of_another_kind, one)]).of(DENSE) is None
-    crowd = [(DENSE, one)] * NEIGHBOURS + [(smaller, Experience(1, 0.0, {"fp64": Start(0)}))] * 5
-    assert Facts.gathered(crowd).of(DENSE).starts["fp64"].sufficed == NEIGHBOURS
-
-
-def test_experience_survives_as_numbers_and_adds_up():
-    fp32 = Start(1, {"fp32": Work(1, 2, 3), "fp64": Work(1, 0, 0)})
-    one = Experience(1, 0.5, {"fp32": fp32, "fp64": Start(1, {"fp64": Work(1, 1, 0)})})
-    row = np.array(row_of(DENSE, one))
-    assert experience_of("dense", row) == one  # bf16 was not tried
-    twice = experience_of("dense", row + row)
-    assert twice.systems == 2
-    assert twice.log_fill == 1.0
-    assert twice.starts["fp32"].work["fp32"] == Work(2, 4, 6)
-
-
-def test_a_start_that_often_fails_is_not_risked():
-    """Cheap in the mean, but if FP32 is in vain, the solve takes far longer than LU."""
-    climbed = [("fp64", 20, 0)]
-    risky = facts(start("fp32", 80, steps=100, climbed=climbed), FP64_START)
-    policy = DefaultPolicy(risky, PRICES)
-    expected = policy.expectations(DENSE)
-    mean = policy.price(DENSE, risky.of(DENSE).starts["fp32"].work) / 100
-    assert mean < expected["fp64"].seconds < expected["fp32"].seconds
-    assert policy.choose_for(DENSE).formats == ("fp64",)
-    # Cholesky twice takes no longer than LU, and is risked.
-    spd = replace(DENSE, kind="positive definite")
-    fp32 = start("fp32", 80, steps=100, climbed=climbed)
-    known = Facts.gathered([(spd, Experience(100, 0.0, dict([fp32, FP64_START])))])
-    assert DefaultPolicy(known, PRICES).choose_for(spd).formats[0] == "fp32"
-
-
-def test_formats_without_a_price_or_an_instruction_are_not_chosen(monkeypatch):
-    bf16 = start("bf16", 100, steps=500)
-    full = facts(bf16, start("fp32", 100, steps=200), FP64_START)
-    runnable = "bf16" in [fmt.name for fmt in rw.backends.native_formats()]
-    first = DefaultPolicy(full, PRICES).choose_for(DENSE).formats[0]
-    assert first == ("bf16" if runnable else "fp32")
-    rates = {fmt: PROFILE.rates[fmt] for fmt in ("fp32", "fp64")}
-    without = Prices(MachineProfile("no bf16", rates), {}, CHOLESKY, SPARSE)
-    assert DefaultPolicy(full, without).choose_for(DENSE).formats[0] == "fp32"
-
-
-def test_many_columns_make_low_precision_less_attractive():
-    known = facts(start("fp32", 100, steps=300), FP64_START)
-    policy = DefaultPolicy(known, PRICES)
-    many = Context("dense", N, 0.02, 1.0, N * N, columns=5 * N)
-    assert policy.choose_for(DENSE).formats[0] == "fp32"
-    assert policy.choose_for(many).formats[0] == "fp64"
-
-
-# Facts and their file
-
-
-def test_climbs_count_attempts():
-    attempts = [
-        Attempt("bf16-fp64-fp64-fp64", "gmres", 4, 40, 1e-9, False, "", 0.1),
-        Attempt("fp64-fp64-fp64-fp64", "none", 0, 0, math.inf, False, "", 0.1),
-        Attempt("fp64-fp64-fp64-fp64", "refinement", 1, 0, 1e-17, True, "", 0.1),
-    ]
-    assert climb_of(attempts) == {"bf16": Work(1, 4, 40), "fp64": Work(2, 1, 0)}
+    unlike = facts(seen=replace(DENSE, coherence=40.0), systems=1).tables["dense"]
+    assert Facts({"dense": np.vstack([few, unlike])}).of(DENSE) is None  # too far away
+    assert Facts({"positive definite": few}).of(DENSE) is None
+    crowd = np.vstack([facts(10).tables["dense"], facts(0).tables["dense"]])
+    assert Facts({"dense": crowd}).of(DENSE).systems == NEIGHBOURS
 
 
 def test_the_shipped_facts_are_sound():
     known = shipped_facts()
-    for entry in ("command", "seed", "roundwise", "systems", "machine", "cross-validation"):
+    for entry in ("command", "seed", "roundwise", "systems", "machine"):
         assert known.provenance[entry] is not None
     rows = [(kind, row) for kind, table in known.tables.items() for row in table]
     assert len(rows) == known.provenance["systems"] > 500
-    for experience in (experience_of(kind, row) for kind, row in rows):
-        for first, begun in experience.starts.items():
-            assert 0 <= begun.sufficed <= experience.systems
+    for kind, row in rows:
+        experience = Experience.of(kind, row[None])
+        assert experience.fill > 0
+        for fmt, climb in experience.climbs.items():
             # Every system runs its first format, and only those it did not suffice for climb.
-            assert begun.work[first].runs >= experience.systems
-            higher = sum(work.runs for fmt, work in begun.work.items() if fmt != first)
-            assert higher >= (experience.systems - begun.sufficed if first != "fp64" else 0)
+            assert climb[fmt].runs == 1
+            assert (len(climb) > 1) <= (experience.met[fmt] == 0)
+            assert all(min(vars_of(work)) >= 0 for work in climb.values())
+
+
+def vars_of(work):
+    return work.runs, work.steps, work.iterations
 
 
 def test_facts_survive_json():
@@ -363,6 +248,10 @@ def test_facts_survive_json():
     for kind in KINDS:
         assert np.array_equal(again.tables[kind], known.tables[kind], equal_nan=True)  # four digits
     assert again.provenance == known.provenance
+    assert again.to_json() == known.to_json()
+    untried = facts()
+    again = Facts.from_dict(json.loads(untried.to_json()))
+    assert np.array_equal(again.tables["dense"], untried.tables["dense"], equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -370,79 +259,178 @@ def test_facts_survive_json():
     [
         ({"schema": "other"}, "no facts"),
         ({"version": 1}, "version 1"),
-        ({"cases": {"dense": [[1, 2, 3]]}}, "damaged"),
-        ({"cases": 3}, "damaged"),
+        ({"tables": {"dense": {"columns": ["n"], "rows": [[1]]}}}, "damaged.*columns"),
+        ({"tables": {"strange": {"columns": [], "rows": []}}}, "damaged"),
+        ({"tables": {"dense": {"columns": columns_of("dense"), "rows": [[1, 2]]}}}, "damaged"),
+        ({"tables": {"dense": {"columns": columns_of("dense"), "rows": [["x"] * 15]}}}, "damaged"),
+        ({"tables": 3}, "damaged"),
     ],
 )
 def test_other_files_are_refused(change, complaint):
-    with pytest.raises(FactsError, match=complaint):
+    with pytest.raises(FactsError, match=complaint) as caught:
         Facts.from_dict(json.loads(shipped_facts().to_json()) | change)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(FactsError, match="no facts"):
+        Facts.from_dict([])
 
 
-def test_the_shipped_policy_decides_sensibly(monkeypatch):
-    policy = DefaultPolicy(prices=generic_prices())
+# Choices
+
+
+def test_the_expectation_includes_the_climb():
+    policy = policy_of(facts(5))
+    found = expected(policy, DENSE)
+    steps, iterations = (5 * 2 + 5 * 3) / 10, 5 * 20 / 10
+    by_hand = PRICES.seconds(SHAPE, "lu", "fp32", Work(1, 0, 0))
+    by_hand += steps * PRICES.seconds(SHAPE, "lu", "fp32", Work(0, 1, 0))
+    by_hand += iterations * PRICES.seconds(SHAPE, "lu", "fp32", Work(0, 0, 1))
+    by_hand += PRICES.seconds(SHAPE, "lu", "fp64", Work(1, 0, 0)) / 2
+    assert found["fp32"].seconds == pytest.approx(by_hand)
+    assert (found["fp32"].met, found["fp32"].systems) == (5, 10)
+    assert first(policy, DENSE) == "fp64"
+
+
+def test_the_cheapest_start_wins_and_the_reason_has_the_numbers():
+    policy = policy_of(facts(9))
+    found, ranking = expected(policy, DENSE), policy.rank(DENSE)
+    assert policy.space.names[ranking.first] == "lu:fp32-fp64-fp64-fp64"
+    ours, theirs = (f"{1e3 * found[fmt].seconds:.3g} ms" for fmt in ("fp32", "fp64"))
+    assert ranking.reason == (
+        "FP32 first: it sufficed on 90 % of 10 systems like this; "
+        f"expected {ours} against {theirs} in FP64."
+    )
+    assert ranking.costs[:2] == (found["fp32"].seconds, found["fp64"].seconds)
+    assert all(math.isnan(cost) for cost in ranking.costs[2:])
+    assert policy.choose(DENSE) == ranking.first
+    values = policy.expected(DENSE)
+    assert values[ranking.first] == -found["fp32"].seconds == values.max()
+    assert np.isneginf(values).sum() == len(policy.space) - 2
+
+
+def test_equal_costs_go_to_the_higher_format(monkeypatch):
+    policy = policy_of(facts())
+    actions = [policy.space.index(f"lu:{fmt}-fp64-fp64-fp64") for fmt in ("fp32", "fp64")]
+    equal = {i: Expectation(policy.space[i][0].name, 1.0, 9, 10, 1.0, 1.0) for i in actions}
+    monkeypatch.setattr(policy, "expectations", lambda seen: equal)
+    assert policy.rank(DENSE).actions[:2] == tuple(actions[::-1])
+    assert policy.choose(DENSE) == actions[1]
+
+
+def test_small_systems_go_straight_to_fp64():
+    policy = policy_of(facts())
+    crossover = policy.crossover("dense")
+    assert 64 < crossover < 1000
+    assert policy.at_once == crossover
+    assert str(crossover) in policy.small("dense", crossover - 1)
+    assert policy.small("dense", crossover) is None
+    assert "entries" in policy.small("sparse", 100)
+    chooser = get_chooser(policy)
+    below = checked_matrix(np.eye(crossover - 1), NativeBackend())
+    choice = chooser.choose(below, None)
+    assert str(choice.ladder[0]) == "lu:fp64-fp64-fp64-fp64"
+    assert str(crossover) in choice.reason
+
+
+def test_unknown_systems_go_to_fp64_and_the_reason_says_so():
+    strange = Seen("positive definite", N, N * N, 0.99, 1000.0)
+    policy = policy_of(facts())
+    ranking = policy.rank(strange)
+    assert policy.space.names[ranking.first] == "cholesky:fp64-fp64-fp64-fp64"
+    assert "nothing is known" in ranking.reason
+
+
+def test_an_infinite_context_goes_to_the_safe_action():
+    policy = policy_of(facts())
+    context = np.zeros((1, len(LOOK_CONTEXT.features)))
+    context[0, 6] = math.inf
+    (state,) = policy.encode(context)
+    assert state is None
+    assert policy.rank(state).first == policy.choose(state) == policy.space.safe
+
+
+def test_a_start_that_often_fails_is_not_risked():
+    """Cheap in the mean, but if FP32 is in vain, the solve takes far longer than LU."""
+    cheap_miss = [
+        (DENSE, 1.0, {"fp32": Tried(i < 8, 1, 0), "fp64": FP64_AT_ONCE}) for i in range(10)
+    ]
+    risky = Facts.gathered(cheap_miss)
+    policy = policy_of(risky)
+    found = expected(policy, DENSE)
+    mean = policy.price(DENSE, DENSE.shape(), risky.of(DENSE).climbs["fp32"]) / 10
+    assert mean < found["fp64"].seconds < found["fp32"].seconds
+    assert found["fp32"].intolerable
+    assert first(policy, DENSE) == "fp64"
+    assert "not risked" in policy.rank(DENSE).reason
+    # Cholesky twice takes no longer than LU, and is risked.
+    definite = replace(DENSE, kind="positive definite")
+    known = Facts.gathered([(definite, fill, tried) for _, fill, tried in cheap_miss])
+    assert first(policy_of(known), definite) == "fp32"
+
+
+def test_formats_without_a_price_or_an_instruction_are_not_chosen():
+    full = facts(bf16=Tried(True, 5, 0))
+    runnable = rw.BF16 in rw.backends.native_formats()
+    assert first(policy_of(full), DENSE) == ("bf16" if runnable else "fp32")
+    rates = {fmt: PROFILE.rates[fmt] for fmt in ("fp32", "fp64")}
+    without = Prices(MachineProfile("no bf16", rates), {}, CHOLESKY, SPARSE)
+    assert first(policy_of(full, without), DENSE) == "fp32"
+
+
+def test_many_columns_make_low_precision_less_attractive():
+    policy = policy_of(facts(fp32=Tried(True, 3, 0)))
+    assert first(policy, DENSE) == "fp32"
+    assert first(policy, replace(DENSE, columns=5 * N)) == "fp64"
+
+
+def test_allowed_actions_alone_are_ranked():
+    policy = policy_of(facts())
+    allowed = [i for i, action in enumerate(policy.space) if action[0] == rw.FP64]
+    ranking = policy.rank(DENSE, allowed)
+    assert set(ranking.actions) == set(allowed)
+    assert policy.space.names[ranking.first] == "lu:fp64-fp64-fp64-fp64"
+
+
+def test_the_shipped_policy_decides_sensibly():
+    policy = policy_of(shipped_facts(), generic_prices())
     n, rng = 700, np.random.default_rng(0)
-    gaussian = policy.choose_for(context(rng.standard_normal((n, n))))
-    assert gaussian.formats[0] == "fp32"
-    hopeless = policy.choose_for(context(randsvd(n, 1e15, 3, rng=rng).A))
-    assert hopeless.formats[0] == "fp64"
-    assert "%" in gaussian.reason
-    assert "%" in hopeless.reason
+
+    def seen(A):
+        problem = rw.problems.LinearSystem(A, np.ones(n))
+        values = rw.features.compute_features(problem, LOOK_CONTEXT.features)
+        return policy.encode(LOOK_CONTEXT.vector(values)[None])[0]
+
+    gaussian, hopeless = seen(rng.standard_normal((n, n))), seen(randsvd(n, 1e15, 3, rng=rng).A)
+    assert first(policy, gaussian) == "fp32"
+    assert first(policy, hopeless) == "fp64"
+    for state in (gaussian, hopeless):
+        assert "%" in policy.rank(state).reason
 
 
 def test_solve_uses_the_default_policy():
-    assert isinstance(get_policy("default"), DefaultPolicy)
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((900, 900)), rng.standard_normal(900)
     solution = rw.solve(A, b, full_output=True)
     assert "systems like this" in solution.decision
-    assert solution.attempts[0].action.startswith("fp32")
+    assert solution.attempts[0].action.startswith("lu:fp32")
+    problem = poisson_2d(110)  # 60 000 entries
+    solution = rw.solve(problem.A, problem.b, full_output=True)
+    assert solution.attempts[0].action.startswith("superlu/mmd:")
+    assert "systems like this" in solution.decision
 
 
-# The command
+def test_the_default_policy_is_a_policy_like_others():
+    policy = default_policy()
+    assert policy is default_policy()
+    assert isinstance(policy, NeighbourPolicy)
+    assert set(policy.space.methods) == {m.name for m in KINDS.values()}
+    again = rw.policies.load_policy(policy.to_dict(), policy.arrays())
+    assert again.rank(DENSE) == policy.rank(DENSE)
+    assert isinstance(get_chooser(policy), PolicyChooser)
 
 
-def test_the_command_makes_a_policy_and_resumes(tmp_path, capsys):
-    out, log = tmp_path / "policy.json", tmp_path / "log.jsonl"
-    options = [
-        "--scale",
-        "0.1",
-        "--every",
-        "12",
-        "--jobs",
-        "1",
-        "--out",
-        str(out),
-        "--log",
-        str(log),
-    ]
-    main(options)
-    made = out.read_text()
-    known = Facts.from_dict(json.loads(made))
-    assert sum(map(len, known.tables.values())) == known.provenance["systems"]
-    lines = log.read_text().splitlines(keepends=True)
-    # A line that was cut off by an interruption is solved again, the others are not.
-    log.write_text("".join(lines[:-3]) + lines[-3][:20])
-    main(options)
-    assert out.read_text() == made
-    records = [Record.from_json(line) for line in lines]
-    assert [r.to_json() + "\n" for r in records] == lines
-    capsys.readouterr()
-
-
-def test_cross_validation_judges_by_price():
-    """Two groups: FP32 always suffices, or never; each fold learns it from the others."""
-    easy = Context("dense", N, 0.02, 1.0, N * N)
-    hard = Context("dense", N, 0.02, 30.0, N * N)
-    fp64 = {"fp64": Work(1, 0, 0)}
-    records = []
-    for i in range(40):
-        failed = {"fp32": Work(1, 3, 40), **fp64}
-        climb = {"fp32": Work(1, 2, 0)} if i % 2 else failed
-        climbs, sufficed = {"fp32": climb, "fp64": fp64}, {"fp32": bool(i % 2), "fp64": True}
-        records.append(Record(f"{i}", easy if i % 2 else hard, 0.0, climbs, sufficed))
-    verdict = cross_validate(records, PRICES)[-1]
-    assert (verdict.group, verdict.systems, verdict.best) == ("all", 40, 1.0)
-    assert verdict.seconds["policy"] == pytest.approx(verdict.seconds["best"])
-    assert verdict.seconds["always FP32 first"] > verdict.seconds["best"]
-    assert verdict.seconds["always FP64"] > verdict.seconds["best"]
+def test_corrupt_arrays_are_refused():
+    policy = policy_of(facts())
+    saved, arrays = policy.to_dict(), policy.arrays()
+    for wrong in ({"strange": np.ones((1, 3))}, {"dense": np.ones((2, 3))}, {"dense": np.ones(15)}):
+        with pytest.raises(ValueError, match="corrupt"):
+            rw.policies.load_policy(saved, arrays | wrong)

@@ -15,6 +15,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("solve_many", "20 columns, largest residual"),
         ("solve_sparse", "passed the gate"),
         ("solve_newton", "correction"),
+        ("trained_policy", "passed the gate"),
         ("custom_algorithm", "learned:    fp32-fp32  error"),
         ("custom_policy", "has the largest expected reward"),
     ],

@@ -11,12 +11,13 @@ from cases import BACKENDS, supports
 import roundwise as rw
 from roundwise.features import (
     FEATURES,
-    KAPPA_EXACT_SPARSE_LIMIT,
+    LOOK,
     FeatureValue,
     compute_features,
     log10_floored,
     paper_context,
 )
+from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import (
     LinearSystem,
     convection_diffusion_2d,
@@ -83,7 +84,7 @@ KINDS = ["gaussian", "randsvd", "signs", "sparse"]
 
 
 def test_the_features_and_what_they_need():
-    assert set(FEATURES) == {*CHEAP, "kappa_exact", *WITH_FACTORS}
+    assert set(FEATURES) == {*CHEAP, *LOOK, "kappa_exact", *WITH_FACTORS}
     assert {name for name, f in FEATURES.items() if f.needs_factors} == set(WITH_FACTORS)
     assert all(name == f.name and f.doc for name, f in FEATURES.items())
 
@@ -426,8 +427,11 @@ def test_fill_ratio_counts_the_factors(arithmetic):
 def test_one_unknown(store, a):
     A = store(np.array([[a]]))
     values = compute_features(system(A), FEATURES, factorize(A))
-    ones = set(FEATURES) - {"max_abs", "norm_one", "norm_inf"}
+    known = {"coherence": 0, "looks_positive_definite": 0}  # too small to ask
+    known["sparse"] = known["symmetric_pattern"] = float(store is sp.csr_array)
+    ones = set(FEATURES) - {"max_abs", "norm_one", "norm_inf", *known}
     assert {name: values[name].value for name in ones} == dict.fromkeys(ones, 1.0)
+    assert {name: values[name].value for name in known} == known
     for name in ("max_abs", "norm_one", "norm_inf"):
         assert values[name].value == abs(a)
 
@@ -454,6 +458,7 @@ def test_scaled_far_away(store, scale):
     """Nothing overflows on the way, and no warning or floating-point error escapes."""
     A = np.random.default_rng(9).standard_normal((10, 10))
     names = ["symmetry", "diagonal_dominance", "row_scale_spread", "kappa_exact", "kappa_est"]
+    names += ["diagonal_share", "coherence"]
     plain = compute_features(system(store(A)), names, factorize(store(A)))
     M = store(A * scale)
     with np.errstate(all="raise"):

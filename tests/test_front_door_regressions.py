@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-import pickle
 import threading
 
 import numpy as np
@@ -14,7 +12,6 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.algorithms.accuracy import backward_errors, passes
-from roundwise.policies.memory import Arm, Memory
 
 
 def well_conditioned(n: int, seed: int = 0) -> np.ndarray:
@@ -78,18 +75,6 @@ def test_threads_may_ask_for_error_bounds_while_others_climb():
         for thread in threads:
             thread.join()
     assert not errors
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))]
-)
-def test_a_memory_without_a_file_is_copied_with_what_it_holds(copied):
-    memory = Memory()
-    memory.put("cell", "lu:fp32", Arm(1, 2.0, 3.0, 4.0))
-    twin = copied(memory)
-    twin.put("cell", "lu:fp64", Arm(5, 6.0, 7.0, 8.0))
-    assert memory.cell("cell") == {"lu:fp32": Arm(1, 2.0, 3.0, 4.0)}
-    assert twin.cell("cell") == memory.cell("cell") | {"lu:fp64": Arm(5, 6.0, 7.0, 8.0)}
 
 
 def test_one_backward_error_for_numbers_and_for_columns():

@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 from exact import backward_error
-from hard_systems import SPARSE_FORMATS, as_sparse, spd, wilkinson
+from hard_systems import SPARSE_FORMATS, as_sparse, scaled_systems, spd, wilkinson
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.problems import randsvd
-from roundwise.solver import front_door as front
+from roundwise.features import look
+from roundwise.problems import poisson_2d, randsvd
 
 U = 2.0**-53
 N = 30
@@ -146,8 +146,6 @@ def test_float32_answers_pass_the_gate_of_float32():
 @pytest.mark.parametrize("k", [None, 0, 1, 3, 200])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
 def test_right_hand_sides(k, policy, form):
-    if form is sparse.csc_array and policy == "fp16":
-        pytest.skip("fp16 is for dense matrices")
     shape = (N,) if k is None else (N, k)
     B = np.random.default_rng(2).standard_normal(shape)
     X = rw.solve(form(A), B, policy=policy)
@@ -242,8 +240,26 @@ def test_bad_options():
         rw.solve(A, b, assume_a="sym")
     with pytest.raises(rw.UnknownNameError, match="fp32"):
         rw.solve(A, b, policy="fp33")
-    with pytest.raises(ValueError, match="sparse"):
-        rw.solve(sparse.csr_array(A), b, policy="fp16")
+
+
+@pytest.mark.parametrize("policy", [fmt.name for fmt in rw.backends.native_formats()])
+def test_formats_that_sparse_factors_do_not_have_are_raised(policy):
+    """To the next higher one that they have."""
+    solution = rw.solve(sparse.csr_array(A), b, policy=policy, full_output=True)
+    np.testing.assert_allclose(solution.x, x, rtol=1e-12)
+    first = rw.Action.parse(solution.attempts[0].action)
+    assert first[0] == (rw.FP64 if policy == "fp64" else rw.FP32)
+    assert first.method.startswith("superlu/")
+    assert f"You asked for {policy}" in solution.decision
+
+
+@pytest.mark.parametrize("policy", [fmt.name for fmt in rw.backends.native_formats()])
+@pytest.mark.parametrize("assume_a", ["gen", "pos"])
+def test_the_format_that_was_asked_for_is_tried_first(policy, assume_a):
+    solution = rw.solve(spd(N, 10), b, policy=policy, assume_a=assume_a, full_output=True)
+    method = "lu" if assume_a == "gen" else "cholesky"
+    assert solution.attempts[0].action == f"{method}:{policy}-fp64-fp64-fp64"
+    assert solution.status == "accepted"
 
 
 def test_tolerance_decides():
@@ -260,10 +276,10 @@ def test_tolerance_decides():
 
 def test_cholesky_where_it_is_worth_a_try(monkeypatch):
     S = spd(N, 100)
-    monkeypatch.setattr(front, "CHOLESKY_FROM", N + 1)
-    assert rw.factor(S).format == "fp64"
-    assert rw.factor(S, assume_a="pos").format == "fp64 Cholesky"
-    monkeypatch.setattr(front, "CHOLESKY_FROM", N)
+    monkeypatch.setattr(look, "cholesky_from", lambda: N + 1)
+    assert rw.factor(S).format == "lu fp64"
+    assert rw.factor(S, assume_a="pos").format == "cholesky fp64"
+    monkeypatch.setattr(look, "cholesky_from", lambda: N)
     for assume_a in (None, "pos", "gen"):
         for policy in POLICIES:
             for form in (np.asarray, np.asfortranarray):
@@ -271,9 +287,9 @@ def test_cholesky_where_it_is_worth_a_try(monkeypatch):
                 np.testing.assert_allclose(answer, np.linalg.solve(S, b), rtol=1e-10)
     factors = rw.factor(S)
     factors.solve(b)
-    assert factors.format == "fp64 Cholesky"
-    assert rw.factor(1e20 * S).format == "fp64 Cholesky"  # scaled as a whole: still symmetric
-    assert rw.factor(S, assume_a="gen").format == "fp64"
+    assert factors.format == "cholesky fp64"
+    assert rw.factor(1e20 * S).format == "cholesky fp64"  # scaled as a whole: still symmetric
+    assert rw.factor(S, assume_a="gen").format == "lu fp64"
     np.testing.assert_allclose(
         rw.solve(sparse.csr_array(S), b, assume_a="pos"), np.linalg.solve(S, b), rtol=1e-10
     )
@@ -286,16 +302,17 @@ def test_a_wrong_assumption_costs_time_only(form):
     indefinite = A + A.T
     indefinite[np.diag_indices(N)] = 0.1
     solution = rw.solve(form(indefinite), b, assume_a="pos", full_output=True)
-    assert solution.status == "escalated"
-    assert not solution.attempts[0].accepted
-    assert "positive" in solution.attempts[0].reason
+    if form is np.asarray:  # sparse ones are factorized by their pattern
+        assert solution.status == "escalated"
+        assert solution.attempts[0].status is rw.OutcomeStatus.NOT_POSITIVE_DEFINITE
+        assert "positive" in solution.attempts[0].reason
     assert backward_error(indefinite, solution.x, b) <= np.sqrt(N) * U
 
 
 def test_the_story_of_a_solution():
     solution = rw.solve(A, b, policy="fp32", full_output=True)
     assert solution.status == "accepted"
-    assert solution.action == "fp32-fp64-fp64-fp64"
+    assert solution.action == "lu:fp32-fp64-fp64-fp64"
     assert 0 <= solution.backward_error <= solution.tolerance == np.sqrt(N) * U
     assert 1 <= solution.condition < 1e6
     assert 0 < solution.forward_error_bound < 1e-10
@@ -305,26 +322,27 @@ def test_the_story_of_a_solution():
     assert all(seconds >= 0 for seconds in solution.timings.values())
     assert solution.seconds == pytest.approx(sum(solution.timings.values()))
     (attempt,) = solution.attempts
-    assert attempt.accepted
-    assert attempt.backward_error == solution.backward_error
+    assert attempt.converged
+    assert attempt.nbe == solution.backward_error
+    assert attempt.x is None  # the solution has it
     story = solution.explain()
     for part in ("You asked for fp32", "accepted", "backward error", "condition", "Time: "):
         assert part in story
-    assert repr(solution).startswith("Solution(accepted, fp32-fp64-fp64-fp64, x of 30,")
+    assert repr(solution).startswith("Solution(accepted, lu:fp32-fp64-fp64-fp64, x of 30,")
     assert "\n" not in repr(solution)
 
 
 def test_escalation_is_told_and_remembered():
     hard = rw.problems.randsvd(60, 1e14, 3, rng=0).A
     factors = rw.factor(hard, policy="fp16")
-    assert repr(factors) == "Factorization(dense 60 x 60, fp16)"
+    assert repr(factors) == "Factorization(dense 60 x 60, lu fp16)"
     rhs = np.random.default_rng(0).standard_normal((60, 5))
     first = factors.solve(rhs[:, 0], full_output=True)
     assert first.status == "escalated"
-    assert [attempt.accepted for attempt in first.attempts][-1]
+    assert first.attempts[-1].converged
     assert all(attempt.reason for attempt in first.attempts[:-1])
     assert "fp16" in first.explain()
-    assert factors.format != "fp16"
+    assert factors.format != "lu fp16"
     for column in rhs.T:
         again = factors.solve(column, full_output=True)
         assert again.status == "accepted"
@@ -344,9 +362,9 @@ def test_threads_share_factors_while_they_climb():
         with ThreadPoolExecutor(8) as pool:
             solutions = list(pool.map(partial(F.solve, full_output=True), B))
         assert all(s.backward_error <= s.tolerance for s in solutions)
-        assert F.format == "fp64"
+        assert F.format == "lu fp64"
         assert [a.action for a in F.solve(B[0], full_output=True).attempts] == [
-            "fp64-fp64-fp64-fp64"
+            "lu:fp64-fp64-fp64-fp64"
         ]
 
 
@@ -403,6 +421,32 @@ def test_an_answer_that_its_type_cannot_hold():
         rw.solve([[1e-200]], [1e200])
     with pytest.raises(rw.SolveFailed, match="float32 cannot hold x"):
         rw.solve(A.astype("f4"), b.astype("f4"), tol=1e-12)
+
+
+def test_no_factors_help_if_x_cannot_be_held():
+    """The solve ends with the first that tell, and says so."""
+    with pytest.raises(rw.SolveFailed, match="float64 cannot hold x") as caught:
+        rw.solve([[1e-200]], [1e200], policy="fp32")
+    assert len(caught.value.attempts) == 1
+
+
+def test_overflow_in_fp64_substitution_leads_to_qr():
+    """U's entries decay from 1 to 1e-200: substitution overflows where QR, scaled, does not."""
+    graded, rhs = {name: (M, v) for name, M, v in scaled_systems()}["graded up 200"]
+    solution = rw.solve(graded, rhs, policy="fp64", full_output=True)
+    first, last = solution.attempts
+    assert first.status is rw.OutcomeStatus.OVERFLOW
+    assert rw.Action.parse(last.action).method == "qr"
+    assert backward_error(graded, solution.x, rhs) <= np.sqrt(len(rhs)) * U + U
+
+
+def test_scaled_sparse_matrices_keep_their_pattern():
+    grid = poisson_2d(12).A
+    rows, columns = 10.0 ** np.random.default_rng(0).uniform(-80, 80, (2, grid.shape[0]))
+    scaled = sparse.csr_array(grid * rows[:, None] * columns)
+    assert rw.factor(grid).action.method == rw.factor(scaled).action.method == "superlu/mmd"
+    rhs = np.ones(grid.shape[0])
+    assert backward_error(scaled, rw.solve(scaled, rhs), rhs) <= np.sqrt(len(rhs)) * U + U
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -15,16 +15,11 @@ from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.krylov import conjugate_gradients
-from roundwise.algorithms.refinement import (
-    Correction,
-    by_columns,
-    refine_problem,
-    shared_factors,
-    shared_matrix,
-    shared_system,
-)
-from roundwise.algorithms.stage import Stages, Vector
+from roundwise.algorithms.methods import is_symmetric
+from roundwise.algorithms.refinement import Correction, refine_by_inner_solves
+from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
+from roundwise.backends import Factors, Matrix
 from roundwise.problems import LinearSystem
 
 
@@ -55,25 +50,11 @@ class CgIR(Algorithm):
             raise ValueError(f"max_inner = {self.max_inner}; choose at least 1")
 
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
-        factor, update, inner, residual = (stages[name] for name in self.stages)
-        system = shared_system(problem, False, residual, shared)
-        shared.get("symmetric", lambda: _require_symmetric(problem))
-        factors = shared_factors(factor, system, shared, method="cholesky")
-        A = shared_matrix(inner, system, shared)
-        M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
+        if not shared.get("symmetric", lambda: is_symmetric(problem.A)):
+            raise ValueError("CG-IR needs a symmetric matrix; use GmresIR or LuIR for this one")
+        most = problem.n if self.max_inner is None else self.max_inner
 
-        def start(b: Vector) -> Correction:
-            return Correction(factor.solve(factors, b))
+        def solve(stage: Stage, A: Matrix, M: Factors, r: Vector) -> Correction:
+            return conjugate_gradients(stage, A, M, r, self.tolerance, most)
 
-        @by_columns
-        def correct(r: Vector) -> Correction:
-            most = problem.n if self.max_inner is None else self.max_inner
-            return conjugate_gradients(inner, A, M, r, self.tolerance, most)
-
-        return refine_problem(problem, system, start, correct, residual, update, self.stop, shared)
-
-
-def _require_symmetric(problem: LinearSystem) -> bool:
-    if abs(problem.A - problem.A.T).max() > 0:
-        raise ValueError("CG-IR needs a symmetric matrix; use GmresIR or LuIR for this one")
-    return True
+        return refine_by_inner_solves(problem, stages, shared, solve, self.stop, "cholesky")

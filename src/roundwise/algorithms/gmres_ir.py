@@ -15,16 +15,10 @@ from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.refinement import (
-    Correction,
-    by_columns,
-    refine_problem,
-    shared_factors,
-    shared_matrix,
-    shared_system,
-)
-from roundwise.algorithms.stage import Stages, Vector
+from roundwise.algorithms.refinement import Correction, refine_by_inner_solves
+from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
+from roundwise.backends import Factors, Matrix
 from roundwise.problems import LinearSystem
 
 
@@ -71,18 +65,11 @@ class GmresIR(Algorithm):
         return cls(tolerance=tau, stop=PaperRule(tau))
 
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
-        factor, update, inner, residual = (stages[name] for name in self.stages)
-        system = shared_system(problem, self.equilibrate, residual, shared)
-        factors = shared_factors(factor, system, shared)
-        A = shared_matrix(inner, system, shared)
-        M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
+        restart = problem.n if self.restart is None else self.restart
 
-        def start(b: Vector) -> Correction:
-            return Correction(factor.solve(factors, b))
+        def solve(stage: Stage, A: Matrix, M: Factors, r: Vector) -> Correction:
+            return gmres(stage, A, M, r, self.tolerance, restart, self.cycles)
 
-        @by_columns
-        def correct(r: Vector) -> Correction:
-            restart = problem.n if self.restart is None else self.restart
-            return gmres(inner, A, M, r, self.tolerance, restart, self.cycles)
-
-        return refine_problem(problem, system, start, correct, residual, update, self.stop, shared)
+        return refine_by_inner_solves(
+            problem, stages, shared, solve, self.stop, equilibrate=self.equilibrate
+        )

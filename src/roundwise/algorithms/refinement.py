@@ -22,7 +22,7 @@ from scipy import sparse
 from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_system
-from roundwise.algorithms.stage import Stage, Vector
+from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule
 from roundwise.backends import ArithmeticFailure, Factors, Matrix, Status
 from roundwise.formats import FP64
@@ -213,6 +213,33 @@ def refine_problem(
         reason=refined.reason,
         timings={"verify": verified - verifying},
     )
+
+
+def refine_by_inner_solves(
+    problem: LinearSystem,
+    stages: Stages,
+    shared: Shared,
+    solve: Callable[[Stage, Matrix, Factors, Vector], Correction],
+    stop: StoppingRule,
+    method: str = "lu",
+    equilibrate: bool = False,
+) -> Outcome:
+    """Refinement in four stages whose corrections come from an iterative solver.
+
+    The first solve is a substitution in the factor stage's format; ``solve(stage, A, M, r)`` then
+    corrects in the third stage, with A and the factors M in its format.
+    """
+    factor, update, inner, residual = stages.values()
+    system = shared_system(problem, equilibrate, residual, shared)
+    factors = shared_factors(factor, system, shared, method)
+    A = shared_matrix(inner, system, shared)
+    M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
+
+    def start(B: Vector) -> Correction:
+        return Correction(factor.solve(factors, B))
+
+    correct = by_columns(lambda r: solve(inner, A, M, r))
+    return refine_problem(problem, system, start, correct, residual, update, stop, shared)
 
 
 def shared_system(

@@ -65,7 +65,7 @@ class Answer:
     before, last : arrays
         The last two corrections of each column, relative to x.
     unholdable : bool
-        Whether X is good enough, but not after rounding to the type of the answer.
+        X passes the gate, but rounded to the type of the answer it does not.
     """
 
     X: Vector
@@ -76,8 +76,8 @@ class Answer:
     reason: str
     steps: int
     inner_iterations: int = 0
-    unholdable: bool = False
     history: list[dict[str, float]] = field(default_factory=list)
+    unholdable: bool = False
 
     @classmethod
     def of(cls, refined: Refined) -> Answer:
@@ -149,9 +149,12 @@ class VerifiedSolve(Algorithm):
         factor, residual = stages["factor"], stages["residual"]
         backend = factor.backend
         method = stages.method or DEFAULT_METHOD
+        kind, fmt = "sparse" if problem.is_sparse else "dense", factor.fmt
         if method not in backend.methods(problem.is_sparse):
-            kind = "sparse" if problem.is_sparse else "dense"
             return Outcome(OutcomeStatus.UNSUITED, None, reason=f"{method} is not for {kind} A")
+        if backend.supports(fmt) and not backend.supports(fmt, problem.is_sparse):
+            reason = f"{method} in {fmt} is not for {kind} A"
+            return Outcome(OutcomeStatus.UNSUITED, None, reason=reason)
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
             if method == "cholesky" and not shared.get(

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from roundwise.backends import BACKENDS
+from roundwise.backends import BACKENDS, get_backend
 from roundwise.exceptions import UnknownNameError
 from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.formats import FloatFormat, get_format
@@ -114,7 +115,7 @@ formats_option = _valued_option(
     "--formats",
     str,
     "Actions are all choices whose bits do not decrease from stage to stage.  "
-    "[default: bf16,tf32,fp32,fp64; native: fp32,fp64]",
+    "[default: the paper's bf16,tf32,fp32,fp64, as far as the arithmetic runs them]",
     metavar="F,F,...",
     callback=parsed_formats,
 )
@@ -124,6 +125,15 @@ jobs_option = _valued_option(
 
 
 def default_formats(arithmetic: str) -> list[FloatFormat]:
-    """The paper's formats; for native arithmetic those in which dense and sparse systems run."""
-    names = ("fp32", "fp64") if arithmetic == "native" else FORMATS
-    return [get_format(name) for name in names]
+    """Those of the paper's formats that the arithmetic runs for dense and for sparse systems."""
+    backend = get_backend(arithmetic)
+    formats = [get_format(name) for name in FORMATS]
+    return [fmt for fmt in formats if backend.supports(fmt) and backend.supports(fmt, sparse=True)]
+
+
+def refuse_given(names: Iterable[str], remedy: str) -> None:
+    """Refuse options of the present command that were given, if only with their default value."""
+    ctx = click.get_current_context()
+    for name in names:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} {remedy}")

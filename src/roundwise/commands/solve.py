@@ -1,26 +1,24 @@
 """``roundwise solve``: one matrix from a file, one right-hand side or several, one verdict.
 
-Without a word about formats it is `roundwise.solve`. With an action or a saved policy it is a run
-of GMRES-IR as the experiments have it, in emulated arithmetic unless told otherwise.
+The front door, `roundwise.solve`, solves natively, with its own policy or a trained one. With
+``--action``, or a policy in emulated arithmetic, one action is run once on every right-hand side.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 
-from roundwise.actions import Action, format_action, parse_action
-from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, Outcome, OutcomeStatus
+from roundwise.actions import Action, parse_action
+from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
+from roundwise.algorithms.methods import METHODS
+from roundwise.backends import get_backend
 from roundwise.commands.endings import data_errors, echo_json
-from roundwise.commands.front_door import heading, solve_files, system_facts, whereabouts
 from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
@@ -30,36 +28,43 @@ from roundwise.commands.options import (
     json_option,
 )
 from roundwise.commands.systems import check_kappa
-from roundwise.evaluation import format_table
-from roundwise.formats import FP64
-from roundwise.problems import (
-    LinearSystem,
-    read_columns,
-    read_matrix_market,
-    write_matrix_market,
-)
+from roundwise.commands.verdict import Verdict
+from roundwise.exceptions import UnknownNameError
+from roundwise.problems import LinearSystem, read_columns, read_matrix_market, write_matrix_market
+from roundwise.solver import SolveFailed, solve
 from roundwise.tuning import Tuner
-
-RULE = DeploymentRule()
 
 
 def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) -> Action | None:
+    if text is None:
+        return None
     with bad_value():
-        return None if text is None else parse_action(text, GmresIR.stages)
+        action = parse_action(text, VerifiedSolve.stages)
+        if action.method and action.method not in METHODS:
+            raise UnknownNameError("method", action.method, list(METHODS))
+    return action
 
 
 @click.command("solve")
 @click.argument("matrix", metavar="A.mtx", type=EXISTING_FILE)
 @click.argument("rhs", metavar="[b.mtx]", type=EXISTING_FILE, required=False)
-@click.option("-o", "--out", type=FILE, metavar="x.mtx", callback=checked_output, help="Write x.")
-@click.option("--policy", type=EXISTING_FILE, metavar="PATH", help="Let a saved policy choose.")
+@click.option(
+    "-o", "--out", type=FILE, metavar="x.mtx", callback=checked_output, help="File to write x to."
+)
+@click.option(
+    "--policy",
+    type=EXISTING_FILE,
+    metavar="POLICY.json",
+    help="Let a policy that `roundwise train` saved choose.",
+)
 @click.option(
     "--action",
-    metavar="F-F-F-F",
+    metavar="[METHOD:]F-F-F-F",
     callback=parsed_action,
-    help="Run GMRES-IR with these formats of factor, update, gmres and residual.",
+    help="Run the formats of factor, update, gmres and residual once: with a method by the front "
+    "door's algorithm, without one by GMRES-IR.",
 )
-@arithmetic_option("With --policy or --action.  [default: the policy's, or operation]")
+@arithmetic_option("For --action and --policy.  [default: operation for --action, else native]")
 @click.option("--explain", is_flag=True, help="Tell why it was solved in this way.")
 @json_option()
 def solve_command(
@@ -80,148 +85,89 @@ def solve_command(
     x is accepted, and written, only if its normwise backward error, in float64 with the original
     A and b, is at most sqrt(n) 2^-53, whoever chose the formats. If not, the exit code is 1.
 
-    With --action or --policy, GMRES-IR runs once with one format for each stage, emulated: to study
-    precision, not to save time.
+    The library, or a trained policy (--policy), chooses a method and formats to start with, and
+    goes on to higher ones where the answer is not accepted. A policy saves time if it was trained
+    with `roundwise train --algorithm verified-solve`. With --action, or with --policy and an
+    emulated arithmetic (operation, storage), one action runs once on every column: to study
+    precision.
 
     \b
     Examples
       roundwise solve A.mtx b.mtx -o x.mtx --explain
-      roundwise solve A.mtx --action bf16-fp64-fp64-fp64
       roundwise solve A.mtx.gz --policy policy.json --json
+      roundwise solve A.mtx --action bf16-fp64-fp64-fp64
+      roundwise solve A.mtx --action lu:fp32-fp64-fp64-fp64 --arithmetic native
     """
     if policy is not None and action is not None:
         raise click.UsageError("--policy and --action are both given; choose one")
-    if policy is None and action is None:
-        if arithmetic is not None:
-            raise click.UsageError("--arithmetic is given without --policy or --action; add one")
-        solve_files(matrix, rhs, out, explain, as_json)
-        return
-    if explain:
-        raise click.UsageError("--explain tells of the library's own choice; leave out the other")
+    if policy is None and action is None and arithmetic is not None:
+        raise click.UsageError("--arithmetic is given without --policy or --action; add one")
+    if arithmetic is None:
+        arithmetic = "native" if action is None else "operation"
+    emulated = not get_backend(arithmetic).timed
+    if explain and (action is not None or emulated):
+        raise click.UsageError(
+            "--explain tells how the library chose and solved; leave out --action and --arithmetic"
+        )
     with data_errors():
-        columns = iter([read_matrix_market(matrix)]) if rhs is None else read_columns(matrix, rhs)
-        first = next(columns)
-        choice = choose(first, policy, action, arithmetic)
-    outcomes = [
-        choice.algorithm.run(column, choice.action, choice.arithmetic)
-        for column in chain([first], columns)
-    ]
-    verdict = Verdict(first, rhs is None, choice, outcomes)
+        systems = [read_matrix_market(matrix)] if rhs is None else list(read_columns(matrix, rhs))
+        tuner = None if policy is None else Tuner.load(policy)
+        if tuner is not None:
+            check_kappa(tuner.context, systems[:1])
+        if action is not None:
+            verdict = Verdict.of_runs(systems, rhs is None, *asked_run(action, arithmetic))
+        elif tuner is not None and emulated:
+            run = chosen_run(tuner, systems[0], arithmetic)
+            verdict = Verdict.of_runs(systems, rhs is None, *run)
+        else:
+            verdict = solved(systems, rhs is None, tuner)
     if verdict.accepted and out is not None:
-        write_matrix_market(out, np.array([outcome.x for outcome in outcomes]).T)
+        assert verdict.X is not None
+        write_matrix_market(out, verdict.X)
     if as_json:
         echo_json(verdict.to_dict() | {"x": str(out) if verdict.accepted and out else None})
     if not verdict.accepted:
         raise click.ClickException(verdict.refusal())
     if not as_json:
-        click.echo("\n".join(verdict.lines()))
-        click.echo(whereabouts(out))
+        click.echo("\n".join(verdict.lines(explain)))
+        click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What to run, and the seconds that a policy took to choose it."""
-
-    algorithm: Algorithm
-    action: Action
-    arithmetic: str
-    seconds: float | None = None
-
-
-def choose(
-    system: LinearSystem, policy: Path | None, action: Action | None, arithmetic: str | None
-) -> Choice:
-    """The action that was asked for, or the policy's; all features are those of A alone."""
-    if policy is None:
-        assert action is not None
-        return Choice(GmresIR(stop=RULE), action, arithmetic or "operation")
-    tuner = Tuner.load(policy)
-    check_kappa(tuner.context, [system])
-    start = time.perf_counter()
-    chosen = tuner.predict(system)
-    seconds = time.perf_counter() - start
-    algorithm = dataclasses.replace(tuner.algorithm, stop=RULE)  # type: ignore[type-var]
-    return Choice(algorithm, chosen, arithmetic or tuner.arithmetic, seconds)
+def solved(systems: Sequence[LinearSystem], b_assumed: bool, tuner: Tuner | None) -> Verdict:
+    """Solve natively for all right-hand sides together."""
+    B = np.column_stack([system.b for system in systems])
+    policy = "default" if tuner is None else tuner
+    try:
+        answer = solve(systems[0].A, B, policy=policy, full_output=True)
+    except SolveFailed as failure:
+        answer = failure
+    return Verdict.of_solve(systems[0], b_assumed, answer)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What became of each right-hand side."""
+Run = tuple[Algorithm, Action, str, str, float]
+"""What to run in which arithmetic, why, and the seconds that it took to choose."""
 
-    system: LinearSystem
-    b_assumed: bool
-    choice: Choice
-    outcomes: Sequence[Outcome]
 
-    @property
-    def tolerance(self) -> float:
-        return RULE.target(self.system.n)
+def asked_run(action: Action, arithmetic: str) -> Run:
+    """The front door's algorithm for an action with a method, GMRES-IR for one without."""
+    algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
+    return algorithm, action, arithmetic, f"You asked for {action}.", 0.0
 
-    @property
-    def refused(self) -> list[int]:
-        """The columns that are not accepted; NaN never is."""
-        return [k for k, outcome in enumerate(self.outcomes) if not outcome.nbe <= self.tolerance]
 
-    @property
-    def accepted(self) -> bool:
-        return not self.refused
-
-    def columns(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "column": k,
-                "status": outcome.status.name.lower().replace("_", " "),
-                "backward_error": outcome.nbe,
-                "forward_error": outcome.ferr,
-                "outer_iterations": outcome.outer_iterations,
-                "inner_iterations": outcome.inner_iterations,
-                "seconds": outcome.seconds,
-            }
-            for k, outcome in enumerate(self.outcomes, start=1)
-        ]
-
-    def lines(self) -> Iterator[str]:
-        choice = self.choice
-        yield from heading(self.system, self.b_assumed)
-        used = zip(choice.algorithm.stages, choice.action, strict=True)
-        formats = ", ".join(f"{stage} {fmt.name}" for stage, fmt in used)
-        yield f"{type(choice.algorithm).__name__}: {formats}; {choice.arithmetic} arithmetic"
-        if choice.seconds is not None:
-            yield f"the policy's choice took {choice.seconds:.2g} s"
-        rows = self.columns()
-        if not self.b_assumed:
-            rows = [{key: row[key] for key in row if key != "forward_error"} for row in rows]
-        short = [
-            {k.removesuffix("_iterations").replace("_", " "): row[k] for k in row} for row in rows
-        ]
-        yield f"\n{format_table(short)}\n"
-        yield f"accepted: backward error <= {self.tolerance:.2g}"
-
-    def refusal(self) -> str:
-        """Why, in one line, for the first column that is not accepted."""
-        column = self.refused[0]
-        outcome = self.outcomes[column]
-        which = "x" if len(self.outcomes) == 1 else f"column {column + 1} of {len(self.outcomes)}"
-        everywhere_fp64 = set(self.choice.action) == {FP64}
-        if everywhere_fp64 and outcome.status is OutcomeStatus.ZERO_PIVOT:
-            why = "A is singular in fp64"
-        else:
-            why = outcome.reason or outcome.status.value
-        advice = "" if everywhere_fp64 else "; or pass no action, and let the library choose"
-        return (
-            f"{which} is not accepted with {outcome.action}: backward error {outcome.nbe:.2g}, "
-            f"tolerance {self.tolerance:.2g}: {why}{advice}"
+def chosen_run(tuner: Tuner, system: LinearSystem, arithmetic: str) -> Run:
+    """The action that ranks first among those that run in an emulated arithmetic."""
+    policy, methods = tuner.policy_, get_backend(arithmetic).methods(system.is_sparse)
+    allowed = [i for i, a in enumerate(policy.space) if not a.method or a.method in methods]
+    if not allowed:
+        raise click.ClickException(
+            f"{arithmetic} arithmetic runs none of the policy's methods "
+            f"({', '.join(policy.space.methods)}); leave out --arithmetic to solve natively"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        choice = self.choice
-        return system_facts(self.system, self.b_assumed) | {
-            "algorithm": type(choice.algorithm).__name__,
-            "stages": list(choice.algorithm.stages),
-            "action": format_action(choice.action),
-            "arithmetic": choice.arithmetic,
-            "tolerance": self.tolerance,
-            "accepted": self.accepted,
-            "choosing_seconds": choice.seconds,
-            "columns": self.columns(),
-        }
+    start = time.perf_counter()
+    state = tuner.deployed.state(system, arithmetic=tuner.arithmetic)
+    ranking = policy.rank(state, allowed)
+    seconds = time.perf_counter() - start
+    algorithm = tuner.algorithm
+    if hasattr(algorithm, "stop"):  # stop as the gate judges
+        algorithm = dataclasses.replace(algorithm, stop=DeploymentRule())  # type: ignore[type-var]
+    return algorithm, policy.space[ranking.first], arithmetic, ranking.reason, seconds

@@ -9,6 +9,8 @@ from typing import Literal
 
 import click
 
+from roundwise.actions import ActionSpace
+from roundwise.backends import Backend
 from roundwise.commands.endings import data_errors
 from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
@@ -19,6 +21,13 @@ KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
 
 systems_argument = click.argument(
     "systems", metavar="dense|sparse|pde|FILE...", nargs=-1, required=True
+)
+sizes_option = click.option(
+    "--sizes",
+    type=click.IntRange(min=4),
+    nargs=2,
+    metavar="MIN MAX",
+    help="Range of n of a data set.  [default: 100 500, the paper's]",
 )
 
 
@@ -38,13 +47,22 @@ class Systems:
 
 
 def load_systems(
-    names: Sequence[str], half: Literal["train", "test"], count: int | None, seed: int
+    names: Sequence[str],
+    half: Literal["train", "test"],
+    count: int | None,
+    seed: int,
+    sizes: tuple[int, int] | None = None,
 ) -> Systems:
     """Return one half of a data set, or the systems of Matrix Market files, all with x_true."""
+    if sizes is not None and sizes[0] > sizes[1]:
+        raise click.BadParameter(
+            f"{sizes[0]} > {sizes[1]}; pass the smaller size first", param_hint="--sizes"
+        )
     if len(names) == 1 and names[0] in DATA_SETS:
         count = DEFAULT_COUNT if count is None else count
         counts = {"train": (count, 0), "test": (0, count)}[half]
-        data = DATA_SETS[names[0]](*counts, seed=seed)
+        options = {} if sizes is None else {"sizes": sizes}
+        data = DATA_SETS[names[0]](*counts, seed=seed, **options)
         return Systems(names[0], data.train if half == "train" else data.test)
     known = ", ".join(DATA_SETS)
     for name in names:
@@ -58,6 +76,8 @@ def load_systems(
             )
     if count is not None:
         raise click.UsageError(f"--{half} counts generated systems; of files all are taken")
+    if sizes is not None:
+        raise click.UsageError("--sizes is for generated systems; leave it out for files")
     with data_errors():
         return Systems("Matrix Market", tuple(read_matrix_market(name) for name in names))
 
@@ -70,4 +90,23 @@ def check_kappa(context: Context, systems: Sequence[LinearSystem]) -> None:
             raise click.ClickException(
                 f"{system.name} has n = {system.n}; exact condition numbers of sparse matrices "
                 f"end at n = {KAPPA_EXACT_SPARSE_LIMIT}: train with --kappa estimate"
+            )
+
+
+def check_kinds(systems: Sequence[LinearSystem]) -> None:
+    """Refuse dense and sparse systems together: a policy's methods are for one of them."""
+    if len({system.is_sparse for system in systems}) > 1:
+        raise click.ClickException(
+            "some of the systems are dense, some sparse, and these have different methods; train "
+            "a policy for each"
+        )
+
+
+def check_methods(space: ActionSpace, backend: Backend, systems: Sequence[LinearSystem]) -> None:
+    """Refuse, before any run, a system that no method of the policy is for."""
+    for system in systems:
+        if not set(space.methods) & set(backend.methods(system.is_sparse)):
+            raise click.ClickException(
+                f"{system.name} is {'sparse' if system.is_sparse else 'dense'}, and the policy's "
+                f"methods ({', '.join(space.methods)}) are not for that; pass other systems"
             )

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from roundwise.algorithms import DeploymentRule, GmresIR
+from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.commands.endings import data_errors, echo_json, interruptible
 from roundwise.commands.options import (
     FILE,
@@ -24,6 +24,7 @@ from roundwise.commands.options import (
     formats_option,
     jobs_option,
     json_option,
+    refuse_given,
     seed_option,
     table_option,
     tau_option,
@@ -32,25 +33,49 @@ from roundwise.commands.systems import (
     KAPPAS,
     Systems,
     check_kappa,
+    check_kinds,
     load_systems,
+    sizes_option,
     systems_argument,
 )
+from roundwise.discretizer import FeatureDiscretizer
 from roundwise.evaluation import best_fixed_action
 from roundwise.experiments.simulated import EXPERIMENTS
 from roundwise.experiments.simulated.experiment import WEIGHTS
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, progress_bar
-from roundwise.policies import LinearUCB, Policy, RegressionPolicy, TabularQ, ThompsonSampling
+from roundwise.policies import (
+    LinearUCB,
+    NeighbourPolicy,
+    Policy,
+    RegressionPolicy,
+    TabularQ,
+    ThompsonSampling,
+)
 from roundwise.rewards import PROFILES, CostReward, PaperReward, Reward
+from roundwise.solver.choosing import allowed_actions
 from roundwise.tuning import Context, Tuner
 
-LEARNERS: dict[str, Callable[[], Policy]] = {
-    "tabular": TabularQ,
-    "linear-ucb": LinearUCB,
-    "thompson": ThompsonSampling,
-    "regression": RegressionPolicy,
+LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
+    "gmres-ir": {
+        "thompson": ThompsonSampling,
+        "linear-ucb": LinearUCB,
+        "regression": RegressionPolicy,
+        "tabular": TabularQ,
+    },
+    "verified-solve": {
+        "neighbours": NeighbourPolicy,
+        "thompson": ThompsonSampling,
+        "linear-ucb": LinearUCB,
+        "regression": lambda: RegressionPolicy(kappa_feature=None),
+        "tabular": lambda: TabularQ(FeatureDiscretizer(4), alpha="1/N", generalise="nearest"),
+    },
 }
+"""The policies that can be trained for each algorithm, the default first. Nine cheap features are
+too many for the paper's ten bins each, and none of them is a condition number."""
+
+GMRES_IR_OPTIONS = ("reward", "profile", "weights", "kappa", "tau", "arithmetic", "jobs")
 
 
 def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
@@ -73,12 +98,19 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 )
 @table_option
 @count_option("--train", "How many systems of a data set.  [default: 100]")
+@sizes_option
 @seed_option("Seed of the data set and of the exploration.")
 @choice_option(
-    "--policy",
+    "--algorithm",
     LEARNERS,
-    "What learns: a model that generalises, or the paper's table (tabular).",
-    default="thompson",
+    "What the policy is for: the paper's, or what `roundwise solve` runs (verified-solve).",
+    default="gmres-ir",
+)
+@choice_option(
+    "--policy",
+    LEARNERS["verified-solve"],
+    "What learns: similar systems and prices of this machine (neighbours, for verified-solve), a "
+    "model, or the paper's table (tabular).  [default: thompson; neighbours for verified-solve]",
 )
 @choice_option(
     "--reward",
@@ -115,8 +147,10 @@ def train_command(
     out: Path,
     table: Path | None,
     train: int | None,
+    sizes: tuple[int, int] | None,
     seed: int,
-    policy: str,
+    algorithm: str,
+    policy: str | None,
     reward: str,
     profile: str | None,
     weights: str | None,
@@ -140,39 +174,54 @@ def train_command(
     With --reward cost runs end, and are judged, as in `roundwise solve`; with --reward paper as
     in Carson & Chen, whose policy is tabular. Each of the two has runs of its own.
 
+    With --algorithm verified-solve, the policy is for `roundwise solve --policy` and
+    `roundwise.solve(A, b, policy=...)` on this machine: it sees cheap features, runs are native
+    and timed, and a choice is rewarded by the time of the whole solve that it starts. --formats
+    are then those of the factorization. Low precision pays for large systems only: see --sizes.
+
     \b
     Examples
       roundwise train dense -o policy.json --train 30 --jobs -1
       roundwise train matrices/*.mtx -o mine.json --kappa estimate
       roundwise train pde -o pde.json --reward paper --policy tabular --tau 1e-8
+      roundwise train dense -o mine.json --algorithm verified-solve --train 40 --sizes 500 2000
     """
-    formats = formats or default_formats(arithmetic)
-    goal = chosen_reward(reward, profile, weights, systems, formats)
-    with bad_value("--tau"):
-        algorithm = (
-            GmresIR.paper(tau)
-            if reward == "paper"
-            else GmresIR(tolerance=tau, stop=DeploymentRule())
+    learners = LEARNERS[algorithm]
+    policy = next(iter(learners)) if policy is None else policy
+    if policy not in learners:
+        raise click.UsageError(
+            f"{policy} is a policy for verified-solve; add --algorithm verified-solve, or choose "
+            f"--policy {', '.join(learners)}"
         )
+    settings: dict[str, Any]
+    if algorithm == "verified-solve":
+        refuse_given(
+            GMRES_IR_OPTIONS,
+            "is for gmres-ir; verified-solve runs natively, one run at a time, sees cheap features "
+            "and is rewarded by measured time: leave it out",
+        )
+        settings = {"algorithm": VerifiedSolve(), "formats": formats}
+    else:
+        settings = gmres_ir_settings(
+            reward, profile, weights, kappa, tau, arithmetic, formats, systems
+        ) | {"jobs": jobs}
     start = time.perf_counter()
-    loaded = load_systems(systems, "train", train, seed)
-    context = Context((KAPPAS[kappa], "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
-    check_kappa(context, loaded.members)
+    loaded = load_systems(systems, "train", train, seed, sizes)
+    if algorithm == "verified-solve":
+        check_kinds(loaded.members)
+        check_formats(settings["algorithm"], formats, loaded)
+    else:
+        check_kappa(settings["context"], loaded.members)
     outcomes = OutcomeTable(out.with_suffix(".sqlite") if table is None else table)
     before = len(outcomes)
 
     def fitted() -> Tuner:
         return Tuner(
-            algorithm,
-            formats,
-            policy=LEARNERS[policy](),
-            reward=goal,
-            context=context,
-            arithmetic=arithmetic,
+            **settings,
+            policy=learners[policy](),
             episodes=episodes,
             seed=seed,
             table=outcomes,
-            jobs=jobs,
             progress=progress_bar(loaded.name),
         ).fit(loaded.members)
 
@@ -182,6 +231,7 @@ def train_command(
     facts = {
         "policy": str(out),
         "kind": policy,
+        "algorithm": type(tuner.algorithm).__name__,
         "table": str(outcomes.path),
         "outcomes_computed": len(outcomes) - before,
         "outcomes_in_table": len(outcomes),
@@ -192,6 +242,46 @@ def train_command(
         echo_json(facts)
     else:
         click.echo("\n".join(training_text(facts, str(loaded))))
+
+
+def gmres_ir_settings(
+    reward: str,
+    profile: str | None,
+    weights: str | None,
+    kappa: str,
+    tau: float,
+    arithmetic: str,
+    formats: list[FloatFormat] | None,
+    systems: Sequence[str],
+) -> dict[str, Any]:
+    """What a `Tuner` for GMRES-IR is made with."""
+    formats = formats or default_formats(arithmetic)
+    goal = chosen_reward(reward, profile, weights, systems, formats)
+    with bad_value("--tau"):
+        algorithm = (
+            GmresIR.paper(tau)
+            if reward == "paper"
+            else GmresIR(tolerance=tau, stop=DeploymentRule())
+        )
+    return {
+        "algorithm": algorithm,
+        "formats": formats,
+        "reward": goal,
+        "context": Context((KAPPAS[kappa], "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR)),
+        "arithmetic": arithmetic,
+    }
+
+
+def check_formats(
+    algorithm: Algorithm, formats: Sequence[FloatFormat] | None, systems: Systems
+) -> None:
+    """Refuse formats that no method for these systems has, or that do not run natively."""
+    known = algorithm.action_space(None, systems.members).formats
+    if lacking := [fmt.name for fmt in formats or () if fmt not in known]:
+        raise click.UsageError(
+            f"no method for these systems runs in {', '.join(lacking)} here; choose --formats "
+            f"among {','.join(fmt.name for fmt in known)}"
+        )
 
 
 def chosen_reward(
@@ -221,6 +311,12 @@ def chosen_reward(
 def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
     policy, rewards = tuner.policy_, tuner.rewards_
     chosen = policy.predict(tuner.contexts_)
+    if tuner.algorithm.has_methods:  # the front door keeps to methods that fit
+        named = (dict(zip(tuner.context.features, row, strict=True)) for row in tuner.contexts_)
+        pairs = zip(systems.members, named, strict=True)
+        fitting = [allowed_actions(tuner.space_, system, known) for system, known in pairs]
+        states = zip(policy.encode(tuner.contexts_), fitting, strict=True)
+        chosen = np.array([policy.rank(state, allowed).first for state, allowed in states])
     names = tuner.space_.names
     seen = np.count_nonzero(policy.counts.any(axis=1)) if isinstance(policy, TabularQ) else None
     return {
@@ -241,7 +337,8 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
 
 
 def training_text(facts: dict[str, Any], systems: str) -> Iterator[str]:
-    yield f"{facts['policy']}: {facts['kind']} policy, learned from {systems}"
+    kind = f"{facts['kind']} policy for {facts['algorithm']}"
+    yield f"{facts['policy']}: {kind}, learned from {systems}"
     yield (
         f"  outcomes  {facts['outcomes_computed']} computed, {facts['outcomes_in_table']} in "
         f"{facts['table']}"

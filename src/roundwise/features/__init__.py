@@ -6,6 +6,7 @@ the front door decides by; `paper_context` makes the paper's context vector.
 
 from roundwise.features.definitions import (
     FEATURES,
+    KAPPA_EXACT_SPARSE_LIMIT,
     KAPPA_FLOOR,
     NORM_FLOOR,
     Feature,
@@ -20,6 +21,7 @@ from roundwise.features.look import LOOK
 
 __all__ = [
     "FEATURES",
+    "KAPPA_EXACT_SPARSE_LIMIT",
     "KAPPA_FLOOR",
     "LOOK",
     "NORM_FLOOR",

@@ -44,6 +44,9 @@ TINY = 128
 
 SMALLEST_REMAINDER = 1e-8
 
+SAFE_EXPONENT = 200
+"""Squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
+
 
 def cholesky_from() -> int:
     """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
@@ -72,6 +75,7 @@ def looks_positive_definite(problem: Any) -> float:
     return float((np.diagonal(problem.A) > 0).all() and is_symmetric(problem.A))
 
 
+@np.errstate(under="ignore")
 def row_features(problem: Any) -> dict[str, float]:
     """What 64 rows tell (columns, where these are contiguous in memory).
 
@@ -93,20 +97,33 @@ def row_features(problem: Any) -> dict[str, float]:
     coherence, remainder = 0.0, 1.0
     if problem.is_sparse:
         A = problem.A
-        lines = [A.data[A.indptr[i] : A.indptr[i + 1]] for i in rows]
-        norms = np.sqrt([line @ line for line in lines])
-        diagonal = A.diagonal()[rows]
+        lines = [_in_range(A.data[A.indptr[i] : A.indptr[i + 1]][None]) for i in rows]
+        norms = np.array([_norms(line * line)[0] for line, _ in lines])
+        diagonal = np.ldexp(A.diagonal()[rows], [int(exponents[0]) for _, exponents in lines])
     else:
         A = problem.A if problem.A.flags.c_contiguous else problem.A.T
-        sampled = A[rows]
+        sampled, _ = _in_range(A[rows])
         squares = sampled * sampled
-        norms = np.sqrt(np.einsum("ij->i", squares))
+        norms = _norms(squares)
         diagonal = sampled[np.arange(count), rows]
         squares[np.arange(count), rows] = 0.0
         coherence, remainder = _angles(sampled, squares, norms)
     shares = np.divide(np.abs(diagonal), norms, out=np.zeros(count), where=norms > 0)
     share = float(np.sort(shares)[count // 2])
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+def _norms(squares: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij->i", squares)))
+
+
+def _in_range(rows: Array) -> tuple[Array, NDArray[np.int32]]:
+    """Rows times powers of two, which no feature sees, if squares could leave float64's range."""
+    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+    exponents = -np.frexp(largest)[1]
+    if np.abs(exponents).max(initial=0) < SAFE_EXPONENT:
+        return rows, np.zeros_like(exponents)
+    return np.ldexp(rows, exponents[:, None]), exponents
 
 
 def _angles(rows: Array, squares: Array, norms: Array) -> tuple[float, float]:

@@ -95,8 +95,14 @@ class Memory:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
-            return _in_process, (self._execute("SELECT * FROM arm"),)
+            raise TypeError("a memory without a file cannot be copied; pass Memory(path)")
         return Memory, (self.path,)
+
+    def __deepcopy__(self, _: Any) -> Memory:
+        copy = Memory(self.path)
+        if self.path is None:
+            self._connection.backup(copy._connection)
+        return copy
 
     def cell(self, name: str) -> dict[str, Arm]:
         """What is remembered, by action."""
@@ -212,13 +218,6 @@ class Memory:
             sqlite3.SQLITE_BUSY: "locked by another process for a minute; choose another path",
         }
         return MemoryFileError(f"{self.path}: {reasons.get(code, f'SQLite reports: {error}')}")
-
-
-def _in_process(rows: list[tuple[Any, ...]]) -> Memory:
-    """A memory without a file that holds these rows: what `pickle` and `copy` make."""
-    memory = Memory()
-    memory._connection.executemany("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-    return memory
 
 
 _REMEDY = "move or delete it, and learning starts anew"

@@ -374,13 +374,18 @@ class OnlinePolicy(Policy):
         return cls(explore=settings["explore"])
 
     def arrays(self) -> Arrays:
-        """The prior's facts, and every arm of the memory."""
+        """The prior's facts, every arm of the memory, and when each shape was last solved."""
         arms = [(c, a, arm) for c, arms in self.memory.cells().items() for a, arm in arms.items()]
         numbers = [[arm.count, arm.weight, arm.cost, arm.priced] for _, _, arm in arms]
+        solves = [(name, "", count) for name, count in self._solves.items()]
+        solves += [(*key, count) for key, count in self._latest.items()]
         learned = {
             "arm cells": np.array([cell for cell, _, _ in arms], dtype=np.str_),
             "arm actions": np.array([action for _, action, _ in arms], dtype=np.str_),
             "arm numbers": np.array(numbers, dtype=np.float64).reshape(-1, 4),
+            "solve bins": np.array([name for name, _, _ in solves], dtype=np.str_),
+            "solve shapes": np.array([shape for _, shape, _ in solves], dtype=np.str_),
+            "solve counts": np.array([count for _, _, count in solves], dtype=np.int64),
         }
         return learned | {f"facts {k}": table for k, table in self.prior.arrays().items()}
 
@@ -389,11 +394,18 @@ class OnlinePolicy(Policy):
         self.prior.start(np.empty((0, self.feature_count)), self.space)
         self.prior.restore({}, prior)
         cells, actions, numbers = (arrays[f"arm {x}"] for x in ("cells", "actions", "numbers"))
-        if not len(cells) == len(actions) == len(numbers) or not np.isfinite(numbers).all():
+        bins, shapes, counts = (arrays[f"solve {x}"] for x in ("bins", "shapes", "counts"))
+        whole = len(cells) == len(actions) == len(numbers) and np.isfinite(numbers).all()
+        if not (whole and len(bins) == len(shapes) == len(counts)):
             raise ValueError("the saved memory is corrupt; save the policy again")
         self.memory.clear()
         for cell, action, (count, *rest) in zip(cells, actions, numbers.tolist(), strict=True):
             self.memory.put(str(cell), str(action), Arm(int(count), *rest))
+        for key, shape, count in zip(bins.tolist(), shapes.tolist(), counts.tolist(), strict=True):
+            if shape:
+                self._latest[key, shape] = count
+            else:
+                self._solves[key] = count
 
 
 def climb_of(attempts: Sequence[Outcome]) -> dict[str, Work]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
+from roundwise.algorithms import OutcomeStatus
 from roundwise.costs import MachineProfile, MeasuredTime, OutcomeRow
 from roundwise.rewards.base import ProblemFacts, with_baseline
 from roundwise.rewards.cost import CostReward
@@ -21,9 +22,10 @@ class ClimbReward(CostReward):
     """log2 of the speedup over the safe action, of the climb that starts with an action.
 
     With ``C(a)`` the summed cost of the actions of ``space.climb(a)`` up to the first that meets
-    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. An outcome
-    by itself, without those of the other actions, is rewarded as by `CostReward`: a miss pays for
-    the safe action at once.
+    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. Where the
+    space has methods for dense and for sparse systems, the safe action is the safest of those that
+    suit the problem. An outcome by itself, without those of the other actions, is rewarded as by
+    `CostReward`: a miss pays for the safe action at once.
 
     Parameters
     ----------
@@ -42,11 +44,18 @@ class ClimbReward(CostReward):
         facts = with_baseline(facts, outcomes, space)
         costs = [math.nan if o is None else self.cost.cost(o, facts.n) for o in outcomes]
         met = [o is not None and self.target.met(o, facts) for o in outcomes]
-        ladders = [space.climb(first) for first in range(len(space))]
+        unsuited = {i for i, o in enumerate(outcomes) if o is not None and o.status is _UNSUITED}
+        suited = set(range(len(space))) - unsuited
+        safe = space.safe if not suited or space.safe in suited else space.safest(suited)
+        firsts = range(len(space))
+        ladders = [tuple(dict.fromkeys((*space.climb(first), safe))) for first in firsts]
         totals = climb_totals(np.array([costs]), np.array([met]), ladders)[0]
-        rewards: NDArray[np.float64] = np.log2(costs[space.safe] / totals)
-        rewards[space.safe] = 0.0
+        rewards: NDArray[np.float64] = np.log2(costs[safe] / totals)
+        rewards[safe] = 0.0
         return rewards
+
+
+_UNSUITED = OutcomeStatus.UNSUITED
 
 
 def climb_totals(

@@ -24,6 +24,7 @@ from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.look import KINDS, kind_of
+from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
 
@@ -77,6 +78,14 @@ class PolicyChooser:
 
     deployed: DeployedPolicy
 
+    def __post_init__(self) -> None:
+        stages = self.deployed.policy.space.stages
+        if stages != ALGORITHM.stages:
+            raise ValueError(
+                f"the policy chooses formats for {', '.join(stages)}, solve needs them for "
+                f"{', '.join(ALGORITHM.stages)}; train it for VerifiedSolve or GmresIR"
+            )
+
     @property
     def at_once(self) -> int:
         return self.deployed.at_once
@@ -99,8 +108,8 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     """The features that say which methods fit; a caller who knows saves the look."""
     names = ["symmetric_pattern"] if matrix.is_sparse else ["looks_positive_definite"]
     known = {"symmetric_pattern": 0.0, "looks_positive_definite": 0.0}
-    if matrix.scaled.columns is not None:
-        names = []  # rows and columns are scaled: A is no longer symmetric
+    if matrix.scaled.columns is not None and not matrix.is_sparse:
+        names = []  # rows and columns are scaled: A is no longer symmetric; its pattern may be
     elif positive_definite is not None and not matrix.is_sparse:
         known["looks_positive_definite"] = float(positive_definite)
         names = []
@@ -134,7 +143,7 @@ def small_choice(
 
 
 def allowed_actions(
-    space: ActionSpace, matrix: GivenMatrix, known: dict[str, float]
+    space: ActionSpace, matrix: GivenMatrix | Problem, known: dict[str, float]
 ) -> tuple[int, ...]:
     """The actions of a space whose method fits the matrix."""
     fitting = set(BACKEND.methods(matrix.is_sparse))

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "prices": prices.source,
         "chosen": f"{best}: least regret in measured time of {len(comparisons)} comparisons",
         "folds": FOLDS,
-        "comparison": [list(map(str, row)) for row in table.rows],
+        "comparison": {"columns": list(table.header), "rows": [list(row) for row in table.rows]},
     }
     asked.out.write_text(facts_of(views, provenance).to_json(), encoding="utf-8")
 

@@ -148,7 +148,6 @@ def chosen_seconds(candidate: Candidate, measured: Measured, folds: int = FOLDS)
     view, space = measured.view, measured.space
     contexts = view_contexts(view, candidate.context)
     rewards = view_rewards(view, ClimbReward(), space)
-    paid = measured.seconds_of([name for name in candidate.context.features if name != "n"])
     seconds = np.zeros(len(contexts))
     everyone = np.arange(len(contexts))
     for fold in range(folds):
@@ -157,13 +156,28 @@ def chosen_seconds(candidate: Candidate, measured: Measured, folds: int = FOLDS)
         policy = candidate.make(rewards[known], space)
         rng = np.random.default_rng(fold)
         train(policy, contexts[known], rewards[known], space, EPISODES, rng, view.take(known))
-        for i, state in zip(test, policy.encode(contexts[test]), strict=True):
-            if isinstance(policy, NeighbourPolicy) and _is_small(policy, state):
-                first, cost = _safe_start(measured, i), 0.0
-            else:
-                first, cost = policy.rank(state, measured.allowed[i]).first, paid[i]
-            seconds[i] = measured.climbs[i, first] + cost
+        _, seconds[test] = first_actions(policy, candidate.context, measured, test)
     return seconds
+
+
+def first_actions(
+    policy: Policy, context: Context, measured: Measured, systems: Ints
+) -> tuple[Ints, Floats]:
+    """The action that a trained policy starts with on each of these systems, and the seconds.
+
+    They are those of the climb from it and of the features, but for systems so small that the
+    front door does not look at them.
+    """
+    contexts = view_contexts(measured.view, context)[systems]
+    paid = measured.seconds_of([name for name in context.features if name != "n"])
+    first, seconds = np.zeros(len(systems), dtype=np.intp), np.zeros(len(systems))
+    for k, (i, state) in enumerate(zip(systems, policy.encode(contexts), strict=True)):
+        if isinstance(policy, NeighbourPolicy) and _is_small(policy, state):
+            first[k], cost = _safe_start(measured, i), 0.0
+        else:
+            first[k], cost = policy.rank(state, measured.allowed[i]).first, paid[i]
+        seconds[k] = measured.climbs[i, first[k]] + cost
+    return first, seconds
 
 
 def _is_small(policy: NeighbourPolicy, seen: Seen) -> bool:

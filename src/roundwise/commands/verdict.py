@@ -1,0 +1,225 @@
+"""`Verdict`: what ``roundwise solve`` prints, writes or refuses, whoever chose the action."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import Action
+from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, VerifiedSolve
+from roundwise.algorithms.accuracy import ErrorMeasure, default_tolerance, passes
+from roundwise.evaluation import format_table
+from roundwise.formats import FP64
+from roundwise.problems import LinearSystem
+from roundwise.solver import Solution, SolveFailed
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Whether the answers to the right-hand sides of one matrix pass the gate, and how they came.
+
+    Attributes
+    ----------
+    system : LinearSystem
+        With the first right-hand side.
+    b_assumed : bool
+        Whether b was made from an assumed x, so that the error of x is known.
+    algorithm : Algorithm
+    arithmetic : str
+    decision : str
+        Why the first attempt was made.
+    attempts : sequence of Outcome
+        With `by_column`, attempt k is the answer for column k. If not, the attempts were made one
+        after the other for all columns together, and the last one is the answer.
+    X : array (n, columns) or None
+        The answers, as far as there are any.
+    timings : dict
+        Seconds by purpose.
+    story : str
+        `Solution.explain`, where there is a `Solution`.
+    forward_error_bound, condition : float
+        As in `Solution`; NaN where not known.
+    """
+
+    system: LinearSystem
+    b_assumed: bool
+    algorithm: Algorithm
+    arithmetic: str
+    decision: str
+    attempts: Sequence[Outcome]
+    by_column: bool
+    X: NDArray[np.float64] | None
+    timings: Mapping[str, float]
+    story: str = ""
+    forward_error_bound: float = nan
+    condition: float = nan
+
+    @classmethod
+    def of_solve(
+        cls, system: LinearSystem, b_assumed: bool, answer: Solution | SolveFailed
+    ) -> Verdict:
+        """The verdict on what `roundwise.solve` returned or raised for all columns."""
+        verdict = cls(
+            system,
+            b_assumed,
+            VerifiedSolve(),
+            answer.attempts[-1].arithmetic,
+            "",
+            answer.attempts,
+            False,
+            answer.x,
+            {"solve": sum(attempt.seconds or 0.0 for attempt in answer.attempts)},
+        )
+        if isinstance(answer, SolveFailed):
+            return verdict
+        return replace(
+            verdict,
+            decision=answer.decision,
+            timings=answer.timings,
+            story=answer.explain(),
+            forward_error_bound=answer.forward_error_bound,
+            condition=answer.condition,
+        )
+
+    @classmethod
+    def of_runs(
+        cls,
+        systems: Sequence[LinearSystem],
+        b_assumed: bool,
+        algorithm: Algorithm,
+        action: Action,
+        arithmetic: str,
+        decision: str,
+        deciding_seconds: float,
+    ) -> Verdict:
+        """Run one action on the systems, which differ in b only, one after the other."""
+        attempts = [algorithm.run(system, action, arithmetic) for system in systems]
+        answers = [attempt.x for attempt in attempts]
+        found = [x for x in answers if x is not None]
+        return cls(
+            systems[0],
+            b_assumed,
+            algorithm,
+            arithmetic,
+            decision,
+            attempts,
+            True,
+            np.array(found).T if len(found) == len(systems) else None,
+            {
+                "features": deciding_seconds,
+                "solve": sum(attempt.seconds or 0.0 for attempt in attempts),
+            },
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """The largest backward error that the gate accepts."""
+        return default_tolerance(self.system.n)
+
+    @property
+    def answers(self) -> Sequence[Outcome]:
+        """The outcomes that the answers come from: one for each column, or one for all."""
+        return self.attempts if self.by_column else self.attempts[-1:]
+
+    @property
+    def accepted(self) -> bool:
+        return passes([outcome.nbe for outcome in self.answers], self.tolerance)
+
+    @property
+    def backward_error(self) -> float:
+        """The largest of all columns; NaN if one is."""
+        return float(np.max([outcome.nbe for outcome in self.answers]))
+
+    @property
+    def forward_error(self) -> float:
+        """Of the answer, where b was made from an assumed x; else NaN."""
+        if not self.b_assumed or self.X is None:
+            return nan
+        return ErrorMeasure(self.system).forward(self.X[:, 0])
+
+    def refusal(self) -> str:
+        """Why the first column that is not accepted is not, in one line."""
+        bad = next(k for k, o in enumerate(self.answers) if not passes(o.nbe, self.tolerance))
+        outcome, count = self.answers[bad], len(self.answers)
+        action = Action.parse(outcome.action)
+        which = "x" if count == 1 else f"column {bad + 1} of {count}"
+        singular = outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
+        why = "A is singular in fp64" if singular else outcome.reason or outcome.status.value
+        advice = ""
+        if self.by_column and set(action) != {FP64}:
+            advice = "; leave out --action and --arithmetic, and the library chooses"
+        return (
+            f"{which} is not accepted with {action}: backward error {outcome.nbe:.2g}, "
+            f"tolerance {self.tolerance:.2g}: {why}{advice}"
+        )
+
+    def lines(self, explain: bool) -> Iterator[str]:
+        """What to print if it is accepted."""
+        system = self.system
+        kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
+        yield f"{system.name}: n = {system.n}, {kind}"
+        if self.b_assumed:
+            yield "no b was given: b = A x of an assumed x"
+        yield f"{type(self.algorithm).__name__} in {self.arithmetic} arithmetic"
+        if explain:
+            yield f"\n{self.story}\n"
+        else:
+            yield self.decision
+            hidden = {"reason"} if len(self.answers) > 1 else {"reason", "column"}
+            rows = [
+                {_heading(key): value for key, value in row.items() if key not in hidden}
+                for row in self.rows()
+            ]
+            yield f"\n{format_table(rows)}\n"
+        if self.b_assumed:
+            yield f"forward error {self.forward_error:.2g}"
+        yield f"accepted: backward error {self.backward_error:.2g} <= {self.tolerance:.2g}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The facts of every attempt; column None stands for all of them."""
+        return [
+            {
+                "column": k if self.by_column else None,
+                "action": outcome.action,
+                "status": outcome.status.name.lower().replace("_", " "),
+                "reason": outcome.reason,
+                "backward_error": outcome.nbe,
+                "outer_iterations": outcome.outer_iterations,
+                "inner_iterations": outcome.inner_iterations,
+                "seconds": outcome.seconds,
+            }
+            for k, outcome in enumerate(self.attempts, start=1)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; the keys are the same whoever chose the action."""
+        system = self.system
+        return {
+            "matrix": system.name,
+            "n": system.n,
+            "sparse": system.is_sparse,
+            "b_assumed": self.b_assumed,
+            "algorithm": type(self.algorithm).__name__,
+            "stages": list(self.algorithm.stages),
+            "arithmetic": self.arithmetic,
+            "decision": self.decision,
+            "action": self.attempts[-1].action,
+            "accepted": self.accepted,
+            "reason": "" if self.accepted else self.refusal(),
+            "backward_error": self.backward_error,
+            "tolerance": self.tolerance,
+            "forward_error": self.forward_error,
+            "forward_error_bound": self.forward_error_bound,
+            "condition": self.condition,
+            "timings": dict(self.timings),
+            "attempts": self.rows(),
+        }
+
+
+def _heading(key: str) -> str:
+    return key.removesuffix("_iterations").replace("_", " ")
