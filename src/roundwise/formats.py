@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 from roundwise.exceptions import UnknownNameError
@@ -103,7 +104,7 @@ class FloatFormat:
         exponents = self.emax - self.emin + 2 + (self.overflow == "inf")
         return 1 + (exponents - 1).bit_length() + self.p - 1
 
-    @property
+    @cached_property
     def storage_bytes(self) -> int:
         """Bytes a number takes in memory: the next power of two (TF32's 19 bits take four)."""
         return 1 << max(0, math.ceil(math.log2(self.bits / 8)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,12 +108,11 @@ def refine(
         X = with_unit_columns(start, B).Z if callable(start) else start
         refined.X = X
         A = matrix()
+        x_norms = scaled.solution_norms(X)
         while True:
             R = residual.residual(A, X, B)
-            progress.x_norms.append(scaled.solution_norms(X))
-            errors = backward_errors(
-                scaled.residual_norms(R), scaled.norm, progress.x_norms[-1], b_norms
-            )
+            progress.x_norms.append(x_norms)
+            errors = backward_errors(scaled.residual_norms(R), scaled.norm, x_norms, b_norms)
             progress.backward_errors.append(errors)
             refined.keep_better(errors)
             if status := stop.after_residual(progress):
@@ -121,13 +120,13 @@ def refine(
             correction = with_unit_columns(correct, R)
             X = refined.X = update.add(X, correction.Z)
             progress.z_norms.append(scaled.solution_norms(correction.Z))
-            progress.x_norms[-1] = scaled.solution_norms(X)
+            x_norms = progress.x_norms[-1] = scaled.solution_norms(X)
             progress.inner_iterations += correction.iterations
             progress.inner_residual = correction.residual
             refined.history.append(
                 {
-                    "backward_error": float(errors.max()),
-                    "correction": float(progress.z_norms[-1].max()),
+                    "backward_error": float(errors.max(initial=0.0)),
+                    "correction": float(progress.z_norms[-1].max(initial=0.0)),
                     "inner_iterations": correction.iterations,
                     "inner_residual": correction.residual,
                 }
@@ -152,9 +151,9 @@ def with_unit_columns(solve: Corrector, B: Vector) -> Correction:
     correction = solve(np.ldexp(B, -exponents))
     with np.errstate(over="ignore"):
         Z = np.ldexp(correction.Z, exponents)
-    if not np.isfinite(Z).all():
+    if exponents.max() > 0 and not np.isfinite(Z).all():
         raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
-    return replace(correction, Z=Z)
+    return Correction(Z, correction.iterations, correction.residual)
 
 
 def by_columns(solve: Callable[[Vector], Correction]) -> Corrector:

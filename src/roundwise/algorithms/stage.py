@@ -75,9 +75,12 @@ class Stage:
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` for blocks of columns, with a matrix in this format."""
         n, columns = X.shape
-        for _ in range(columns):  # a product and a difference each
-            self.count(2 * A.entries, A.entries + sum(A.shape), A.entries if A.is_sparse else 0)
-            self.count(2 * n, 3 * n)
+        indices = A.entries if A.is_sparse else 0
+        self.count(  # a product and a difference for each column
+            columns * (2 * A.entries + 2 * n),
+            columns * (A.entries + sum(A.shape) + 3 * n),
+            columns * indices,
+        )
         return self.backend.residual(A, X, B)
 
     @timed

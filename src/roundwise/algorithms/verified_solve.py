@@ -14,6 +14,7 @@ One run tries one action: one factorization and what can be got out of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -204,15 +205,15 @@ class VerifiedSolve(Algorithm):
         target = tolerance / (4 if dtype == np.float32 else 1)
         answer = self._refined(system, factors, stages, matrix, target)
         residual = stages["residual"]
-        x = system[1].solution(answer.X).astype(dtype)
-        kept = system[1].scaled_solution(x.astype(np.float64))
+        x = system[1].solution(answer.X).astype(dtype, copy=False)
+        kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         errors = answer.errors
         if residual.fmt != FP64 or not np.array_equal(kept, answer.X):
             # The gate counts in float64, and judges what is returned.
             gate = residual if residual.fmt == FP64 else Stage("gate", FP64, residual.backend)
             errors = _errors(system, kept, gate, matrix)
         worst = float(errors.max(initial=0.0))
-        worst = np.inf if np.isnan(worst) else worst
+        worst = math.inf if math.isnan(worst) else worst
         status, reason = answer.status, answer.reason
         if passes(errors, tolerance):
             status, reason = OutcomeStatus.CONVERGED, ""
@@ -223,7 +224,7 @@ class VerifiedSolve(Algorithm):
             status, reason = OutcomeStatus.UNCONFIRMED, status.UNCONFIRMED.value
         outcome = Outcome(
             status,
-            x if np.isfinite(worst) else None,
+            x if math.isfinite(worst) else None,
             nbe=worst,
             outer_iterations=answer.steps,
             inner_iterations=answer.inner_iterations,
@@ -362,7 +363,7 @@ def _errors(system: System, X: Vector, gate: Stage, matrix: MatrixOf) -> Array:
     scaled, columns = system
     R = gate.residual(matrix(gate), X, columns.B)
     norms = scaled.solution_norms(X), scaled.residual_norms(columns.B)
-    return backward_errors(scaled.residual_norms(R), scaled.norm, *norms)
+    return np.asarray(backward_errors(scaled.residual_norms(R), scaled.norm, *norms))
 
 
 def _lost_directions(factors: Factors) -> int:

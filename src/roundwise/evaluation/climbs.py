@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.evaluation.choices import Vector, picked, value_matrix
 from roundwise.evaluation.intervals import Interval, ratio_interval
 from roundwise.evaluation.tables import Row
+from roundwise.rewards.climb import climb_totals
 
 
 def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int]]) -> Vector:
@@ -39,17 +40,13 @@ def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int
                 f"the ladder of action {a} is {list(ladder)}; "
                 f"begin it with {a} and choose indices from 0 to {actions - 1}"
             )
-    totals = C.copy()
-    for a, ladder in enumerate(ladders):
-        climbing = ~M[:, a] & ~np.isnan(C[:, a])
-        for action in ladder[1:]:
-            if (lost := np.flatnonzero(climbing & np.isnan(C[:, action]))).size:
-                raise ValueError(
-                    f"problem {lost[0]}: the ladder {list(ladder)} gets to action {action}, "
-                    "which has no cost; fill the outcome table"
-                )
-            totals[climbing, a] += C[climbing, action]
-            climbing &= ~M[:, action]
+    totals = climb_totals(C, M, ladders)
+    for i, a in np.argwhere(np.isnan(totals) & ~np.isnan(C)).tolist():
+        action = next(action for action in ladders[a] if np.isnan(C[i, action]))
+        raise ValueError(
+            f"problem {i}: the ladder {list(ladders[a])} gets to action {action}, which has no "
+            "cost; fill the outcome table"
+        )
     return totals
 
 

@@ -46,6 +46,7 @@ class Tried:
     iterations: int
 
 
+@cache
 def columns_of(kind: str) -> tuple[str, ...]:
     """The names of the columns of a kind's table."""
     formats = (fmt.name for fmt in KINDS[kind].formats)
@@ -81,25 +82,24 @@ class Experience:
             for fmt in KINDS[kind].formats
             if not np.isnan(rows[:, names.index(f"{fmt.name} met")]).any()
         ]
-        counts = {
-            fmt: [rows[:, names.index(f"{fmt} {count}")] for count in COUNTS] for fmt in formats
-        }
+        places = {fmt: names.index(f"{fmt} {COUNTS[0]}") for fmt in formats}
+        counts = {fmt: rows[:, place : place + len(COUNTS)] for fmt, place in places.items()}
         climbs: dict[str, dict[str, Work]] = {}
         for first, name in enumerate(formats):
-            reached = np.ones(len(rows), dtype=bool)
+            reached = np.ones(len(rows))
             climbs[name] = {}
             for fmt in formats[first:]:
-                met, steps, iterations = counts[fmt]
-                sums = (int(x[reached].sum()) for x in (np.ones(len(rows)), steps, iterations))
-                work = Work(*sums)
-                if work.runs:
-                    climbs[name][fmt] = work
-                reached = reached & (met == 0)
+                runs = int(reached.sum())
+                if not runs:
+                    break
+                _, steps, iterations = reached @ counts[fmt]
+                climbs[name][fmt] = Work(runs, int(steps), int(iterations))
+                reached = reached * (counts[fmt][:, 0] == 0)
         fills = rows[:, names.index("fill")]
         return cls(
             len(rows),
             float(np.exp(np.log(fills).mean())) if len(rows) else 1.0,
-            {fmt: int(counts[fmt][0].sum()) for fmt in formats},
+            {fmt: int(counts[fmt][:, 0].sum()) for fmt in formats},
             climbs,
         )
 

@@ -28,6 +28,14 @@ KINDS = {
 """The kinds of systems, and the method that each is factorized by: dense; dense, symmetric with a
 positive diagonal; sparse with a nearly symmetric pattern, diagonal included; other sparse ones."""
 
+
+def kind_of(sparse: bool, symmetric_pattern: bool, looks_positive_definite: bool) -> str:
+    """The kind of a system with these features."""
+    if sparse:
+        return "sparse" if symmetric_pattern else "sparse unsymmetric"
+    return "positive definite" if looks_positive_definite else "dense"
+
+
 PLACE = ("n", "entries", "diagonal_share", "coherence", "remainder")
 """The numbers that the position of a system among others of its kind depends on."""
 
@@ -60,10 +68,7 @@ class Seen:
     def of(cls, context: Sequence[float]) -> Seen:
         """From a row of `LOOK_CONTEXT`, whose features with a floor are logarithms."""
         n, entries, sparse, symmetric, positive, share, coherence, remainder, columns = context
-        if sparse:
-            kind = "sparse" if symmetric else "sparse unsymmetric"
-        else:
-            kind = "positive definite" if positive else "dense"
+        kind = kind_of(bool(sparse), bool(symmetric), bool(positive))
         sizes = round(10.0**n), round(10.0**entries)
         return cls(kind, *sizes, share, 10.0**coherence, 10.0**remainder, round(columns))
 

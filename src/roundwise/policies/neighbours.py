@@ -146,12 +146,12 @@ class NeighbourPolicy(Policy):
 
     def expectations(self, seen: Seen) -> dict[int, Expectation]:
         """What each first format leads to, lowest first; the worst, if no similar one is known."""
-        experience = self.facts.of(seen)
+        experience, prices, formats = self.facts.of(seen), self.prices, self.formats(seen.kind)
         found = {}
-        for fmt in self.formats(seen.kind):
+        for i, fmt in enumerate(formats):
             action = self._action(seen.kind, fmt)
             if action is not None and (experience is None or fmt in experience.climbs):
-                found[action] = self._expectation(seen, fmt, experience)
+                found[action] = _expectation(seen, formats[i:], experience, prices)
         return found
 
     def _action(self, kind: str, fmt: str) -> int | None:
@@ -167,34 +167,15 @@ class NeighbourPolicy(Policy):
             if prices.prices(method.name, fmt.name) and backend.supports(fmt, method.sparse)
         )
 
-    def _expectation(self, seen: Seen, fmt: str, known: Experience | None) -> Expectation:
-        formats = self.formats(seen.kind)
-        higher = formats[formats.index(fmt) :]
-        shape = seen.shape(UNKNOWN_FILL if known is None else known.fill)
-        easy, failed = Work(1, 1), Work(1, WORST_STEPS, WORST_ITERATIONS)
-        sure = self.price(seen, shape, {fmt: easy})
-        worst = self.price(seen, shape, {f: easy if f == FP64.name else failed for f in higher})
-        if known is None:
-            return Expectation(fmt, worst, 0, 0, sure, worst)
-        seconds = self.price(seen, shape, known.climbs[fmt]) / known.systems
-        risked = 0.0
-        if fmt != FP64.name and known.met[fmt] < CONFIDENT * known.systems:
-            risked = self.price(seen, shape, dict.fromkeys(_uncertain(higher, known), easy))
-        lu = seen.method.name if seen.is_sparse else "lu"
-        intolerable = risked > TOLERATED * self.prices.seconds(shape, lu, FP64.name, easy)
-        if intolerable:
-            seconds = max(seconds, risked)
-        return Expectation(fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable)
-
     def price(self, seen: Seen, shape: Shape, climb: Mapping[str, Work]) -> float:
         """The seconds of work by format, done by the method of the system's kind."""
-        method, prices = seen.method.name, self.prices
-        return sum(prices.seconds(shape, method, fmt, work) for fmt, work in climb.items())
+        return _seconds(self.prices, seen, shape, climb)
 
     def priced(self, seen: Seen, climb: Mapping[str, Work]) -> float:
         """The same, with the fill-in of similar systems."""
-        known = self.facts.of(seen) if seen.is_sparse else None
-        return self.price(seen, seen.shape(UNKNOWN_FILL if known is None else known.fill), climb)
+        return self.price(
+            seen, _shape(seen, self.facts.of(seen) if seen.is_sparse else None), climb
+        )
 
     def small(self, kind: str, size: int) -> str | None:
         """Why a system of this size (n, or entries if sparse) needs no look; None if it does."""
@@ -244,6 +225,37 @@ class NeighbourPolicy(Policy):
                     f"the saved facts of {kind!r} systems are corrupt; save them again"
                 )
         self.facts = Facts({kind: np.array(arrays[kind], dtype=np.float64) for kind in arrays})
+
+
+def _shape(seen: Seen, known: Experience | None) -> Shape:
+    return seen.shape(UNKNOWN_FILL if known is None else known.fill)
+
+
+def _seconds(prices: Prices, seen: Seen, shape: Shape, climb: Mapping[str, Work]) -> float:
+    method = seen.method.name
+    return sum(prices.seconds(shape, method, fmt, work) for fmt, work in climb.items())
+
+
+def _expectation(
+    seen: Seen, formats: tuple[str, ...], known: Experience | None, prices: Prices
+) -> Expectation:
+    """What starting in the first of these formats leads to; the others are climbed to."""
+    fmt, shape = formats[0], _shape(seen, known)
+    easy, failed = Work(1, 1), Work(1, WORST_STEPS, WORST_ITERATIONS)
+    sure = _seconds(prices, seen, shape, {fmt: easy})
+    unlucky = {f: easy if f == FP64.name else failed for f in formats}
+    worst = _seconds(prices, seen, shape, unlucky)
+    if known is None:
+        return Expectation(fmt, worst, 0, 0, sure, worst)
+    seconds = _seconds(prices, seen, shape, known.climbs[fmt]) / known.systems
+    risked = 0.0
+    if fmt != FP64.name and known.met[fmt] < CONFIDENT * known.systems:
+        risked = _seconds(prices, seen, shape, dict.fromkeys(_uncertain(formats, known), easy))
+    lu = seen.method.name if seen.is_sparse else "lu"
+    intolerable = risked > TOLERATED * prices.seconds(shape, lu, FP64.name, easy)
+    if intolerable:
+        seconds = max(seconds, risked)
+    return Expectation(fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable)
 
 
 def _uncertain(formats: tuple[str, ...], known: Experience) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -46,15 +47,30 @@ class ClimbReward(CostReward):
         unsuited = {i for i, o in enumerate(outcomes) if o is not None and o.status is _UNSUITED}
         suited = set(range(len(space))) - unsuited
         safe = space.safe if not suited or space.safe in suited else space.safest(suited)
-        rewards = []
-        for first in range(len(space)):
-            spent = 0.0
-            for action in dict.fromkeys((*space.climb(first), safe)):
-                spent += costs[action]
-                if met[action]:
-                    break
-            rewards.append(math.log2(costs[safe] / spent) if first != safe else 0.0)
-        return np.array(rewards)
+        firsts = range(len(space))
+        ladders = [tuple(dict.fromkeys((*space.climb(first), safe))) for first in firsts]
+        totals = climb_totals(np.array([costs]), np.array([met]), ladders)[0]
+        rewards: NDArray[np.float64] = np.log2(costs[safe] / totals)
+        rewards[safe] = 0.0
+        return rewards
 
 
 _UNSUITED = OutcomeStatus.UNSUITED
+
+
+def climb_totals(
+    costs: NDArray[np.float64], met: NDArray[np.bool_], ladders: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
+    """Cost of solving each problem when an action is tried first, shape (N, A).
+
+    `costs` and `met`, (N, A), say what each run costs and whether it met the target. Problem i
+    pays for the actions of ``ladders[a]``, which begins with a, up to the first that met it. NaN
+    where that needs a run whose cost is NaN.
+    """
+    totals = costs.copy()
+    for a, ladder in enumerate(ladders):
+        climbing = ~met[:, a]
+        for action in ladder[1:]:
+            totals[climbing, a] += costs[climbing, action]
+            climbing &= ~met[:, action]
+    return totals

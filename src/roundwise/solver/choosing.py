@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.policies.look import KINDS, kind_of
 from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
@@ -65,7 +66,10 @@ class FixedStart:
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
         known = structure(matrix, positive_definite)
         first = Action((self.fmt, FP64, FP64, FP64), suited_method(matrix, known))
-        return Choice(native_ladder(first, matrix), f"You asked for {self.fmt} first.")
+        ladder, reason = native_ladder(first, matrix), f"You asked for {self.fmt} first."
+        if ladder[0] != first:
+            reason += f" {first.method} does not run in it here: {ladder[0][0]} instead."
+        return Choice(ladder, reason)
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,15 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
 
 
+def suited_kind(matrix: GivenMatrix, known: dict[str, float]) -> str:
+    """The kind of a matrix of this structure, as policies name kinds."""
+    symmetric, positive = known["symmetric_pattern"], known["looks_positive_definite"]
+    return kind_of(matrix.is_sparse, bool(symmetric), bool(positive))
+
+
 def suited_method(matrix: GivenMatrix, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
-    if matrix.is_sparse:
-        return "superlu/mmd" if known["symmetric_pattern"] else "superlu/colamd"
-    return "cholesky" if known["looks_positive_definite"] else "lu"
+    return KINDS[suited_kind(matrix, known)].name
 
 
 def safe_action(matrix: GivenMatrix, known: dict[str, float]) -> Action:
@@ -127,12 +135,8 @@ def small_choice(
     policy: NeighbourPolicy, matrix: GivenMatrix, known: dict[str, float]
 ) -> Choice | None:
     """FP64, without a closer look, if no lower format can gain time at this size."""
-    if matrix.is_sparse:
-        kind, size = "sparse", matrix.A.nnz
-    else:
-        kind = "positive definite" if known["looks_positive_definite"] else "dense"
-        size = matrix.n
-    reason = policy.small(kind, size)
+    size = matrix.A.nnz if matrix.is_sparse else matrix.n
+    reason = policy.small(suited_kind(matrix, known), size)
     if reason is None:
         return None
     return Choice(native_ladder(safe_action(matrix, known), matrix), reason)
@@ -153,12 +157,17 @@ def allowed_actions(
 
 def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:
     """The climb from an action on, formats that do not run natively replaced by higher ones."""
-    factors, dense = BACKEND.formats(matrix.is_sparse), BACKEND.formats()
+    return _native_ladder(first, matrix.is_sparse)
+
+
+@lru_cache(maxsize=256)
+def _native_ladder(first: Action, sparse: bool) -> tuple[Action, ...]:
+    factors, dense = BACKEND.formats(sparse), BACKEND.formats()
     method = METHODS.get(first.method)
     if method is not None and not method.chosen:
-        factors = method.formats  # QR is there in FP64 alone
+        factors = method.formats
     raised = (_at_least(first[0], factors), *(_at_least(fmt, dense) for fmt in first[1:]))
-    return ALGORITHM.climb(Action(raised, first.method), BACKEND, matrix.is_sparse)
+    return ALGORITHM.climb(Action(raised, first.method), BACKEND, sparse)
 
 
 def _at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:

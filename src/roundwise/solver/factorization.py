@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -25,6 +25,22 @@ BOUND_STEPS = 2
 """Corrections that a bound of the error needs."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Try:
+    """One rung of the ladder: its outcome, and what only this solve needs besides."""
+
+    outcome: Outcome  # without x
+    X: Any
+    answer: Answer | None
+    factors: Factors | None
+
+    def is_final(self, action: Action) -> bool:
+        """Whether no other factors would help: A is singular in FP64's LU, or x cannot be held."""
+        singular = self.outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
+        unholdable = self.answer is not None and self.answer.unholdable
+        return (singular and action.method != "cholesky") or unholdable
+
+
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
 
@@ -40,7 +56,7 @@ class Factorization:
         features_seconds: float = 0.0,
     ) -> None:
         self._matrix, self._backend, self._choice = matrix, backend, choice
-        self._algorithm = VerifiedSolve(tol)
+        self._tol = tol
         self._features_seconds = features_seconds
         self._learn = choice.learn
         self._level = 0
@@ -82,37 +98,37 @@ class Factorization:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
-        algorithm = replace(self._algorithm, least_steps=BOUND_STEPS if full_output else 0)
+        algorithm = VerifiedSolve(self._tol, least_steps=BOUND_STEPS if full_output else 0)
         tolerance = algorithm.target(self._matrix.n, columns.dtype)
         level, ladder = self._level, self._choice.ladder
-        attempts: list[Outcome] = []
+        tries: list[_Try] = []
         while True:
-            outcome, answer = self._try(algorithm, level, columns, timings)
-            attempts.append(outcome)
-            if outcome.converged:
+            last = self._try(algorithm, level, columns, timings)
+            tries.append(last)
+            if last.outcome.converged:
                 break
-            if level == len(ladder) - 1 or _is_final(outcome, ladder[level], answer):
-                raise _failure(attempts, tolerance, columns)
+            if level == len(ladder) - 1 or last.is_final(ladder[level]):
+                raise _failure(tries, tolerance, columns)
             level += 1
+        attempts = tuple(one.outcome for one in tries)
         with self._climbing:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
         if learn is not None:
             learn(attempts, sum(timings.values()))
-        assert answer is not None
         bound = condition = math.nan
         if full_output:
             start = perf_counter()
-            bound, condition = self._error_bound(answer, ladder[level], columns)
+            bound, condition = self._error_bound(last, ladder[level], columns)
             timings["bound"] = perf_counter() - start
         return Solution(
-            _shaped(outcome.x, columns),
-            "accepted" if len(attempts) == 1 else "escalated",
-            outcome.action,
-            outcome.nbe,
+            _shaped(last.X, columns),
+            "accepted" if len(tries) == 1 else "escalated",
+            last.outcome.action,
+            last.outcome.nbe,
             tolerance,
             bound,
             condition,
-            tuple(replace(attempt, x=None) for attempt in attempts),
+            attempts,
             timings,
             self._choice.reason,
         )
@@ -123,14 +139,14 @@ class Factorization:
         level: int,
         columns: GivenColumns,
         timings: dict[str, float],
-    ) -> tuple[Outcome, Answer | None]:
+    ) -> _Try:
         """One rung: its factors, and refinement with them."""
         action, start = self._choice.ladder[level], perf_counter()
         stages = Stages(
             Stage(name, fmt, self._backend)
             for name, fmt in zip(algorithm.stages, action, strict=True)
         )
-        answer = None
+        answer = factors = None
         try:
             factors = self._factors_of(level)
             made = perf_counter()
@@ -147,13 +163,19 @@ class Factorization:
         timings["verify"] += verified
         timings["refine"] += end - made - verified
         stage_seconds = {stage.name: stage.seconds for stage in stages.values()}
-        return replace(
-            outcome,
-            action=str(action),
-            arithmetic=self._backend.arithmetic,
-            seconds=end - start,
-            timings=stage_seconds | {"factor": stage_seconds["factor"] + made - start},
-        ), answer
+        return _Try(
+            replace(
+                outcome,
+                x=None,
+                action=str(action),
+                arithmetic=self._backend.arithmetic,
+                seconds=end - start,
+                timings=stage_seconds | {"factor": stage_seconds["factor"] + made - start},
+            ),
+            outcome.x,
+            answer,
+            factors,
+        )
 
     def _factors_of(self, level: int) -> Factors:
         """Factors of this rung, made if they are not there yet; solves to come start there."""
@@ -185,7 +207,7 @@ class Factorization:
 
     @np.errstate(all="ignore")
     def _error_bound(
-        self, answer: Answer, action: Action, columns: GivenColumns
+        self, last: _Try, action: Action, columns: GivenColumns
     ) -> tuple[float, float]:
         """A bound of the relative error, and the condition number that it rests on.
 
@@ -193,32 +215,26 @@ class Factorization:
         singular matrix: ``kappa u_f < 1``, u_f the factors' unit roundoff. If not, small
         corrections prove nothing, and neither number is known.
         """
-        assert self._factors is not None
+        assert last.answer is not None
+        assert last.factors is not None
         norm, _ = self._backend.sizes(self._matrix.A.T)
-        condition = condition_estimate(self._matrix.A, self._factors, norm)
+        condition = condition_estimate(self._matrix.A, last.factors, norm)
         rate = condition * action[0].unit_roundoff
         if not rate < 1 or self._matrix.scaled.columns is not None:  # these are of a scaled x
             return math.nan, math.nan
-        bound = max(answer.remaining_correction(rate), condition * FP64.unit_roundoff)
+        bound = max(last.answer.remaining_correction(rate), condition * FP64.unit_roundoff)
         return bound + (FP32.unit_roundoff if columns.dtype == np.float32 else 0.0), condition
 
 
-def _is_final(outcome: Outcome, action: Action, answer: Answer | None) -> bool:
-    """Whether no other factors would help: A is singular in FP64's LU, or x cannot be held."""
-    singular = outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
-    unholdable = answer is not None and answer.unholdable
-    return unholdable or (singular and action.method != "cholesky")
-
-
-def _failure(attempts: list[Outcome], tolerance: float, columns: GivenColumns) -> SolveFailed:
-    best, last = min(attempts, key=lambda outcome: outcome.nbe), attempts[-1]
+def _failure(tries: list[_Try], tolerance: float, columns: GivenColumns) -> SolveFailed:
+    best, last = min(tries, key=lambda one: one.outcome.nbe), tries[-1].outcome
     singular = last.status is OutcomeStatus.ZERO_PIVOT
     reason = f"no answer reached a backward error of {tolerance:.1e}"
     return SolveFailed(
         f"{'A is singular' if singular else reason}: {last.reason}",
-        None if best.x is None else _shaped(best.x, columns),
-        best.nbe,
-        tuple(replace(attempt, x=None) for attempt in attempts),
+        None if best.X is None else _shaped(best.X, columns),
+        best.outcome.nbe,
+        tuple(one.outcome for one in tries),
     )
 
 

@@ -49,8 +49,9 @@ def solve(
     full_output : bool
         Return a `Solution`, with an error bound and the whole story, instead of x.
     assume_a : {"gen", "pos"}, optional
-        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first if it is dense. By
-        default a large dense A that is symmetric with a positive diagonal is tried as such.
+        ``"pos"``: a dense A is symmetric positive definite, and Cholesky is tried first. By default
+        a large dense A that is symmetric with a positive diagonal is tried as such. How a sparse
+        A is factorized depends on its pattern alone.
 
     Returns
     -------
@@ -143,12 +144,18 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     if solved is None:
         return None
     x, residual, norm = solved
-    residuals, x_norms, b_norms = (np.abs(v).max(axis=0) for v in (residual, x, b))
-    errors = backward_errors(residuals, norm, x_norms, b_norms)
+    norms: Any = [np.abs(v).max(axis=0) for v in (residual, x, b)]
+    if b.ndim == 1:
+        norms = [float(size) for size in norms]
+        low = high = norm * norms[1] + norms[2]
+    else:
+        sizes = norm * norms[1] + norms[2]
+        low, high = sizes.min(), sizes.max()
     # Products of huge or tiny numbers are not to be trusted: a closer look scales them first.
-    sizes = norm * x_norms + b_norms
-    moderate = np.all((sizes < 1e300) & (sizes > 1e-264))
-    return x if moderate and passes(errors, default_tolerance(n) if tol is None else tol) else None
+    if not 1e-264 < low <= high < 1e300:
+        return None
+    errors = backward_errors(norms[0], norm, *norms[1:])
+    return x if passes(errors, default_tolerance(n) if tol is None else tol) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
