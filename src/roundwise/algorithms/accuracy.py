@@ -36,12 +36,13 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
     Zero if r is zero; infinite if the divisor is, so that what is unknown never looks small;
     NaN if r holds NaN.
     """
+    if isinstance(x_norms, float):  # at once: small systems take microseconds
+        size = norm_A * x_norms + b_norms
+        if not (math.isfinite(size) and (size or not residual_norms)):
+            return math.inf
+        return residual_norms / size if residual_norms else 0.0
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         sizes = norm_A * x_norms + b_norms
-        if isinstance(sizes, float):  # at once: small systems take microseconds
-            if not (math.isfinite(sizes) and (sizes or not residual_norms)):
-                return math.inf
-            return residual_norms / sizes if residual_norms else 0.0
         errors = np.where(np.equal(residual_norms, 0), 0.0, np.divide(residual_norms, sizes))
     return np.where(np.isfinite(sizes), errors, np.inf)
 

@@ -28,8 +28,8 @@ class Method:
         Whether it is for sparse matrices.
     formats : tuple of FloatFormat
         That it is tried in, lowest first; each failure leads to the next one.
-    then : str
-        The method to turn to, in FP64, once all formats have failed; "" if there is none.
+    then : tuple of str
+        The methods to turn to, in FP64, once all formats have failed: the first that fits A.
     chosen : bool
         Whether policies choose it; if not, it is a last resort.
     """
@@ -37,17 +37,17 @@ class Method:
     name: str
     sparse: bool
     formats: tuple[FloatFormat, ...]
-    then: str = ""
+    then: tuple[str, ...] = ()
     chosen: bool = True
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("cholesky", False, (FP32, FP64), then="lu"),
-        Method("lu", False, (BF16, FP32, FP64), then="qr"),
+        Method("cholesky", False, (FP32, FP64), then=("lu",)),
+        Method("lu", False, (BF16, FP32, FP64), then=("qr", "superlu/colamd")),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
-        Method("superlu/mmd", True, (FP32, FP64), then="superlu/colamd"),
+        Method("superlu/mmd", True, (FP32, FP64), then=("superlu/colamd",)),
         Method("superlu/colamd", True, (FP32, FP64)),
     )
 }

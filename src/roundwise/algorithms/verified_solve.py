@@ -319,10 +319,12 @@ class VerifiedSolve(Algorithm):
         while True:
             known = METHODS.get(method)
             higher = [fmt for fmt in known.formats if fmt.p > factor.p] if known else []
+            fitting = set(backend.methods(sparse))
+            later = [name for name in known.then if name in fitting] if known else []
             if higher:
                 factor = higher[0]
-            elif known is not None and known.then in backend.methods(sparse):
-                method, factor = known.then, FP64
+            elif later:
+                method, factor = later[0], FP64
             else:
                 return tuple(ladder)
             if backend.supports(factor, sparse):

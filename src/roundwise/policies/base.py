@@ -95,6 +95,8 @@ class Policy(ABC):
         Whether `update` changes anything; the baselines need no training.
     unknown : str
         Starts the reason of a ranking that begins with the safe action for want of a better.
+    study_features : tuple of str
+        Features beyond those of the context that `study` wants to find in the outcomes.
     epsilon_min : float
         The lowest share of random choices in training; see `epsilon`.
     space : ActionSpace
@@ -106,6 +108,7 @@ class Policy(ABC):
     name: ClassVar[str]
     learns: ClassVar[bool] = True
     unknown: ClassVar[str] = "Nothing is known here"
+    study_features: ClassVar[tuple[str, ...]] = ()
     epsilon_min: float = 0.1
     space: ActionSpace
     feature_count: int
@@ -133,6 +136,18 @@ class Policy(ABC):
         Training calls it after `begin` and before the first episode. Row i of `contexts` belongs
         to problem i of the view.
         """
+
+    @property
+    def at_once(self) -> int:
+        """`roundwise.solve` factorizes dense systems with fewer unknowns in FP64 without asking."""
+        return 0
+
+    def small(self, kind: str, size: int) -> str | None:
+        """Why `roundwise.solve` need not look at a system of this kind and size; None: it must.
+
+        Kinds are those of `policies.look.KINDS`; the size is n, or entries if A is sparse.
+        """
+        return None
 
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""

@@ -94,15 +94,9 @@ class Memory:
         return Machine.this().key
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is None:
-            raise TypeError("a memory without a file cannot be copied; pass Memory(path)")
-        return Memory, (self.path,)
-
-    def __deepcopy__(self, _: Any) -> Memory:
-        copy = Memory(self.path)
-        if self.path is None:
-            self._connection.backup(copy._connection)
-        return copy
+        """A copy opens the same file; without one it takes along what is remembered."""
+        rows = None if self.path is not None else self._execute("SELECT * FROM arm")
+        return _copied, (self.path, rows)
 
     def cell(self, name: str) -> dict[str, Arm]:
         """What is remembered, by action."""
@@ -221,3 +215,10 @@ class Memory:
 
 
 _REMEDY = "move or delete it, and learning starts anew"
+
+
+def _copied(path: Path | None, rows: list[tuple[Any, ...]] | None) -> Memory:
+    memory = Memory(path)
+    for row in rows or ():
+        memory._execute("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    return memory

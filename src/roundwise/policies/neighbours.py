@@ -85,6 +85,7 @@ class NeighbourPolicy(Policy):
     name: ClassVar[str] = "neighbours"
     learns: ClassVar[bool] = False
     unknown: ClassVar[str] = "Nothing is known of systems like this"
+    study_features: ClassVar[tuple[str, ...]] = ("fill_ratio",)
 
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices

@@ -127,6 +127,7 @@ class OnlinePolicy(Policy):
     """
 
     name: ClassVar[str] = "online"
+    study_features: ClassVar[tuple[str, ...]] = NeighbourPolicy.study_features
 
     def __init__(
         self,
@@ -157,8 +158,16 @@ class OnlinePolicy(Policy):
 
     def begin(self, contexts: Contexts) -> None:
         self._forget()
-        self.memory.clear()
+        if self.memory.path is None:  # a file is the user's: what it holds stays
+            self.memory.clear()
         self.prior.start(contexts if len(contexts) else np.empty((0, 9)), self.space)
+
+    @property
+    def at_once(self) -> int:
+        return self.prior.at_once
+
+    def small(self, kind: str, size: int) -> str | None:
+        return self.prior.small(kind, size)
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:
         self.prior.study(view, contexts)

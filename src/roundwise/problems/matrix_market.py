@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import os
 import zlib
 from collections.abc import Iterator
@@ -17,6 +18,11 @@ from numpy.typing import NDArray
 
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
+
+# SciPy 1.18 warns unless it is told to return a sparse array; older ones do not know the word.
+_AS_ARRAY: dict[str, Any] = (
+    {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
+)
 
 
 def read_matrix_market(

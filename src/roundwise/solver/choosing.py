@@ -93,7 +93,7 @@ class PolicyChooser:
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
         policy = self.deployed.policy
         known = structure(matrix, positive_definite)
-        if isinstance(policy, NeighbourPolicy) and (small := small_choice(policy, matrix, known)):
+        if small := small_choice(policy, matrix, known):
             return small
         allowed = allowed_actions(policy.space, matrix, known)
         if not allowed:
@@ -101,7 +101,8 @@ class PolicyChooser:
             reason = "The policy has no action for such a matrix: FP64 at once."
             return Choice(native_ladder(first, matrix), reason)
         ranking = self.deployed.rank(matrix, known, allowed)
-        return Choice(native_ladder(policy.space[ranking.first], matrix), ranking.reason)
+        first = assumed(policy.space[ranking.first], matrix, known)
+        return Choice(native_ladder(first, matrix), ranking.reason)
 
 
 def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, float]:
@@ -110,9 +111,9 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     known = {"symmetric_pattern": 0.0, "looks_positive_definite": 0.0}
     if matrix.scaled.columns is not None and not matrix.is_sparse:
         names = []  # rows and columns are scaled: A is no longer symmetric; its pattern may be
-    elif positive_definite is not None and not matrix.is_sparse:
+    elif positive_definite is not None:
         known["looks_positive_definite"] = float(positive_definite)
-        names = []
+        names = names if matrix.is_sparse else []
     return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
 
 
@@ -124,16 +125,26 @@ def suited_kind(matrix: GivenMatrix, known: dict[str, float]) -> str:
 
 def suited_method(matrix: GivenMatrix, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
+    if known["looks_positive_definite"]:
+        return "cholesky"
     return KINDS[suited_kind(matrix, known)].name
+
+
+def assumed(action: Action, matrix: GivenMatrix, known: dict[str, float]) -> Action:
+    """The action, by Cholesky if the caller says that a sparse A is positive definite.
+
+    No policy chooses that: whether a sparse A is positive definite is not looked for.
+    """
+    if matrix.is_sparse and known["looks_positive_definite"]:
+        return Action(action, "cholesky")
+    return action
 
 
 def safe_action(matrix: GivenMatrix, known: dict[str, float]) -> Action:
     return Action([FP64] * 4, suited_method(matrix, known))
 
 
-def small_choice(
-    policy: NeighbourPolicy, matrix: GivenMatrix, known: dict[str, float]
-) -> Choice | None:
+def small_choice(policy: Policy, matrix: GivenMatrix, known: dict[str, float]) -> Choice | None:
     """FP64, without a closer look, if no lower format can gain time at this size."""
     size = matrix.A.nnz if matrix.is_sparse else matrix.n
     reason = policy.small(suited_kind(matrix, known), size)

@@ -49,9 +49,8 @@ def solve(
     full_output : bool
         Return a `Solution`, with an error bound and the whole story, instead of x.
     assume_a : {"gen", "pos"}, optional
-        ``"pos"``: a dense A is symmetric positive definite, and Cholesky is tried first. By default
-        a large dense A that is symmetric with a positive diagonal is tried as such. How a sparse
-        A is factorized depends on its pattern alone.
+        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
+        large dense A that is symmetric with a positive diagonal is tried as such.
 
     Returns
     -------

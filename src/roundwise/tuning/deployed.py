@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 from roundwise.features import compute_with_factors
-from roundwise.policies import NeighbourPolicy, Policy, Ranking
+from roundwise.policies import Policy, Ranking
 from roundwise.tuning.context import Context
 
 
@@ -21,7 +21,7 @@ class DeployedPolicy:
     @property
     def at_once(self) -> int:
         """Dense systems with fewer unknowns are solved in FP64 without asking; 0: always ask."""
-        return self.policy.at_once if isinstance(self.policy, NeighbourPolicy) else 0
+        return self.policy.at_once
 
     def state(
         self, problem: Any, known: Mapping[str, float] | None = None, arithmetic: str = "native"

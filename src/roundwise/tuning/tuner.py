@@ -23,7 +23,7 @@ from roundwise.features import compute_with_factors
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.keys import StoredArithmetic, algorithm_json
-from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, TabularQ, load_policy
+from roundwise.policies import NeighbourPolicy, Policy, TabularQ, load_policy
 from roundwise.problems import Problem
 from roundwise.rewards import ClimbReward, ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
@@ -277,8 +277,7 @@ class Tuner:
     def _feature_names(self) -> tuple[str, ...]:
         """The context's features, and what the reward or the policy needs besides."""
         names = self.context.features
-        if isinstance(self._policy(), NeighbourPolicy | OnlinePolicy):
-            names = (*names, "fill_ratio")
+        names = (*names, *self._policy().study_features)
         if self._reward().needs_kappa and not {"kappa_exact", "kappa_est"} & set(names):
             names = (*names, "kappa_exact")
         return names
