@@ -80,19 +80,16 @@ class Figure:
     Parameters
     ----------
     caption : str
-        What is shown and what to see in it.
+        What is shown and what to see in it; also for readers who cannot see the figure.
     name : str
         Name of its files, without an ending: lower-case letters, digits, ``-`` and ``_``.
     image : matplotlib Figure or path
         What to draw, or an SVG or PNG file.
-    alt : str
-        Description for readers who cannot see it; the caption if empty.
     """
 
     caption: str
     name: str
     image: MatplotlibFigure | Path | str
-    alt: str = ""
 
     def __post_init__(self) -> None:
         _check_slug("figure name", self.name)
