@@ -85,12 +85,10 @@ def convection_diffusion_2d(m: int, eps: float, beta: tuple[float, float]) -> Li
     beta_x, beta_y = (finite("beta", component) for component in beta)
     diffusion = eps * (m + 1) ** 2
     flow_x, flow_y = beta_x * (m + 1), beta_y * (m + 1)
-    A = five_point_matrix(
-        m,
-        4.0 * diffusion + abs(flow_x) + abs(flow_y),
-        *(-diffusion - max(flow_x, 0.0), -diffusion + min(flow_x, 0.0)),
-        *(-diffusion - max(flow_y, 0.0), -diffusion + min(flow_y, 0.0)),
-    )
+    centre = 4.0 * diffusion + abs(flow_x) + abs(flow_y)
+    west, east = -diffusion - max(flow_x, 0.0), -diffusion + min(flow_x, 0.0)
+    south, north = -diffusion - max(flow_y, 0.0), -diffusion + min(flow_y, 0.0)
+    A = five_point_matrix(m, centre, west, east, south, north)
     return _manufactured("convection_diffusion_2d", m, A, eps=eps, beta=[beta_x, beta_y])
 
 
