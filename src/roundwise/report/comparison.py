@@ -34,16 +34,9 @@ def errors_against_fp64(
     Systems are sorted by condition number; a thin line leads from FP64's error to the policy's.
     A run without a finite error is drawn on a line of its own, above all others.
 
-    Parameters
-    ----------
-    policy, fp64 : mapping of case to (ferr, nbe)
-        One number per system each, the same cases in both.
-    kappas : array_like
-        Condition numbers, one per system.
-    groups : sequence of str, optional
-        Size or family of each system, which its marker shows; the legend sorts by numbers.
-    tau : mapping of case to float, optional
-        A dotted line where the tolerance is.
+    `policy` and `fp64` map the same cases to (ferr, nbe), each with one number per system. `groups`
+    are sizes or families of the systems, which markers show; the legend sorts by numbers. `tau`
+    maps a case to the tolerance, where a dotted line is drawn.
     """
     systems = _Systems(policy, fp64, kappas, groups)
     figure, axes = systems.panels(2, 5.6, sharey="row")

@@ -32,21 +32,11 @@ SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 class Table:
     """A captioned table; cells stay numbers, and each writer formats them.
 
-    Parameters
-    ----------
-    caption : str
-        What is shown, one sentence.
-    header : sequence of str
-        One heading per column.
-    rows : sequence of sequences
-        One cell per column: text, a number or None. Give numbers as numbers: a column of them is
-        right-aligned, in one format, and written to CSV with all digits. Rows with an equal first
-        cell are a group.
-    note : str
-        Text below the table.
-    formats : mapping of str to str, optional
-        A format specification such as ``".1f"`` for the numbers of a column, by its heading,
-        where the default (see `tables.column_texts`) does not do.
+    A cell is text, a number or None. Give numbers as numbers: a column of them is right-aligned, in
+    one format, and written to CSV with all digits. Rows with an equal first cell are a group.
+    `note` stands below the table. `formats` has format specifications such as ``".1f"`` for the
+    numbers of columns, by their headings, where the default (see `tables.column_texts`) does not
+    do.
     """
 
     caption: str
@@ -75,16 +65,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A captioned figure.
+    """A figure to draw, or an SVG or PNG file.
 
-    Parameters
-    ----------
-    caption : str
-        What is shown and what to see in it; also for readers who cannot see the figure.
-    name : str
-        Name of its files, without an ending: lower-case letters, digits, ``-`` and ``_``.
-    image : matplotlib Figure or path
-        What to draw, or an SVG or PNG file.
+    Its caption tells what is shown and what to see in it, also readers who cannot see it. Its name
+    is that of its files, without an ending: lower-case letters, digits, ``-`` and ``_``.
     """
 
     caption: str
@@ -139,19 +123,10 @@ class Section:
 class Report:
     """A whole report; the writers show its parts in the order of the fields.
 
-    Parameters
-    ----------
-    title : str
-    summary : sequence of str
-        The few sentences that a reader in a hurry needs.
-    findings : sequence of Finding
-        Claims that were checked.
-    sections : sequence of Section
-    settings, provenance : mapping of str to object
-        What was run; and on which machine, when, with which versions. Values are shown as text,
-        lists with commas.
-    departures : sequence of (title, text)
-        Where the work departs from what it reproduces, and what that explains.
+    `summary` is the few sentences that a reader in a hurry needs; `settings` tell what was run,
+    `provenance` on which machine, when, with which versions (values are shown as text, lists with
+    commas). `departures` are pairs (title, text): where the work departs from what it reproduces,
+    and what that explains.
     """
 
     title: str

@@ -82,19 +82,17 @@ def panels(
 
 
 def case_panels(
-    cases: Mapping[str, Any],
-    name: str,
-    columns: int,
-    height: Callable[[int], float],
-    **options: Any,
+    cases: Mapping[str, Any], top: float, height: float, columns: int = 0, **options: Any
 ) -> tuple[Figure, NDArray[Any]]:
     """A figure with one titled panel per case, `columns` side by side.
 
-    `height` gives the inches for a number of rows; `name` is what an error calls the cases.
+    It is `top` inches high, and `height` more for each row. By default up to three panels stand in
+    one row, more in rows of two.
     """
-    need_cases(cases, name)
+    need_cases(cases, "cases")
+    columns = columns or (len(cases) if len(cases) <= 3 else 2)
     rows = ceil(len(cases) / columns)
-    figure, axes = panels(rows, columns, (WIDTH, height(rows)), **options)
+    figure, axes = panels(rows, columns, (WIDTH, top + height * rows), **options)
     for ax, case in zip_longest(axes.flat, cases):
         ax.set_visible(case is not None)
         ax.set_title(case or "")

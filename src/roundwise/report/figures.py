@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from roundwise.report import drawing
 from roundwise.report.comparison import errors_against_fp64, iterations_against_fp64
@@ -43,11 +43,8 @@ STAGES = 4
 def training_curves(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
     """Reward and reward prediction error per episode.
 
-    Parameters
-    ----------
-    curves : mapping of case to (reward, error)
-        Each with one number per episode, or (seeds, episodes): then the mean is drawn, and a band
-        from the lowest to the highest seed.
+    `curves` maps a case to both, each with one number per episode, or (seeds, episodes): then the
+    mean is drawn, and a band from the lowest to the highest seed.
     """
     drawing.need_cases(curves, "curves")
     figure, axes = drawing.panels(1, 2, (WIDTH, 3.7))
@@ -80,25 +77,15 @@ def usage_by_range(
 ) -> Figure:
     """How many of the four stages use each format, stacked, by range of the condition number.
 
-    Parameters
-    ----------
-    shares : mapping of case to array, (ranges, formats)
-        Mean number of stages in each format; a row adds up to 4 (NaN: no systems).
-    ranges, formats : sequences of str
-        Formats from low to high precision.
-    counts : sequence of int, optional
-        Systems in each range.
+    `shares` maps a case to the mean numbers, (ranges, formats); a row adds up to 4, and is NaN
+    without systems. Formats go from low to high precision; `counts` are the systems in each range.
     """
     tables = {name: np.asarray(values, dtype=np.float64) for name, values in shares.items()}
     for name, table in tables.items():
         if table.shape != (len(ranges), len(formats)):
-            raise ValueError(
-                f"shares of {name!r} have shape {table.shape}; "
-                f"pass {(len(ranges), len(formats))}, ranges by formats"
-            )
-    figure, axes = drawing.case_panels(
-        shares, "shares", _columns(shares), lambda rows: 0.9 + 2.3 * rows, sharey=True
-    )
+            shape = (len(ranges), len(formats))
+            raise ValueError(f"{name!r} has shape {table.shape}; pass {shape}, ranges by formats")
+    figure, axes = drawing.case_panels(shares, 0.9, 2.3, sharey=True)
     colors = drawing.sequential_colors(len(formats))
     ticks = [f"{r}\n{c} systems" for r, c in zip(ranges, counts, strict=True)] if counts else ranges
     for ax, table in zip(axes.flat, tables.values(), strict=False):
@@ -141,12 +128,13 @@ def kappa_distribution(values: Mapping[str, ArrayLike]) -> Figure:
         ax.plot(
             family, np.zeros_like(family), "|", color=INK, markersize=7, alpha=0.6, clip_on=False
         )
-        median = f", median {_power_of_ten(float(np.median(family)))}" if family.size else ""
+        described = f"{family.size} systems"
+        if family.size:
+            mantissa, power = f"{10 ** np.median(family):.1e}".split("e")
+            described += rf", median ${mantissa} \times 10^{{{int(power)}}}$"
         ax.set_title(f"{name}  ", pad=2)
-        ax.text(
-            1, 1.02, f"{family.size} systems{median}", transform=ax.transAxes, ha="right",
-            va="bottom", fontsize=9, color=FAINT,
-        )  # fmt: skip
+        place = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
+        ax.text(1, 1.02, described, fontsize=9, color=FAINT, **place)
         ax.yaxis.get_major_locator().set_params(integer=True, nbins=3)
     powers = np.arange(edges[0], edges[-1] + 0.1, 1 if edges[-1] - edges[0] <= 10 else 2)
     axes[-1, 0].set_xticks(powers, [f"$10^{{{p:.0f}}}$" for p in powers])
@@ -164,15 +152,10 @@ def policy_map(
 ) -> Figure:
     """The action a policy takes in each state of a grid, by colour and letter.
 
-    Parameters
-    ----------
-    grids : mapping of case to nested sequences of str or None, (len(x), len(y))
-        Action names; None (drawn empty) where the policy has seen nothing.
-    x, y : array_like
-        log10 of kappa and of the infinity-norm at the middle of the bins.
-    order : sequence of str, optional
-        All actions from low to high precision; colours go from light to dark in this order.
-        Alphabetic if not given.
+    `grids` maps a case to the names of the actions, (len(x), len(y)); None (drawn empty) where the
+    policy has seen nothing. `x` and `y` are log10 of kappa and of the infinity-norm at the middle
+    of the bins. Colours go from light to dark in the order of `order`, all actions from low to
+    high precision; alphabetic if not given.
     """
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
@@ -187,10 +170,7 @@ def policy_map(
     used = [name for name in (order or sorted(names)) if name in names]
     colors = drawing.sequential_colors(len(used))
     keys = [ascii_uppercase[i % 26] + (str(i // 26) if i >= 26 else "") for i in range(len(used))]
-
-    figure, axes = drawing.case_panels(
-        grids, "grids", _columns(grids), lambda rows: 0.7 + 3.1 * rows, sharex=True, sharey=True
-    )
+    figure, axes = drawing.case_panels(grids, 0.7, 3.1, sharex=True, sharey=True)
     for ax, grid in zip(axes.flat, grids.values(), strict=False):
         codes = np.array([[used.index(name) if name else -1 for name in line] for line in grid]).T
         ax.set_facecolor("#f3f4f6")
@@ -203,8 +183,9 @@ def policy_map(
             if code >= 0:
                 drawing.write_on(ax, i, j, keys[code], colors[code], fontsize=8)
         ax.grid(visible=False)
-        _bin_ticks(ax.xaxis, x)
-        _bin_ticks(ax.yaxis, y)
+        for axis, centers in ((ax.xaxis, x), (ax.yaxis, y)):
+            step = ceil(len(centers) / 6)
+            axis.set_ticks(range(0, len(centers), step), [f"{c:.1f}" for c in centers[::step]])
     figure.supxlabel(r"$\log_{10}\,\kappa$", fontsize=10)
     figure.supylabel(r"$\log_{10}\,\|A\|_\infty$", fontsize=10)
     handles = drawing.patch_keys(colors, [f"{k}  {n}" for k, n in zip(keys, used, strict=True)])
@@ -224,16 +205,10 @@ def reward_landscape(
 ) -> Figure:
     """The rewards of one problem over all actions, the best and the chosen one marked.
 
-    Parameters
-    ----------
-    rewards : mapping of case to array_like
-        One reward per action; NaN or infinite ones are left out.
-    actions : sequence of str
-        From low to high precision; drawn from top to bottom.
-    failed : sequence of bool, optional
-        Actions whose run broke off or gave no finite error: drawn as crosses.
-    chosen : mapping of case to int, optional
-        The action that the policy takes.
+    `rewards` maps a case to one reward per action; NaN or infinite ones are left out. `actions` go
+    from low to high precision, and are drawn from top to bottom. `failed` tells whose run broke
+    off or gave no finite error: these are drawn as crosses. `chosen` maps a case to the index of
+    the action that the policy takes.
     """
     drawing.need_cases(rewards, "rewards")
     count = len(actions)
@@ -252,11 +227,8 @@ def reward_landscape(
             top = int(np.argmax(np.where(finite, values, -np.inf)))
             ax.plot(values[top], top, "*", color=best, markersize=13)
         if chosen is not None and case in chosen:
-            taken = chosen[case]
-            ax.plot(
-                values[taken], taken, "o", markersize=13, markerfacecolor="none",
-                markeredgecolor=pick, markeredgewidth=1.4,
-            )  # fmt: skip
+            ring = {"color": pick, "markerfacecolor": "none", "markeredgewidth": 1.4}
+            ax.plot(values[chosen[case]], chosen[case], "o", markersize=13, **ring)
         ax.set(title=case, xlabel="reward")
         ax.margins(x=0.08)
     axes[0, 0].set_yticks(places, actions, family="monospace", fontsize=8)
@@ -266,23 +238,7 @@ def reward_landscape(
         handles.append(drawing.marker_key("x", bad, "no result"))
     handles.append(drawing.marker_key("*", best, "the best", markersize=12))
     if chosen:
-        ring = {"markersize": 11, "markerfacecolor": "none"}
-        handles.append(drawing.marker_key("o", pick, "what the policy takes", **ring))
+        look = {"markersize": 11, "markerfacecolor": "none"}
+        handles.append(drawing.marker_key("o", pick, "what the policy takes", **look))
     drawing.legend_above(figure, handles)
     return figure
-
-
-def _columns(cases: Mapping[str, Any]) -> int:
-    """Up to three panels stand in one line, more in lines of two."""
-    return len(cases) if len(cases) <= 3 else 2
-
-
-def _power_of_ten(exponent: float) -> str:
-    """10**exponent for a label, with two digits."""
-    mantissa, power = f"{10**exponent:.1e}".split("e")
-    return rf"${mantissa} \times 10^{{{int(power)}}}$"
-
-
-def _bin_ticks(axis: Any, centers: NDArray[np.float64]) -> None:
-    step = ceil(len(centers) / 6)
-    axis.set_ticks(range(0, len(centers), step), [f"{c:.1f}" for c in centers[::step]])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from roundwise.report.content import Figure, Finding, Report, Section, Table
 from roundwise.report.images import data_uri
-from roundwise.report.tables import MISSING, group_starts, numeric_columns, table_texts
-from roundwise.report.text import blocks, entries, inline, verdict_counts
+from roundwise.report.tables import group_starts, numeric_columns, table_texts
+from roundwise.report.text import MISSING, SIGNS, blocks, entries, inline, verdict_counts
 
 # With this policy a browser loads nothing, even if a text of the report holds an address.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -20,8 +20,6 @@ DASH = "\N{EN DASH}"
 
 LONG = 40
 """A column with a text of more characters than this may wrap its lines."""
-
-SIGNS = {"confirmed": "✓", "refuted": "✗", "partly": "◐"}
 
 
 def write_html(report: Report, path: Path | str) -> None:

@@ -10,9 +10,7 @@ from pathlib import Path
 from roundwise.report.content import Figure, Report, Section, Table
 from roundwise.report.images import write_figure
 from roundwise.report.tables import numeric_columns, table_texts
-from roundwise.report.text import blocks, entries, inline, verdict_counts
-
-MARKS = {"confirmed": "✓ confirmed", "refuted": "✗ refuted", "partly": "◐ partly"}
+from roundwise.report.text import SIGNS, blocks, entries, inline, verdict_counts
 
 
 def format_markdown(table: Table) -> str:
@@ -44,7 +42,9 @@ class _Writer:
         if report.summary:
             parts += ["## Summary", "\n".join(f"- {_line(line)}" for line in report.summary)]
         if report.findings:
-            rows = [[f.claim, MARKS[f.verdict], f.evidence] for f in report.findings]
+            rows = [
+                [f.claim, f"{SIGNS[f.verdict]} {f.verdict}", f.evidence] for f in report.findings
+            ]
             checked = Table("", ["claim", "verdict", "evidence"], rows)
             parts += ["## Findings", verdict_counts(report.findings), format_markdown(checked)]
         for section in report.sections:

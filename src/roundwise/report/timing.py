@@ -25,17 +25,11 @@ def ratios_against_kappa(
 ) -> Figure:
     """How many times faster than a reference each method is, one point per system.
 
-    Parameters
-    ----------
-    kappas : array_like
-        One per system.
-    cases : mapping of case to (mapping of method to array_like)
-        One panel per case; ratios of times, above 1 where the method is faster.
-    reference : str
-        What the ratios are against.
+    `cases` maps a case, which gets a panel, to a mapping of method to ratios of times, above 1
+    where the method is faster than `reference`.
     """
     x = drawing.vector(kappas, "kappas")
-    figure, axes = drawing.case_panels(cases, "cases", len(cases), lambda rows: 3.9, sharey=True)
+    figure, axes = drawing.case_panels(cases, 0.0, 3.9, columns=len(cases), sharey=True)
     for ax, methods in zip(axes[0], cases.values(), strict=True):
         drawing.need_cases(methods, "methods")
         shifts = np.linspace(-SPREAD, SPREAD, len(methods)) if len(methods) > 1 else np.zeros(1)
@@ -55,13 +49,10 @@ def ratios_against_kappa(
 def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
     """How many times faster than a reference each method is, against the number of unknowns.
 
-    Parameters
-    ----------
-    cases : mapping of case to (mapping of method to (sizes, ratios))
-        One panel per case. A NaN is a size at which the method missed its target.
-    reference : str
+    `cases` maps a case, which gets a panel, to a mapping of method to (sizes, ratios). A NaN is a
+    size at which the method missed its target.
     """
-    figure, axes = drawing.case_panels(cases, "cases", min(len(cases), 3), lambda rows: 3.1 * rows)
+    figure, axes = drawing.case_panels(cases, 0.0, 3.1, columns=min(len(cases), 3))
     methods = list(dict.fromkeys(name for curves in cases.values() for name in curves))
     handles = {}
     for ax, curves in zip(axes.flat, cases.values(), strict=False):

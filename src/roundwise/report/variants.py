@@ -47,19 +47,12 @@ def stacked_bars(
 ) -> Figure:
     """Horizontal bars, one per variant and stacked by format, in a panel per case.
 
-    Parameters
-    ----------
-    shares : mapping of case to array, (bars, formats)
-        NaN where there is nothing.
-    bars, formats : sequences of str
-        The first bar is the reference, set off by a line.
-    shades : int
-        Number of colours of the scale; the same in all figures gives a format the same colour.
+    `shares` maps a case to an array, (bars, formats), NaN where there is nothing. The first bar is
+    the reference, set off by a line. `shades` is the number of colours of the scale: the same in
+    all figures gives a format the same colour.
     """
-    inches = 0.5 + 0.19 * len(bars)
-    figure, axes = drawing.case_panels(
-        shares, "shares", 3, lambda rows: 0.6 + rows * inches, sharex=True, sharey=True
-    )
+    height = 0.5 + 0.19 * len(bars)
+    figure, axes = drawing.case_panels(shares, 0.6, height, columns=3, sharex=True, sharey=True)
     colors = drawing.sequential_colors(shades)[: len(formats)]
     for ax, table in zip(axes.flat, shares.values(), strict=False):
         left = np.zeros(len(bars))
@@ -84,13 +77,9 @@ def dots_against(
 ) -> Figure:
     """Dots of every variant, and a line at the reference, for several groups in each panel.
 
-    Parameters
-    ----------
-    values : mapping of (row, column) to mapping of group to (reference, values of each variant)
-        Values are lists, empty where a variant has none.
-    variants : sequence of str
-        Names of the variants, on the vertical axis. The horizontal axis is logarithmic, and linear
-        from 0 to 1 in a row with zeros.
+    `values` maps (row, column) to a mapping of group to (reference, values of each variant); values
+    are lists, empty where a variant has none. The names of the variants stand on the vertical axis.
+    The horizontal axis is logarithmic, and linear from 0 to 1 in a row with zeros.
     """
     drawing.need_cases(values, "values")
     rows = list(dict.fromkeys(row for row, _ in values))
