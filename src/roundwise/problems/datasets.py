@@ -147,11 +147,11 @@ def summary(problems: Iterable[LinearSystem], subset: str = "all") -> tuple[Summ
         families.setdefault(str(problem.meta.get("family", "")), []).append(every[-1])
     if not every:
         raise ValueError("there are no problems to summarise; pass at least one")
-    rows = [(subset, every), *(families.items() if len(families) > 1 else ())]
-    ends = [[end(v) for v in zip(*facts, strict=True) for end in (min, max)] for _, facts in rows]
-    return tuple(
-        SummaryRow(name, len(facts), *e) for (name, facts), e in zip(rows, ends, strict=True)
-    )
+    rows = []
+    for name, facts in [(subset, every), *(families.items() if len(families) > 1 else ())]:
+        ends = [end(values) for values in zip(*facts, strict=True) for end in (min, max)]
+        rows.append(SummaryRow(name, len(facts), *ends))
+    return tuple(rows)
 
 
 def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:

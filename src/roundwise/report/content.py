@@ -23,8 +23,6 @@ Cell = str | int | float | None
 Verdict = Literal["confirmed", "refuted", "partly"]
 """Whether a claim holds."""
 
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-
 SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 
 
@@ -46,21 +44,20 @@ class Table:
     formats: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        plain = tuple(tuple(_plain(cell, self.caption) for cell in row) for row in self.rows)
+        table, cells = f"table {self.caption!r}", f"{len(self.header)}, one per heading"
+        plain = tuple(tuple(_plain(cell, table) for cell in row) for row in self.rows)
         object.__setattr__(self, "rows", plain)
         if not self.header:
-            raise ValueError(f"table {self.caption!r} has no columns; pass at least one heading")
+            raise ValueError(f"{table} has no columns; pass at least one heading")
         for i, row in enumerate(self.rows):
             if len(row) != len(self.header):
-                raise ValueError(
-                    f"row {i} of table {self.caption!r} has {len(row)} cells; "
-                    f"pass {len(self.header)}, one per heading"
-                )
-        if unknown := set(self.formats) - set(self.header):
-            raise ValueError(
-                f"formats of table {self.caption!r} name no column: {sorted(unknown)}; "
-                f"use headings: {list(self.header)}"
-            )
+                raise ValueError(f"row {i} of {table} has {len(row)} cells; pass {cells}")
+        if unknown := sorted(set(self.formats) - set(self.header)):
+            known = list(self.header)
+            raise ValueError(f"formats of {table} name no column: {unknown}; use headings: {known}")
+
+    def columns(self) -> list[list[Cell]]:
+        return [[row[j] for row in self.rows] for j in range(len(self.header))]
 
 
 @dataclass(frozen=True)
@@ -81,18 +78,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim that was checked: whether it holds, and the evidence (numbers, in words).
-
-    `verdict` is "confirmed", "refuted" or "partly".
-    """
+    """A claim that was checked: whether it holds, and the evidence (numbers, in words)."""
 
     claim: str
     verdict: Verdict
     evidence: str
 
     def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict {self.verdict!r}; use one of {', '.join(VERDICTS)}")
+        if self.verdict not in get_args(Verdict):
+            raise ValueError(f"verdict {self.verdict!r}; use {', '.join(get_args(Verdict))}")
 
 
 @dataclass(frozen=True)
@@ -157,14 +151,12 @@ class Report:
         return [figure for section in self.walk() for figure in section.figures]
 
 
-def _plain(cell: object, caption: str) -> Cell:
+def _plain(cell: object, table: str) -> Cell:
     """Convert a NumPy scalar to Python's; refuse what is no text, number or None."""
     value = cell.item() if isinstance(cell, np.generic) else cell
     if value is None or isinstance(value, (str, int, float)):
         return value
-    raise TypeError(
-        f"a cell of table {caption!r} is {type(cell).__name__}; pass text, a number or None"
-    )
+    raise TypeError(f"a cell of {table} is {type(cell).__name__}; pass text, a number or None")
 
 
 def _check_slug(kind: str, text: str) -> None:

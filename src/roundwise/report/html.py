@@ -139,10 +139,9 @@ def _scrolling(name: str) -> str:
 
 def _column_kinds(table: Table) -> list[str]:
     """The CSS class of each column: "number" (to the right), "long" (may wrap), or none."""
-    columns = zip(*table_texts(table), strict=True) if table.rows else [()] * len(table.header)
     return [
-        "number" if number else "long" if max(map(len, texts), default=0) > LONG else ""
-        for number, texts in zip(numeric_columns(table), columns, strict=True)
+        "number" if number else "long" if any(len(str(cell)) > LONG for cell in cells) else ""
+        for number, cells in zip(numeric_columns(table), table.columns(), strict=True)
     ]
 
 

@@ -33,16 +33,14 @@ def column_texts(cells: Sequence[Cell], spec: str | None = None) -> list[str]:
 
 def table_texts(table: Table) -> list[list[str]]:
     """The rows of a table as text, see `column_texts`."""
-    columns = [
-        column_texts([row[j] for row in table.rows], table.formats.get(heading))
-        for j, heading in enumerate(table.header)
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    columns = zip(table.header, table.columns(), strict=True)
+    texts = [column_texts(cells, table.formats.get(heading)) for heading, cells in columns]
+    return [list(row) for row in zip(*texts, strict=True)]
 
 
 def numeric_columns(table: Table) -> list[bool]:
     """Which columns hold numbers, or texts that begin like one; these are right-aligned."""
-    return [_looks_numeric([row[j] for row in table.rows]) for j in range(len(table.header))]
+    return [_looks_numeric(cells) for cells in table.columns()]
 
 
 def group_starts(table: Table) -> list[bool]:
