@@ -137,7 +137,10 @@ def reproduce_command(
     """
     if sizes is not None and sizes[0] > sizes[1]:
         raise click.BadParameter("the smallest n comes first", param_hint="--sizes")
-    _refuse_options(experiment)
+    context = click.get_current_context()
+    for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{option} is {reason}; leave --{option} out")
     study: Study[Any, Any]
     if experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
@@ -164,13 +167,6 @@ def reproduce_command(
     for line in written.report.summary:
         click.echo(wrapped("* ", line))
     click.echo(f"\nReport: {written.files[0]}")
-
-
-def _refuse_options(experiment: str) -> None:
-    context = click.get_current_context()
-    for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
-        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{option} is {reason}; leave --{option} out")
 
 
 def _given(defaults: T, **options: Any) -> T:

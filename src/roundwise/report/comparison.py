@@ -84,7 +84,7 @@ def iterations_against_fp64(
     low, top = np.inf, 4.0
     for ax, case in zip(axes[0], policy, strict=True):
         pair = systems.pair(policy[case], fp64[case], f"iterations of {case!r}")
-        low, top = min(low, np.min(pair)), max(top, np.nanmax(pair))
+        low, top = np.minimum(low, np.min(pair)), max(top, np.nanmax(pair, initial=1))
         ax.set_yscale("log", base=2)
         systems.draw(ax, *np.maximum(pair, 0.5))
     powers = 2.0 ** np.arange(0, ceil(np.log2(top)) + 1)
