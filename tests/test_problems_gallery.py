@@ -94,7 +94,7 @@ def test_convection_diffusion_3d_adds_upwind_differences_along_x():
 
 
 def test_positive_definite_has_the_prescribed_eigenvalues():
-    A = positive_definite(20, 1e4, 3, np.random.default_rng(0))
+    A = positive_definite(1e4, 3, 20, np.random.default_rng(0))
     np.testing.assert_array_equal(A, A.T)
     expected = np.sort(1e4 ** -np.linspace(0, 1, 20))
     np.testing.assert_allclose(np.linalg.eigvalsh(A), expected, atol=1e-14)

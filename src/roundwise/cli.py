@@ -20,14 +20,13 @@ except ModuleNotFoundError:
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
 from roundwise.commands.calibrate import calibrate_command
+from roundwise.commands.endings import Interrupted
 from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
 from roundwise.commands.reproduce import reproduce_command
 from roundwise.commands.solve import solve_command
 from roundwise.commands.tables import fill_command, merge_command
 from roundwise.commands.train import train_command
-
-INTERRUPTED = 130
 
 
 class OneLineErrors(click.Group):
@@ -51,7 +50,7 @@ class OneLineErrors(click.Group):
             code = error.exit_code
         except click.Abort:
             complain("roundwise: interrupted")
-            code = INTERRUPTED
+            code = Interrupted.exit_code
         except (RoundwiseError, ImportError, OSError) as error:
             complain(f"roundwise: {error}")
             code = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -20,6 +20,10 @@ from roundwise.costs.stored import save_profile
 from roundwise.outcomes import progress_bar
 
 QUICK_SECONDS_PER_KERNEL = 0.02
+RATES = {
+    "flops_per_second": "Gflop/s of LU",
+    "bytes_per_second": "GB/s of matvec and triangular solve",
+}
 SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 
 
@@ -27,10 +31,7 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 @click.option("--quick", is_flag=True, help="Small sizes and few repeats: takes some seconds.")
 @json_option("Print what was measured, for programs.")
 @click.option(
-    "--out",
-    type=FILE,
-    metavar="PATH",
-    help="Write the profile there.  [default: the cache folder]",
+    "--out", type=FILE, metavar="PATH", help="Write the profile there.  [default: the cache folder]"
 )
 def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     """Measure what native arithmetic costs on this machine.
@@ -61,16 +62,10 @@ def text(measured: Calibration) -> Iterator[str]:
     yield str(measured.machine)
     sizes = measured.profile().sizes
     yield f"{'':<8}" + "".join(f"{f'n = {n}':>10}" for n in sizes)
-    for fmt in measured.times:
-        flops = [rates[fmt].flops_per_second for rates in sizes.values()]
-        yield f"{fmt:<8}{_billions(flops)}  Gflop/s of LU"
-    for fmt in measured.times:
-        traffic = [rates[fmt].bytes_per_second or 0.0 for rates in sizes.values()]
-        yield f"{fmt:<8}{_billions(traffic)}  GB/s of matvec and triangular solve"
+    for rate, unit in RATES.items():
+        for fmt in measured.times:
+            billions = [(getattr(rates[fmt], rate) or 0.0) / 1e9 for rates in sizes.values()]
+            yield f"{fmt:<8}{''.join(f'{number:>10.1f}' for number in billions)}  {unit}"
     for fmt, overheads in measured.overheads.items():
         calls = ", ".join(f"{name} {overheads[name] * 1e6:.0f}" for name in SHOWN)
         yield f"{fmt:<8}microseconds of a call that are overhead: {calls}"
-
-
-def _billions(rates: Sequence[float]) -> str:
-    return "".join(f"{rate / 1e9:>10.1f}" for rate in rates)

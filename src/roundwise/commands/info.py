@@ -36,10 +36,10 @@ def info_command(table: Path | None, as_json: bool) -> None:
       roundwise info --table dense.sqlite --json
     """
     facts = installation_facts() if table is None else table_summary(table)
+    text = installation_text if table is None else table_text
     if as_json:
         echo_json(facts)
     else:
-        text = installation_text if table is None else table_text
         click.echo("\n".join(text(facts)))
 
 
@@ -64,7 +64,7 @@ def installation_facts() -> dict[str, Any]:
         "native_formats": [fmt.name for fmt in native_formats()],
         "profile": profile,
         "formats": [
-            {"name": fmt.name, "p": fmt.p, "emin": fmt.emin, "emax": fmt.emax, "bits": fmt.bits}
+            {name: getattr(fmt, name) for name in ("name", "p", "emin", "emax", "bits")}
             for fmt in NAMED_FORMATS.values()
         ],
     }
@@ -79,16 +79,14 @@ def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     yield f"processor   {machine['cpu']}, {machine['cores']} cores"
     yield f"kernels     {facts['simd']} (of {', '.join(facts['simd_levels'])})"
     yield f"threads     {facts['threads']}"
-    blas_threads = "unknown" if machine["blas_threads"] is None else machine["blas_threads"]
-    yield f"BLAS        {machine['blas']} (threads: {blas_threads})"
+    yield f"BLAS        {machine['blas']} (threads: {machine['blas_threads'] or 'unknown'})"
     yield f"machine     {machine['key']}"
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
     yield f"native      {', '.join(facts['native_formats'])}"
     yield f"profile     {facts['profile']}"
     yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"
     for fmt in facts["formats"]:
-        row = f"{fmt['p']:>4}{fmt['emin']:>7}{fmt['emax']:>6}{fmt['bits']:>6}"
-        yield f"  {fmt['name']:<10}{row}"
+        yield "  {name:<10}{p:>4}{emin:>7}{emax:>6}{bits:>6}".format(**fmt)
 
 
 def table_text(facts: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -29,26 +29,21 @@ from roundwise.experiments.writing import Written, write
 from roundwise.outcomes import progress_bar
 from roundwise.report import Finding, format_text
 
+T = TypeVar("T", Settings, NativeSettings)
+
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
 QUICK_NATIVE = NativeSettings(train=6, test=8, sizes=(100, 200))
-ORDER_IS_NATIVE = "--order is for native; leave it out"
+ONLY_NATIVE = {"order": "for native"}
 REFUSED = {
     "native": {
-        f"--{name}": f"--{name} is not for native: {reason}; leave it out"
-        for name, reason in {
-            "seeds": "its one training has the seed of --seed",
-            "actions": "it runs all monotone actions of three formats",
-            "arithmetic": "its arithmetic is the hardware's",
-            "jobs": "its runs are timed one by one",
-        }.items()
+        "seeds": "not for native: its one training has the seed of --seed",
+        "actions": "not for native: it runs all monotone actions of three formats",
+        "arithmetic": "not for native: its arithmetic is the hardware's",
+        "jobs": "not for native: its runs are timed one by one",
     },
-    "departures": {
-        "--order": ORDER_IS_NATIVE,
-        "--arithmetic": "departures runs in both arithmetics; leave --arithmetic out",
-    },
-    **{name: {"--order": ORDER_IS_NATIVE} for name in (*EXPERIMENTS, "all")},
+    "departures": ONLY_NATIVE | {"arithmetic": "not for departures, which runs in both"},
 }
-"""Options that do not fit an experiment, and what is said about them."""
+"""Options that do not fit an experiment, and why; else `ONLY_NATIVE`."""
 WIDTH = 100
 MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
 
@@ -142,24 +137,19 @@ def reproduce_command(
     """
     if sizes is not None and sizes[0] > sizes[1]:
         raise click.BadParameter("the smallest n comes first", param_hint="--sizes")
-    _refuse_options(experiment)
+    context = click.get_current_context()
+    for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{option} is {reason}; leave --{option} out")
     study: Study[Any, Any]
     if experiment == "native":
-        given = QUICK_NATIVE if quick else NativeSettings()
-        if systems is not None:
-            given = replace(given, train=max(1, systems // 2), test=systems)
-        order = order or given.order
-        study = NativeStudy(replace(given, sizes=sizes or given.sizes, seed=seed, order=order))
+        halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
+        native = QUICK_NATIVE if quick else NativeSettings()
+        study = NativeStudy(_given(native, **halves, sizes=sizes, seed=seed, order=order))
     else:
-        default = QUICK if quick else Settings()
-        settings = Settings(
-            systems=default.systems if systems is None else systems,
-            seeds=default.seeds if seeds is None else seeds,
-            seed=seed,
-            actions=int(actions),
-            arithmetic=arithmetic or default.arithmetic,
-            sizes=sizes or default.sizes,
-        )
+        chosen = {"systems": systems, "seeds": seeds, "arithmetic": arithmetic, "sizes": sizes}
+        settings = QUICK if quick else Settings()
+        settings = _given(settings, **chosen, seed=seed, actions=int(actions))
         # The findings of the ablation compare it with dense, on the same outcomes.
         names = {"all": tuple(EXPERIMENTS), "ablation": ("dense", "ablation")}
         if experiment == "departures":
@@ -179,12 +169,10 @@ def reproduce_command(
     click.echo(f"\nReport: {written.files[0]}")
 
 
-def _refuse_options(experiment: str) -> None:
-    context = click.get_current_context()
-    for option, message in REFUSED[experiment].items():
-        source = context.get_parameter_source(option.removeprefix("--"))
-        if source is ParameterSource.COMMANDLINE:
-            raise click.UsageError(message)
+def _given(defaults: T, **options: Any) -> T:
+    """The settings with those options that were given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return replace(defaults, **given)
 
 
 def _written(study: Study[Any, Any], cache: Path, jobs: int, out: Path | None) -> Written:

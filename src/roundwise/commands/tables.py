@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -125,21 +125,17 @@ def fill_command(
     click.echo(f"{table}: {new} outcomes computed, {len(target)} in the table")
 
 
-@contextmanager
-def dask_client(address: str | None) -> Iterator[Any]:
+def dask_client(address: str | None) -> AbstractContextManager[Any]:
     """A client of the Dask scheduler at `address`; None if that is None."""
     if address is None:
-        yield None
-        return
+        return nullcontext()
     distributed = require("distributed", "dask")
     try:
-        client = distributed.Client(address, timeout="10s")
+        return distributed.Client(address, timeout="10s")  # type: ignore[no-any-return]
     except (OSError, ValueError) as error:
         raise click.ClickException(
             f"no Dask scheduler at {address} ({error}); start one with: dask scheduler"
         ) from error
-    with client:
-        yield client
 
 
 @click.command("merge")

@@ -3,7 +3,6 @@
 from roundwise.problems.datasets import (
     DATA_SETS,
     Dataset,
-    SummaryRow,
     dense_set,
     one_blas_thread,
     pde_set,
@@ -11,13 +10,9 @@ from roundwise.problems.datasets import (
     summary,
 )
 from roundwise.problems.dense import randsvd
-from roundwise.problems.gallery import FAMILIES, Family, System, policy_systems
+from roundwise.problems.gallery import FAMILIES, policy_systems
 from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.matrix_market import (
-    read_columns,
-    read_matrix_market,
-    write_matrix_market,
-)
+from roundwise.problems.matrix_market import read_columns, read_matrix_market, write_matrix_market
 from roundwise.problems.pde import (
     anisotropic_2d,
     convection_diffusion_2d,
@@ -33,12 +28,9 @@ __all__ = [
     "DATA_SETS",
     "FAMILIES",
     "Dataset",
-    "Family",
     "LinearSystem",
     "Matrix",
     "Problem",
-    "SummaryRow",
-    "System",
     "Vector",
     "anisotropic_2d",
     "convection_diffusion_2d",

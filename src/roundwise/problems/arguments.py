@@ -14,15 +14,10 @@ RandomSource: TypeAlias = np.random.Generator | int
 
 def as_generator(rng: RandomSource) -> np.random.Generator:
     """Return `rng` itself, or ``numpy.random.default_rng(rng)`` for a seed."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    try:
-        seed = operator.index(rng)
-    except TypeError:  # NumPy would take None, but nobody could repeat the run
-        raise TypeError(
-            f"rng is {rng!r}; pass a numpy.random.Generator or an integer seed"
-        ) from None
-    return np.random.default_rng(seed)
+    # NumPy would take None, too, but nobody could repeat the run.
+    if not isinstance(rng, np.random.Generator | int | np.integer):
+        raise TypeError(f"rng is {rng!r}; pass a numpy.random.Generator or an integer seed")
+    return np.random.default_rng(rng)
 
 
 def integer_at_least(lowest: int, name: str, value: int) -> int:
@@ -36,25 +31,13 @@ def integer_at_least(lowest: int, name: str, value: int) -> int:
     return number
 
 
-def finite(name: str, value: float) -> float:
-    """Return `value` as a finite float."""
+def finite(name: str, value: float, *, least: float = -math.inf, above: float = -math.inf) -> float:
+    """Return `value` as a finite float that is at least `least` and greater than `above`."""
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"{name} = {number}; pass a finite number")
-    return number
-
-
-def positive(name: str, value: float) -> float:
-    """Return `value` as a finite float > 0."""
-    number = finite(name, value)
-    if not number > 0:
-        raise ValueError(f"{name} = {number}; pass {name} > 0")
-    return number
-
-
-def real_at_least(lowest: float, name: str, value: float) -> float:
-    """Return `value` as a finite float >= `lowest`."""
-    number = finite(name, value)
-    if not number >= lowest:
-        raise ValueError(f"{name} = {number}; pass {name} >= {lowest:g}")
+    if number < least:
+        raise ValueError(f"{name} = {number}; pass {name} >= {least:g}")
+    if number <= above:
+        raise ValueError(f"{name} = {number}; pass {name} > {above:g}")
     return number

@@ -91,11 +91,7 @@ def sparse_set(
 
 
 def pde_set(
-    n_train: int = 100,
-    n_test: int = 100,
-    *,
-    seed: int,
-    sizes: tuple[int, int] = (100, 500),
+    n_train: int = 100, n_test: int = 100, *, seed: int, sizes: tuple[int, int] = (100, 500)
 ) -> Dataset:
     """The paper's PDE systems: four families in turn, so equally represented.
 
@@ -143,32 +139,19 @@ def summary(problems: Iterable[LinearSystem], subset: str = "all") -> tuple[Summ
     families (``meta["family"]``), one row per family. Condition numbers come from
     singular values: O(n**3) work and n**2 memory per problem.
     """
-    facts: dict[str, list[tuple[float, int, float]]] = {}
+    every: list[tuple[float, int, float]] = []
+    families: dict[str, list[tuple[float, int, float]]] = {}
     for problem in problems:
-        A = problem.A
-        dense = A if isinstance(A, np.ndarray) else A.toarray()
-        fact = (float(np.linalg.cond(dense)), problem.n, problem.density)
-        facts.setdefault(str(problem.meta.get("family", "")), []).append(fact)
-    if not facts:
+        A = problem.A if isinstance(problem.A, np.ndarray) else problem.A.toarray()
+        every.append((float(np.linalg.cond(A)), problem.n, problem.density))
+        families.setdefault(str(problem.meta.get("family", "")), []).append(every[-1])
+    if not every:
         raise ValueError("there are no problems to summarise; pass at least one")
-    rows = [_row(subset, [fact for family in facts.values() for fact in family])]
-    if len(facts) > 1:
-        rows += [_row(family, members) for family, members in facts.items()]
+    rows = []
+    for name, facts in [(subset, every), *(families.items() if len(families) > 1 else ())]:
+        ends = [end(values) for values in zip(*facts, strict=True) for end in (min, max)]
+        rows.append(SummaryRow(name, len(facts), *ends))
     return tuple(rows)
-
-
-def _row(subset: str, facts: list[tuple[float, int, float]]) -> SummaryRow:
-    kappas, sizes, densities = zip(*facts, strict=True)
-    ends = [end(values) for values in (kappas, sizes, densities) for end in (min, max)]
-    return SummaryRow(subset, len(facts), *ends)
-
-
-DATA_SETS: dict[str, Callable[..., Dataset]] = {
-    "dense": dense_set,
-    "sparse": sparse_set,
-    "pde": pde_set,
-}
-"""The paper's data sets by name."""
 
 
 def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
@@ -201,8 +184,13 @@ def _build(
         return draw(np.random.default_rng(stream), index)
 
     with one_blas_thread():
-        train, test = (
-            tuple(system(half, index) for index in range(count))
-            for half, count in enumerate(counts)
-        )
-    return Dataset(name, seed, train, test)
+        halves = [tuple(system(half, i) for i in range(counts[half])) for half in (0, 1)]
+    return Dataset(name, seed, *halves)
+
+
+DATA_SETS: dict[str, Callable[..., Dataset]] = {
+    "dense": dense_set,
+    "sparse": sparse_set,
+    "pde": pde_set,
+}
+"""The paper's data sets by name."""

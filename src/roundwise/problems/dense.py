@@ -6,18 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from roundwise.problems.arguments import (
-    RandomSource,
-    as_generator,
-    integer_at_least,
-    real_at_least,
-)
+from roundwise.problems.arguments import RandomSource, as_generator, finite, integer_at_least
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
 
 
 def randsvd(n: int, kappa: float, mode: int = 2, *, rng: RandomSource) -> LinearSystem:
-    """A random dense system with 2-norm condition number `kappa`.
+    """A random dense system of n unknowns with 2-norm condition number `kappa` >= 1.
 
     ``A = U diag(s) V^T`` with independent Haar-distributed orthogonal U and V, as in
     MATLAB's ``gallery('randsvd')``; x_true has N(0, 1) entries and b = fl(A x_true), see
@@ -37,33 +32,19 @@ def randsvd(n: int, kappa: float, mode: int = 2, *, rng: RandomSource) -> Linear
     order u in A, which hide an s_n below u); mode 5 has at most kappa. For n = 1,
     A = +1 or -1 in every mode.
 
-    Parameters
-    ----------
-    n : int
-        Unknowns.
-    kappa : float
-        Condition number, >= 1.
-    mode : {1, 2, 3, 4, 5}
-        Distribution of the singular values.
-    rng : numpy.random.Generator or int
-        The source of randomness, or a seed.
-
     References
     ----------
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM, 2002,
     section 28.3.
     """
     n = integer_at_least(1, "n", n)
-    kappa = real_at_least(1, "kappa", kappa)
+    kappa = finite("kappa", kappa, least=1)
     generator = as_generator(rng)
     s = singular_values(n, kappa, mode, rng=generator)
-    U = haar_orthogonal(n, rng=generator)
-    V = haar_orthogonal(n, rng=generator)
-    A = (U * s) @ V.T
-    x_true = generator.standard_normal(n)
+    U, V = haar_orthogonal(n, rng=generator), haar_orthogonal(n, rng=generator)
     return LinearSystem.from_solution(
-        A,
-        x_true,
+        (U * s) @ V.T,
+        generator.standard_normal(n),
         name=f"randsvd-n{n}-kappa{kappa:.3g}-mode{mode}",
         meta={"generator": "randsvd", "family": "randsvd", "kappa": kappa, "mode": mode},
     )

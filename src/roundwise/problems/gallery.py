@@ -42,11 +42,10 @@ EXPONENTS = (0, 1, 2, 3, 4, 5, 6, 6.5, 6.75, 7, 7.25, 7.5, 7.75, 8, 8.5, 9, 10, 
 
 @dataclass(frozen=True)
 class Family:
-    """Matrices of one construction.
+    """Matrices ``make(size, rng)`` of one construction, and the sizes for `policy_systems`.
 
-    ``make(size, rng)`` gives the matrix; a size is n for dense and random sparse matrices, and
-    the number of grid points per direction for PDEs. `ranges` says how many of which sizes
-    `policy_systems` takes.
+    A size is n for dense and random sparse matrices, and the number of grid points per direction
+    for PDEs.
     """
 
     name: str
@@ -85,10 +84,10 @@ def _dense() -> Iterator[Family]:
     for exponent in EXPONENTS:
         kappa = 10.0**exponent
         for mode in (1, 2, 3, 4, 5):
-            name = f"randsvd-mode{mode}-1e{exponent}"
-            yield Family(name, "dense", partial(_randsvd, kappa, mode), each(1))
+            make = partial(_randsvd, kappa, mode)
+            yield Family(f"randsvd-mode{mode}-1e{exponent}", "dense", make, each(1))
         for mode in (2, 3):
-            make = partial(_positive_definite, kappa, mode)
+            make = partial(structured.positive_definite, kappa, mode)
             yield Family(f"spd-mode{mode}-1e{exponent}", "dense", make, each(1))
     yield Family("gaussian", "dense", lambda n, rng: rng.standard_normal((n, n)), each(12))
     yield Family("uniform", "dense", lambda n, rng: rng.random((n, n)), each(10))
@@ -106,14 +105,6 @@ def _randsvd(kappa: float, mode: int, n: int, rng: np.random.Generator) -> Any:
     return randsvd(n, kappa, mode, rng=rng).A
 
 
-def _positive_definite(kappa: float, mode: int, n: int, rng: np.random.Generator) -> Any:
-    return structured.positive_definite(n, kappa, mode, rng)
-
-
-def _random_spd(n: int, rng: np.random.Generator) -> Any:
-    return random_sparse_spd(n, 5 / n, 10 ** rng.uniform(-10, 0), rng=rng).A
-
-
 _PDES: dict[str, Callable[[int, np.random.Generator], Any]] = {
     "poisson": lambda m, rng: poisson_2d(m).A,
     "anisotropic": lambda m, rng: anisotropic_2d(m, 10 ** rng.uniform(-8, -1)).A,
@@ -122,6 +113,11 @@ _PDES: dict[str, Callable[[int, np.random.Generator], Any]] = {
         convection_diffusion_2d(m, 10 ** rng.uniform(-3, 0), tuple(rng.uniform(-10, 10, 2))).A
     ),
 }
+
+
+def _random_spd(n: int, rng: np.random.Generator) -> Any:
+    return random_sparse_spd(n, 5 / n, 10 ** rng.uniform(-10, 0), rng=rng).A
+
 
 # The families of a group take turns, one range of sizes after another. A system's position is
 # its seed: changing the order would change every matrix.

@@ -35,11 +35,8 @@ class LinearSystem(Problem):
         The right-hand side, n entries.
     x_true : array_like, optional
         The solution, n entries, where it is known; see `from_solution`.
-    name : str
-        For people; no part of the fingerprint.
-    meta : mapping of str to JSON-like values
-        How the system came about, e.g. ``{"generator": "randsvd", "kappa": 1e3}``;
-        no part of the fingerprint.
+    name, meta : str, mapping of str to JSON-like values
+        As in `Problem`, e.g. ``{"generator": "randsvd", "kappa": 1e3}``.
 
     Examples
     --------
@@ -54,13 +51,11 @@ class LinearSystem(Problem):
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        A = _canonical_matrix(self.A)
-        n = A.shape[0]
         # The class is frozen: object.__setattr__ is the documented way to normalise fields.
-        object.__setattr__(self, "A", A)
-        object.__setattr__(self, "b", _canonical_vector("b", self.b, n))
+        object.__setattr__(self, "A", _canonical_matrix(self.A))
+        object.__setattr__(self, "b", _canonical_vector("b", self.b, self.n))
         if self.x_true is not None:
-            object.__setattr__(self, "x_true", _canonical_vector("x_true", self.x_true, n))
+            object.__setattr__(self, "x_true", _canonical_vector("x_true", self.x_true, self.n))
         object.__setattr__(self, "meta", dict(self.meta))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -94,16 +89,12 @@ class LinearSystem(Problem):
         A = self.A
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"roundwise.LinearSystem/1 {self.is_sparse:d} {self.n}".encode())
-        if isinstance(A, np.ndarray):
-            values = [A, self.b]
-        else:
+        if not isinstance(A, np.ndarray):
             digest.update(A.indptr.astype("<i8").tobytes())
             digest.update(A.indices.astype("<i8").tobytes())
-            values = [A.data, self.b]
-        if self.x_true is not None:
-            values.append(self.x_true)
-        for array in values:
-            digest.update((array + 0.0).astype("<f8").tobytes())
+        for array in (A if isinstance(A, np.ndarray) else A.data, self.b, self.x_true):
+            if array is not None:
+                digest.update((array + 0.0).astype("<f8").tobytes())
         return digest.hexdigest()
 
     def __repr__(self) -> str:
@@ -144,9 +135,7 @@ def _canonical_vector(name: str, values: Any, n: int) -> Vector:
     if vector.ndim == 2 and 1 in vector.shape and vector.size == n:
         raise ValueError(f"{name} has shape {vector.shape}; pass a vector: {name}.ravel()")
     if vector.ndim != 1:
-        raise ValueError(
-            f"{name} has shape {vector.shape}; pass one vector with {n} entries per system"
-        )
+        raise ValueError(f"{name} has shape {vector.shape}; pass one vector with {n} entries")
     if vector.size != n:
         raise ValueError(f"{name} has {vector.size} rows, A has {n}; pass {name} with {n} rows")
     return _frozen_copy(name, vector)
@@ -165,11 +154,8 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
 
 
 def _check_finite(name: str, values: NDArray[np.float64]) -> None:
-    bad = values.size - int(np.count_nonzero(np.isfinite(values)))
-    if bad:
-        raise ValueError(
-            f"{name} has {bad} NaN or infinite entries; replace or remove them before solving"
-        )
+    if bad := np.count_nonzero(~np.isfinite(values)):
+        raise ValueError(f"{name} has {bad} NaN or infinite entries; replace or remove them first")
 
 
 def _frozen_copy(name: str, values: NDArray[Any]) -> NDArray[np.float64]:

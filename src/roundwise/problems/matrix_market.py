@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+<<<<<<< HEAD
 import inspect
 import os
+=======
+>>>>>>> shrinkC
 import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.io
@@ -19,15 +22,18 @@ from numpy.typing import NDArray
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
 
+<<<<<<< HEAD
 # SciPy 1.18 warns unless it is told to return a sparse array; older ones do not know the word.
 _AS_ARRAY: dict[str, Any] = (
     {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
 )
 
+=======
+PathLike: TypeAlias = str | Path
+>>>>>>> shrinkC
 
-def read_matrix_market(
-    path: str | os.PathLike[str], rhs: str | os.PathLike[str] | None = None
-) -> LinearSystem:
+
+def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSystem:
     """Read Ax = b from Matrix Market files.
 
     Coordinate files stay sparse and array files dense; symmetric and skew-symmetric
@@ -36,7 +42,8 @@ def read_matrix_market(
     Parameters
     ----------
     path : path
-        The matrix, ``.mtx`` or ``.mtx.gz``: real or integer, square.
+        The matrix, ``.mtx`` or ``.mtx.gz``: real or integer, square. A pattern without values is
+        refused rather than filled with ones: that matrix is often singular.
     rhs : path, optional
         The right-hand side: a file with one column of n entries. `x_true` is then None.
         Without it, ``x_true = reference_solution(n)`` and b = fl(A x_true), see
@@ -45,9 +52,7 @@ def read_matrix_market(
     Raises
     ------
     FileNotFoundError, ValueError
-        For a missing or malformed file, a matrix that is complex, not square, or a
-        pattern without values, and a right-hand side that does not fit. A pattern is
-        refused rather than filled with ones: that matrix is often singular.
+        For a missing file, and for one that is malformed or does not fit.
 
     References
     ----------
@@ -66,9 +71,7 @@ def read_matrix_market(
     return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
 
 
-def read_columns(
-    path: str | os.PathLike[str], rhs: str | os.PathLike[str]
-) -> Iterator[LinearSystem]:
+def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
     """Yield one system for each column of the right-hand side `rhs`."""
     A, name, meta = _read_square(Path(path))
     B = _read(Path(rhs))
@@ -82,7 +85,7 @@ def read_columns(
         yield LinearSystem(A, b, name=name, meta={**meta, "rhs": Path(rhs).name})
 
 
-def write_matrix_market(path: str | os.PathLike[str], X: NDArray[np.float64]) -> None:
+def write_matrix_market(path: PathLike, X: NDArray[np.float64]) -> None:
     """Write X as a Matrix Market array with all its bits; gzipped if `path` ends with .gz."""
     open_file = gzip.open if Path(path).suffix == ".gz" else open
     with open_file(path, "wb") as target:
@@ -123,16 +126,20 @@ def _read(source: Path) -> Any:
         raise FileNotFoundError(f"{source} {missing}; pass the path of a Matrix Market file")
     try:
         *_, value_field, _ = scipy.io.mminfo(source)
+        A = None if value_field in ("complex", "pattern") else scipy.io.mmread(source)
     except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
     if value_field == "complex":
         raise ValueError(f"{source} is complex; only real systems: write its real form first")
     if value_field == "pattern":
         raise ValueError(f"{source} is a pattern without values; pass a file with real values")
+<<<<<<< HEAD
     try:
         A = scipy.io.mmread(source, **_AS_ARRAY)
     except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
+=======
+>>>>>>> shrinkC
     A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
     if not np.isfinite(A.data if sp.issparse(A) else A).all():
         raise ValueError(f"{source} holds NaN or infinite entries; replace them first")

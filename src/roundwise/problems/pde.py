@@ -1,8 +1,8 @@
 """Finite-difference discretisations of four elliptic model problems on the unit square.
 
 The grid has m x m interior points ``(x_i, y_j) = (i h, j h)``, ``h = 1/(m + 1)``, and
-homogeneous Dirichlet values around them; unknown ``k = (j - 1) m + (i - 1)`` sits at
-``(x_i, y_j)``: x runs fastest. All four problems have the manufactured solution
+homogeneous Dirichlet values around them, so that n = m**2; unknown ``k = (j - 1) m + (i - 1)``
+sits at ``(x_i, y_j)``: x runs fastest. All four problems have the manufactured solution
 
     x_true(i, j) = sin(pi x_i) sin(pi y_j) + 1/4 sin(2 pi x_i) sin(3 pi y_j)
 
@@ -28,14 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.problems.arguments import (
-    RandomSource,
-    as_generator,
-    finite,
-    integer_at_least,
-    positive,
-    real_at_least,
-)
+from roundwise.problems.arguments import RandomSource, as_generator, finite, integer_at_least
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
 
@@ -45,67 +38,36 @@ def poisson_2d(m: int) -> LinearSystem:
 
     ``kappa(A) = cot(pi h / 2)**2``; the eigenvalues are
     ``4 sin(p pi h / 2)**2 + 4 sin(q pi h / 2)**2``, p, q = 1..m.
-
-    Parameters
-    ----------
-    m : int
-        Interior grid points per direction; n = m**2.
     """
     m = integer_at_least(1, "m", m)
-    A = five_point_matrix(m, centre=4.0, west=-1.0, east=-1.0, south=-1.0, north=-1.0)
-    return _manufactured("poisson_2d", m, A, {})
+    return _manufactured("poisson_2d", m, five_point_matrix(m, 4.0, -1.0, -1.0, -1.0, -1.0))
 
 
 def anisotropic_2d(m: int, eps: float) -> LinearSystem:
     """``-div(diag(eps, 1) grad u) = f``: weak coupling in x when eps is small.
 
     Row: ``(2 (eps + 1) u_ij - eps (u_{i-1,j} + u_{i+1,j}) - (u_{i,j-1} + u_{i,j+1})) / h**2``.
-    Its condition number is that of `poisson_2d`, for every eps.
-
-    Parameters
-    ----------
-    m : int
-        Interior grid points per direction; n = m**2.
-    eps : float
-        Diffusion in x, > 0; the paper takes 1e-8 to 1e-3.
+    Its condition number is that of `poisson_2d`, for every eps > 0; the paper takes 1e-8 to 1e-3.
     """
     m = integer_at_least(1, "m", m)
-    eps = positive("eps", eps)
+    eps = finite("eps", eps, above=0)
     y_link = float((m + 1) ** 2)
     x_link = eps * y_link
-    A = five_point_matrix(
-        m,
-        centre=2.0 * (x_link + y_link),
-        west=-x_link,
-        east=-x_link,
-        south=-y_link,
-        north=-y_link,
-    )
-    return _manufactured("anisotropic_2d", m, A, {"eps": eps})
+    A = five_point_matrix(m, 2.0 * (x_link + y_link), -x_link, -x_link, -y_link, -y_link)
+    return _manufactured("anisotropic_2d", m, A, eps=eps)
 
 
 def high_contrast_2d(m: int, contrast: float, *, rng: RandomSource) -> LinearSystem:
     """``-div(c grad u) = f`` with a rough random coefficient c, times h**2.
 
-    One coefficient per grid point, ``log c`` uniform between 0 and ``log(contrast)``;
-    see `diffusion_matrix` for the discretisation. The condition number grows with the
-    contrast, roughly in proportion.
-
-    Parameters
-    ----------
-    m : int
-        Interior grid points per direction; n = m**2.
-    contrast : float
-        Largest possible coefficient (the smallest is 1), >= 1; the paper takes up to 1e13.
-    rng : numpy.random.Generator or int
-        The source of randomness, or a seed.
+    One coefficient per grid point, ``log c`` uniform between 0 and ``log(contrast)``,
+    contrast >= 1 (the paper takes up to 1e13); see `diffusion_matrix` for the discretisation.
+    The condition number grows with the contrast, roughly in proportion.
     """
     m = integer_at_least(1, "m", m)
-    contrast = real_at_least(1, "contrast", contrast)
-    coefficient = contrast ** as_generator(rng).random((m, m))
-    return _manufactured(
-        "high_contrast_2d", m, diffusion_matrix(coefficient), {"contrast": contrast}
-    )
+    contrast = finite("contrast", contrast, least=1)
+    A = diffusion_matrix(contrast ** as_generator(rng).random((m, m)))
+    return _manufactured("high_contrast_2d", m, A, contrast=contrast)
 
 
 def convection_diffusion_2d(m: int, eps: float, beta: tuple[float, float]) -> LinearSystem:
@@ -113,33 +75,21 @@ def convection_diffusion_2d(m: int, eps: float, beta: tuple[float, float]) -> Li
 
     Each component of beta adds ``|beta| / h`` to the diagonal and ``-|beta| / h`` to the
     neighbour the flow comes from (west for beta_x > 0, east for beta_x < 0, south for
-    beta_y > 0, north for beta_y < 0). A is a nonsymmetric M-matrix for every h.
-
-    Parameters
-    ----------
-    m : int
-        Interior grid points per direction; n = m**2.
-    eps : float
-        Diffusion, > 0; the paper takes 1e-3 to 1.
-    beta : (float, float)
-        Velocity (beta_x, beta_y); the paper takes components between -10 and 10.
+    beta_y > 0, north for beta_y < 0). A is a nonsymmetric M-matrix for every h. The paper
+    takes eps, which is > 0, from 1e-3 to 1, and both components of beta from -10 to 10.
     """
     m = integer_at_least(1, "m", m)
-    eps = positive("eps", eps)
+    eps = finite("eps", eps, above=0)
     if len(beta) != 2:
         raise ValueError(f"beta has {len(beta)} components; pass (beta_x, beta_y)")
     beta_x, beta_y = (finite("beta", component) for component in beta)
     diffusion = eps * (m + 1) ** 2
     flow_x, flow_y = beta_x * (m + 1), beta_y * (m + 1)
-    A = five_point_matrix(
-        m,
-        centre=4.0 * diffusion + abs(flow_x) + abs(flow_y),
-        west=-diffusion - max(flow_x, 0.0),
-        east=-diffusion + min(flow_x, 0.0),
-        south=-diffusion - max(flow_y, 0.0),
-        north=-diffusion + min(flow_y, 0.0),
-    )
-    return _manufactured("convection_diffusion_2d", m, A, {"eps": eps, "beta": [beta_x, beta_y]})
+    centre = 4.0 * diffusion + abs(flow_x) + abs(flow_y)
+    west, east = -diffusion - max(flow_x, 0.0), -diffusion + min(flow_x, 0.0)
+    south, north = -diffusion - max(flow_y, 0.0), -diffusion + min(flow_y, 0.0)
+    A = five_point_matrix(m, centre, west, east, south, north)
+    return _manufactured("convection_diffusion_2d", m, A, eps=eps, beta=[beta_x, beta_y])
 
 
 def diffusion_matrix(coefficient: NDArray[np.float64]) -> sp.csr_array:
@@ -148,56 +98,35 @@ def diffusion_matrix(coefficient: NDArray[np.float64]) -> sp.csr_array:
     Neighbours with coefficients a and c are linked by their harmonic mean
     ``2 / (1/a + 1/c)``; a grid point next to the boundary is linked to the (zero)
     boundary value by its own coefficient, which stays on the diagonal.
-
-    Parameters
-    ----------
-    coefficient : (m, m) array
-        Positive, ``coefficient[j - 1, i - 1]`` at ``(x_i, y_j)``.
+    ``coefficient[j - 1, i - 1]``, positive, is that at ``(x_i, y_j)``; the array is m by m.
     """
-    m = coefficient.shape[0]
-    # Links of all points to the west and to the south, one more than there are points.
-    x_links = np.empty((m, m + 1))
-    x_links[:, 0], x_links[:, -1] = coefficient[:, 0], coefficient[:, -1]
-    x_links[:, 1:-1] = 2.0 / (1.0 / coefficient[:, :-1] + 1.0 / coefficient[:, 1:])
-    y_links = np.empty((m + 1, m))
-    y_links[0], y_links[-1] = coefficient[0], coefficient[-1]
-    y_links[1:-1] = 2.0 / (1.0 / coefficient[:-1] + 1.0 / coefficient[1:])
+
+    def links(c: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Links along the rows of c, one more than there are points in a row."""
+        return np.hstack([c[:, :1], 2.0 / (1.0 / c[:, :-1] + 1.0 / c[:, 1:]), c[:, -1:]])
+
+    x_links, y_links = links(coefficient), links(coefficient.T).T
     west, east, south, north = x_links[:, :-1], x_links[:, 1:], y_links[:-1], y_links[1:]
-    return five_point_matrix(
-        m, centre=west + east + south + north, west=-west, east=-east, south=-south, north=-north
-    )
+    centre = west + east + south + north
+    return five_point_matrix(len(coefficient), centre, -west, -east, -south, -north)
 
 
-def five_point_matrix(
-    m: int,
-    *,
-    centre: ArrayLike,
-    west: ArrayLike,
-    east: ArrayLike,
-    south: ArrayLike,
-    north: ArrayLike,
-) -> sp.csr_array:
+def five_point_matrix(m: int, *stencil: ArrayLike) -> sp.csr_array:
     """The matrix of a five-point stencil on the m-by-m grid.
 
-    Each argument is one number or an (m, m) array (row j, column i: the stencil's
-    coefficient in the equation of that point). Links that leave the grid are dropped.
+    `stencil` has the coefficients of centre, west, east, south and north, each one number or
+    an (m, m) array (row j, column i: the coefficient in the equation of that point). Links
+    that leave the grid are dropped.
     """
     k = np.arange(m * m).reshape(m, m)
-    inner_left, inner_right = np.s_[:, :-1], np.s_[:, 1:]
-    inner_low, inner_high = np.s_[:-1, :], np.s_[1:, :]
-    whole = np.s_[:, :]
-    links = [
-        (centre, whole, whole),
-        (west, inner_right, inner_left),
-        (east, inner_left, inner_right),
-        (south, inner_high, inner_low),
-        (north, inner_low, inner_high),
+    here = [k, k[:, 1:], k[:, :-1], k[1:], k[:-1]]
+    there = [k, k[:, :-1], k[:, 1:], k[:-1], k[1:]]
+    values = [
+        np.broadcast_to(value, (m, m)).ravel()[places.ravel()]
+        for value, places in zip(stencil, here, strict=True)
     ]
-    values = [np.broadcast_to(value, (m, m))[here].ravel() for value, here, _ in links]
-    rows = [k[here].ravel() for _, here, _ in links]
-    columns = [k[there].ravel() for _, _, there in links]
-    indices = (np.concatenate(rows), np.concatenate(columns))
-    return sp.csr_array((np.concatenate(values), indices), shape=(m * m, m * m))
+    rows, columns = (np.concatenate([p.ravel() for p in places]) for places in (here, there))
+    return sp.csr_array((np.concatenate(values), (rows, columns)), shape=(m * m, m * m))
 
 
 def manufactured_solution(m: int) -> Vector:
@@ -207,15 +136,12 @@ def manufactured_solution(m: int) -> Vector:
     return np.asarray(smooth + 0.25 * np.outer(np.sin(3.0 * t), np.sin(2.0 * t))).ravel()
 
 
-def _manufactured(family: str, m: int, A: sp.csr_array, parameters: dict[str, Any]) -> LinearSystem:
-    x_true = manufactured_solution(m)
-    shown = "".join(
-        f"-{key}{value:.3g}" for key, value in parameters.items() if isinstance(value, float)
-    )
+def _manufactured(family: str, m: int, A: sp.csr_array, **parameters: Any) -> LinearSystem:
+    shown = [f"-{key}{value:.3g}" for key, value in parameters.items() if isinstance(value, float)]
     return LinearSystem.from_solution(
         A,
-        x_true,
-        name=f"{family}-m{m}{shown}",
+        manufactured_solution(m),
+        name=f"{family}-m{m}{''.join(shown)}",
         meta={"generator": family, "family": family, "m": m, **parameters},
     )
 

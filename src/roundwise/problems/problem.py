@@ -31,16 +31,9 @@ class Problem:
     """An instance that an algorithm runs on; `LinearSystem` is one.
 
     A problem of your own is a frozen dataclass with ``eq=False`` that inherits from this class,
-    has a field `A`, and any others. If it has `b` or `x_true`, their norms are stored for rewards.
-
-    Attributes
-    ----------
-    A : array or csr_array
-        The matrix that features are computed from, square, in float64.
-    name : str
-        For people; no part of the fingerprint.
-    meta : mapping of str to JSON-like values
-        How the problem came about; no part of the fingerprint.
+    has a field `A` (the square float64 matrix that features are computed from), and any others.
+    If it has `b` or `x_true`, their norms are stored for rewards. `name`, for people, and `meta`,
+    JSON-like values that tell how the problem came about, are no part of the fingerprint.
     """
 
     A: Matrix

@@ -7,20 +7,14 @@ import math
 import numpy as np
 import scipy.sparse as sp
 
-from roundwise.problems.arguments import (
-    RandomSource,
-    as_generator,
-    integer_at_least,
-    positive,
-    real_at_least,
-)
+from roundwise.problems.arguments import RandomSource, as_generator, finite, integer_at_least
 from roundwise.problems.linear_system import LinearSystem
 
 
 def random_sparse_spd(
     n: int, density: float = 0.01, beta: float = 1e-8, *, rng: RandomSource
 ) -> LinearSystem:
-    """A random sparse SPD system ``A = A0 A0^T + beta I``.
+    """A random sparse SPD system ``A = A0 A0^T + beta I`` of n unknowns, beta > 0.
 
     A0 has ``floor(density * n**2)`` entries from N(0, 1) at distinct random places;
     x_true has N(0, 1) entries and b = fl(A x_true), see `LinearSystem.from_solution`.
@@ -30,27 +24,16 @@ def random_sparse_spd(
     eigenvalue of A is beta, so that ``kappa(A) = 1 + norm(A0)**2 / beta``: beta sets
     the condition number.
 
-    Parameters
-    ----------
-    n : int
-        Unknowns.
-    density : float
-        Of A0, between 0 and 1.
-    beta : float
-        Diagonal shift, > 0.
-    rng : numpy.random.Generator or int
-        The source of randomness, or a seed.
-
     References
     ----------
     P. Häusner, O. Öktem, J. Sjölund, Neural incomplete factorization: learning
     preconditioners for the conjugate gradient method, TMLR, 2024 (the construction).
     """
     n = integer_at_least(1, "n", n)
-    density = real_at_least(0, "density", density)
+    density = finite("density", density, least=0)
     if density > 1:
         raise ValueError(f"density = {density}; pass a fraction between 0 and 1")
-    beta = positive("beta", beta)
+    beta = finite("beta", beta, above=0)
     generator = as_generator(rng)
     # round first: 0.29 * 100 is 28.999999999999996 in binary
     entries = math.floor(round(density * n * n, 6))
@@ -61,17 +44,12 @@ def random_sparse_spd(
     # the same order: the sum is symmetric to the last bit.
     A0.sort_indices()
     A = sp.csr_array(A0 @ A0.T + beta * sp.identity(n, format="csr"))
-    x_true = generator.standard_normal(n)
+    made_by = dict.fromkeys(("generator", "family"), "random_sparse_spd")
     return LinearSystem.from_solution(
         A,
-        x_true,
+        generator.standard_normal(n),
         name=f"random_sparse_spd-n{n}-beta{beta:.3g}",
-        meta={
-            "generator": "random_sparse_spd",
-            "family": "random_sparse_spd",
-            "density_of_A0": density,
-            "beta": beta,
-        },
+        meta={**made_by, "density_of_A0": density, "beta": beta},
     )
 
 

@@ -16,7 +16,7 @@ from roundwise.problems.dense import haar_orthogonal, singular_values
 Array = NDArray[np.float64]
 
 
-def positive_definite(n: int, kappa: float, mode: int, rng: np.random.Generator) -> Array:
+def positive_definite(kappa: float, mode: int, n: int, rng: np.random.Generator) -> Array:
     """``Q diag(s) Q^T``, Q Haar distributed, s the `singular_values` of `mode`."""
     Q = haar_orthogonal(n, rng=rng)
     return _symmetric((Q * singular_values(n, kappa, mode, rng=rng)) @ Q.T)

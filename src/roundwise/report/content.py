@@ -23,8 +23,6 @@ Cell = str | int | float | None
 Verdict = Literal["confirmed", "refuted", "partly"]
 """Whether a claim holds."""
 
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-
 SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 
 
@@ -32,21 +30,11 @@ SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 class Table:
     """A captioned table; cells stay numbers, and each writer formats them.
 
-    Parameters
-    ----------
-    caption : str
-        What is shown, one sentence.
-    header : sequence of str
-        One heading per column.
-    rows : sequence of sequences
-        One cell per column: text, a number or None. Give numbers as numbers: a column of them is
-        right-aligned, in one format, and written to CSV with all digits. Rows with an equal first
-        cell are a group.
-    note : str
-        Text below the table.
-    formats : mapping of str to str, optional
-        A format specification such as ``".1f"`` for the numbers of a column, by its heading,
-        where the default (see `tables.column_texts`) does not do.
+    A cell is text, a number or None. Give numbers as numbers: a column of them is right-aligned, in
+    one format, and written to CSV with all digits. Rows with an equal first cell are a group.
+    `note` stands below the table. `formats` has format specifications such as ``".1f"`` for the
+    numbers of columns, by their headings, where the default (see `tables.column_texts`) does not
+    do.
     """
 
     caption: str
@@ -56,43 +44,33 @@ class Table:
     formats: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        plain = tuple(tuple(_plain(cell, self.caption) for cell in row) for row in self.rows)
+        table, cells = f"table {self.caption!r}", f"{len(self.header)}, one per heading"
+        plain = tuple(tuple(_plain(cell, table) for cell in row) for row in self.rows)
         object.__setattr__(self, "rows", plain)
         if not self.header:
-            raise ValueError(f"table {self.caption!r} has no columns; pass at least one heading")
+            raise ValueError(f"{table} has no columns; pass at least one heading")
         for i, row in enumerate(self.rows):
             if len(row) != len(self.header):
-                raise ValueError(
-                    f"row {i} of table {self.caption!r} has {len(row)} cells; "
-                    f"pass {len(self.header)}, one per heading"
-                )
-        if unknown := set(self.formats) - set(self.header):
-            raise ValueError(
-                f"formats of table {self.caption!r} name no column: {sorted(unknown)}; "
-                f"use headings: {list(self.header)}"
-            )
+                raise ValueError(f"row {i} of {table} has {len(row)} cells; pass {cells}")
+        if unknown := sorted(set(self.formats) - set(self.header)):
+            known = list(self.header)
+            raise ValueError(f"formats of {table} name no column: {unknown}; use headings: {known}")
+
+    def columns(self) -> list[list[Cell]]:
+        return [[row[j] for row in self.rows] for j in range(len(self.header))]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A captioned figure.
+    """A figure to draw, or an SVG or PNG file.
 
-    Parameters
-    ----------
-    caption : str
-        What is shown and what to see in it.
-    name : str
-        Name of its files, without an ending: lower-case letters, digits, ``-`` and ``_``.
-    image : matplotlib Figure or path
-        What to draw, or an SVG or PNG file.
-    alt : str
-        Description for readers who cannot see it; the caption if empty.
+    Its caption tells what is shown and what to see in it, also readers who cannot see it. Its name
+    is that of its files, without an ending: lower-case letters, digits, ``-`` and ``_``.
     """
 
     caption: str
     name: str
     image: MatplotlibFigure | Path | str
-    alt: str = ""
 
     def __post_init__(self) -> None:
         _check_slug("figure name", self.name)
@@ -100,18 +78,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim that was checked: whether it holds, and the evidence (numbers, in words).
-
-    `verdict` is "confirmed", "refuted" or "partly".
-    """
+    """A claim that was checked: whether it holds, and the evidence (numbers, in words)."""
 
     claim: str
     verdict: Verdict
     evidence: str
 
     def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict {self.verdict!r}; use one of {', '.join(VERDICTS)}")
+        if self.verdict not in get_args(Verdict):
+            raise ValueError(f"verdict {self.verdict!r}; use {', '.join(get_args(Verdict))}")
 
 
 @dataclass(frozen=True)
@@ -142,19 +117,10 @@ class Section:
 class Report:
     """A whole report; the writers show its parts in the order of the fields.
 
-    Parameters
-    ----------
-    title : str
-    summary : sequence of str
-        The few sentences that a reader in a hurry needs.
-    findings : sequence of Finding
-        Claims that were checked.
-    sections : sequence of Section
-    settings, provenance : mapping of str to object
-        What was run; and on which machine, when, with which versions. Values are shown as text,
-        lists with commas.
-    departures : sequence of (title, text)
-        Where the work departs from what it reproduces, and what that explains.
+    `summary` is the few sentences that a reader in a hurry needs; `settings` tell what was run,
+    `provenance` on which machine, when, with which versions (values are shown as text, lists with
+    commas). `departures` are pairs (title, text): where the work departs from what it reproduces,
+    and what that explains.
     """
 
     title: str
@@ -185,14 +151,12 @@ class Report:
         return [figure for section in self.walk() for figure in section.figures]
 
 
-def _plain(cell: object, caption: str) -> Cell:
+def _plain(cell: object, table: str) -> Cell:
     """Convert a NumPy scalar to Python's; refuse what is no text, number or None."""
     value = cell.item() if isinstance(cell, np.generic) else cell
     if value is None or isinstance(value, (str, int, float)):
         return value
-    raise TypeError(
-        f"a cell of table {caption!r} is {type(cell).__name__}; pass text, a number or None"
-    )
+    raise TypeError(f"a cell of {table} is {type(cell).__name__}; pass text, a number or None")
 
 
 def _check_slug(kind: str, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from itertools import zip_longest
 from math import ceil
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -20,7 +21,6 @@ Parameters = ParamSpec("Parameters")
 
 INK = "#1f2328"
 FAINT = "#6e7781"
-GRID = "#e4e7eb"
 
 GROUP_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 """Okabe & Ito's colours, those that stand out from white first."""
@@ -38,29 +38,22 @@ STYLE: dict[str, Any] = {
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#9aa2ab",
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": GRID,
+    "grid.color": "#e4e7eb",
     "grid.linewidth": 0.8,
-    "xtick.color": "#9aa2ab",
-    "ytick.color": "#9aa2ab",
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9),
     "legend.frameon": False,
     "legend.fontsize": 9.5,
-    "text.color": INK,
-    "figure.facecolor": "white",  # opaque: the page behind it may be dark
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
     "lines.linewidth": 1.6,
+    **{f"{part}.labelcolor": INK for part in ("axes", "xtick", "ytick")},
+    **dict.fromkeys(("text.color", "axes.titlecolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), "#9aa2ab"),
+    # White, not transparent: the page behind a figure may be dark.
+    **{f"{part}.facecolor": "white" for part in ("figure", "axes", "savefig")},
 }
 
 
@@ -89,21 +82,20 @@ def panels(
 
 
 def case_panels(
-    cases: Mapping[Any, Any],
-    name: str,
-    columns: int,
-    height: Callable[[int], float],
-    **options: Any,
+    cases: Mapping[str, Any], top: float, height: float, columns: int = 0, **options: Any
 ) -> tuple[Figure, NDArray[Any]]:
-    """A figure with one panel per case, at most `columns` side by side; refuses no cases.
+    """A figure with one titled panel per case, `columns` side by side.
 
-    `height` gives the inches for a number of rows; `name` is what an error calls the cases.
+    It is `top` inches high, and `height` more for each row. By default up to three panels stand in
+    one row, more in rows of two.
     """
-    need_cases(cases, name)
+    need_cases(cases, "cases")
+    columns = columns or (len(cases) if len(cases) <= 3 else 2)
     rows = ceil(len(cases) / columns)
-    figure, axes = panels(rows, columns, (WIDTH, height(rows)), **options)
-    for ax in axes.flat[len(cases) :]:
-        ax.set_visible(False)
+    figure, axes = panels(rows, columns, (WIDTH, top + height * rows), **options)
+    for ax, case in zip_longest(axes.flat, cases):
+        ax.set_visible(case is not None)
+        ax.set_title(case or "")
     return figure, axes
 
 
@@ -112,26 +104,18 @@ def group_look(index: int) -> tuple[str, str]:
     return GROUP_COLORS[index % len(GROUP_COLORS)], GROUP_MARKERS[index % len(GROUP_MARKERS)]
 
 
-def sequential_colors(count: int) -> list[tuple[float, float, float, float]]:
-    """Colours from light to dark, for things with an order; they differ in grey, too."""
-    from matplotlib import colormaps
-
-    positions = np.linspace(0.93, 0.08, count) if count > 1 else np.array([0.3])
-    return [colormaps["viridis"](float(p)) for p in positions]
-
-
-def ink_on(color: Sequence[float]) -> str:
-    """Black or white, whichever is read better on a colour (relative luminance)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
-    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
-    return "black" if luminance > 0.179 else "white"
+def group_key(index: int, label: str, **look: Any) -> Any:
+    """An entry of a legend that shows the marker of a group."""
+    color, marker = group_look(index)
+    return marker_key(marker, color, label, **look)
 
 
 def marker_key(marker: str, color: str, label: str, **look: Any) -> Any:
-    """An entry of a legend that shows a marker."""
+    """An entry of a legend that shows a marker, without a line unless `look` has a linestyle."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], linestyle="", marker=marker, color=color, label=label, **look)
+    look = {"linestyle": ""} | look
+    return Line2D([], [], marker=marker, color=color, label=label, **look)
 
 
 def patch_keys(colors: Sequence[Any], labels: Sequence[str]) -> list[Any]:
@@ -139,6 +123,26 @@ def patch_keys(colors: Sequence[Any], labels: Sequence[str]) -> list[Any]:
     from matplotlib.patches import Patch
 
     return [Patch(color=color, label=text) for color, text in zip(colors, labels, strict=True)]
+
+
+def sequential_colors(count: int) -> list[tuple[float, float, float, float]]:
+    """Colours from light to dark, for things with an order; they differ in grey, too."""
+    from matplotlib import colormaps
+
+    positions = np.linspace(0.93, 0.08, count) if count > 1 else [0.3]
+    return [colormaps["viridis"](float(p)) for p in positions]
+
+
+def write_on(ax: Axes, x: float, y: float, text: str, color: Sequence[float], **look: Any) -> None:
+    """Centre a text at (x, y), where the background has that colour."""
+    ax.text(x, y, text, ha="center", va="center", color=ink_on(color), **look)
+
+
+def ink_on(color: Sequence[float]) -> str:
+    """Black or white, whichever is read better on a colour (relative luminance)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]]
+    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
+    return "black" if luminance > 0.179 else "white"
 
 
 def legend_above(figure: Figure, handles: Sequence[Any], columns: int | None = None) -> None:
@@ -149,19 +153,6 @@ def legend_above(figure: Figure, handles: Sequence[Any], columns: int | None = N
         ncols=columns or len(handles),
         handlelength=1.6,
     )
-
-
-def decade_ticks(ax: Axes, kappas: NDArray[np.float64]) -> None:
-    """Ticks of an axis of systems sorted by kappa: where each power of ten is first reached."""
-    exponents = np.floor(np.log10(np.maximum(kappas, 1.0)) + 1e-6).astype(int)
-    first = {int(k): int(np.argmax(exponents == k)) for k in np.unique(exponents)}
-    room = len(kappas) / 14  # systems between two labels, so that they do not touch
-    places: list[int] = []
-    for exponent in sorted(first, key=first.__getitem__):
-        if not places or first[exponent] - first[places[-1]] >= room:
-            places.append(exponent)
-    ax.set_xticks([first[k] - 0.5 for k in places], [f"$10^{{{k}}}$" for k in places])
-    ax.set_xlim(-1, len(kappas))
 
 
 def vector(values: ArrayLike, name: str, length: int | None = None) -> NDArray[np.float64]:

@@ -10,30 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from roundwise.report import drawing
 from roundwise.report.comparison import errors_against_fp64, iterations_against_fp64
-from roundwise.report.drawing import (
-    FAINT,
-    GROUP_COLORS,
-    INK,
-    LINE_STYLES,
-    WIDTH,
-    case_panels,
-    group_look,
-    ink_on,
-    legend_above,
-    marker_key,
-    need_cases,
-    panels,
-    patch_keys,
-    sequential_colors,
-    styled,
-    vector,
-)
+from roundwise.report.drawing import FAINT, INK, WIDTH, vector
 from roundwise.report.variants import dots_against, heat_table, stacked_bars
 
 if TYPE_CHECKING:
@@ -52,124 +36,105 @@ __all__ = [
     "usage_by_range",
 ]
 
+STAGES = 4
 
-@styled
+
+@drawing.styled
 def training_curves(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
     """Reward and reward prediction error per episode.
 
-    Parameters
-    ----------
-    curves : mapping of case to (reward, error)
-        Each with one number per episode, or (seeds, episodes): then the mean is drawn, and a band
-        from the lowest to the highest seed.
+    `curves` maps a case to both, each with one number per episode, or (seeds, episodes): then the
+    mean is drawn, and a band from the lowest to the highest seed.
     """
-    need_cases(curves, "curves")
-    figure, axes = panels(1, 2, (WIDTH, 3.7))
-    labels = ("mean reward", "mean |prediction error|")
-    for ax, label, which in zip(axes[0], labels, (0, 1), strict=True):
+    drawing.need_cases(curves, "curves")
+    figure, axes = drawing.panels(1, 2, (WIDTH, 3.7))
+    for which, label in enumerate(("Mean reward", "Mean |prediction error|")):
+        ax = axes[0, which]
         for i, (name, pair) in enumerate(curves.items()):
             runs = np.atleast_2d(np.asarray(pair[which], dtype=np.float64))
             if runs.ndim != 2 or runs.size == 0:
-                raise ValueError(f"{label} of {name!r}: pass (episodes) or (seeds, episodes)")
-            color, _ = group_look(i)
+                raise ValueError(f"{label} of {name!r}; pass (episodes) or (seeds, episodes)")
+            color, _ = drawing.group_look(i)
             episodes = np.arange(1, runs.shape[1] + 1)
-            style = LINE_STYLES[i % len(LINE_STYLES)]
+            style = drawing.LINE_STYLES[i % len(drawing.LINE_STYLES)]
             ax.plot(episodes, runs.mean(axis=0), style, color=color, label=name)
             if len(runs) > 1:
                 low, high = runs.min(axis=0), runs.max(axis=0)
                 ax.fill_between(episodes, low, high, color=color, alpha=0.15, linewidth=0)
-        ax.set(xlabel="episode", title=label[0].upper() + label[1:])
+        ax.set(xlabel="episode", title=label)
         ax.margins(x=0.02)
     axes[0, 1].set_ylim(bottom=0)
-    legend_above(figure, axes[0, 0].get_legend_handles_labels()[0])
+    drawing.legend_above(figure, axes[0, 0].get_legend_handles_labels()[0])
     return figure
 
 
-@styled
+@drawing.styled
 def usage_by_range(
     shares: Mapping[str, ArrayLike],
     ranges: Sequence[str],
     formats: Sequence[str],
     counts: Sequence[int] | None = None,
-    stages: int = 4,
 ) -> Figure:
-    """How many stages use each format, stacked, by range of the condition number.
+    """How many of the four stages use each format, stacked, by range of the condition number.
 
-    Parameters
-    ----------
-    shares : mapping of case to array, (ranges, formats)
-        Mean number of stages in each format; a row adds up to `stages` (NaN: no systems).
-    ranges, formats : sequences of str
-        Formats from low to high precision.
-    counts : sequence of int, optional
-        Systems in each range.
-    stages : int
+    `shares` maps a case to the mean numbers, (ranges, formats); a row adds up to 4, and is NaN
+    without systems. Formats go from low to high precision; `counts` are the systems in each range.
     """
     tables = {name: np.asarray(values, dtype=np.float64) for name, values in shares.items()}
     for name, table in tables.items():
         if table.shape != (len(ranges), len(formats)):
-            raise ValueError(
-                f"shares of {name!r} have shape {table.shape}; "
-                f"pass {(len(ranges), len(formats))}, ranges by formats"
-            )
-    columns = _columns(len(shares))
-    figure, axes = case_panels(
-        shares, "shares", columns, lambda rows: 0.9 + 2.3 * rows, sharey=True
-    )
-    colors = sequential_colors(len(formats))
+            shape = (len(ranges), len(formats))
+            raise ValueError(f"{name!r} has shape {table.shape}; pass {shape}, ranges by formats")
+    figure, axes = drawing.case_panels(shares, 0.9, 2.3, sharey=True)
+    colors = drawing.sequential_colors(len(formats))
     ticks = [f"{r}\n{c} systems" for r, c in zip(ranges, counts, strict=True)] if counts else ranges
-    for ax, (name, table) in zip(axes.flat, tables.items(), strict=False):
+    for ax, table in zip(axes.flat, tables.values(), strict=False):
         bottom = np.zeros(len(ranges))
         for j, color in enumerate(colors):
             heights = np.nan_to_num(table[:, j])
             ax.bar(range(len(ranges)), heights, 0.66, bottom, color=color, edgecolor="white")
             for i, height in enumerate(heights):
-                if height >= 0.09 * stages:  # else the number would not fit
+                if height >= 0.09 * STAGES:  # else the number would not fit
                     middle = bottom[i] + height / 2
-                    ax.text(
-                        i, middle, f"{height:.2f}", ha="center", va="center", fontsize=9,
-                        color=ink_on(color),
-                    )  # fmt: skip
+                    drawing.write_on(ax, i, middle, f"{height:.2f}", color, fontsize=9)
             bottom += heights
-        ax.set(title=name, ylim=(0, stages), yticks=range(stages + 1))
+        ax.set(ylim=(0, STAGES), yticks=range(STAGES + 1))
         ax.set_xticks(range(len(ranges)), ticks)
         ax.grid(visible=False, axis="x")
-    figure.supylabel(f"stages (of {stages})", fontsize=10)
-    legend_above(figure, patch_keys(colors, formats))
+    figure.supylabel(f"stages (of {STAGES})", fontsize=10)
+    drawing.legend_above(figure, drawing.patch_keys(colors, formats))
     return figure
 
 
-@styled
+@drawing.styled
 def kappa_distribution(values: Mapping[str, ArrayLike]) -> Figure:
-    """How the condition numbers of each family are distributed, in bins of half a decade.
+    """Histograms, in bins of half a decade, of the condition numbers of each family.
 
-    Parameters
-    ----------
-    values : mapping of family to array_like
-        Condition numbers, at least 1 and finite.
+    `values` maps a family to condition numbers, at least 1 and finite.
     """
-    need_cases(values, "values")
+    drawing.need_cases(values, "values")
     logs = {name: np.log10(vector(v, f"kappas of {name!r}")) for name, v in values.items()}
     every = np.concatenate(list(logs.values()))
     if not (every.size and np.all(np.isfinite(every)) and every.min() > -1e-6):
         raise ValueError("condition numbers must be finite and at least 1; leave others out")
     edges = np.arange(np.floor(every.min()), np.ceil(every.max() + 1e-9) + 0.75, 0.5)
-    figure, axes = panels(
+    figure, axes = drawing.panels(
         len(values), 1, (WIDTH, 0.9 + 0.95 * len(values)), sharex=True, sharey=True
     )
     for ax, (name, family) in zip(axes[:, 0], logs.items(), strict=True):
         # Other figures number the groups alphabetically: the same colour here.
-        color, _ = group_look(sorted(values).index(name))
+        color, _ = drawing.group_look(sorted(values).index(name))
         ax.hist(family, bins=edges, color=color, alpha=0.8, edgecolor="white")
         ax.plot(
             family, np.zeros_like(family), "|", color=INK, markersize=7, alpha=0.6, clip_on=False
         )
-        median = f", median {_power_of_ten(float(np.median(family)))}" if family.size else ""
+        described = f"{family.size} systems"
+        if family.size:
+            mantissa, power = f"{10 ** np.median(family):.1e}".split("e")
+            described += rf", median ${mantissa} \times 10^{{{int(power)}}}$"
         ax.set_title(f"{name}  ", pad=2)
-        ax.text(
-            1, 1.02, f"{family.size} systems{median}", transform=ax.transAxes, ha="right",
-            va="bottom", fontsize=9, color=FAINT,
-        )  # fmt: skip
+        place = {"transform": ax.transAxes, "ha": "right", "va": "bottom"}
+        ax.text(1, 1.02, described, fontsize=9, color=FAINT, **place)
         ax.yaxis.get_major_locator().set_params(integer=True, nbins=3)
     powers = np.arange(edges[0], edges[-1] + 0.1, 1 if edges[-1] - edges[0] <= 10 else 2)
     axes[-1, 0].set_xticks(powers, [f"$10^{{{p:.0f}}}$" for p in powers])
@@ -178,27 +143,19 @@ def kappa_distribution(values: Mapping[str, ArrayLike]) -> Figure:
     return figure
 
 
-@styled
+@drawing.styled
 def policy_map(
     grids: Mapping[str, Sequence[Sequence[str | None]]],
     x: ArrayLike,
     y: ArrayLike,
     order: Sequence[str] | None = None,
-    xlabel: str = r"$\log_{10}\,\kappa$",
-    ylabel: str = r"$\log_{10}\,\|A\|_\infty$",
 ) -> Figure:
     """The action a policy takes in each state of a grid, by colour and letter.
 
-    Parameters
-    ----------
-    grids : mapping of case to nested sequences of str or None, (len(x), len(y))
-        Action names; None (drawn empty) where the policy has seen nothing.
-    x, y : array_like
-        The first and the second feature at the middle of the bins.
-    order : sequence of str, optional
-        All actions from low to high precision; colours go from light to dark in this order.
-        Alphabetic if not given.
-    xlabel, ylabel : str
+    `grids` maps a case to the names of the actions, (len(x), len(y)); None (drawn empty) where the
+    policy has seen nothing. `x` and `y` are log10 of kappa and of the infinity-norm at the middle
+    of the bins. Colours go from light to dark in the order of `order`, all actions from low to
+    high precision; alphabetic if not given.
     """
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
@@ -211,36 +168,27 @@ def policy_map(
     if order is not None and (unknown := names - set(order)):
         raise ValueError(f"actions {sorted(unknown)} are not in order; pass all actions")
     used = [name for name in (order or sorted(names)) if name in names]
-    colors = sequential_colors(len(used))
+    colors = drawing.sequential_colors(len(used))
     keys = [ascii_uppercase[i % 26] + (str(i // 26) if i >= 26 else "") for i in range(len(used))]
-
-    columns = _columns(len(grids))
-    figure, axes = case_panels(
-        grids, "grids", columns, lambda rows: 0.7 + 3.1 * rows, sharex=True, sharey=True
-    )
-    for ax, (case, grid) in zip(axes.flat, grids.items(), strict=False):
-        codes = np.array(
-            [[used.index(name) if name else -1 for name in line] for line in grid], dtype=np.float64
-        ).T
+    figure, axes = drawing.case_panels(grids, 0.7, 3.1, sharex=True, sharey=True)
+    for ax, grid in zip(axes.flat, grids.values(), strict=False):
+        codes = np.array([[used.index(name) if name else -1 for name in line] for line in grid]).T
         ax.set_facecolor("#f3f4f6")
         ax.pcolormesh(
             np.arange(len(x) + 1) - 0.5, np.arange(len(y) + 1) - 0.5,
             np.ma.masked_less(codes, 0), cmap=ListedColormap(colors or ["white"]),
             vmin=-0.5, vmax=len(used) - 0.5, edgecolors="white", linewidth=1,
         )  # fmt: skip
-        for (j, i), code in np.ndenumerate(codes.astype(int)):
+        for (j, i), code in np.ndenumerate(codes):
             if code >= 0:
-                ax.text(
-                    i, j, keys[code], ha="center", va="center", fontsize=8,
-                    color=ink_on(colors[code]),
-                )  # fmt: skip
-        ax.set_title(case)
+                drawing.write_on(ax, i, j, keys[code], colors[code], fontsize=8)
         ax.grid(visible=False)
-        _bin_ticks(ax.xaxis, x)
-        _bin_ticks(ax.yaxis, y)
-    figure.supxlabel(xlabel, fontsize=10)
-    figure.supylabel(ylabel, fontsize=10)
-    handles = patch_keys(colors, [f"{k}  {n}" for k, n in zip(keys, used, strict=True)])
+        for axis, centers in ((ax.xaxis, x), (ax.yaxis, y)):
+            step = ceil(len(centers) / 6)
+            axis.set_ticks(range(0, len(centers), step), [f"{c:.1f}" for c in centers[::step]])
+    figure.supxlabel(r"$\log_{10}\,\kappa$", fontsize=10)
+    figure.supylabel(r"$\log_{10}\,\|A\|_\infty$", fontsize=10)
+    handles = drawing.patch_keys(colors, [f"{k}  {n}" for k, n in zip(keys, used, strict=True)])
     handles.append(Patch(facecolor="#f3f4f6", edgecolor="#c5cad1", label="never seen"))
     figure.legend(
         handles=handles, loc="outside right upper", prop={"family": "monospace", "size": 9}
@@ -248,79 +196,49 @@ def policy_map(
     return figure
 
 
-@styled
+@drawing.styled
 def reward_landscape(
     rewards: Mapping[str, ArrayLike],
     actions: Sequence[str],
     failed: Sequence[bool] | None = None,
     chosen: Mapping[str, int] | None = None,
-    xlabel: str = "reward",
 ) -> Figure:
     """The rewards of one problem over all actions, the best and the chosen one marked.
 
-    Parameters
-    ----------
-    rewards : mapping of case to array_like
-        One reward per action; NaN or infinite ones are left out.
-    actions : sequence of str
-        From low to high precision; drawn from top to bottom.
-    failed : sequence of bool, optional
-        Actions whose run broke off or gave no finite error: drawn as crosses.
-    chosen : mapping of case to int, optional
-        The action that the policy takes.
-    xlabel : str
+    `rewards` maps a case to one reward per action; NaN or infinite ones are left out. `actions` go
+    from low to high precision, and are drawn from top to bottom. `failed` tells whose run broke
+    off or gave no finite error: these are drawn as crosses. `chosen` maps a case to the index of
+    the action that the policy takes.
     """
-    need_cases(rewards, "rewards")
+    drawing.need_cases(rewards, "rewards")
     count = len(actions)
-    broken = (
-        np.zeros(count, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
-    )
+    broken = np.array([False] * count if failed is None else failed, dtype=np.bool_)
     if broken.shape != (count,):
         raise ValueError(f"failed has shape {broken.shape}; pass one for each of {count} actions")
-    height = 1.1 + 0.19 * count
-    figure, axes = panels(1, len(rewards), (WIDTH, height), sharey=True)
+    figure, axes = drawing.panels(1, len(rewards), (WIDTH, 1.1 + 0.19 * count), sharey=True)
     places = np.arange(count)
-    good, bad, best, pick = GROUP_COLORS[0], FAINT, GROUP_COLORS[1], INK
+    good, bad, best, pick = drawing.GROUP_COLORS[0], FAINT, drawing.GROUP_COLORS[1], INK
     for ax, (case, given) in zip(axes[0], rewards.items(), strict=True):
         values = vector(given, f"rewards of {case!r}", count)
         finite = np.isfinite(values)
         ax.plot(values[finite & ~broken], places[finite & ~broken], "o", color=good, markersize=5)
         ax.plot(values[finite & broken], places[finite & broken], "x", color=bad, markersize=5)
         if finite.any():
-            top = int(np.nanargmax(np.where(finite, values, -np.inf)))
+            top = int(np.argmax(np.where(finite, values, -np.inf)))
             ax.plot(values[top], top, "*", color=best, markersize=13)
         if chosen is not None and case in chosen:
-            taken = chosen[case]
-            ax.plot(
-                values[taken], taken, "o", markersize=13, markerfacecolor="none",
-                markeredgecolor=pick, markeredgewidth=1.4,
-            )  # fmt: skip
-        ax.set(title=case, xlabel=xlabel)
+            ring = {"color": pick, "markerfacecolor": "none", "markeredgewidth": 1.4}
+            ax.plot(values[chosen[case]], chosen[case], "o", markersize=13, **ring)
+        ax.set(title=case, xlabel="reward")
         ax.margins(x=0.08)
     axes[0, 0].set_yticks(places, actions, family="monospace", fontsize=8)
     axes[0, 0].set_ylim(count - 0.4, -0.6)
-    handles = [marker_key("o", good, "an action")]
+    handles = [drawing.marker_key("o", good, "an action")]
     if broken.any():
-        handles.append(marker_key("x", bad, "no result"))
-    handles.append(marker_key("*", best, "the best", markersize=12))
+        handles.append(drawing.marker_key("x", bad, "no result"))
+    handles.append(drawing.marker_key("*", best, "the best", markersize=12))
     if chosen:
-        ring = {"markersize": 11, "markerfacecolor": "none"}
-        handles.append(marker_key("o", pick, "what the policy takes", **ring))
-    legend_above(figure, handles)
+        look = {"markersize": 11, "markerfacecolor": "none"}
+        handles.append(drawing.marker_key("o", pick, "what the policy takes", **look))
+    drawing.legend_above(figure, handles)
     return figure
-
-
-def _columns(count: int) -> int:
-    """Up to three panels stand in one line, more in lines of two."""
-    return count if count <= 3 else 2
-
-
-def _power_of_ten(exponent: float) -> str:
-    """10**exponent for a label, with two digits."""
-    mantissa, power = f"{10**exponent:.1e}".split("e")
-    return rf"${mantissa} \times 10^{{{int(power)}}}$"
-
-
-def _bin_ticks(axis: Any, centers: NDArray[np.float64]) -> None:
-    step = ceil(len(centers) / 6)
-    axis.set_ticks(range(0, len(centers), step), [f"{c:.1f}" for c in centers[::step]])

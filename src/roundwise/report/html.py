@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 
 from roundwise.report.content import Figure, Finding, Report, Section, Table
 from roundwise.report.images import data_uri
-from roundwise.report.tables import MISSING, group_starts, numeric_columns, table_texts
-from roundwise.report.text import blocks, entries, inline, verdict_counts
+from roundwise.report.tables import group_starts, numeric_columns, table_texts
+from roundwise.report.text import MISSING, SIGNS, blocks, entries, inline, verdict_counts
 
 # With this policy a browser loads nothing, even if a text of the report holds an address.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -19,8 +20,6 @@ DASH = "\N{EN DASH}"
 
 LONG = 40
 """A column with a text of more characters than this may wrap its lines."""
-
-SIGNS = {"confirmed": "✓", "refuted": "✗", "partly": "◐"}
 
 
 def write_html(report: Report, path: Path | str) -> None:
@@ -35,102 +34,77 @@ def write_html(report: Report, path: Path | str) -> None:
 def format_html(report: Report) -> str:
     """The page that `write_html` writes."""
     style = files("roundwise.report").joinpath("report.css").read_text(encoding="utf-8")
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(report.title)}</title>",
-            f"<style>\n{style}</style>",
-            "</head>",
-            "<body>",
-            *_Page(report).lines(),
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    body = "\n".join(_Page(report).lines())
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(report.title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
 
 
 class _Page:
     """Writes the body, and counts tables and figures to number them."""
 
     def __init__(self, report: Report) -> None:
-        self.report = report
-        self.tables = self.figures = 0
+        self.report, self.tables, self.figures = report, count(1), count(1)
 
     def lines(self) -> Iterator[str]:
         report = self.report
-        yield "<header>"
-        yield f"<h1>{_inline(report.title)}</h1>"
+        yield f"<header>\n<h1>{_inline(report.title)}</h1>"
         if report.summary:
             yield '<section id="summary" aria-label="Summary">'
             yield from (f"<p>{_inline(line)}</p>" for line in report.summary)
             yield "</section>"
         yield "</header>"
-        yield from self.contents()
-        yield "<main>"
-        if report.findings:
-            yield from _findings(report.findings)
-        for section in report.sections:
-            yield from self.section(section, 2)
-        if report.departures:
-            yield from _departures(report.departures)
-        for title, values in (("Settings", report.settings), ("Provenance", report.provenance)):
-            if values:
-                yield from _pairs(title, values)
+        parts = [
+            ("findings", "Findings", report.findings, _findings(report.findings), ()),
+            *((s.anchor, s.title, True, self.body(s, 3), s.subsections) for s in report.sections),
+            ("departures", "Departures", report.departures, _departures(report), ()),
+            ("settings", "Settings", report.settings, _pairs(report.settings), ()),
+            ("provenance", "Provenance", report.provenance, _pairs(report.provenance), ()),
+        ]
+        shown = [(anchor, title, body, inner) for anchor, title, full, body, inner in parts if full]
+        yield '<nav id="contents" aria-label="Contents">\n<p>Contents</p>\n<ul>'
+        for anchor, title, _, inner in shown:
+            below = "".join(_link(section.anchor, section.title) for section in inner)
+            yield _link(anchor, title, f"<ul>{below}</ul>" if below else "")
+        yield "</ul>\n</nav>\n<main>"
+        for anchor, title, body, _ in shown:
+            yield from _section(anchor, title, body)
         yield "</main>"
 
-    def contents(self) -> Iterator[str]:
-        report = self.report
-        tail = [
-            ("departures", "Departures", report.departures),
-            ("settings", "Settings", report.settings),
-            ("provenance", "Provenance", report.provenance),
-        ]
-        yield '<nav id="contents" aria-label="Contents">'
-        yield "<p>Contents</p>"
-        yield "<ul>"
-        if report.findings:
-            yield _link("findings", "Findings")
-        for section in report.sections:
-            inner = [_link(s.anchor, s.title) for s in section.subsections]
-            yield _link(section.anchor, section.title, inner)
-        yield from (_link(anchor, title) for anchor, title, content in tail if content)
-        yield "</ul>"
-        yield "</nav>"
-
-    def section(self, section: Section, level: int) -> Iterator[str]:
-        yield f'<section id="{section.anchor}">'
-        yield f"<h{level}>{_inline(section.title)}</h{level}>"
+    def body(self, section: Section, level: int) -> Iterator[str]:
+        """What stands below the heading; `level` is that of the headings of its subsections."""
         yield from _paragraphs(section.text)
         for table in section.tables:
             yield from self.table(table)
         for figure in section.figures:
             yield from self.figure(figure)
         for inner in section.subsections:
-            yield from self.section(inner, min(level + 1, 6))
-        yield "</section>"
+            yield from _section(inner.anchor, inner.title, self.body(inner, level + 1), level)
 
     def table(self, table: Table) -> Iterator[str]:
-        self.tables += 1
-        name = f"table-{self.tables}"
+        number = next(self.tables)
+        name = f"table-{number}"
         yield f'<figure class="table" id="{name}">'
-        yield f'<figcaption id="{name}-caption"><b>Table {self.tables}.</b> '
-        yield f"{_inline(table.caption)}</figcaption>"
-        # tabindex lets the keyboard scroll it, too.
-        yield f'<div class="scroll" role="region" aria-labelledby="{name}-caption" tabindex="0">'
-        yield "<table>"
+        yield _caption("Table", number, table.caption)
+        yield f"{_scrolling(name)}\n<table>"
         kinds = [f' class="{kind}"' if kind else "" for kind in _column_kinds(table)]
         heads = zip(table.header, kinds, strict=True)
         yield "<thead><tr>"
         yield "".join(f'<th scope="col"{kind}>{_inline(text)}</th>' for text, kind in heads)
-        yield "</tr></thead>"
-        yield "<tbody>"
+        yield "</tr></thead>\n<tbody>"
         for row, new in zip(table_texts(table), group_starts(table), strict=True):
             first, *rest = (
                 f"{kind}>{DASH if text == MISSING else _inline(text)}"
@@ -139,40 +113,47 @@ class _Page:
             cells = "".join(f"<td{cell}</td>" for cell in rest)
             start = '<tr class="group">' if new else "<tr>"
             yield f'{start}<th scope="row"{first}</th>{cells}</tr>'
-        yield "</tbody>"
-        yield "</table>"
-        yield "</div>"
+        yield "</tbody>\n</table>\n</div>"
         if table.note:
             yield f'<p class="note">{_inline(table.note)}</p>'
         yield "</figure>"
 
     def figure(self, figure: Figure) -> Iterator[str]:
-        self.figures += 1
-        name = f"figure-{self.figures}"
-        alt = escape(" ".join((figure.alt or figure.caption).split()))
+        number = next(self.figures)
+        name = f"figure-{number}"
+        alt = escape(" ".join(figure.caption.split()))
         yield f'<figure class="picture" id="{name}">'
-        yield f'<div class="scroll" role="region" aria-labelledby="{name}-caption" tabindex="0">'
-        yield f'<img src="{data_uri(figure)}" alt="{alt}">'
-        yield "</div>"
-        yield f'<figcaption id="{name}-caption"><b>Figure {self.figures}.</b> '
-        yield f"{_inline(figure.caption)}</figcaption>"
-        yield "</figure>"
+        yield f'{_scrolling(name)}\n<img src="{data_uri(figure)}" alt="{alt}">\n</div>'
+        yield f"{_caption('Figure', number, figure.caption)}\n</figure>"
+
+
+def _caption(kind: str, number: int, text: str) -> str:
+    anchor = f"{kind.lower()}-{number}-caption"
+    return f'<figcaption id="{anchor}"><b>{kind} {number}.</b> \n{_inline(text)}</figcaption>'
+
+
+def _scrolling(name: str) -> str:
+    """The start of a box that scrolls; tabindex lets the keyboard scroll it, too."""
+    return f'<div class="scroll" role="region" aria-labelledby="{name}-caption" tabindex="0">'
 
 
 def _column_kinds(table: Table) -> list[str]:
     """The CSS class of each column: "number" (to the right), "long" (may wrap), or none."""
-    columns = zip(*table_texts(table), strict=True) if table.rows else [()] * len(table.header)
     return [
-        "number" if number else "long" if max(map(len, texts), default=0) > LONG else ""
-        for number, texts in zip(numeric_columns(table), columns, strict=True)
+        "number" if number else "long" if any(len(str(cell)) > LONG for cell in cells) else ""
+        for number, cells in zip(numeric_columns(table), table.columns(), strict=True)
     ]
 
 
+def _section(anchor: str, title: str, body: Iterable[str], level: int = 2) -> Iterator[str]:
+    heading = f"h{min(level, 6)}"
+    yield f'<section id="{anchor}">\n<{heading}>{_inline(title)}</{heading}>'
+    yield from body
+    yield "</section>"
+
+
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    yield '<section id="findings">'
-    yield "<h2>Findings</h2>"
-    yield f"<p>{verdict_counts(findings)}</p>"
-    yield '<ul class="findings">'
+    yield f'<p>{verdict_counts(findings)}</p>\n<ul class="findings">'
     for finding in findings:
         sign = f'<span aria-hidden="true">{SIGNS[finding.verdict]}</span>'
         yield f'<li class="{finding.verdict}">'
@@ -181,30 +162,22 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         yield from _paragraphs(finding.evidence)
         yield "</div></li>"
     yield "</ul>"
-    yield "</section>"
 
 
-def _departures(departures: Sequence[tuple[str, str]]) -> Iterator[str]:
-    yield '<section id="departures">'
-    yield "<h2>Departures</h2>"
-    for title, text in departures:
+def _departures(report: Report) -> Iterator[str]:
+    for title, text in report.departures:
         yield f"<h3>{_inline(title)}</h3>"
         yield from _paragraphs(text)
-    yield "</section>"
 
 
-def _pairs(title: str, values: Mapping[str, object]) -> Iterator[str]:
-    yield f'<section id="{title.lower()}">'
-    yield f"<h2>{title}</h2>"
+def _pairs(values: Mapping[str, object]) -> Iterator[str]:
     yield "<dl>"
     for name, value in entries(values):
         yield f"<div><dt>{_inline(name)}</dt><dd>{_inline(value)}</dd></div>"
     yield "</dl>"
-    yield "</section>"
 
 
-def _link(anchor: str, title: str, inner: Sequence[str] = ()) -> str:
-    below = f"<ul>{''.join(inner)}</ul>" if inner else ""
+def _link(anchor: str, title: str, below: str = "") -> str:
     return f'<li><a href="#{anchor}">{_inline(title)}</a>{below}</li>'
 
 

@@ -15,7 +15,6 @@ Ending = Literal["svg", "png"]
 MEDIA_TYPES: dict[str, str] = {"svg": "image/svg+xml", "png": "image/png"}
 
 DPI = 150
-"""Dots per inch of PNG files, by default."""
 
 
 def image(figure: Figure, ending: Ending = "svg", dpi: int = DPI) -> tuple[bytes, str]:

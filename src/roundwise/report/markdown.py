@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from roundwise.report.content import Figure, Report, Section, Table
 from roundwise.report.images import write_figure
 from roundwise.report.tables import numeric_columns, table_texts
-from roundwise.report.text import blocks, entries, inline, verdict_counts
-
-MARKS = {"confirmed": "✓ confirmed", "refuted": "✗ refuted", "partly": "◐ partly"}
+from roundwise.report.text import SIGNS, blocks, entries, inline, verdict_counts
 
 
 def format_markdown(table: Table) -> str:
@@ -26,36 +25,26 @@ def format_markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
-def write_markdown(report: Report, path: Path | str, figures: str = "figures") -> None:
-    """Write a report, and its figures as SVG into a folder beside it.
-
-    Parameters
-    ----------
-    report : Report
-    path : path
-    figures : str
-        Name of that folder.
-    """
+def write_markdown(report: Report, path: Path | str) -> None:
+    """Write a report, and its figures as SVG into the folder ``figures`` beside it."""
     path = Path(path)
-    files = {
-        figure.name: write_figure(figure, path.parent / figures).name for figure in report.figures()
-    }
-    path.write_text(_Writer(figures, files).report(report), encoding="utf-8")
+    path.write_text(_Writer(path.parent / "figures").report(report), encoding="utf-8")
 
 
 class _Writer:
     """Writes the report, and counts tables and figures to number them."""
 
-    def __init__(self, folder: str, files: Mapping[str, str]) -> None:
-        self.folder, self.files = folder, files
-        self.tables = self.figures = 0
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.tables, self.figures = folder, count(1), count(1)
 
     def report(self, report: Report) -> str:
         parts = [f"# {_line(report.title)}"]
         if report.summary:
             parts += ["## Summary", "\n".join(f"- {_line(line)}" for line in report.summary)]
         if report.findings:
-            rows = [[f.claim, MARKS[f.verdict], f.evidence] for f in report.findings]
+            rows = [
+                [f.claim, f"{SIGNS[f.verdict]} {f.verdict}", f.evidence] for f in report.findings
+            ]
             checked = Table("", ["claim", "verdict", "evidence"], rows)
             parts += ["## Findings", verdict_counts(report.findings), format_markdown(checked)]
         for section in report.sections:
@@ -66,50 +55,34 @@ class _Writer:
                 parts += [f"### {_line(title)}", *_paragraphs(text)]
         for title, values in (("Settings", report.settings), ("Provenance", report.provenance)):
             if values:
-                rows = [list(pair) for pair in entries(values)]
-                parts += [f"## {title}", _pairs(rows)]
+                lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in entries(values)]
+                parts += [f"## {title}", "\n".join(["| what | value |", "| :-- | :-- |", *lines])]
         return "\n\n".join(parts) + "\n"
 
     def section(self, section: Section, level: int) -> list[str]:
         parts = ["#" * level + " " + _line(section.title), *_paragraphs(section.text)]
         for table in section.tables:
-            self.tables += 1
-            numbered = f"Table {self.tables}. {table.caption}"
-            parts.append(
-                format_markdown(
-                    Table(numbered, table.header, table.rows, table.note, table.formats)
-                )
-            )
+            numbered = f"Table {next(self.tables)}. {table.caption}"
+            parts.append(format_markdown(replace(table, caption=numbered)))
         parts += [self.figure(figure) for figure in section.figures]
         for inner in section.subsections:
             parts += self.section(inner, min(level + 1, 6))
         return parts
 
     def figure(self, figure: Figure) -> str:
-        self.figures += 1
-        address = f"{self.folder}/{self.files[figure.name]}"
-        picture = f"![{_line(figure.alt or figure.caption)}]({address})"
-        return f"{picture}\n\n**Figure {self.figures}.** {_line(figure.caption)}"
-
-
-def _pairs(rows: list[list[str]]) -> str:
-    """A table of names and values, both to the left."""
-    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows]
-    return "\n".join(["| what | value |", "| :-- | :-- |", *lines])
+        address = f"{self.folder.name}/{write_figure(figure, self.folder).name}"
+        caption = _line(figure.caption)
+        return f"![{caption}]({address})\n\n**Figure {next(self.figures)}.** {caption}"
 
 
 def _paragraphs(text: str) -> list[str]:
     return [
         "\n".join(f"- {_line(item)}" for item in block)
         if isinstance(block, list)
-        else _plain_start(_line(block))
+        # Escape a start that would be a heading, a quotation, a rule or a list.
+        else re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", _line(block))
         for block in blocks(text)
     ]
-
-
-def _plain_start(line: str) -> str:
-    """Escape a start that Markdown would take for a heading, a quotation, a rule or a list."""
-    return re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", line)
 
 
 def _line(text: str) -> str:

@@ -10,10 +10,7 @@ from pathlib import Path
 
 from roundwise.evaluation.tables import aligned
 from roundwise.report.content import Cell, Table
-from roundwise.report.text import short_exponent
-
-MISSING = "-"
-"""Shown where there is no value."""
+from roundwise.report.text import MISSING, cell_text
 
 NUMBER = re.compile(r"[-+\N{MINUS SIGN}±<>≤≥~]?\s*(\d|\.\d|inf)")
 
@@ -24,33 +21,26 @@ def column_texts(cells: Sequence[Cell], spec: str | None = None) -> list[str]:
     Integers stay integers. If the size of one float is below 1e-3 or at least 1e5, all have two
     decimals in scientific notation. Else they have so many decimals (at most 3) that the smallest
     shows three digits; decimals that are 0 in all of them are dropped. Strings stay as they are;
-    None and NaN become a dash.
-
-    Parameters
-    ----------
-    cells : sequence of str, int, float or None
-    spec : str, optional
-        A format specification for all numbers, instead of this rule.
+    None and NaN become a dash. `spec` is a format specification for all numbers, instead of this
+    rule.
     """
     if spec is None:
         numbers = [cell for cell in cells if isinstance(cell, (int, float))]
         sizes = [abs(x) for x in numbers if math.isfinite(x) and x != 0]
         spec = "d" if all(isinstance(x, int) for x in numbers) else _float_format(sizes)
-    return [_text(cell, spec) for cell in cells]
+    return [cell_text(cell, spec) for cell in cells]
 
 
 def table_texts(table: Table) -> list[list[str]]:
     """The rows of a table as text, see `column_texts`."""
-    columns = [
-        column_texts([row[j] for row in table.rows], table.formats.get(heading))
-        for j, heading in enumerate(table.header)
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    columns = zip(table.header, table.columns(), strict=True)
+    texts = [column_texts(cells, table.formats.get(heading)) for heading, cells in columns]
+    return [list(row) for row in zip(*texts, strict=True)]
 
 
 def numeric_columns(table: Table) -> list[bool]:
     """Which columns hold numbers, or texts that begin like one; these are right-aligned."""
-    return [_looks_numeric([row[j] for row in table.rows]) for j in range(len(table.header))]
+    return [_looks_numeric(cells) for cells in table.columns()]
 
 
 def group_starts(table: Table) -> list[bool]:
@@ -83,7 +73,7 @@ def write_csv(table: Table, path: Path | str) -> None:
     with Path(path).open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.header)
-        writer.writerows([_exact(cell) for cell in row] for row in table.rows)
+        writer.writerows(table.rows)
 
 
 def _float_format(sizes: Sequence[float]) -> str:
@@ -98,31 +88,9 @@ def _float_format(sizes: Sequence[float]) -> str:
     return f".{decimals}f"
 
 
-def _text(cell: Cell, spec: str) -> str:
-    if cell is None or cell == "":
-        return MISSING
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, str):
-        return cell
-    if math.isnan(cell):
-        return MISSING
-    if math.isinf(cell):
-        return "inf" if cell > 0 else "-inf"
-    if cell == 0 and spec.endswith("e"):
-        return "0"
-    return short_exponent(format(int(cell) if spec == "d" else float(cell), spec))
-
-
 def _looks_numeric(cells: Sequence[Cell]) -> bool:
     present = [cell for cell in cells if cell is not None and cell not in ("", MISSING)]
     return bool(present) and all(
         NUMBER.match(cell) if isinstance(cell, str) else not isinstance(cell, bool)
         for cell in present
     )
-
-
-def _exact(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    return repr(cell) if isinstance(cell, float) else str(cell)

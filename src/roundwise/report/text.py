@@ -7,8 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
-from roundwise.report.content import Finding, Verdict
+from roundwise.report.content import Cell, Finding
 
+MISSING = "-"
+"""Shown where there is no value."""
+
+SIGNS = {"confirmed": "✓", "refuted": "✗", "partly": "◐"}
 CODE = re.compile(r"`([^`]+)`")
 _PADDING = re.compile(r"e(?:\+|(-))0*(?=\d)")
 
@@ -21,6 +25,17 @@ def short_exponent(text: str) -> str:
 def scientific(value: float, digits: int = 0) -> str:
     """A number in scientific notation for people: ``1e-6``, or ``1.20e-14`` with 2 digits."""
     return short_exponent(f"{value:.{digits}e}")
+
+
+def cell_text(cell: Cell, spec: str) -> str:
+    """A cell as text, numbers by a format specification."""
+    if cell is None or cell == "" or cell != cell:
+        return MISSING
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return cell
+    return "0" if cell == 0 and spec.endswith("e") else short_exponent(format(cell, spec))
 
 
 def blocks(text: str) -> list[str | list[str]]:
@@ -52,12 +67,8 @@ def inline(text: str, plain: Callable[[str], str], code: Callable[[str], str]) -
 
 def verdict_counts(findings: Sequence[Finding]) -> str:
     """How many claims were confirmed, and what became of the others."""
-    counts = Counter(finding.verdict for finding in findings)
-    words: dict[Verdict, str] = {
-        "confirmed": "confirmed",
-        "partly": "confirmed in part",
-        "refuted": "refuted",
-    }
+    counts: Counter[str] = Counter(finding.verdict for finding in findings)
+    words = {"confirmed": "confirmed", "partly": "confirmed in part", "refuted": "refuted"}
     parts = [f"{counts[verdict]} {text}" for verdict, text in words.items() if counts[verdict]]
     return f"{len(findings)} claims: {', '.join(parts)}."
 
@@ -68,15 +79,12 @@ def entries(values: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _value(value: object) -> str:
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return short_exponent(f"{value:.6g}")
+    if value is None or isinstance(value, str | bool | float):
+        return cell_text(value, ".6g")
     if isinstance(value, Mapping):
         return ", ".join(f"{name} = {_value(v)}" for name, v in value.items())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-        return ", ".join(_value(v) for v in items)
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
     return str(value)

@@ -8,39 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.report.drawing import (
-    INK,
-    WIDTH,
-    case_panels,
-    group_look,
-    ink_on,
-    legend_above,
-    need_cases,
-    panels,
-    patch_keys,
-    sequential_colors,
-    styled,
-)
+from roundwise.report import drawing
+from roundwise.report.drawing import INK, WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@styled
+@drawing.styled
 def heat_table(rows: Sequence[str], columns: Sequence[str], values: NDArray[np.float64]) -> Figure:
     """A table of numbers >= 0 whose cells darken from 0 to the largest of their column."""
     from matplotlib import colormaps
 
     if values.shape != (len(rows), len(columns)):
         raise ValueError(f"values have shape {values.shape}; pass {(len(rows), len(columns))}")
-    figure, axes = panels(1, 1, (0.82 * WIDTH, 0.7 + 0.33 * len(rows)))
+    figure, axes = drawing.panels(1, 1, (0.82 * WIDTH, 0.7 + 0.33 * len(rows)))
     ax = axes[0, 0]
     largest = np.nanmax(values, axis=0)
     shades = 0.85 * values / np.where(largest > 0, largest, 1.0)
     colors = colormaps["Blues"](shades)
     ax.imshow(colors, aspect="auto")
     for (i, j), value in np.ndenumerate(values):
-        ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=ink_on(colors[i, j].tolist()))
+        drawing.write_on(ax, j, i, f"{value:.2f}", colors[i, j].tolist())
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
@@ -49,7 +38,7 @@ def heat_table(rows: Sequence[str], columns: Sequence[str], values: NDArray[np.f
     return figure
 
 
-@styled
+@drawing.styled
 def stacked_bars(
     shares: Mapping[str, NDArray[np.float64]],
     bars: Sequence[str],
@@ -58,69 +47,51 @@ def stacked_bars(
 ) -> Figure:
     """Horizontal bars, one per variant and stacked by format, in a panel per case.
 
-    Parameters
-    ----------
-    shares : mapping of case to array, (bars, formats)
-        NaN where there is nothing.
-    bars, formats : sequences of str
-        The first bar is the reference, set off by a line.
-    shades : int
-        Number of colours of the scale; the same in all figures gives a format the same colour.
+    `shares` maps a case to an array, (bars, formats), NaN where there is nothing. The first bar is
+    the reference, set off by a line. `shades` is the number of colours of the scale: the same in
+    all figures gives a format the same colour.
     """
-    figure, axes = case_panels(
-        shares,
-        "shares",
-        3,
-        lambda rows: 0.6 + rows * (0.5 + 0.19 * len(bars)),
-        sharex=True,
-        sharey=True,
-    )
-    colors = sequential_colors(shades)[: len(formats)]
-    for ax, (name, table) in zip(axes.flat, shares.items(), strict=False):
+    height = 0.5 + 0.19 * len(bars)
+    figure, axes = drawing.case_panels(shares, 0.6, height, columns=3, sharex=True, sharey=True)
+    colors = drawing.sequential_colors(shades)[: len(formats)]
+    for ax, table in zip(axes.flat, shares.values(), strict=False):
         left = np.zeros(len(bars))
         for j, color in enumerate(colors):
             widths = np.nan_to_num(table[:, j])
             ax.barh(range(len(bars)), widths, 0.72, left, color=color)
             left += widths
         ax.axhline(0.5, color=INK, linewidth=0.8)
-        ax.set_title(name)
         ax.set_yticks(range(len(bars)), bars)
         ax.tick_params(axis="y", length=0)
         ax.grid(visible=False, axis="y")
     axes[0, 0].invert_yaxis()
     figure.supxlabel("stages below FP64 (of 4)", fontsize=10)
-    legend_above(figure, patch_keys(colors, formats))
+    drawing.legend_above(figure, drawing.patch_keys(colors, formats))
     return figure
 
 
-@styled
+@drawing.styled
 def dots_against(
     values: Mapping[tuple[str, str], Mapping[str, tuple[float, Sequence[list[float]]]]],
     variants: Sequence[str],
 ) -> Figure:
     """Dots of every variant, and a line at the reference, for several groups in each panel.
 
-    Parameters
-    ----------
-    values : mapping of (row, column) to mapping of group to (reference, values of each variant)
-        Values are lists, empty where a variant has none.
-    variants : sequence of str
-        Names of the variants, on the vertical axis. The horizontal axis is logarithmic, and linear
-        from 0 to 1 in a row with zeros.
+    `values` maps (row, column) to a mapping of group to (reference, values of each variant); values
+    are lists, empty where a variant has none. The names of the variants stand on the vertical axis.
+    The horizontal axis is logarithmic, and linear from 0 to 1 in a row with zeros.
     """
-    from matplotlib.lines import Line2D
-
-    need_cases(values, "values")
+    drawing.need_cases(values, "values")
     rows = list(dict.fromkeys(row for row, _ in values))
     columns = list(dict.fromkeys(column for _, column in values))
     size = (WIDTH, 0.6 + len(rows) * (0.5 + 0.2 * len(variants)))
-    figure, axes = panels(len(rows), len(columns), size, sharex="row", sharey=True)
+    figure, axes = drawing.panels(len(rows), len(columns), size, sharex="row", sharey=True)
     groups = list(dict.fromkeys(group for panel in values.values() for group in panel))
     for (row, column), panel in values.items():
         ax = axes[rows.index(row), columns.index(column)]
         for group, (reference, found) in panel.items():
             k = groups.index(group)
-            color, marker = group_look(k)
+            color, marker = drawing.group_look(k)
             offset = 0.24 * (k - (len(groups) - 1) / 2)
             ax.axvline(reference, color=color, linewidth=1.0)
             for i, numbers in enumerate(found):
@@ -135,14 +106,11 @@ def dots_against(
             ax.set_title(column)
         if column == columns[0]:
             ax.set_ylabel(row, fontweight="bold")
-    for i, row in enumerate(rows):
-        _scale(axes[i], [panel for (name, _), panel in values.items() if name == row])
+    for line, row in zip(axes, rows, strict=True):
+        _scale(line, [panel for (name, _), panel in values.items() if name == row])
     axes[0, 0].invert_yaxis()
-    handles = []
-    for k, group in enumerate(groups):
-        color, marker = group_look(k)
-        handles.append(Line2D([], [], color=color, marker=marker, markersize=5, label=group))
-    legend_above(figure, handles)
+    look = {"linestyle": "-", "markersize": 5}
+    drawing.legend_above(figure, [drawing.group_key(k, g, **look) for k, g in enumerate(groups)])
     return figure
 
 
