@@ -86,7 +86,7 @@ def test_unknown_name_lists_the_known_ones():
         ({"emin": -1023}, "exceed float64"),
         ({"overflow": "wrap"}, "choose one of inf, nan, saturate"),
         ({"top_code_is_nan": True}, "has no infinity"),
-        ({"name": "my-format"}, "choose a text without spaces and '-'"),
+        ({"name": "my-format"}, "choose a text without spaces, '-' and ':'"),
         ({"name": None}, "choose a text"),
     ],
 )

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gzip
-<<<<<<< HEAD
 import inspect
-import os
-=======
->>>>>>> shrinkC
 import zlib
 from collections.abc import Iterator
 from itertools import islice
@@ -22,15 +18,11 @@ from numpy.typing import NDArray
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
 
-<<<<<<< HEAD
+PathLike: TypeAlias = str | Path
 # SciPy 1.18 warns unless it is told to return a sparse array; older ones do not know the word.
 _AS_ARRAY: dict[str, Any] = (
     {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
 )
-
-=======
-PathLike: TypeAlias = str | Path
->>>>>>> shrinkC
 
 
 def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSystem:
@@ -126,20 +118,13 @@ def _read(source: Path) -> Any:
         raise FileNotFoundError(f"{source} {missing}; pass the path of a Matrix Market file")
     try:
         *_, value_field, _ = scipy.io.mminfo(source)
-        A = None if value_field in ("complex", "pattern") else scipy.io.mmread(source)
+        A = None if value_field in ("complex", "pattern") else scipy.io.mmread(source, **_AS_ARRAY)
     except _UNREADABLE as error:
         raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
     if value_field == "complex":
         raise ValueError(f"{source} is complex; only real systems: write its real form first")
     if value_field == "pattern":
         raise ValueError(f"{source} is a pattern without values; pass a file with real values")
-<<<<<<< HEAD
-    try:
-        A = scipy.io.mmread(source, **_AS_ARRAY)
-    except _UNREADABLE as error:
-        raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
-=======
->>>>>>> shrinkC
     A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
     if not np.isfinite(A.data if sp.issparse(A) else A).all():
         raise ValueError(f"{source} holds NaN or infinite entries; replace them first")
