@@ -11,16 +11,14 @@ from scipy import sparse
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import (
     Analysis,
-    ArithmeticFailure,
     Backend,
     Factors,
     Matrix,
-    Status,
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.engines import ENGINES, Engine, SuperLUEngine, suits_symmetric_mode
-from roundwise.backends.engines.superlu import SYMMETRIC, SuperLUFactors, factorized
+from roundwise.backends.engines import ENGINES, Engine
+from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
 
@@ -50,24 +48,15 @@ class SparseMatrix(Matrix):
         return self.rows @ np.asarray(X, dtype=self.rows.dtype)
 
     def lu(self) -> Factors:
-        require_square(self.shape)
         symmetric = self._symmetric_mode and suits_symmetric_mode(self.rows)
-        symbolic = SuperLUEngine().analyse(self.rows, "mmd" if symmetric else "colamd")
+        symbolic = SuperLUSymbolic(self.rows, "mmd" if symmetric else "colamd")
         return symbolic.factorize(self.rows.data, self.fmt)
 
-    def cholesky(self) -> SuperLUFactors:
-        """``L D L'`` without pivoting, which is Cholesky's up to the scaling of L."""
+    def cholesky(self) -> Factors:
         require_square(self.shape)
-        kernel, breakdown = "sparse Cholesky factorization", Status.NOT_POSITIVE_DEFINITE
         lower = sparse.tril(self.rows)
-        symmetric = sparse.csc_array(lower + sparse.tril(lower, -1).T)
-        options = SYMMETRIC | {"diag_pivot_thresh": 0.0}
-        superlu = factorized(symmetric, self.fmt, kernel, breakdown, options)
-        # SuperLU leaves the diagonal where that is zero, perhaps for positive pivots.
-        on_diagonal = np.array_equal(superlu.perm_r, superlu.perm_c)
-        if not (on_diagonal and (superlu.U.diagonal() > 0).all()):
-            raise ArithmeticFailure(breakdown, kernel, self.fmt)
-        return SuperLUFactors(self.fmt, superlu, "cholesky")
+        symmetric = sparse.csr_array(lower + sparse.tril(lower, -1).T)
+        return SuperLUSymbolic(symmetric, "cholesky").factorize(symmetric.data, self.fmt)
 
 
 def canonical_rows(A: Any) -> sparse.csr_array:
