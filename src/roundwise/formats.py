@@ -58,14 +58,10 @@ class FloatFormat:
                 raise TypeError(f"{field} must be an int, got {getattr(self, field)!r}")
         if not 2 <= self.p <= 53:
             raise ValueError(f"p = {self.p} is out of range; choose 2 <= p <= 53")
-        if not self.emin <= 0 <= self.emax:
+        if not -1022 <= self.emin <= 0 <= self.emax <= 1023:
             raise ValueError(
-                f"emin = {self.emin}, emax = {self.emax}; choose emin <= 0 <= emax, so that 1 fits"
-            )
-        if self.emax > 1023 or self.emin < -1022:
-            raise ValueError(
-                f"emin = {self.emin}, emax = {self.emax} exceed float64, which carries the "
-                "values; choose emin >= -1022 and emax <= 1023"
+                f"emin = {self.emin}, emax = {self.emax}; choose -1022 <= emin <= 0 <= emax <= "
+                "1023, so that 1 fits and float64 can carry the values"
             )
         if self.overflow not in get_args(Overflow):
             raise ValueError(

@@ -35,12 +35,6 @@ def native_formats() -> tuple[FloatFormat, ...]:
     return NativeBackend().formats()
 
 
-def bf16_level() -> str | None:
-    """The processor's best BF16 instructions, or None."""
-    best = _kernels.native_bf16_levels()[0]
-    return None if best == "portable" else best
-
-
 class NativeBackend(NativeVectors):
     """The hardware's own arithmetic.
 
@@ -64,7 +58,8 @@ class NativeBackend(NativeVectors):
             raise ValueError(
                 f"bf16_instructions = {bf16_instructions!r}; this machine has {', '.join(levels)}"
             )
-        self.bf16_instructions = bf16_instructions or bf16_level()
+        best = None if levels[0] == "portable" else levels[0]
+        self.bf16_instructions = bf16_instructions or best
         self.symmetric_mode = symmetric_mode
 
     @property
