@@ -123,10 +123,7 @@ NAMED_FORMATS: dict[str, FloatFormat] = {
 
 def register_format(fmt: FloatFormat) -> FloatFormat:
     """Make a format of your own known by its name, in actions' texts and everywhere else."""
-    if not isinstance(fmt, FloatFormat):
-        raise TypeError(f"got {type(fmt).__name__}; pass a FloatFormat")
-    name = fmt.name.lower()
-    if NAMED_FORMATS.setdefault(name, fmt) != fmt:
+    if NAMED_FORMATS.setdefault(fmt.name.lower(), fmt) != fmt:
         raise ValueError(f"another format is called {fmt.name}; choose a new name")
     return fmt
 

@@ -124,8 +124,8 @@ def _round_array(
     if not (both_c or (both_f and order == "K")):
         source = np.ascontiguousarray(x)
         sink = np.empty_like(source)
-    flat = (array.reshape(-1, order="A") for array in (source, sink))
-    _kernels.round(kernel_format(fmt), MODES.index(mode), key, *flat, get_num_threads())
+    read, written = (array.reshape(-1, order="A") for array in (source, sink))
+    _kernels.round(kernel_format(fmt), MODES.index(mode), key, read, written, get_num_threads())
     if sink is not target:
         target[...] = sink
     return target

@@ -10,7 +10,6 @@ from roundwise.backends.contract import (
     Matrix,
     Status,
     UnsupportedFormat,
-    Vector,
 )
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.emulated.storage import StorageBackend
@@ -47,7 +46,6 @@ __all__ = [
     "Status",
     "StorageBackend",
     "UnsupportedFormat",
-    "Vector",
     "get_backend",
     "native_formats",
 ]

@@ -60,9 +60,9 @@ class UnsupportedFormat(RoundwiseError, ValueError):
 class Factors(ABC):
     """``A[perm][:, order] = L U`` in a format, ready to solve with.
 
-    ``perm`` and ``order`` are None where nothing is permuted. A Cholesky factorization has
-    ``U = L'``; the L of an LU factorization has a unit diagonal; a QR factorization has Q in the
-    place of L and R in that of U.
+    ``perm`` and ``order`` are None where nothing is permuted. L and U are float64, dense or sparse
+    as A was. A Cholesky factorization has ``U = L'``; the L of an LU factorization has a unit
+    diagonal; a QR factorization has Q in the place of L and R in that of U.
     """
 
     fmt: FloatFormat
@@ -76,13 +76,11 @@ class Factors(ABC):
 
     @property
     @abstractmethod
-    def L(self) -> Any:
-        """Lower triangular factor, float64, dense or sparse as A was."""
+    def L(self) -> Any: ...
 
     @property
     @abstractmethod
-    def U(self) -> Any:
-        """Upper triangular factor, float64, dense or sparse as A was."""
+    def U(self) -> Any: ...
 
     @property
     def pivots(self) -> Vector | None:

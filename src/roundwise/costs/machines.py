@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from roundwise.formats import FP64, NAMED_FORMATS
 
 OutcomeRow = Sequence[Outcome | None]
 """The outcomes of one problem, in the order of an action space; None where not computed."""
-
-_MOST_REMEMBERED = 1000
 
 
 @dataclass(frozen=True)
@@ -92,30 +90,7 @@ class MachineProfile:
                 f"the machine profile {self.name!r} cannot run {fmt}, only "
                 f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate"
             ) from None
-        if n is None or not self.sizes:
-            return known
-        if (fmt, n) not in self._interpolated_rates:
-            if len(self._interpolated_rates) > _MOST_REMEMBERED:
-                self._interpolated_rates.clear()
-            self._interpolated_rates[fmt, n] = self._rate_at(fmt, n)
-        return self._interpolated_rates[fmt, n]
-
-    @cached_property
-    def _interpolated_rates(self) -> dict[tuple[str, float], Rate]:
-        """A solver asks for the same few again and again, with little time to spare."""
-        return {}
-
-    def _rate_at(self, fmt: str, n: float) -> Rate:
-        rates = [by_format[fmt] for by_format in self.sizes.values()]
-        flops = [rate.flops_per_second for rate in rates]
-        traffic = [rate.bytes_per_second for rate in rates if rate.bytes_per_second is not None]
-        return Rate(
-            self._interpolated(n, flops),
-            self._interpolated(n, traffic) if len(traffic) == len(rates) else None,
-        )
-
-    def _interpolated(self, n: float, rates: Sequence[float]) -> float:
-        return math.exp(np.interp(math.log(n), np.log(list(self.sizes)), np.log(rates)))
+        return known if n is None or not self.sizes else _interpolated_rate(self, fmt, n)
 
     def cost(self, outcome: Outcome, n: int | None = None) -> float:
         """Seconds (or the profile's own unit) of a run, from its counted operations.
@@ -152,6 +127,17 @@ class MachineProfile:
             return cls(**dict(saved) | {"rates": _rates(saved["rates"]), "sizes": sizes})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved machine profile ({error!r}); save it again") from error
+
+
+@lru_cache(maxsize=1000)  # a solver asks for the same few again and again
+def _interpolated_rate(profile: MachineProfile, fmt: str, n: float) -> Rate:
+    rates = [dataclasses.astuple(by_format[fmt]) for by_format in profile.sizes.values()]
+    at, sizes = math.log(n), np.log(list(profile.sizes))
+    interpolated: Any = (
+        None if None in column else math.exp(np.interp(at, sizes, np.log(column)))
+        for column in zip(*rates, strict=True)
+    )
+    return Rate(*interpolated)
 
 
 def _rates(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Rate]:

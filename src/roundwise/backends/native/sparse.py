@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends.checks import checked_vector, require_square
@@ -94,14 +93,11 @@ class EngineAnalysis(Analysis):
             known = " or ".join(known.name for known in self._engine.formats)
             raise UnsupportedFormat(f"{self.method} does not run in {fmt}; use {known}")
         assert isinstance(matrix, SparseMatrix)
-        if not _same_pattern(matrix.rows, self._pattern):
+        A, pattern = matrix.rows, self._pattern
+        same = A.shape == pattern.shape and all(
+            x is y or np.array_equal(x, y)
+            for x, y in ((A.indptr, pattern.indptr), (A.indices, pattern.indices))
+        )
+        if not same:
             raise ValueError("A has another pattern than the matrix analysed; analyse A")
-        return self._symbolic.factorize(matrix.rows.data, fmt)
-
-
-def _same_pattern(A: sparse.csr_array, B: sparse.csr_array) -> bool:
-    pairs: tuple[tuple[NDArray[Any], NDArray[Any]], ...] = (
-        (A.indptr, B.indptr),
-        (A.indices, B.indices),
-    )
-    return A.shape == B.shape and all(x is y or np.array_equal(x, y) for x, y in pairs)
+        return self._symbolic.factorize(A.data, fmt)
