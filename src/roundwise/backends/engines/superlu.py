@@ -76,6 +76,8 @@ class SuperLUSymbolic(Symbolic):
         require_square(pattern.shape)
         self._pattern, self._ordering = pattern, ordering
         self._order: NDArray[np.int32] | None = None
+        self._permutes_rows, self._is_cholesky = ordering != "colamd", ordering == "cholesky"
+        self._method = ordering if self._is_cholesky else f"{SuperLUEngine.name}/{ordering}"
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> SuperLUFactors:
         options, order = OPTIONS[self._ordering], self._order
@@ -87,15 +89,6 @@ class SuperLUSymbolic(Symbolic):
         found = self._factorized(A, fmt, options | {"permc_spec": "NATURAL"})
         rows = order if self._permutes_rows else None
         return SuperLUFactors(fmt, found, self._method, rows, order)
-
-    @property
-    def _method(self) -> str:
-        is_cholesky = self._ordering == "cholesky"
-        return "cholesky" if is_cholesky else f"{SuperLUEngine.name}/{self._ordering}"
-
-    @property
-    def _permutes_rows(self) -> bool:
-        return self._ordering != "colamd"
 
     @cached_property
     def _permuted(self) -> sparse.csc_array:
@@ -110,7 +103,7 @@ class SuperLUSymbolic(Symbolic):
     ) -> SuperLU:
         """SuperLU's factors of a finite matrix, or a failure."""
         kernel, breakdown = "sparse LU factorization", Status.ZERO_PIVOT
-        if self._ordering == "cholesky":
+        if self._is_cholesky:
             kernel, breakdown = "sparse Cholesky factorization", Status.NOT_POSITIVE_DEFINITE
         found = superlu(A, **options)
         if found is None:
@@ -118,14 +111,13 @@ class SuperLUSymbolic(Symbolic):
         if fmt != FP64 or np.abs(A.data).max(initial=0.0) >= ORDINARY:
             # SuperLU does not tell of overflow, and to look for it one would copy the factors. A
             # solution hints at it: not finite, or zero where something was divided by infinity.
-            x = found.solve(
-                np.random.default_rng(0).uniform(1, 2, len(found.perm_r)).astype(A.dtype)
-            )
+            b = np.random.default_rng(0).uniform(1, 2, A.shape[0]).astype(A.dtype)
+            x = found.solve(b)
             suspect = not (np.isfinite(x) & (x != 0)).all()
             if suspect and not all(np.isfinite(factor.data).all() for factor in (found.L, found.U)):
                 raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
         # SuperLU leaves the diagonal where that is zero, perhaps for positive pivots.
-        if self._ordering == "cholesky" and not (
+        if self._is_cholesky and not (
             np.array_equal(found.perm_r, found.perm_c) and (found.U.diagonal() > 0).all()
         ):
             raise ArithmeticFailure(breakdown, kernel, fmt)
