@@ -123,6 +123,8 @@ NAMED_FORMATS: dict[str, FloatFormat] = {
 
 def register_format(fmt: FloatFormat) -> FloatFormat:
     """Make a format of your own known by its name, in actions' texts and everywhere else."""
+    if not isinstance(fmt, FloatFormat):
+        raise TypeError(f"got {type(fmt).__name__}; pass a FloatFormat")
     if NAMED_FORMATS.setdefault(fmt.name.lower(), fmt) != fmt:
         raise ValueError(f"another format is called {fmt.name}; choose a new name")
     return fmt
