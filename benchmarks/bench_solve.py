@@ -30,7 +30,7 @@ from scipy.sparse.linalg import splu, spsolve
 from tqdm import tqdm
 
 import roundwise as rw
-from roundwise.backends.engines.superlu import DIAGONAL_PIVOT, SYMMETRIC, suits_symmetric_mode
+from roundwise.backends.engines.superlu import OPTIONS, suits_symmetric_mode
 from roundwise.experiments.native.direct import dsgesv
 from roundwise.machine.identity import Machine
 from roundwise.problems import convection_diffusion_3d, laplace_3d, randsvd, read_matrix_market
@@ -113,7 +113,7 @@ def time_sparse(group: str, name: str, A: sp.csr_array, repeats: int) -> Row:
     csc = A.tocsc()
     solution = rw.solve(A, b, full_output=True)
     contenders = [lambda: spsolve(csc, b), lambda: rw.solve(A, b)]
-    options = SYMMETRIC | {"diag_pivot_thresh": DIAGONAL_PIVOT} if suits_symmetric_mode(A) else {}
+    options = OPTIONS["mmd"] if suits_symmetric_mode(A) else {}
     for dtype in (np.float32, np.float64):
         M, rhs = csc.astype(dtype), b.astype(dtype)
         contenders.append(lambda M=M, rhs=rhs: splu(M, **options).solve(rhs))

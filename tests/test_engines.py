@@ -8,7 +8,8 @@ from scipy import sparse
 import roundwise as rw
 from roundwise.backends import ENGINES as LISTED
 from roundwise.backends import NativeBackend, Status
-from roundwise.backends.engines import Engine, Symbolic, superlu
+from roundwise.backends.emulated import ordering as superlu_calls
+from roundwise.backends.engines import Engine, Symbolic
 from roundwise.problems import convection_diffusion_2d, poisson_2d
 
 native = NativeBackend()
@@ -80,13 +81,13 @@ def test_singular_values_are_a_status_and_leave_the_analysis_usable(engine, orde
 
 def test_the_order_is_found_once(monkeypatch):
     seen = []
-    original = superlu.splu
+    original = superlu_calls.splu
 
     def spy(A, **options):
         seen.append(options["permc_spec"])
         return original(A, **options)
 
-    monkeypatch.setattr(superlu, "splu", spy)
+    monkeypatch.setattr(superlu_calls, "splu", spy)
     A = poisson_2d(12).A
     for ordering, name in (("mmd", "MMD_AT_PLUS_A"), ("colamd", "COLAMD")):
         seen.clear()

@@ -102,7 +102,7 @@ def test_names_of_processors(tmp_path, text, name):
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text)
     assert machine._from_cpuinfo(tmp_path / "cpuinfo") == name
-    assert machine._from_platform()
+    assert machine.cpu_model()
 
 
 def test_lu_uses_no_more_threads_than_blas(threads):

@@ -14,7 +14,7 @@ from roundwise.backends import (
     UnsupportedFormat,
     native_formats,
 )
-from roundwise.backends.engines import superlu
+from roundwise.backends.emulated import ordering as superlu_calls
 from roundwise.backends.native import dense as native_dense
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 
@@ -294,13 +294,13 @@ def test_sparse(fmt, n, kind, symmetric_mode):
 
 def test_symmetric_mode_is_for_symmetric_patterns(monkeypatch):
     seen = []
-    original = superlu.splu
+    original = superlu_calls.splu
 
     def spy(A, **options):
         seen.append(options.get("permc_spec", "COLAMD"))
         return original(A, **options)
 
-    monkeypatch.setattr(superlu, "splu", spy)
+    monkeypatch.setattr(superlu_calls, "splu", spy)
     for problem in (poisson_2d(8), LinearSystem(sparse.csr_array(np.triu(general(9))), np.ones(9))):
         for mode in (True, False):
             NativeBackend(symmetric_mode=mode).matrix(problem.A, "fp64").lu()

@@ -25,14 +25,7 @@ def round(fmt: Format, mode: int, key: int, x: _Carried, y: _Carried, threads: i
 def lu(fmt: Format, a: _Carried, perm: _Index, threads: int, /) -> tuple[int, int]: ...
 def cholesky(fmt: Format, a: _Carried, threads: int, /) -> tuple[int, int]: ...
 def solve_triangular(
-    fmt: Format,
-    a: _Carried,
-    lower: bool,
-    unit: bool,
-    transpose: bool,
-    b: _Vector,
-    threads: int,
-    /,
+    fmt: Format, a: _Carried, lower: bool, unit: bool, transpose: bool, b: _Vector, threads: int, /
 ) -> int: ...
 def matvec(
     fmt: Format, a: _Carried, transpose: bool, x: _Vector, y: _Vector, threads: int, /
@@ -107,17 +100,7 @@ def native_getrs(
 def native_potrs(packed: _Stored, fmt: str, b: _Computed, threads: int, /) -> None: ...
 def native_convert(x: NDArray[Any], y: NDArray[Any], fmt: str, threads: int, /) -> None: ...
 def native_norms(a: _Computed, threads: int, /) -> tuple[float, float, float]: ...
-def native_axpy(alpha: float, x: _Computed, y: _Computed, /) -> bool:
-    """Add ``alpha * x`` to y, in place; return whether all of the new y is finite.
 
-    x and y are contiguous vectors of one length, both float64 or both float32; alpha is rounded to
-    their type. An infinity or NaN in alpha, x or y makes the result False, as overflow does.
-    """
-
-def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool:
-    """Subtract from w its components along the rows of V, in place (modified Gram-Schmidt).
-
-    For i = 0, 1, ...: ``h[i] = V[i] @ w``, then ``w -= h[i] * V[i]``. V is m x n in C order, w has
-    n and h has m numbers, all float64 or all float32; h is written only. Returns whether all of h
-    and the new w are finite; an infinity or NaN in V or w makes the result False, as overflow does.
-    """
+# These two return whether all that they wrote is finite; the rows of V are contiguous.
+def native_axpy(alpha: float, x: _Computed, y: _Computed, /) -> bool: ...
+def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool: ...

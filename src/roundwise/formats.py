@@ -59,14 +59,10 @@ class FloatFormat:
                 raise TypeError(f"{field} must be an int, got {getattr(self, field)!r}")
         if not 2 <= self.p <= 53:
             raise ValueError(f"p = {self.p} is out of range; choose 2 <= p <= 53")
-        if not self.emin <= 0 <= self.emax:
+        if not -1022 <= self.emin <= 0 <= self.emax <= 1023:
             raise ValueError(
-                f"emin = {self.emin}, emax = {self.emax}; choose emin <= 0 <= emax, so that 1 fits"
-            )
-        if self.emax > 1023 or self.emin < -1022:
-            raise ValueError(
-                f"emin = {self.emin}, emax = {self.emax} exceed float64, which carries the "
-                "values; choose emin >= -1022 and emax <= 1023"
+                f"emin = {self.emin}, emax = {self.emax}; choose -1022 <= emin <= 0 <= emax <= "
+                "1023, so that 1 fits and float64 can carry the values"
             )
         if self.overflow not in get_args(Overflow):
             raise ValueError(
@@ -130,8 +126,7 @@ def register_format(fmt: FloatFormat) -> FloatFormat:
     """Make a format of your own known by its name, in actions' texts and everywhere else."""
     if not isinstance(fmt, FloatFormat):
         raise TypeError(f"got {type(fmt).__name__}; pass a FloatFormat")
-    name = fmt.name.lower()
-    if NAMED_FORMATS.setdefault(name, fmt) != fmt:
+    if NAMED_FORMATS.setdefault(fmt.name.lower(), fmt) != fmt:
         raise ValueError(f"another format is called {fmt.name}; choose a new name")
     return fmt
 

@@ -15,24 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
-from roundwise.formats import FloatFormat, get_format
+from roundwise.formats import FloatFormat, Overflow, get_format
 from roundwise.machine.threads import get_num_threads
 
 Mode = Literal["nearest", "toward_zero", "up", "down", "stochastic"]
 MODES: tuple[str, ...] = get_args(Mode)
-_OVERFLOW_CODES = {"inf": 0, "nan": 1, "saturate": 2}
 
 
 @cache
 def kernel_format(fmt: FloatFormat) -> _kernels.Format:
     """The format in the form that the compiled kernels take."""
-    return _kernels.Format(
-        p=fmt.p,
-        emin=fmt.emin,
-        max=fmt.max,
-        subnormals=fmt.subnormals,
-        overflow=_OVERFLOW_CODES[fmt.overflow],
-    )
+    overflow = get_args(Overflow).index(fmt.overflow)
+    return _kernels.Format(fmt.p, fmt.emin, fmt.max, fmt.subnormals, overflow)
 
 
 @overload
@@ -84,13 +78,13 @@ def round_to(
     fmt = get_format(fmt)
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
-    key = _stochastic_key(rng) if mode == "stochastic" else 0
-    if isinstance(x, int | float) and not isinstance(x, np.generic):
-        x = np.float64(x)
-        wrap: Any = float
-    else:
-        wrap = None
-    x = np.asarray(x)
+    key = 0
+    if mode == "stochastic":
+        if rng is None:
+            raise ValueError("mode 'stochastic' needs rng; pass a numpy.random.Generator or a seed")
+        key = int(np.random.default_rng(rng).integers(2**64, dtype=np.uint64))
+    is_number = isinstance(x, int | float) and not isinstance(x, np.generic)
+    x = np.asarray(x, dtype=np.float64 if is_number else None)
     if x.dtype not in (np.float64, np.float32) or not x.dtype.isnative:
         raise TypeError(f"round_to takes float64 or float32, got {x.dtype}; convert with astype")
     if out is not None:
@@ -100,61 +94,41 @@ def round_to(
             raise ValueError(
                 f"out is {out.dtype} of shape {out.shape}; pass {x.dtype} of shape {x.shape}"
             )
-    if out is not None and out is not x and np.may_share_memory(x, out):
-        x = x.copy()
+        if out is not x and np.may_share_memory(x, out):
+            x = x.copy()
     result = _round_array(x, fmt, mode, key, out)
-    if wrap is not None:
-        return wrap(result)
+    if is_number:
+        return float(result)
     return result[()] if x.ndim == 0 and out is None else result
-
-
-def _stochastic_key(rng: np.random.Generator | int | None) -> int:
-    if rng is None:
-        raise ValueError("mode 'stochastic' needs rng; pass a numpy.random.Generator or a seed")
-    return int(np.random.default_rng(rng).integers(2**64, dtype=np.uint64))
 
 
 def _round_array(
     x: NDArray[Any], fmt: FloatFormat, mode: str, key: int, out: NDArray[Any] | None
 ) -> NDArray[Any]:
-    if x.dtype == np.float32 and not _within_float32(fmt):
+    within_float32 = fmt.p <= 24 and fmt.emin >= -126 and fmt.emax <= 127
+    if x.dtype == np.float32 and not within_float32:
         # Overflow to float32's infinity is documented; signalling NaNs would warn, too.
         with np.errstate(over="ignore", invalid="ignore"):
             wide = _round_array(x.astype(np.float64), fmt, mode, key, None)
             narrow = wide.astype(np.float32)
-        return narrow if out is None else _copy_into(out, narrow)
+        if out is None:
+            return narrow
+        out[...] = narrow
+        return out
     # Stochastic rounding numbers elements in C order; other modes can take any memory order.
     order: Literal["C", "K"] = "C" if mode == "stochastic" else "K"
     target = np.empty_like(x, order=order) if out is None else out
-    if _same_dense_layout(x, target, order):
-        source, sink = x, target
-    else:
+    source, sink = x, target
+    both_c = x.flags.c_contiguous and target.flags.c_contiguous
+    both_f = x.flags.f_contiguous and target.flags.f_contiguous
+    if not (both_c or (both_f and order == "K")):
         source = np.ascontiguousarray(x)
         sink = np.empty_like(source)
-    _kernels.round(
-        kernel_format(fmt),
-        MODES.index(mode),
-        key,
-        source.reshape(-1, order="A"),
-        sink.reshape(-1, order="A"),
-        get_num_threads(),
-    )
-    return target if sink is target else _copy_into(target, sink)
-
-
-def _same_dense_layout(x: NDArray[Any], y: NDArray[Any], order: str) -> bool:
-    if x.flags.c_contiguous and y.flags.c_contiguous:
-        return True
-    return order == "K" and x.flags.f_contiguous and y.flags.f_contiguous
-
-
-def _copy_into(target: NDArray[Any], source: NDArray[Any]) -> NDArray[Any]:
-    np.copyto(target, source)
+    read, written = (array.reshape(-1, order="A") for array in (source, sink))
+    _kernels.round(kernel_format(fmt), MODES.index(mode), key, read, written, get_num_threads())
+    if sink is not target:
+        target[...] = sink
     return target
-
-
-def _within_float32(fmt: FloatFormat) -> bool:
-    return fmt.p <= 24 and fmt.emin >= -126 and fmt.emax <= 127
 
 
 def round_scalar(
@@ -181,7 +155,10 @@ def round_scalar(
     if magnitude < Fraction(fmt.min_normal):
         spacing = Fraction(fmt.min_subnormal)
     else:
-        spacing = Fraction(2) ** (_exponent(magnitude) - fmt.p + 1)
+        # The e with 2**e <= magnitude < 2**(e + 1).
+        e = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+        e -= magnitude < Fraction(2) ** e
+        spacing = Fraction(2) ** (e - fmt.p + 1)
     below, rest = divmod(magnitude, spacing)  # the neighbours are below and below + 1 spacings
     away = {
         "nearest": rest > spacing / 2 or (rest == spacing / 2 and below % 2 == 1),
@@ -196,9 +173,3 @@ def round_scalar(
     if (mode, sign) in {("toward_zero", 1), ("toward_zero", -1), ("up", -1), ("down", 1)}:
         return sign * fmt.max
     return overflowed
-
-
-def _exponent(x: Fraction) -> int:
-    """The e with 2**e <= x < 2**(e + 1), for x > 0."""
-    e = x.numerator.bit_length() - x.denominator.bit_length()
-    return e if x >= Fraction(2) ** e else e - 1

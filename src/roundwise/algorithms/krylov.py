@@ -9,13 +9,13 @@ import numpy as np
 
 from roundwise.algorithms.refinement import Correction
 from roundwise.algorithms.stage import Stage, Vector
-from roundwise.backends import Factors, Matrix, Solves
+from roundwise.backends import Factors, Matrix
 
 
 def gmres(
     stage: Stage,
     A: Matrix,
-    M: Solves,
+    M: Factors,
     r: Vector,
     tolerance: float,
     restart: int,
@@ -47,7 +47,7 @@ def gmres(
 def _cycle(
     stage: Stage,
     A: Matrix,
-    M: Solves,
+    M: Factors,
     w: Vector,
     beta: float,
     target: float,

@@ -13,7 +13,7 @@ from functools import wraps
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from roundwise.backends import Backend, Factors, Matrix, Solves
+from roundwise.backends import Backend, Factors, Matrix
 from roundwise.formats import FloatFormat
 
 Vector = Any  # an array of the backend: NumPy here, CuPy on a GPU
@@ -90,7 +90,7 @@ class Stage:
         return self.backend.add(X, Z, self.fmt)
 
     @timed
-    def solve(self, factors: Solves, b: Vector) -> Vector:
+    def solve(self, factors: Factors, b: Vector) -> Vector:
         """Substitution with factors in this format, for a vector or a block of columns."""
         columns = b.shape[1] if b.ndim == 2 else 1
         indices = factors.entries if factors.is_sparse else 0

@@ -8,10 +8,8 @@ from roundwise.backends.contract import (
     Backend,
     Factors,
     Matrix,
-    Solves,
     Status,
     UnsupportedFormat,
-    Vector,
 )
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.emulated.storage import StorageBackend
@@ -45,11 +43,9 @@ __all__ = [
     "Matrix",
     "NativeBackend",
     "OperationBackend",
-    "Solves",
     "Status",
     "StorageBackend",
     "UnsupportedFormat",
-    "Vector",
     "get_backend",
     "native_formats",
 ]

@@ -14,11 +14,15 @@ from roundwise.formats import FloatFormat
 Float64Array = NDArray[np.float64]
 
 
+def _real(x: Any, name: str) -> Any:
+    if x.dtype != np.float64 and (x.dtype.kind != "f" or x.dtype.itemsize > 8):
+        raise TypeError(f"{name} is float64 or float32, got {x.dtype}; convert with astype")
+    return x
+
+
 def checked_vector(x: Any, length: int | None = None) -> Float64Array:
     """x as a contiguous float64 vector of that length, or a one-line error."""
-    x = np.asarray(x)
-    if x.dtype != np.float64 and (x.dtype.kind != "f" or x.dtype.itemsize > 8):
-        raise TypeError(f"vectors are float64 or float32, got {x.dtype}; convert with astype")
+    x = _real(np.asarray(x), "a vector")
     if x.ndim != 1 or (length is not None and x.shape[0] != length):
         wanted = "a vector" if length is None else f"a vector of length {length}"
         raise ValueError(f"got shape {x.shape}; pass {wanted}")
@@ -27,21 +31,15 @@ def checked_vector(x: Any, length: int | None = None) -> Float64Array:
 
 def checked_block(b: Any, rows: int) -> Float64Array:
     """b as a float64 block of columns, not copied if it is one already."""
-    b = np.asarray(b)
-    if b.ndim == 1:
-        return checked_vector(b, rows)[:, None]
-    if b.ndim != 2 or b.shape[0] != rows:
+    b = _real(np.asarray(b), "b")
+    if b.ndim not in (1, 2) or b.shape[0] != rows:
         raise ValueError(f"b has shape {b.shape}; pass ({rows},) or ({rows}, k)")
-    if b.dtype.kind != "f" or b.dtype.itemsize > 8:
-        raise TypeError(f"b is float64 or float32, got {b.dtype}; convert with astype")
-    return np.asarray(b, dtype=np.float64)
+    return np.asarray(b if b.ndim == 2 else b[:, None], dtype=np.float64)
 
 
 def checked_basis(V: Any, length: int) -> Float64Array:
     """V as contiguous float64 rows of that length."""
-    V = np.asarray(V)
-    if V.dtype.kind != "f" or V.dtype.itemsize > 8:
-        raise TypeError(f"V is float64 or float32, got {V.dtype}; convert with astype")
+    V = _real(np.asarray(V), "V")
     if V.ndim != 2 or V.shape[1] != length:
         raise ValueError(f"V has shape {V.shape}; pass rows of length {length}")
     return np.ascontiguousarray(V, dtype=np.float64)
@@ -53,12 +51,8 @@ def check_rotations(
     """What `Backend.givens` changes in place must be long enough, float64 and contiguous."""
     if j < 0:
         raise ValueError(f"j = {j}; pass a column number of at least 0")
-    for name, x, length in (
-        ("cosines", cosines, j + 1),
-        ("sines", sines, j + 1),
-        ("h", h, j + 2),
-        ("g", g, j + 2),
-    ):
+    lengths = {"cosines": j + 1, "sines": j + 1, "h": j + 2, "g": j + 2}
+    for (name, length), x in zip(lengths.items(), (cosines, sines, h, g), strict=True):
         fits = isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1
         if not fits or len(x) < length or not x.flags.carray:
             raise ValueError(
@@ -69,10 +63,7 @@ def check_rotations(
 
 def real_matrix(A: Any) -> Any:
     """A as it is, or as an array: of real numbers up to float64, and not empty."""
-    if not sparse.issparse(A):
-        A = np.asarray(A)
-    if A.dtype.kind != "f" or A.dtype.itemsize > 8:
-        raise TypeError(f"A is float64 or float32, got {A.dtype}; convert with astype")
+    A = _real(A if sparse.issparse(A) else np.asarray(A), "A")
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(f"A has shape {A.shape}; pass a matrix with at least one row and column")
     return A
@@ -87,21 +78,12 @@ def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
         if A.nnz > np.iinfo(np.int32).max:
             raise ValueError(f"A has {A.nnz} entries; the kernels' 32-bit indices reach 2**31 - 1")
         A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+        entries = A.data
     else:
-        A = np.asarray(A, dtype=np.float64)
-    if not np.isfinite(A.data if sparse.issparse(A) else A).all():
+        A = entries = np.asarray(A, dtype=np.float64)
+    if not np.isfinite(entries).all():
         raise ArithmeticFailure(Status.NONFINITE_INPUT, "matrix", fmt)
     return A
-
-
-def sparse_lu_flops(lower_starts: NDArray[Any], upper_indices: NDArray[Any]) -> float:
-    """Divisions and multiply-subtracts of a sparse LU, from the pattern of its factors.
-
-    ``lower_starts`` are the column starts of L without its diagonal.
-    """
-    below = np.diff(lower_starts).astype(np.float64)
-    right = np.bincount(upper_indices, minlength=len(below)) - 1.0
-    return float(np.sum(below * (1 + 2 * right)))
 
 
 def require_square(shape: tuple[int, int]) -> None:

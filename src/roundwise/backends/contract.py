@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +43,7 @@ class Status(enum.Enum):
 
 
 class ArithmeticFailure(RoundwiseError, ArithmeticError):
-    """A kernel could not return finite numbers.
-
-    Attributes
-    ----------
-    status : Status
-    kernel : str
-        Name of the kernel.
-    fmt : FloatFormat
-    column : int or None
-        Where a factorization stopped.
-    """
+    """A kernel could not return finite numbers; `column` tells where a factorization stopped."""
 
     def __init__(
         self, status: Status, kernel: str, fmt: FloatFormat, column: int | None = None
@@ -67,22 +57,12 @@ class UnsupportedFormat(RoundwiseError, ValueError):
     """A backend cannot run a format; the message names those that it can."""
 
 
-class Solves(Protocol):
-    """What a stage asks of factors."""
-
-    is_sparse: bool
-    entries: int  # stored numbers
-
-    def solve(self, b: Vector, transpose: bool = False) -> Vector: ...
-    def to(self, fmt: FloatFormat) -> Solves: ...
-
-
 class Factors(ABC):
     """``A[perm][:, order] = L U`` in a format, ready to solve with.
 
-    ``perm`` and ``order`` are None where nothing is permuted. A Cholesky factorization has
-    ``U = L'``; the L of an LU factorization has a unit diagonal; a QR factorization has Q in the
-    place of L and R in that of U.
+    ``perm`` and ``order`` are None where nothing is permuted. L and U are float64, dense or sparse
+    as A was. A Cholesky factorization has ``U = L'``; the L of an LU factorization has a unit
+    diagonal; a QR factorization has Q in the place of L and R in that of U.
     """
 
     fmt: FloatFormat
@@ -96,13 +76,11 @@ class Factors(ABC):
 
     @property
     @abstractmethod
-    def L(self) -> Any:
-        """Lower triangular factor, float64, dense or sparse as A was."""
+    def L(self) -> Any: ...
 
     @property
     @abstractmethod
-    def U(self) -> Any:
-        """Upper triangular factor, float64, dense or sparse as A was."""
+    def U(self) -> Any: ...
 
     @property
     def pivots(self) -> Vector | None:
@@ -157,8 +135,6 @@ class Matrix(ABC):
 class Analysis(ABC):
     """What a factorization method can prepare from the pattern of a matrix alone."""
 
-    method: str
-
     @abstractmethod
     def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
         """Factors of a matrix with the analysed pattern; its values may differ."""
@@ -169,18 +145,11 @@ class NoAnalysis(Analysis):
     """That of a method which learns nothing from the pattern: `factorize` does everything."""
 
     backend: Backend
-    method: str
+    method: str  # of `Matrix`
 
     def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
-        matrix = self.backend.matrix(A, fmt)
-        match self.method:
-            case "lu":
-                return matrix.lu()
-            case "cholesky":
-                return matrix.cholesky()
-            case "qr":
-                return matrix.qr()
-        raise UnknownNameError("factorization method", self.method, ["cholesky", "lu", "qr"])
+        factors: Factors = getattr(self.backend.matrix(A, fmt), self.method)()
+        return factors
 
 
 class Backend(ABC):
@@ -262,13 +231,7 @@ class Backend(ABC):
 
     @abstractmethod
     def givens(
-        self,
-        j: int,
-        cosines: Vector,
-        sines: Vector,
-        h: Vector,
-        g: Vector,
-        fmt: str | FloatFormat,
+        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
     ) -> None:
         """Bring column j of a Hessenberg least squares problem to triangular form, in place.
 
@@ -288,8 +251,8 @@ class Backend(ABC):
         caller computes its norms anyway and must reject what is not finite.
         """
         R = A.times(X)
-        for j in range(R.shape[1]):
-            R[:, j] = self.axpy(-1.0, R[:, j], B[:, j], A.fmt)
+        for r, b in zip(R.T, B.T, strict=True):
+            r[:] = self.axpy(-1.0, r, b, A.fmt)
         return R
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:

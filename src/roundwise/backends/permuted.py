@@ -1,10 +1,12 @@
-"""Factors in NumPy arrays that are solved with by kernels without permutations."""
+"""Factors whose kernels solve for blocks of columns, without permutations."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roundwise.backends.checks import Float64Array, checked_block
 from roundwise.backends.contract import Factors, Vector
@@ -13,6 +15,11 @@ from roundwise.formats import FloatFormat
 
 class PermutedFactors(Factors):
     """Factors that permute around `_solve_factored`, whose kernels solve with L and U only."""
+
+    @cached_property
+    def _around(self) -> tuple[NDArray[np.int32] | None, NDArray[np.int32] | None]:
+        """The orders of rows and columns that `_solve_factored` leaves to `solve`."""
+        return self.perm, self.order
 
     @abstractmethod
     def to(self, fmt: FloatFormat) -> PermutedFactors: ...
@@ -24,12 +31,9 @@ class PermutedFactors(Factors):
     def solve(self, b: Vector, transpose: bool = False) -> Vector:
         block = checked_block(b, self.shape[0])
         # A = P' L U Q' and A' = Q U' L' P.
-        rows, columns = (self.order, self.perm) if transpose else (self.perm, self.order)
-        y = np.array(block if rows is None else block[rows], order="F")
-        y = self._solve_factored(y, transpose)
-        if columns is None:
-            x = y
-        else:
-            x = np.empty_like(y)
-            x[columns] = y
+        rows, columns = self._around[::-1] if transpose else self._around
+        x = np.array(block if rows is None else block[rows], order="F")
+        x = self._solve_factored(x, transpose)
+        if columns is not None:
+            x[columns] = x.copy()
         return x if np.ndim(b) == 2 else x[:, 0]

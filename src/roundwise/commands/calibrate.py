@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -52,7 +53,7 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     )
     path = save_profile(measured, out)
     if as_json:
-        echo_json(measured.to_dict() | {"path": str(path)})
+        echo_json(asdict(measured) | {"path": str(path)})
     else:
         click.echo("\n".join([*text(measured), f"profile: {path}"]))
 

@@ -5,31 +5,9 @@
 >>> reward = CostReward(load_profile())        # doctest: +SKIP
 """
 
-from roundwise.costs.calibration import (
-    QUICK_SIZES,
-    SIZES,
-    Calibration,
-    calibrate,
-)
-from roundwise.costs.machines import (
-    BITS_PROPORTIONAL,
-    GENERIC_AVX512_CPU,
-    H200_LIKE,
-    PROFILES,
-    MachineProfile,
-    MeasuredTime,
-    OutcomeRow,
-    Rate,
-    cost_matrix,
-)
-from roundwise.costs.prices import (
-    Prices,
-    Shape,
-    SparsePrices,
-    Work,
-    current_prices,
-    generic_prices,
-)
+from roundwise.costs.calibration import Calibration, calibrate
+from roundwise.costs.machines import MachineProfile, MeasuredTime, OutcomeRow, Rate, cost_matrix
+from roundwise.costs.prices import Prices, Shape, Work, current_prices
 from roundwise.costs.stored import (
     ProfileError,
     cache_folder,
@@ -39,12 +17,6 @@ from roundwise.costs.stored import (
 )
 
 __all__ = [
-    "BITS_PROPORTIONAL",
-    "GENERIC_AVX512_CPU",
-    "H200_LIKE",
-    "PROFILES",
-    "QUICK_SIZES",
-    "SIZES",
     "Calibration",
     "MachineProfile",
     "MeasuredTime",
@@ -53,13 +25,11 @@ __all__ = [
     "ProfileError",
     "Rate",
     "Shape",
-    "SparsePrices",
     "Work",
     "cache_folder",
     "calibrate",
     "cost_matrix",
     "current_prices",
-    "generic_prices",
     "load_profile",
     "profile_path",
     "save_profile",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -29,45 +29,42 @@ Times = Mapping[str, float]  # seconds by kernel
 
 @dataclass(frozen=True)
 class Calibration:
-    """Median seconds of a machine's kernels.
-
-    Attributes
-    ----------
-    machine : Machine
-    times : dict
-        Format name to size to kernel to seconds. The kernels are ``lu`` (from a float64 matrix,
-        so with the conversion), ``solve`` (both triangles) and ``matvec``.
-    overheads : dict
-        Format name to kernel to the seconds of a call that do not depend on the size: those
-        kernels, and ``axpy, scale, norm2, orthogonalize, givens, solve_upper``.
-    """
+    """Median seconds of a machine's kernels."""
 
     machine: Machine
     times: Mapping[str, Mapping[int, Times]]
+    """By format name and size, of ``lu`` (from a float64 matrix, so with the conversion), ``solve``
+    (both triangles) and ``matvec``."""
     overheads: Mapping[str, Times]
+    """By format name, the seconds of a call that do not depend on the size: of those kernels, and
+    of ``axpy, scale, norm2, orthogonalize, givens, solve_upper``."""
 
     def profile(self) -> MachineProfile:
         """Rates that give these times back.
 
         For each size, flops are priced by the factorization and traffic by matvec and triangular
-        solve together, which alternate in GMRES. The overheads of calls are priced by counts:
-        those of a factorization and the first solve for a run, of a residual, an update and the
-        frame of a GMRES cycle for an outer step, of an Arnoldi step for an inner one. They are
-        those of the highest format; what a lower one takes beyond them is in its rates.
+        solve together, which alternate in GMRES, with `Stage`'s counts of flops and bytes. The
+        overheads of calls are priced by counts: those of a factorization and the first solve for
+        a run, of a residual, an update and the frame of a GMRES cycle for an outer step, of an
+        Arnoldi step for an inner one. They are those of the highest format; what a lower one
+        takes beyond them is in its rates.
         """
-        highest = max(self.overheads, key=lambda name: get_format(name).p)
-        overheads = self.overheads[highest]
+        overheads = self.overheads[max(self.overheads, key=lambda name: get_format(name).p)]
         sizes: dict[int, dict[str, Rate]] = {}
         for fmt, by_size in self.times.items():
             for n, times in by_size.items():
-                work = {name: _work(times[name], overheads[name]) for name in times}
-                sizes.setdefault(n, {})[fmt] = rate_of(n, fmt, work)
+                # At least a tenth of the time is work: both were measured and may be off.
+                work = {name: max(t - overheads[name], t / 10) for name, t in times.items()}
+                traffic = 2 * (n * n + 2 * n) * get_format(fmt).storage_bytes
+                sizes.setdefault(n, {})[fmt] = Rate(
+                    2 / 3 * n**3 / work["lu"], traffic / (work["matvec"] + work["solve"])
+                )
         of_run, of_outer, of_inner = (
-            sum(overheads[kernel] for kernel in kernels)
+            sum(overheads[kernel] for kernel in kernels.split())
             for kernels in (
-                ("lu", "solve"),
-                ("matvec", "axpy", "axpy", "solve", "norm2", "solve_upper", "matvec"),
-                ("scale", "matvec", "solve", "orthogonalize", "norm2", "givens"),
+                "lu solve",
+                "matvec axpy axpy solve norm2 solve_upper matvec",
+                "scale matvec solve orthogonalize norm2 givens",
             )
         )
         return MachineProfile(
@@ -80,46 +77,23 @@ class Calibration:
             sizes=sizes,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON and for people."""
-        return {
-            "machine": self.machine.to_dict(),
-            "times": {
-                fmt: {str(n): dict(times) for n, times in by_size.items()}
-                for fmt, by_size in self.times.items()
-            },
-            "overheads": {fmt: dict(times) for fmt, times in self.overheads.items()},
-        }
-
-
-def rate_of(n: int, fmt: str, seconds: Times) -> Rate:
-    """The rate of a format at a size, with `Stage`'s counts of flops and bytes."""
-    traffic = 2 * (n * n + 2 * n) * get_format(fmt).storage_bytes
-    return Rate(2 / 3 * n**3 / seconds["lu"], traffic / (seconds["matvec"] + seconds["solve"]))
-
-
-def _work(seconds: float, overhead: float) -> float:
-    """Seconds beyond the overhead; at least a tenth, since both were measured and may be off."""
-    return max(seconds - overhead, seconds / 10)
-
 
 def calibrate(
     sizes: Sequence[int] = SIZES,
     backend: Backend | None = None,
     formats: Sequence[FloatFormat] | None = None,
     seconds_per_kernel: float = SECONDS_PER_KERNEL,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     clock: Clock = perf_counter,
 ) -> Calibration:
-    """Measure the native kernels of this machine, with its present number of threads.
+    """Measure the kernels of this machine, with its present number of threads.
 
     Parameters
     ----------
-    sizes : sequence of int
     backend : Backend, optional
         A `NativeBackend` unless given.
     formats : sequence of FloatFormat, optional
-        All that this machine runs natively unless given.
+        All that the backend runs unless given.
     seconds_per_kernel : float
         Each kernel is run for about this long, at least three times.
     progress : callable, optional
@@ -130,25 +104,18 @@ def calibrate(
     if not sizes or min(sizes) <= TINY:
         raise ValueError(f"sizes = {sizes}; pass some, all greater than {TINY}")
     backend = NativeBackend() if backend is None else backend
-    formats = backend.formats() if formats is None else formats
-    steps = [(fmt, n) for n in (TINY, *sizes) for fmt in formats]
-    times: dict[str, dict[int, Times]] = {fmt.name: {} for fmt in formats}
-    overheads: dict[str, Times] = {}
-    for done, (fmt, n) in enumerate(steps):
-        if progress is not None:
-            progress(done, len(steps))
+    steps = list(product((TINY, *sizes), backend.formats() if formats is None else formats))
+    times: dict[str, dict[int, Times]] = {fmt.name: {} for _, fmt in steps}
+    for done, (n, fmt) in enumerate(steps):
+        progress(done, len(steps))
         kernels = matrix_kernels(backend, fmt, n)
         if n == TINY:
             kernels |= vector_kernels(backend, fmt, n)
-        found = {
+        times[fmt.name][n] = {
             name: median_seconds(call, seconds_per_kernel, clock) for name, call in kernels.items()
         }
-        if n == TINY:
-            overheads[fmt.name] = found
-        else:
-            times[fmt.name][n] = found
-    if progress is not None:
-        progress(len(steps), len(steps))
+    progress(len(steps), len(steps))
+    overheads = {name: by_size.pop(TINY) for name, by_size in times.items()}
     return Calibration(Machine.this(), times, overheads)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from roundwise.formats import FP64, NAMED_FORMATS
 
 OutcomeRow = Sequence[Outcome | None]
 """The outcomes of one problem, in the order of an action space; None where not computed."""
-
-_MOST_REMEMBERED = 1000
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class MachineProfile:
 
     Parameters
     ----------
-    name : str
     rates : mapping of format name to Rate
         The formats that the machine can run.
     outer_overhead, inner_overhead : float
@@ -93,30 +90,7 @@ class MachineProfile:
                 f"the machine profile {self.name!r} cannot run {fmt}, only "
                 f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate"
             ) from None
-        if n is None or not self.sizes:
-            return known
-        if (fmt, n) not in self._interpolated_rates:
-            if len(self._interpolated_rates) > _MOST_REMEMBERED:
-                self._interpolated_rates.clear()
-            self._interpolated_rates[fmt, n] = self._rate_at(fmt, n)
-        return self._interpolated_rates[fmt, n]
-
-    @cached_property
-    def _interpolated_rates(self) -> dict[tuple[str, float], Rate]:
-        """A solver asks for the same few again and again, with little time to spare."""
-        return {}
-
-    def _rate_at(self, fmt: str, n: float) -> Rate:
-        rates = [by_format[fmt] for by_format in self.sizes.values()]
-        flops = [rate.flops_per_second for rate in rates]
-        traffic = [rate.bytes_per_second for rate in rates if rate.bytes_per_second is not None]
-        return Rate(
-            self._interpolated(n, flops),
-            self._interpolated(n, traffic) if len(traffic) == len(rates) else None,
-        )
-
-    def _interpolated(self, n: float, rates: Sequence[float]) -> float:
-        return math.exp(np.interp(math.log(n), np.log(list(self.sizes)), np.log(rates)))
+        return known if n is None or not self.sizes else _interpolated_rate(self, fmt, n)
 
     def cost(self, outcome: Outcome, n: int | None = None) -> float:
         """Seconds (or the profile's own unit) of a run, from its counted operations.
@@ -142,9 +116,8 @@ class MachineProfile:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
-        scalars = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        sizes = {str(n): _rates_to_dict(rates) for n, rates in self.sizes.items()}
-        return scalars | {"rates": _rates_to_dict(self.rates), "sizes": sizes}
+        saved = dataclasses.asdict(self)
+        return saved | {"sizes": {str(n): rates for n, rates in saved["sizes"].items()}}
 
     @classmethod
     def from_dict(cls, saved: Any) -> MachineProfile:
@@ -156,8 +129,15 @@ class MachineProfile:
             raise ValueError(f"not a saved machine profile ({error!r}); save it again") from error
 
 
-def _rates_to_dict(rates: Mapping[str, Rate]) -> dict[str, Any]:
-    return {name: dataclasses.asdict(rate) for name, rate in rates.items()}
+@lru_cache(maxsize=1000)  # a solver asks for the same few again and again
+def _interpolated_rate(profile: MachineProfile, fmt: str, n: float) -> Rate:
+    rates = [dataclasses.astuple(by_format[fmt]) for by_format in profile.sizes.values()]
+    at, sizes = math.log(n), np.log(list(profile.sizes))
+    interpolated: Any = (
+        None if None in column else math.exp(np.interp(at, sizes, np.log(column)))
+        for column in zip(*rates, strict=True)
+    )
+    return Rate(*interpolated)
 
 
 def _rates(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Rate]:
@@ -193,7 +173,6 @@ BITS_PROPORTIONAL = MachineProfile(
     source="the paper's proxy applied to the work done: a flop costs p/53 for p significand bits "
     "(unit: one FP64 flop); memory traffic is free",
 )
-"""A flop costs its significand bits over 53; traffic is free. No machine, but no machine's luck."""
 
 GENERIC_AVX512_CPU = MachineProfile(
     "generic-avx512-cpu",
@@ -209,7 +188,6 @@ GENERIC_AVX512_CPU = MachineProfile(
     "cycle from its L2 cache, which holds dense systems up to about n = 500; tf32 is stored and "
     "computed as fp32; peak rates",
 )
-"""One AVX-512 core at peak, data in its L2 cache; it has no FP8, and tf32 costs what fp32 does."""
 
 H200_EFFICIENCY = 0.6
 """Share of peak that `H200_LIKE` grants compute and memory alike: ratios of costs are at peak."""
@@ -233,9 +211,8 @@ H200_LIKE = MachineProfile(
     "vector units; HBM3e 4.8 TB/s; kernels do not reach peak: all times 0.6; no launch latency, "
     "so small systems are priced as part of a large batch",
 )
-"""A data-centre GPU by its data sheet: FP32 is no faster than FP64, TF32 and BF16 are 7 and 15
-times faster; work in vectors is bound by memory. Launch latency is left out (see `source`): add
-``outer_overhead`` and ``inner_overhead`` with `dataclasses.replace` to study single systems."""
+"""Launch latency is left out (see `source`): add ``outer_overhead`` and ``inner_overhead`` with
+`dataclasses.replace` to study single systems."""
 
 PROFILES: dict[str, MachineProfile] = {
     profile.name: profile for profile in (BITS_PROPORTIONAL, GENERIC_AVX512_CPU, H200_LIKE)
@@ -249,9 +226,5 @@ def cost_matrix(
 ) -> NDArray[np.float64]:
     """Costs, shape (N, A); NaN where an outcome is None. `sizes` are the problems' n."""
     known = [None] * len(outcome_rows) if sizes is None else sizes
-    return np.array(
-        [
-            [math.nan if outcome is None else cost.cost(outcome, n) for outcome in row]
-            for row, n in zip(outcome_rows, known, strict=True)
-        ]
-    )
+    rows = zip(outcome_rows, known, strict=True)
+    return np.array([[math.nan if o is None else cost.cost(o, n) for o in row] for row, n in rows])

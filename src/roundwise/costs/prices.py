@@ -24,22 +24,12 @@ BASIS = 15
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that prices depend on.
-
-    Attributes
-    ----------
-    n, entries : int
-        Unknowns, and stored entries of A (n^2 if it is dense).
-    columns : int
-        Right-hand sides.
-    fill : float
-        Entries of the factors over those of A, for a sparse A.
-    """
+    """The sizes that prices depend on."""
 
     n: int
-    entries: int
-    columns: int = 1
-    fill: float = 1.0
+    entries: int  # stored ones of A: n^2 if it is dense
+    columns: int = 1  # right-hand sides
+    fill: float = 1.0  # entries of the factors over those of A, for a sparse A
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,38 +119,25 @@ class Prices:
     def _sparse(
         self, shape: Shape, method: str, fmt: str, work: Work
     ) -> tuple[float, float, float]:
-        prices, entries, overheads = self.sparse, shape.entries, self.profile
-        filled = shape.fill * entries
+        prices, entries, profile = self.sparse, shape.entries, self.profile
+        filled, product = shape.fill * entries, prices.matvec * entries
         factor = prices.analysis * entries + prices.factor[method][fmt] * filled
         factor += prices.update[method][fmt] * filled**2 / shape.n
         if work.iterations and fmt != FP64.name:
             factor += prices.conversion * filled
-        step = shape.columns * (prices.solve[fmt] * filled + prices.matvec * entries)
-        iteration = prices.iteration * filled + prices.matvec * entries
-        return (
-            factor + overheads.run_overhead,
-            step + overheads.outer_overhead,
-            iteration + overheads.inner_overhead,
-        )
+        step = shape.columns * (prices.solve[fmt] * filled + product) + profile.outer_overhead
+        iteration = prices.iteration * filled + product + profile.inner_overhead
+        return factor + profile.run_overhead, step, iteration
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
-        return {
-            "schema": SCHEMA,
-            "version": VERSION,
-            "source": self.source,
-            "profile": self.profile.to_dict(),
-            "applied": dict(self.applied),
-            "cholesky": dict(self.cholesky),
-            "sparse": asdict(self.sparse),
-        }
+        saved = {"schema": SCHEMA, "version": VERSION, **asdict(self)}
+        return saved | {"profile": self.profile.to_dict()}
 
     @classmethod
     def from_dict(cls, saved: Any) -> Prices:
-        if not isinstance(saved, dict) or (saved.get("schema"), saved.get("version")) != (
-            SCHEMA,
-            VERSION,
-        ):
+        known = {"schema": SCHEMA, "version": VERSION}
+        if not isinstance(saved, dict) or {name: saved.get(name) for name in known} != known:
             raise RoundwiseError("no prices that this Roundwise reads; install it again")
         profile = MachineProfile.from_dict(saved["profile"])
         sparse = SparsePrices(**saved["sparse"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from os import PathLike
@@ -27,11 +29,9 @@ class ProfileError(RoundwiseError):
 
 def cache_folder() -> Path:
     """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``."""
-    ours = os.environ.get("ROUNDWISE_CACHE")
-    if ours:
+    if ours := os.environ.get("ROUNDWISE_CACHE"):
         return Path(ours)
-    caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "roundwise"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roundwise"
 
 
 def profile_path(machine: Machine) -> Path:
@@ -47,7 +47,7 @@ def save_profile(calibration: Calibration, path: str | PathLike[str] | None = No
         "version": VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "roundwise": version("roundwise"),
-        **calibration.to_dict(),
+        **asdict(calibration),
         "profile": calibration.profile().to_dict(),
     }
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,25 +58,14 @@ def save_profile(calibration: Calibration, path: str | PathLike[str] | None = No
 def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     """The measured profile of this machine with its present number of threads.
 
-    Parameters
-    ----------
-    path : path-like, optional
-        A file that `save_profile` wrote; by default the one in the cache folder.
-
-    Raises
-    ------
-    ProfileError
-        If there is none, or it is stale (another machine, BLAS, number of threads or version of
-        the file) or damaged; one line that names the remedy.
+    It is read from a file that `save_profile` wrote, by default the one in the cache folder. A
+    `ProfileError` names the remedy if there is none, or it is damaged or stale: made for another
+    machine, BLAS, number of threads or version of the file.
     """
     here = Machine.this()
     source = profile_path(here) if path is None else Path(path)
     if not source.is_file():
         raise ProfileError(_missing(here, source, asked=path is not None))
-    return _read(source, here)
-
-
-def _read(source: Path, here: Machine) -> MachineProfile:
     saved = _content(source)
     if saved["version"] != VERSION:
         raise ProfileError(
@@ -107,17 +96,14 @@ def _missing(here: Machine, source: Path, asked: bool) -> str:
     """Why there is no profile: the nearest one that is there tells what has changed."""
     if asked:
         return f"{source}: no such file; check the path, or {_REMEDY} --out {source}"
-    differing = []
+    machines: dict[Path, Machine] = {}
     for path in sorted(cache_folder().glob("profile-*.json")):
-        try:
-            machine = Machine.from_dict(_content(path).get("machine"))
-        except (ProfileError, ValueError):
-            continue  # what cannot be read is not the profile of this machine either
-        differing.append((len(machine.differences(here)), path, machine))
-    if not differing:
+        with suppress(ProfileError, ValueError):  # damaged: not this machine's profile either
+            machines[path] = Machine.from_dict(_content(path).get("machine"))
+    if not machines:
         return f"this machine has not been measured; {_REMEDY}"
-    _, path, machine = min(differing, key=lambda found: found[0])
-    return f"{path}: stale, {_differences(machine, here)}; {_REMEDY}"
+    nearest = min(machines, key=lambda path: len(machines[path].differences(here)))
+    return f"{nearest}: stale, {_differences(machines[nearest], here)}; {_REMEDY}"
 
 
 def _differences(machine: Machine, here: Machine) -> str:

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-_NAMES = "*openblas*"
-_SUFFIXES = {".so", ".dylib", ".dll"}
+import scipy
 
 
 class BundledOpenBlas:
@@ -30,7 +30,7 @@ class BundledOpenBlas:
         return function
 
     @cached_property
-    def _get_threads(self) -> Any:
+    def _get_threads(self) -> Any:  # looked up once: every solve asks
         return self._function("openblas_get_num_threads", ctypes.c_int)
 
     def fortran(self, name: str) -> Any:
@@ -66,22 +66,19 @@ def bundled(package: str) -> BundledOpenBlas | None:
     """The OpenBLAS in a package's wheel; None if the package uses another BLAS."""
     for path in _candidates(package):
         library = ctypes.CDLL(str(path))  # the one in use: a file is loaded once
-        for prefix in ("scipy_", ""):
-            for suffix in ("", "64_", "_64_"):
-                if hasattr(library, f"{prefix}openblas_set_num_threads{suffix}"):
-                    return BundledOpenBlas(library, prefix, suffix)
+        for prefix, suffix in product(("scipy_", ""), ("", "64_", "_64_")):
+            if hasattr(library, f"{prefix}openblas_set_num_threads{suffix}"):
+                return BundledOpenBlas(library, prefix, suffix)
     return None
 
 
 def _candidates(package: str) -> Iterator[Path]:
     spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        return
-    home = Path(spec.origin).parent
-    for folder in (home.parent / f"{package}.libs", home / ".dylibs", home / ".libs"):
-        for path in sorted(folder.glob(_NAMES)):
-            if path.suffix in _SUFFIXES or re.search(r"\.so(\.\d+)*$", path.name):
-                yield path
+    if spec is not None and spec.origin is not None:
+        home = Path(spec.origin).parent
+        for folder in (home.parent / f"{package}.libs", home / ".dylibs", home / ".libs"):
+            files = sorted(folder.glob("*openblas*"))
+            yield from (f for f in files if re.search(r"\.(dylib|dll|so(\.\d+)*)$", f.name))
 
 
 def set_threads(count: int) -> None:
@@ -100,7 +97,5 @@ def name_and_threads() -> tuple[str, int | None]:
 
 @cache
 def _configured_name() -> str:
-    import scipy
-
     facts = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return f"{facts.get('name', 'unknown BLAS')} {facts.get('version', '')}".strip()

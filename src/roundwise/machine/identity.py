@@ -19,30 +19,14 @@ from roundwise.machine.threads import get_num_threads, get_simd_level, usable_co
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor, its BLAS, and how many threads use them.
+    """A processor, its BLAS, and how many threads use them."""
 
-    Attributes
-    ----------
-    cpu : str
-        The processor's model.
-    cores : int
-        Logical cores that the process may use.
-    threads : int
-        Threads of our kernels; see `roundwise.set_num_threads`.
-    blas : str
-        SciPy's BLAS with its version and, if it is the wheel's OpenBLAS, its build.
-    blas_threads : int or None
-        None where the BLAS cannot be asked.
-    simd : str
-        The instruction set of our kernels.
-    """
-
-    cpu: str
-    cores: int
-    threads: int
-    blas: str
-    blas_threads: int | None
-    simd: str
+    cpu: str  # the processor's model
+    cores: int  # logical ones that the process may use
+    threads: int  # of our kernels; see `roundwise.set_num_threads`
+    blas: str  # SciPy's, with its version and, if it is the wheel's OpenBLAS, its build
+    blas_threads: int | None  # None where the BLAS cannot be asked
+    simd: str  # the instruction set of our kernels
 
     @classmethod
     def this(cls) -> Machine:
@@ -73,7 +57,6 @@ class Machine:
 
     @classmethod
     def from_dict(cls, saved: Any) -> Machine:
-        """The machine that `to_dict` wrote."""
         try:
             return cls(**saved)
         except TypeError as error:
@@ -96,7 +79,8 @@ def _key(machine: Machine) -> str:
 @cache
 def cpu_model() -> str:
     """The processor's model, as the system names it."""
-    return _from_cpuinfo(Path("/proc/cpuinfo")) or _from_sysctl() or _from_platform()
+    asked = _from_cpuinfo(Path("/proc/cpuinfo")) or _from_sysctl()
+    return asked or platform.processor() or platform.machine() or "unknown processor"
 
 
 def _from_cpuinfo(path: Path) -> str:
@@ -118,7 +102,3 @@ def _from_sysctl() -> str:
         return ""
     asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def _from_platform() -> str:
-    return platform.processor() or platform.machine() or "unknown processor"

@@ -28,8 +28,7 @@ def usable_cores() -> int:
 
 
 def _threads_from_environment() -> int:
-    ours = os.environ.get("ROUNDWISE_NUM_THREADS", "")
-    if ours:
+    if ours := os.environ.get("ROUNDWISE_NUM_THREADS"):
         if not ours.isdecimal() or not 1 <= int(ours) <= _MOST_THREADS:
             raise ValueError(f"ROUNDWISE_NUM_THREADS={ours!r}; set it to 1 to {_MOST_THREADS}")
         return int(ours)

@@ -45,20 +45,9 @@ import numpy as np
 
 from roundwise.formats import FP32, FP64, FloatFormat
 
-_CARRIERS: tuple[tuple[type[np.floating[Any]], FloatFormat], ...] = (
-    (np.float32, FP32),
-    (np.float64, FP64),
-)
-
 
 def _same_numbers(f: FloatFormat, g: FloatFormat) -> bool:
-    return (f.p, f.emin, f.emax, f.subnormals, f.overflow) == (
-        g.p,
-        g.emin,
-        g.emax,
-        g.subnormals,
-        g.overflow,
-    )
+    return dataclasses.replace(f, name=g.name) == g
 
 
 def is_innocuous(fmt: FloatFormat, carrier: FloatFormat) -> bool:
@@ -70,30 +59,23 @@ def is_innocuous(fmt: FloatFormat, carrier: FloatFormat) -> bool:
     )
 
 
-def _has_guarded_products(fmt: FloatFormat) -> bool:
-    return fmt.p <= 11 and _same_numbers(dataclasses.replace(fmt, p=FP32.p), FP32)
-
-
 @cache
-def _carrier(fmt: FloatFormat) -> type[np.floating[Any]] | None:
-    for dtype, carrier in _CARRIERS:
-        if is_innocuous(fmt, carrier) or (carrier is FP32 and _has_guarded_products(fmt)):
-            return dtype
-    return None
-
-
 def is_emulated(fmt: FloatFormat) -> bool:
     """Whether float32 or float64 carries the format exactly."""
-    return _carrier(fmt) is not None
+    return is_innocuous(fmt, FP64) or _fits_float32(fmt)
+
+
+def _fits_float32(fmt: FloatFormat) -> bool:
+    has_guarded_products = fmt.p <= 11 and _same_numbers(dataclasses.replace(fmt, p=FP32.p), FP32)
+    return has_guarded_products or is_innocuous(fmt, FP32)
 
 
 @cache
 def carrier_type(fmt: FloatFormat) -> type[np.floating[Any]]:
     """The narrowest of float32 and float64 in which the format is emulated exactly."""
-    dtype = _carrier(fmt)
-    if dtype is not None:
-        return dtype
-    raise ValueError(
-        f"{fmt.name} (p = {fmt.p}, emin = {fmt.emin}) cannot be emulated exactly in float64; "
-        "choose fp64, or p <= 25 with emin >= 3p - 1075"
-    )
+    if not is_emulated(fmt):
+        raise ValueError(
+            f"{fmt.name} (p = {fmt.p}, emin = {fmt.emin}) cannot be emulated exactly in float64; "
+            "choose fp64, or p <= 25 with emin >= 3p - 1075"
+        )
+    return np.float32 if _fits_float32(fmt) else np.float64

@@ -16,95 +16,67 @@ from roundwise.formats import FloatFormat
 from roundwise.machine.threads import get_num_threads
 from roundwise.rounding import kernel_format, round_to
 
-# The codes of cpp/emulated/format.hpp's Status; 0 is success.
-_STATUS = {
-    1: Status.OVERFLOW,
-    2: Status.ZERO_PIVOT,
-    3: Status.NONFINITE_INPUT,
-    4: Status.NOT_POSITIVE_DEFINITE,
-}
-
 
 def check_status(code: int, kernel: str, fmt: FloatFormat, column: int | None = None) -> None:
+    """Raise the failure of a compiled kernel's code; 0 is success, the others count `Status`."""
     if code != 0:
-        raise ArithmeticFailure(_STATUS[code], kernel, fmt, column)
+        raise ArithmeticFailure(list(Status)[code - 1], kernel, fmt, column)
 
 
-def carried(x: NDArray[np.float64], fmt: FloatFormat) -> NDArray[Any]:
+def carried(
+    x: NDArray[np.float64], fmt: FloatFormat, kernel: str = "rounding the matrix"
+) -> NDArray[Any]:
     """Finite float64 values rounded to the format, in its carrier and x's memory order."""
     rounded = round_to(x, fmt)
     if not np.isfinite(rounded).all():
-        raise ArithmeticFailure(Status.OVERFLOW, "rounding the matrix", fmt)
+        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
     return rounded.astype(carrier_type(fmt), copy=False)
 
 
 class DenseFactors(PermutedFactors):
-    """L and U packed in one column-major array."""
+    """L and U, or the L of a Cholesky factorization, in one column-major array."""
 
-    method = "lu"
     is_sparse = False
 
     def __init__(
-        self, fmt: FloatFormat, packed: NDArray[Any], perm: NDArray[np.int32] | None
+        self,
+        fmt: FloatFormat,
+        packed: NDArray[Any],
+        perm: NDArray[np.int32] | None,
+        method: str = "lu",
     ) -> None:
-        self.fmt, self.perm, self.order = fmt, perm, None
-        self.shape = packed.shape
-        self._packed = packed
-        self.entries, self.flops = packed.size, 2 / 3 * packed.shape[0] ** 3
+        n = len(packed)
+        self.fmt, self.shape, self.perm, self.order = fmt, packed.shape, perm, None
+        self.method, self._packed, self._is_lu = method, packed, method == "lu"
+        self.entries = n * n if self._is_lu else n * (n + 1) // 2
+        self.flops = (2 if self._is_lu else 1) / 3 * n**3
         require_nonzero_diagonal(np.diagonal(packed), fmt)
 
     @property
     def L(self) -> Vector:
-        return np.tril(self._packed.astype(np.float64), -1) + np.eye(self.shape[0])
+        packed = self._packed.astype(np.float64)
+        return np.tril(packed, -1) + np.eye(len(packed)) if self._is_lu else packed
 
     @property
     def U(self) -> Vector:
-        return np.triu(self._packed.astype(np.float64))
+        return np.triu(self._packed.astype(np.float64)) if self._is_lu else self.L.T
 
     def to(self, fmt: FloatFormat) -> DenseFactors:
         if fmt == self.fmt:
             return self
-        return DenseFactors(fmt, carried(self._packed.astype(np.float64), fmt), self.perm)
+        kernel = f"rounding the {'LU' if self._is_lu else 'Cholesky'} factorization"
+        packed = carried(self._packed.astype(np.float64), fmt, kernel)
+        return type(self)(fmt, packed, self.perm, self.method)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        spec, threads = kernel_format(self.fmt), get_num_threads()
-        for lower in (not transpose, transpose):
+        # Lower, unit diagonal, transposed: the triangles in their order. (LL')' = LL'.
+        triangles = [(True, False, False), (True, False, True)]
+        if self._is_lu:
+            triangles = [(lower, lower, transpose) for lower in (not transpose, transpose)]
+        for triangle in triangles:
             code = _kernels.solve_triangular(
-                spec, self._packed, lower, lower, transpose, b, threads
+                kernel_format(self.fmt), self._packed, *triangle, b, get_num_threads()
             )
-            check_status(code, "triangular solve", self.fmt)
-        return b
-
-
-class DenseCholesky(PermutedFactors):
-    """L in a column-major array."""
-
-    method = "cholesky"
-    is_sparse = False
-
-    def __init__(self, fmt: FloatFormat, lower: NDArray[Any]) -> None:
-        self.fmt, self.perm, self.order = fmt, None, None
-        self.shape = lower.shape
-        self._lower = lower
-        n = lower.shape[0]
-        self.entries, self.flops = n * (n + 1) // 2, n**3 / 3
-        require_nonzero_diagonal(np.diagonal(lower), fmt)
-
-    @property
-    def L(self) -> Vector:
-        return self._lower.astype(np.float64)
-
-    @property
-    def U(self) -> Vector:
-        return self.L.T
-
-    def to(self, fmt: FloatFormat) -> DenseCholesky:
-        return self if fmt == self.fmt else DenseCholesky(fmt, carried(self.L, fmt))
-
-    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        spec, threads = kernel_format(self.fmt), get_num_threads()
-        for transposed in (False, True):  # (LL')' = LL'
-            code = _kernels.solve_triangular(spec, self._lower, True, False, transposed, b, threads)
             check_status(code, "triangular solve", self.fmt)
         return b
 
@@ -121,14 +93,9 @@ class DenseMatrix(Matrix):
     def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         outputs, inputs = self.shape[::-1] if transpose else self.shape
         y = np.empty(outputs)
-        code = _kernels.matvec(
-            kernel_format(self.fmt),
-            self._values,
-            transpose,
-            checked_vector(x, inputs),
-            y,
-            get_num_threads(),
-        )
+        x = checked_vector(x, inputs)
+        spec, threads = kernel_format(self.fmt), get_num_threads()
+        code = _kernels.matvec(spec, self._values, transpose, x, y, threads)
         check_status(code, "matvec", self.fmt)
         return y
 
@@ -140,9 +107,9 @@ class DenseMatrix(Matrix):
         check_status(code, "LU factorization", self.fmt, column)
         return DenseFactors(self.fmt, packed, perm)
 
-    def cholesky(self) -> DenseCholesky:
+    def cholesky(self) -> DenseFactors:
         require_square(self.shape)
         lower = self._values.copy(order="F")
         code, column = _kernels.cholesky(kernel_format(self.fmt), lower, get_num_threads())
         check_status(code, "Cholesky factorization", self.fmt, column)
-        return DenseCholesky(self.fmt, lower)
+        return DenseFactors(self.fmt, lower, None, "cholesky")

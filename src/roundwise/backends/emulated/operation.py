@@ -20,13 +20,22 @@ from roundwise.backends.checks import (
     checked_vector,
     require_nonzero_diagonal,
 )
-from roundwise.backends.contract import Matrix, Vector
-from roundwise.backends.emulated.backend import EmulatedBackend
-from roundwise.backends.emulated.carriers import carrier_type
+from roundwise.backends.contract import Backend, Matrix, Vector
+from roundwise.backends.emulated.carriers import carrier_type, is_emulated
 from roundwise.backends.emulated.dense import DenseMatrix, carried, check_status
 from roundwise.backends.emulated.sparse import SparseMatrix
-from roundwise.formats import FloatFormat, get_format
+from roundwise.formats import NAMED_FORMATS, FloatFormat, get_format
 from roundwise.rounding import kernel_format
+
+
+class EmulatedBackend(Backend):
+    """Arithmetic in any format that a hardware type carries exactly, alike on every machine."""
+
+    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
+        return tuple(sorted(NAMED_FORMATS.values(), key=lambda fmt: fmt.p))
+
+    def supports(self, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+        return is_emulated(get_format(fmt))
 
 
 class OperationBackend(EmulatedBackend):
@@ -62,45 +71,35 @@ class OperationBackend(EmulatedBackend):
         return DenseMatrix(A, fmt)
 
     def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
-        fmt = get_format(fmt)
         x = checked_vector(x)
-        code, value = _kernels.dot(*_vector_format(fmt), x, checked_vector(y, len(x)))
-        check_status(code, "dot", fmt)
-        return value
+        return _run("dot", fmt, x, checked_vector(y, len(x)))
 
     def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
-        fmt = get_format(fmt)
         x = checked_vector(x)
         result = checked_vector(y, len(x)).copy()
-        check_status(_kernels.axpy(*_vector_format(fmt), float(alpha), x, result), "axpy", fmt)
+        _run("axpy", fmt, float(alpha), x, result)
         return result
 
     def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
-        fmt = get_format(fmt)
         result = checked_vector(x).copy()
-        check_status(_kernels.scale(*_vector_format(fmt), float(alpha), result), "scale", fmt)
+        _run("scale", fmt, float(alpha), result)
         return result
 
     def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
-        fmt = get_format(fmt)
-        code, value = _kernels.norm2(*_vector_format(fmt), checked_vector(x))
-        check_status(code, "norm2", fmt)
-        return value
+        return _run("norm2", fmt, checked_vector(x))
 
     def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
-        fmt = get_format(fmt)
         w = checked_vector(w).copy()
         V = checked_basis(V, len(w))
         h = np.empty(len(V))
-        check_status(_kernels.orthogonalize(*_vector_format(fmt), V, w, h), "orthogonalize", fmt)
+        _run("orthogonalize", fmt, V, w, h)
         return h, w
 
     def givens(
         self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
     ) -> None:
-        fmt = get_format(fmt)
         check_rotations(j, cosines, sines, h, g)
-        check_status(_kernels.givens(*_vector_format(fmt), j, cosines, sines, h, g), "givens", fmt)
+        _run("givens", fmt, j, cosines, sines, h, g)
 
     def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = get_format(fmt)
@@ -112,5 +111,11 @@ class OperationBackend(EmulatedBackend):
         return y[:, 0]
 
 
-def _vector_format(fmt: FloatFormat) -> tuple[_kernels.Format, bool]:
-    return kernel_format(fmt), carrier_type(fmt) is np.float32
+def _run(kernel: str, fmt: str | FloatFormat, *operands: Any) -> float:
+    """Run a compiled kernel for vectors; the number that it returns, if it does."""
+    fmt = get_format(fmt)
+    narrow = carrier_type(fmt) is np.float32
+    returned = getattr(_kernels, kernel)(kernel_format(fmt), narrow, *operands)
+    code, value = returned if isinstance(returned, tuple) else (returned, 0.0)
+    check_status(code, kernel, fmt)
+    return float(value)

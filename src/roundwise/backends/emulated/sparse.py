@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import SuperLU
 
 import roundwise._kernels as _kernels
-from roundwise.backends.checks import (
-    checked_vector,
-    require_nonzero_diagonal,
-    require_square,
-    sparse_lu_flops,
-)
+from roundwise.backends.checks import checked_vector, require_nonzero_diagonal, require_square
 from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
 from roundwise.backends.emulated.dense import carried, check_status
 from roundwise.backends.emulated.ordering import colamd, minimum_degree
@@ -27,57 +22,64 @@ Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
 """A matrix in compressed columns: where each starts, the rows of its entries, and their values."""
 
 
-def superlu_columns(superlu: SuperLU) -> tuple[Columns, Columns]:
-    """SuperLU's L (without its diagonal) and U in float64, rows ascending as the kernels need."""
-    lower, upper = sparse.tril(superlu.L, -1, format="csc"), superlu.U
-    for factor in (lower, upper):
-        factor.sort_indices()
-    first, second = (
-        (factor.indptr, factor.indices, factor.data.astype(np.float64)) for factor in (lower, upper)
-    )
-    return first, second
+def columns_of(factor: sparse.csc_array) -> Columns:
+    """The columns of a factor in float64, rows ascending as the kernels need."""
+    factor.sort_indices()
+    return factor.indptr, factor.indices, factor.data.astype(np.float64)
 
 
 class SparseFactors(PermutedFactors):
-    """L (without its diagonal) and U in compressed columns."""
+    """L (without its diagonal) and U, or the L of a Cholesky factorization alone, in columns."""
 
-    method = "lu"
     is_sparse = True
 
     def __init__(
         self,
         fmt: FloatFormat,
-        lower: Columns,
-        upper: Columns,
+        factors: Sequence[Columns],
         perm: NDArray[np.int32] | None,
         order: NDArray[np.int32] | None,
+        method: str = "lu",
     ) -> None:
-        self.fmt, self.perm, self.order = fmt, perm, order
-        self.shape = (len(upper[0]) - 1,) * 2
-        self._lower, self._upper = lower, upper
-        self.entries = len(lower[1]) + len(upper[1])
-        self.flops = sparse_lu_flops(lower[0], upper[1])
-        starts, _, values = upper
-        require_nonzero_diagonal(values[starts[1:] - 1], fmt)
+        self.fmt, self.perm, self.order, self.method = fmt, perm, order, method
+        self._factors, self._is_lu = factors, len(factors) == 2
+        starts, indices, values = factors[-1]
+        self.shape = (len(starts) - 1,) * 2
+        self.entries = sum(len(values) for _, _, values in factors)
+        if self._is_lu:  # divisions and multiply-subtracts
+            below = np.diff(factors[0][0]).astype(np.float64)
+            right = np.bincount(indices, minlength=len(below)) - 1.0
+            self.flops = float(np.sum(below * (1 + 2 * right)))
+        else:
+            self.flops = float(np.sum(np.diff(starts).astype(np.float64) ** 2))
+        # The diagonal comes last in the columns of U, and first in those of a Cholesky factor.
+        require_nonzero_diagonal(values[starts[1:] - 1 if self._is_lu else starts[:-1]], fmt)
 
     @property
     def L(self) -> sparse.csc_array:
-        return _csc(self._lower) + sparse.eye_array(self.shape[0], format="csc")
+        L = _csc(self._factors[0])
+        return L + sparse.eye_array(self.shape[0], format="csc") if self._is_lu else L
 
     @property
     def U(self) -> sparse.csc_array:
-        return _csc(self._upper)
+        return _csc(self._factors[1]) if self._is_lu else self.L.T.tocsc()
 
     def to(self, fmt: FloatFormat) -> SparseFactors:
         if fmt == self.fmt:
             return self
-        lower, upper = (columns_in(columns, fmt) for columns in (self._lower, self._upper))
-        return SparseFactors(fmt, lower, upper, self.perm, self.order)
+        kernel = f"rounding the {'LU' if self._is_lu else 'Cholesky'} factorization"
+        factors = [
+            (starts, indices, carried(values.astype(np.float64), fmt, kernel))
+            for starts, indices, values in self._factors
+        ]
+        return SparseFactors(fmt, factors, self.perm, self.order, self.method)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        code = _kernels.sparse_solve(
-            kernel_format(self.fmt), *self._lower, *self._upper, transpose, b
-        )
+        spec, lower, upper = kernel_format(self.fmt), self._factors[0], self._factors[-1]
+        if self._is_lu:
+            code = _kernels.sparse_solve(spec, *lower, *upper, transpose, b)
+        else:
+            code = _kernels.sparse_cholesky_solve(spec, *lower, b)
         check_status(code, "sparse triangular solve", self.fmt)
         return b
 
@@ -86,46 +88,6 @@ def _csc(columns: Columns) -> sparse.csc_array:
     starts, indices, values = columns
     n = len(starts) - 1
     return sparse.csc_array((values.astype(np.float64), indices, starts), shape=(n, n))
-
-
-def columns_in(columns: Columns, fmt: FloatFormat) -> Columns:
-    """The same columns, their values rounded to a format."""
-    starts, indices, values = columns
-    return starts, indices, carried(values.astype(np.float64), fmt)
-
-
-class SparseCholesky(PermutedFactors):
-    """L in compressed columns, the diagonal first."""
-
-    method = "cholesky"
-    is_sparse = True
-
-    def __init__(self, fmt: FloatFormat, lower: Columns, order: NDArray[np.int32] | None) -> None:
-        self.fmt, self.perm, self.order = fmt, order, order
-        starts, _, values = lower
-        self.shape = (len(starts) - 1,) * 2
-        self._lower = lower
-        self.entries = len(values)
-        self.flops = float(np.sum(np.diff(starts).astype(np.float64) ** 2))
-        require_nonzero_diagonal(values[starts[:-1]], fmt)
-
-    @property
-    def L(self) -> sparse.csc_array:
-        return _csc(self._lower)
-
-    @property
-    def U(self) -> sparse.csc_array:
-        return self.L.T.tocsc()
-
-    def to(self, fmt: FloatFormat) -> SparseCholesky:
-        if fmt == self.fmt:
-            return self
-        return SparseCholesky(fmt, columns_in(self._lower, fmt), self.order)
-
-    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        code = _kernels.sparse_cholesky_solve(kernel_format(self.fmt), *self._lower, b)
-        check_status(code, "sparse triangular solve", self.fmt)
-        return b
 
 
 class SparseMatrix(Matrix):
@@ -151,7 +113,7 @@ class SparseMatrix(Matrix):
         starts, indices, values = self._csr
         return sparse.csr_array((values, indices, starts), shape=self.shape).tocsc()
 
-    def cholesky(self) -> SparseCholesky:
+    def cholesky(self) -> SparseFactors:
         require_square(self.shape)
         A = self._csc()
         A = sparse.csc_array(sparse.tril(A) + sparse.tril(A, -1).T)  # the upper one is not read
@@ -164,7 +126,7 @@ class SparseMatrix(Matrix):
             kernel_format(self.fmt), permuted.indptr, permuted.indices, permuted.data
         )
         check_status(code, "sparse Cholesky factorization", self.fmt, column)
-        return SparseCholesky(self.fmt, lower, order)
+        return SparseFactors(self.fmt, [lower], order, order, "cholesky")
 
     def lu(self) -> SparseFactors:
         require_square(self.shape)
@@ -183,4 +145,4 @@ class SparseMatrix(Matrix):
             self._pivot_threshold,
         )
         check_status(code, "sparse LU factorization", self.fmt, column)
-        return SparseFactors(self.fmt, lower, upper, perm, order)
+        return SparseFactors(self.fmt, (lower, upper), perm, order)

@@ -25,21 +25,14 @@ class Symbolic(ABC):
 
 
 class Engine(ABC):
-    """A way to factorize sparse matrices natively.
-
-    Attributes
-    ----------
-    name : str
-    orderings : tuple of str
-        Its fill-reducing orders, perhaps each with its own pivoting; the safest comes last.
-        ``name/ordering`` is a method of the native backend.
-    formats : tuple of FloatFormat
-        Those that it factorizes in, of fp32 and fp64.
-    """
+    """A way to factorize sparse matrices natively."""
 
     name: ClassVar[str]
     orderings: ClassVar[tuple[str, ...]]
+    """Fill-reducing orders, perhaps each with its own pivoting; the safest comes last.
+    ``name/ordering`` is a method of the native backend."""
     formats: ClassVar[tuple[FloatFormat, ...]]
+    """Those that it factorizes in, of fp32 and fp64."""
 
     @abstractmethod
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> Symbolic:

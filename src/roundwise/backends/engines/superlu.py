@@ -19,19 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import structural_rank
-from scipy.sparse.linalg import SuperLU, splu
+from scipy.sparse.linalg import SuperLU
 
-from roundwise.backends.checks import checked_block, require_square
-from roundwise.backends.contract import ArithmeticFailure, Factors, Status, Vector
-from roundwise.backends.emulated.sparse import (
-    SparseCholesky,
-    SparseFactors,
-    columns_in,
-    superlu_columns,
-)
+from roundwise.backends.checks import require_square
+from roundwise.backends.contract import ArithmeticFailure, Status, Vector
+from roundwise.backends.emulated.ordering import SYMMETRIC, superlu
+from roundwise.backends.emulated.sparse import SparseFactors, columns_of
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.native.storage import finished, loaded, require_native_sparse
+from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
 
 NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
@@ -44,12 +40,10 @@ SAMPLE = 500
 DIAGONAL_PIVOT = 0.1
 """In symmetric mode a diagonal entry is taken as pivot if it is this part of the largest."""
 
-SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
-"""SuperLU's minimum degree order on A + A', diagonal pivots preferred."""
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "mmd": SYMMETRIC | {"diag_pivot_thresh": DIAGONAL_PIVOT},
     "colamd": {"permc_spec": "COLAMD"},
+    "cholesky": SYMMETRIC | {"diag_pivot_thresh": 0.0},
 }
 """The arguments of SciPy's splu, by ordering."""
 
@@ -61,7 +55,7 @@ class SuperLUEngine(Engine):
     """Supernodal LU with partial or diagonal pivoting."""
 
     name = "superlu"
-    orderings = tuple(OPTIONS)
+    orderings = ("mmd", "colamd")
     formats = (FP32, FP64)
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> SuperLUSymbolic:
@@ -73,30 +67,28 @@ class SuperLUSymbolic(Symbolic):
 
     SciPy gives the order only with a factorization: the first one finds it, later ones permute the
     matrix by it (rows, too, in symmetric mode) and tell SuperLU to keep the natural order.
+
+    The ordering ``cholesky`` is for symmetric positive definite matrices: without pivoting,
+    SuperLU computes ``L D L'``, which is Cholesky's up to the scaling of L.
     """
 
     def __init__(self, pattern: sparse.csr_array, ordering: str) -> None:
         require_square(pattern.shape)
         self._pattern, self._ordering = pattern, ordering
         self._order: NDArray[np.int32] | None = None
+        self._permutes_rows, self._is_cholesky = ordering != "colamd", ordering == "cholesky"
+        self._method = ordering if self._is_cholesky else f"{SuperLUEngine.name}/{ordering}"
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> SuperLUFactors:
-        kernel, method = "sparse LU factorization", f"{SuperLUEngine.name}/{self._ordering}"
-        options = OPTIONS[self._ordering]
-        if self._order is None:
-            A = _with_values(self._pattern, values).tocsc()
-            superlu = factorized(A, fmt, kernel, Status.ZERO_PIVOT, options)
-            self._order = np.argsort(superlu.perm_c).astype(np.int32)
-            return SuperLUFactors(fmt, superlu, method)
-        order, positions = self._order, self._permuted
-        A = _with_values(positions, values[positions.data])
-        options = options | {"permc_spec": "NATURAL"}
-        superlu = factorized(A, fmt, kernel, Status.ZERO_PIVOT, options)
-        return SuperLUFactors(fmt, superlu, method, order if self._permutes_rows else None, order)
-
-    @property
-    def _permutes_rows(self) -> bool:
-        return self._ordering == "mmd"
+        options, order = OPTIONS[self._ordering], self._order
+        if order is None:
+            found = self._factorized(_with_values(self._pattern, values).tocsc(), fmt, options)
+            self._order = np.argsort(found.perm_c).astype(np.int32)
+            return SuperLUFactors(fmt, found, self._method)
+        A = _with_values(self._permuted, values[self._permuted.data])
+        found = self._factorized(A, fmt, options | {"permc_spec": "NATURAL"})
+        rows = order if self._permutes_rows else None
+        return SuperLUFactors(fmt, found, self._method, rows, order)
 
     @cached_property
     def _permuted(self) -> sparse.csc_array:
@@ -106,36 +98,38 @@ class SuperLUSymbolic(Symbolic):
             positions = positions[self._order]
         return positions.tocsc()[:, self._order]
 
+    def _factorized(
+        self, A: sparse.csc_array, fmt: FloatFormat, options: dict[str, Any]
+    ) -> SuperLU:
+        """SuperLU's factors of a finite matrix, or a failure."""
+        kernel, breakdown = "sparse LU factorization", Status.ZERO_PIVOT
+        if self._is_cholesky:
+            kernel, breakdown = "sparse Cholesky factorization", Status.NOT_POSITIVE_DEFINITE
+        found = superlu(A, **options)
+        if found is None:
+            raise ArithmeticFailure(breakdown, kernel, fmt)
+        if fmt != FP64 or np.abs(A.data).max(initial=0.0) >= ORDINARY:
+            # SuperLU does not tell of overflow, and to look for it one would copy the factors. A
+            # solution hints at it: not finite, or zero where something was divided by infinity.
+            b = np.random.default_rng(0).uniform(1, 2, A.shape[0]).astype(A.dtype)
+            x = found.solve(b)
+            suspect = not (np.isfinite(x) & (x != 0)).all()
+            if suspect and not all(np.isfinite(factor.data).all() for factor in (found.L, found.U)):
+                raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
+        # SuperLU leaves the diagonal where that is zero, perhaps for positive pivots.
+        if self._is_cholesky and not (
+            np.array_equal(found.perm_r, found.perm_c) and (found.U.diagonal() > 0).all()
+        ):
+            raise ArithmeticFailure(breakdown, kernel, fmt)
+        return found
+
 
 def _with_values(pattern: Any, values: NDArray[Any]) -> Any:
     """A matrix with this one's pattern, and other values."""
     return type(pattern)((values, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
-def factorized(
-    A: sparse.csc_array, fmt: FloatFormat, kernel: str, breakdown: Status, options: dict[str, Any]
-) -> SuperLU:
-    """SuperLU's factors of a finite matrix; a failure of status `breakdown` if no pivot is left."""
-    try:
-        superlu = splu(A, **options)
-    except RuntimeError as error:
-        # Columns with fewer rows than there are columns make SuperLU abort with another text.
-        if "singular" not in str(error) and structural_rank(sparse.csr_array(A)) == A.shape[0]:
-            raise
-        raise ArithmeticFailure(breakdown, kernel, fmt) from error
-    if fmt == FP64 and np.abs(A.data).max(initial=0.0) < ORDINARY:
-        return superlu
-    # SuperLU does not tell of overflow, and to look for it one would copy the factors. A solution
-    # hints at it: it is not finite then, or zero where something was divided by infinity.
-    b = np.random.default_rng(0).uniform(1, 2, A.shape[0]).astype(A.dtype)
-    x = superlu.solve(b)
-    suspect = not (np.isfinite(x) & (x != 0)).all()
-    if suspect and not all(np.isfinite(factor.data).all() for factor in (superlu.L, superlu.U)):
-        raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
-    return superlu
-
-
-class SuperLUFactors(Factors):
+class SuperLUFactors(PermutedFactors):
     """SuperLU's factors in its own storage; of a Cholesky factorization, ``L D L'``.
 
     Parameters
@@ -158,22 +152,18 @@ class SuperLUFactors(Factors):
         columns: NDArray[np.int32] | None = None,
     ) -> None:
         self.fmt, self.shape, self.entries = fmt, superlu.shape, superlu.nnz
-        self.method = method
-        self._superlu, self._rows, self._columns = superlu, rows, columns
+        self.method, self._is_cholesky = method, method == "cholesky"
+        self._superlu, self._around = superlu, (rows, columns)
 
     @cached_property
     def perm(self) -> NDArray[np.int32]:  # type: ignore[override]
-        perm = np.argsort(self._superlu.perm_r).astype(np.int32)
-        return perm if self._rows is None else self._rows[perm]
+        perm, (rows, _) = np.argsort(self._superlu.perm_r).astype(np.int32), self._around
+        return perm if rows is None else rows[perm]
 
     @cached_property
     def order(self) -> NDArray[np.int32]:  # type: ignore[override]
-        order = np.argsort(self._superlu.perm_c).astype(np.int32)
-        return order if self._columns is None else self._columns[order]
-
-    @property
-    def _is_cholesky(self) -> bool:
-        return self.method == "cholesky"
+        order, (_, columns) = np.argsort(self._superlu.perm_c).astype(np.int32), self._around
+        return order if columns is None else columns[order]
 
     @property
     def L(self) -> sparse.csc_array:
@@ -186,28 +176,19 @@ class SuperLUFactors(Factors):
     def U(self) -> sparse.csc_array:
         return self.L.T.tocsc() if self._is_cholesky else self._superlu.U.astype(np.float64)
 
-    def to(self, fmt: FloatFormat) -> Factors:
+    def to(self, fmt: FloatFormat) -> PermutedFactors:
         """The same numbers in compressed columns: SuperLU applies them in its own format only."""
         if fmt == self.fmt:
             return self
         require_native_sparse(fmt)
-        if self._is_cholesky:
-            L = self.L
-            L.sort_indices()  # the kernels need the diagonal first
-            return SparseCholesky(fmt, columns_in((L.indptr, L.indices, L.data), fmt), self.order)
-        lower, upper = (columns_in(columns, fmt) for columns in superlu_columns(self._superlu))
-        return SparseFactors(fmt, lower, upper, self.perm, self.order)
+        L = self.L
+        factors = [L] if self._is_cholesky else [sparse.tril(L, -1, format="csc"), self.U]
+        columns = [columns_of(factor) for factor in factors]
+        return SparseFactors(FP64, columns, self.perm, self.order, self.method).to(fmt)
 
-    def solve(self, b: Vector, transpose: bool = False) -> Vector:
-        block = checked_block(b, self.shape[0])
-        # SuperLU factorized A[rows][:, columns].
-        inward, outward = (self._rows, self._columns)[:: -1 if transpose else 1]
-        operand = loaded(block if inward is None else block[inward], self.fmt)
-        y = self._superlu.solve(operand, "T" if transpose else "N")
-        x = finished(y, "sparse triangular solve", self.fmt, block)
-        if outward is not None:
-            x[outward] = x.copy()
-        return x if np.ndim(b) == 2 else x[:, 0]
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        y = self._superlu.solve(loaded(b, self.fmt), "T" if transpose else "N")
+        return finished(y, "sparse triangular solve", self.fmt, b)
 
 
 def suits_symmetric_mode(A: sparse.csr_array) -> bool:

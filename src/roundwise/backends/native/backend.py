@@ -15,14 +15,7 @@ from scipy.sparse import issparse
 
 import roundwise._kernels as _kernels
 from roundwise.backends.checks import real_matrix
-from roundwise.backends.contract import (
-    Analysis,
-    Backend,
-    Matrix,
-    UnsupportedFormat,
-    Vector,
-)
-from roundwise.backends.native import vectors
+from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.sparse import EngineAnalysis, SparseMatrix, engine_methods
 from roundwise.backends.native.storage import (
@@ -32,6 +25,7 @@ from roundwise.backends.native.storage import (
     require_native,
     require_native_sparse,
 )
+from roundwise.backends.native.vectors import NativeVectors
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 
@@ -41,13 +35,7 @@ def native_formats() -> tuple[FloatFormat, ...]:
     return NativeBackend().formats()
 
 
-def bf16_level() -> str | None:
-    """The processor's best BF16 instructions, or None."""
-    best = _kernels.native_bf16_levels()[0]
-    return None if best == "portable" else best
-
-
-class NativeBackend(Backend):
+class NativeBackend(NativeVectors):
     """The hardware's own arithmetic.
 
     Parameters
@@ -70,7 +58,8 @@ class NativeBackend(Backend):
             raise ValueError(
                 f"bf16_instructions = {bf16_instructions!r}; this machine has {', '.join(levels)}"
             )
-        self.bf16_instructions = bf16_instructions or bf16_level()
+        best = None if levels[0] == "portable" else levels[0]
+        self.bf16_instructions = bf16_instructions or best
         self.symmetric_mode = symmetric_mode
 
     @property
@@ -131,29 +120,6 @@ class NativeBackend(Backend):
             A.T if rows_first else np.asfortranarray(A), ONE_THREAD
         )
         return norm_one if rows_first else norm_inf, largest
-
-    def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
-        return vectors.dot(x, y, self._format(fmt))
-
-    def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
-        return vectors.axpy(alpha, x, y, self._format(fmt))
-
-    def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
-        return vectors.scale(alpha, x, self._format(fmt))
-
-    def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
-        return vectors.norm2(x, self._format(fmt))
-
-    def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
-        return vectors.orthogonalize(V, w, self._format(fmt))
-
-    def givens(
-        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
-    ) -> None:
-        vectors.givens(j, cosines, sines, h, g, self._format(fmt))
-
-    def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
-        return vectors.solve_upper(R, g, self._format(fmt))
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` by one product for all columns; inf and NaN are left to the caller."""

@@ -29,6 +29,7 @@ from roundwise.backends.native.storage import (
     COMPUTED_IN,
     DTYPES,
     ONE_THREAD,
+    converted,
     finished,
     gemv,
     loaded,
@@ -36,17 +37,17 @@ from roundwise.backends.native.storage import (
     nonfinite,
     require_native,
     stored,
-    widened,
 )
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import BF16, FP16, FloatFormat
 from roundwise.machine.threads import factorization_threads
 
-_GEMM = {np.dtype(np.float64): blas.dgemm, np.dtype(np.float32): blas.sgemm}
-_GETRF = {np.dtype(np.float64): lapack.dgetrf, np.dtype(np.float32): lapack.sgetrf}
-_POTRF = {np.dtype(np.float64): lapack.dpotrf, np.dtype(np.float32): lapack.spotrf}
-_GETRS = {np.dtype(np.float64): lapack.dgetrs, np.dtype(np.float32): lapack.sgetrs}
-_POTRS = {np.dtype(np.float64): lapack.dpotrs, np.dtype(np.float32): lapack.spotrs}
+_F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
+_GEMM = {_F64: blas.dgemm, _F32: blas.sgemm}
+_GETRF = {_F64: lapack.dgetrf, _F32: lapack.sgetrf}
+_POTRF = {_F64: lapack.dpotrf, _F32: lapack.spotrf}
+_GETRS = {_F64: lapack.dgetrs, _F32: lapack.sgetrs}
+_POTRS = {_F64: lapack.dpotrs, _F32: lapack.spotrs}
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -118,9 +119,8 @@ class DenseMatrix(Matrix):
         kernel, work = "LU factorization", self._work()
         if self.fmt == BF16:
             swaps = np.empty(len(work), dtype=np.int32)
-            info = _kernels.native_bf16_lu(
-                work, swaps, self._bf16_instructions, factorization_threads()
-            )
+            level, threads = self._bf16_instructions, factorization_threads()
+            info = _kernels.native_bf16_lu(work, swaps, level, threads)
         else:
             work, swaps, info = getrf(work)
         if info != 0:
@@ -130,7 +130,7 @@ class DenseMatrix(Matrix):
         packed = narrowed(work, self.fmt, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, perm, self._transposed)
 
-    def cholesky(self) -> CholeskyFactors:
+    def cholesky(self) -> DenseFactors:
         require_square(self.shape)
         kernel = "Cholesky factorization"
         lower = not self._transposed  # A's lower triangle is the upper one of A'
@@ -138,14 +138,14 @@ class DenseMatrix(Matrix):
         if info != 0 or not _is_finite(work):
             read = (np.tril if lower else np.triu)(self._columns)
             raise self._failure(info, work, kernel, Status.NOT_POSITIVE_DEFINITE, read)
-        return CholeskyFactors(self.fmt, narrowed(work, self.fmt, kernel), self.fmt, lower)
+        packed = narrowed(work, self.fmt, kernel)
+        return DenseFactors(self.fmt, packed, self.fmt, None, self._transposed)
 
     def _work(self) -> NDArray[Any]:
         """A new array to factorize in place, in the type that is computed with."""
-        computed = COMPUTED_IN[self.fmt]
         if self.fmt == FP16:  # FP32 on the rounded matrix
-            return widened(stored(self._columns, FP16), FP16, np.float32)
-        return stored(self._columns, computed, copy=True)
+            return converted(stored(self._columns, FP16), FP16, np.float32)
+        return stored(self._columns, COMPUTED_IN[self.fmt], copy=True)
 
     def _failure(
         self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, read: NDArray[Any]
@@ -156,113 +156,80 @@ class DenseMatrix(Matrix):
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
-class _PackedFactors(PermutedFactors):
-    """Triangles packed in one Fortran-ordered array."""
+class DenseFactors(PermutedFactors):
+    """LU or Cholesky factors of A, or of A' if that was the one with contiguous columns.
+
+    They are packed in one Fortran-ordered array. That of a Cholesky factorization, which has no
+    `perm`, holds L in its lower triangle, or L' in the upper one if A' was factorized.
+    """
 
     is_sparse = False
-
-    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat) -> None:
-        self.fmt, self.shape, self.entries = fmt, packed.shape, packed.size
-        self._packed, self._storage = packed, storage
-
-    @cached_property
-    def _float64(self) -> Vector:
-        return widened(self._packed, self._storage, np.float64)
-
-    def _restored(self, fmt: FloatFormat) -> tuple[NDArray[Any], FloatFormat]:
-        """The factors for use in another format, and theirs: the same if that can hold them."""
-        require_native(fmt)
-        storage = self._storage
-        if storage.p <= fmt.p and storage.emax <= fmt.emax:
-            return self._packed, storage
-        return narrowed(self._float64, fmt, "rounding the factors"), fmt
-
-
-class DenseFactors(_PackedFactors):
-    """LU factors of A, or of A' if that was the one with contiguous columns."""
-
-    method = "lu"
 
     def __init__(
         self,
         fmt: FloatFormat,
         packed: NDArray[Any],
         storage: FloatFormat,
-        perm: NDArray[np.int32],
+        perm: NDArray[np.int32] | None,
         transposed: bool,
     ) -> None:
-        super().__init__(fmt, packed, storage)
+        n, self._is_lu = len(packed), perm is not None
+        if transposed and not self._is_lu and packed.dtype != DTYPES[COMPUTED_IN[fmt]]:
+            packed, transposed = np.asfortranarray(packed.T), False  # what our kernel reads
+        self.fmt, self.shape, self.method = fmt, packed.shape, "lu" if self._is_lu else "cholesky"
         self.perm, self.order = (None, perm) if transposed else (perm, None)
-        self.flops = 2 / 3 * len(perm) ** 3
-        self._transposed = transposed
+        self.entries = n * n if self._is_lu else n * (n + 1) // 2
+        self.flops = (2 if self._is_lu else 1) / 3 * n**3
+        self._packed, self._storage, self._transposed = packed, storage, transposed
+
+    @cached_property
+    def _float64(self) -> Vector:
+        return converted(self._packed, self._storage, np.float64)
 
     @property
-    def pivots(self) -> Vector:
+    def pivots(self) -> Vector | None:
         """The magnitudes of the diagonal of the U that was computed, of A or of A'."""
+        if not self._is_lu:
+            return None
         diagonal = np.array(np.diagonal(self._packed))[:, None]
-        return np.asarray(np.abs(widened(diagonal, self._storage, np.float64)[:, 0]))
-
-    @property
-    def _triangles(self) -> tuple[Vector, Vector]:
-        """L and U of the array that was factorized, L with a unit diagonal."""
-        return np.tril(self._float64, -1) + np.eye(self.shape[0]), np.triu(self._float64)
+        return np.asarray(np.abs(converted(diagonal, self._storage, np.float64)[:, 0]))
 
     @property
     def L(self) -> Vector:
-        L, U = self._triangles
-        return U.T / np.diagonal(U) if self._transposed else L
+        if self._transposed:
+            U = np.triu(self._float64)
+            return U.T / np.diagonal(U) if self._is_lu else U.T
+        if not self._is_lu:
+            return np.tril(self._float64)
+        return np.tril(self._float64, -1) + np.eye(self.shape[0])
 
     @property
     def U(self) -> Vector:
-        L, U = self._triangles
-        return np.diagonal(U)[:, None] * L.T if self._transposed else U
+        if not self._is_lu:
+            return self.L.T
+        if not self._transposed:
+            return np.triu(self._float64)
+        unit = np.tril(self._float64, -1) + np.eye(self.shape[0])
+        return np.diagonal(self._float64)[:, None] * unit.T
 
     def to(self, fmt: FloatFormat) -> DenseFactors:
-        perm = self.order if self.perm is None else self.perm
-        assert perm is not None
-        return DenseFactors(fmt, *self._restored(fmt), perm, self._transposed)
+        require_native(fmt)
+        packed, storage = self._packed, self._storage
+        if storage.p > fmt.p or storage.emax > fmt.emax:  # the format cannot hold them
+            packed, storage = narrowed(self._float64, fmt, "rounding the factors"), fmt
+        perm = self.order if self._transposed else self.perm
+        return DenseFactors(fmt, packed, storage, perm, self._transposed)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        y, flip = loaded(b, self.fmt), transpose != self._transposed
-        if self._packed.dtype == y.dtype:
+        packed, y, flip = self._packed, loaded(b, self.fmt), transpose != self._transposed
+        lapack_has_it, storage = packed.dtype == y.dtype, self._storage.name
+        if self._is_lu and lapack_has_it:
             unswapped = np.arange(len(y), dtype=np.int32)
-            y, _ = _GETRS[y.dtype](self._packed, unswapped, y, trans=int(flip), overwrite_b=True)
+            y, _ = _GETRS[y.dtype](packed, unswapped, y, trans=int(flip), overwrite_b=True)
+        elif self._is_lu:
+            _kernels.native_getrs(packed, storage, y, flip, ONE_THREAD)
+        elif lapack_has_it:
+            y, _ = _POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)
         else:
-            _kernels.native_getrs(self._packed, self._storage.name, y, flip, ONE_THREAD)
-        return finished(y, "triangular solve", self.fmt, b)
-
-
-class CholeskyFactors(_PackedFactors):
-    """``A = L L'``; the lower or the upper triangle of the array holds L or L'."""
-
-    method = "cholesky"
-    perm = order = None
-
-    def __init__(
-        self, fmt: FloatFormat, packed: NDArray[Any], storage: FloatFormat, lower: bool
-    ) -> None:
-        if not lower and packed.dtype != DTYPES[COMPUTED_IN[fmt]]:
-            packed, lower = np.asfortranarray(packed.T), True  # our kernel reads lower triangles
-        super().__init__(fmt, packed, storage)
-        n = len(packed)
-        self.entries, self.flops = n * (n + 1) // 2, n**3 / 3
-        self._lower = lower
-
-    @property
-    def L(self) -> Vector:
-        return np.tril(self._float64) if self._lower else np.triu(self._float64).T
-
-    @property
-    def U(self) -> Vector:
-        return self.L.T
-
-    def to(self, fmt: FloatFormat) -> CholeskyFactors:
-        return CholeskyFactors(fmt, *self._restored(fmt), self._lower)
-
-    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        y = loaded(b, self.fmt)
-        if self._packed.dtype == y.dtype:
-            y, _ = _POTRS[y.dtype](self._packed, y, lower=self._lower, overwrite_b=True)
-        else:
-            _kernels.native_potrs(self._packed, self._storage.name, y, ONE_THREAD)
+            _kernels.native_potrs(packed, storage, y, ONE_THREAD)
         return finished(y, "triangular solve", self.fmt, b)

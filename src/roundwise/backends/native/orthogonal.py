@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from roundwise.backends.checks import checked_block, require_nonzero_diagonal
-from roundwise.backends.contract import Factors, UnsupportedFormat, Vector
+from roundwise.backends.checks import require_nonzero_diagonal
+from roundwise.backends.contract import UnsupportedFormat, Vector
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
+from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
 
 _ROUTINES = {
@@ -26,7 +27,7 @@ def require_qr(fmt: FloatFormat) -> None:
         raise UnsupportedFormat(f"QR runs natively in fp32 and fp64 alone, not in {fmt}; use these")
 
 
-class QRFactors(Factors):
+class QRFactors(PermutedFactors):
     """``A = Q R``: R above the Householder vectors of Q, as LAPACK packs them."""
 
     method = "qr"
@@ -64,18 +65,16 @@ class QRFactors(Factors):
         packed, tau = (x.astype(DTYPES[fmt]) for x in (self._packed, self._tau))
         return QRFactors(fmt, packed, tau)
 
-    def solve(self, b: Vector, transpose: bool = False) -> Vector:
-        block = checked_block(b, self.shape[0])
-        y = np.asfortranarray(loaded(block, self.fmt))
+    def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
+        y = loaded(b, self.fmt)
         if transpose:  # A' = R' Q'
             x = self._reflected("N", self._solve_triangle(self._packed, y, trans=1)[0])
         else:
             x, _ = self._solve_triangle(self._packed, self._reflected("T", y))
-        x = finished(x, "triangular solve", self.fmt, block)
-        return x if np.ndim(b) == 2 else x[:, 0]
+        return finished(x, "triangular solve", self.fmt, b)
 
     def _reflected(self, trans: str, block: NDArray[Any]) -> NDArray[Any]:
         """``Q B`` or ``Q' B``."""
-        _, work, _ = self._multiply("L", trans, self._packed, self._tau, block, -1)
-        product, _, _ = self._multiply("L", trans, self._packed, self._tau, block, int(work[0]))
-        return np.asarray(product)
+        operands = "L", trans, self._packed, self._tau, block
+        _, work, _ = self._multiply(*operands, -1)
+        return np.asarray(self._multiply(*operands, int(work[0]))[0])

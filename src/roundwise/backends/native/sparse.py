@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import (
     Analysis,
-    ArithmeticFailure,
     Backend,
     Factors,
     Matrix,
-    Status,
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.engines import ENGINES, Engine, SuperLUEngine, suits_symmetric_mode
-from roundwise.backends.engines.superlu import SYMMETRIC, SuperLUFactors, factorized
+from roundwise.backends.engines import ENGINES, Engine
+from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
 
@@ -50,24 +47,15 @@ class SparseMatrix(Matrix):
         return self.rows @ np.asarray(X, dtype=self.rows.dtype)
 
     def lu(self) -> Factors:
-        require_square(self.shape)
         symmetric = self._symmetric_mode and suits_symmetric_mode(self.rows)
-        symbolic = SuperLUEngine().analyse(self.rows, "mmd" if symmetric else "colamd")
+        symbolic = SuperLUSymbolic(self.rows, "mmd" if symmetric else "colamd")
         return symbolic.factorize(self.rows.data, self.fmt)
 
-    def cholesky(self) -> SuperLUFactors:
-        """``L D L'`` without pivoting, which is Cholesky's up to the scaling of L."""
+    def cholesky(self) -> Factors:
         require_square(self.shape)
-        kernel, breakdown = "sparse Cholesky factorization", Status.NOT_POSITIVE_DEFINITE
         lower = sparse.tril(self.rows)
-        symmetric = sparse.csc_array(lower + sparse.tril(lower, -1).T)
-        options = SYMMETRIC | {"diag_pivot_thresh": 0.0}
-        superlu = factorized(symmetric, self.fmt, kernel, breakdown, options)
-        # SuperLU leaves the diagonal where that is zero, perhaps for positive pivots.
-        on_diagonal = np.array_equal(superlu.perm_r, superlu.perm_c)
-        if not (on_diagonal and (superlu.U.diagonal() > 0).all()):
-            raise ArithmeticFailure(breakdown, kernel, self.fmt)
-        return SuperLUFactors(self.fmt, superlu, "cholesky")
+        symmetric = sparse.csr_array(lower + sparse.tril(lower, -1).T)
+        return SuperLUSymbolic(symmetric, "cholesky").factorize(symmetric.data, self.fmt)
 
 
 def canonical_rows(A: Any) -> sparse.csr_array:
@@ -105,14 +93,11 @@ class EngineAnalysis(Analysis):
             known = " or ".join(known.name for known in self._engine.formats)
             raise UnsupportedFormat(f"{self.method} does not run in {fmt}; use {known}")
         assert isinstance(matrix, SparseMatrix)
-        if not _same_pattern(matrix.rows, self._pattern):
+        A, pattern = matrix.rows, self._pattern
+        same = A.shape == pattern.shape and all(
+            x is y or np.array_equal(x, y)
+            for x, y in ((A.indptr, pattern.indptr), (A.indices, pattern.indices))
+        )
+        if not same:
             raise ValueError("A has another pattern than the matrix analysed; analyse A")
-        return self._symbolic.factorize(matrix.rows.data, fmt)
-
-
-def _same_pattern(A: sparse.csr_array, B: sparse.csr_array) -> bool:
-    pairs: tuple[tuple[NDArray[Any], NDArray[Any]], ...] = (
-        (A.indptr, B.indptr),
-        (A.indices, B.indices),
-    )
-    return A.shape == B.shape and all(x is y or np.array_equal(x, y) for x, y in pairs)
+        return self._symbolic.factorize(A.data, fmt)

@@ -16,12 +16,9 @@ from roundwise.rounding import round_to
 COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
 """The format in which numbers that are stored in a format are computed with."""
 
-DTYPES: dict[FloatFormat, Any] = {
-    FP64: np.float64,
-    FP32: np.float32,
-    BF16: np.uint16,
-    FP16: np.uint16,
-}
+DTYPES: dict[FloatFormat, Any] = {FP64: np.float64, FP32: np.float32} | dict.fromkeys(
+    (BF16, FP16), np.uint16
+)
 """How numbers of a format lie in memory."""
 
 SPARSE_FORMATS = (FP32, FP64)
@@ -61,17 +58,15 @@ def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArra
     """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
     if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
         return values.astype(DTYPES[fmt], order="F", copy=copy)
-    result = np.empty_like(values, dtype=DTYPES[fmt], order="F")
-    _kernels.native_convert(values, result, fmt.name, ONE_THREAD)
-    return result
+    return converted(values, fmt, DTYPES[fmt])
 
 
-def widened(words: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
-    """Numbers of a format as float32 or float64; always a new array."""
-    if words.dtype == dtype:
-        return words.copy(order="F")
-    result = np.empty_like(words, dtype=dtype, order="F")
-    _kernels.native_convert(words, result, fmt.name, ONE_THREAD)
+def converted(numbers: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
+    """Numbers to or from the memory type of a format; always a new array, Fortran-ordered."""
+    if numbers.dtype == dtype:
+        return numbers.copy(order="F")
+    result = np.empty_like(numbers, dtype=dtype, order="F")
+    _kernels.native_convert(numbers, result, fmt.name, ONE_THREAD)
     return result
 
 

@@ -7,6 +7,7 @@ computes between. A result that is not finite becomes an `ArithmeticFailure`.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise.backends.checks import Float64Array, checked_basis, checked_vector
-from roundwise.backends.contract import Vector
+from roundwise.backends.contract import Backend, Vector
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.native.storage import COMPUTED_IN, finished, gemv, loaded, nonfinite
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -31,86 +32,78 @@ _compiled = OperationBackend()
 """In FP64 and FP32 the kernels of the operation model round nothing: they are the machine's own."""
 
 
-def dot(x: Vector, y: Vector, fmt: FloatFormat) -> float:
-    """``x' y``."""
-    x = checked_vector(x)
-    y = checked_vector(y, len(x))
-    with np.errstate(all="ignore"):
-        return _finished_number(_dot(_read(x, fmt), _read(y, fmt)), "dot", fmt, x, y)
+class NativeVectors(Backend):
+    """The vector kernels of the native backend."""
 
+    @abstractmethod
+    def _format(self, fmt: str | FloatFormat) -> FloatFormat:
+        """The format of that name; refuses those that do not run here."""
 
-def axpy(alpha: float, x: Vector, y: Vector, fmt: FloatFormat) -> Float64Array:
-    """``y + alpha x``."""
-    x = checked_vector(x)
-    y = checked_vector(y, len(x))
-    with np.errstate(all="ignore"):
-        result = np.array(_read(y, fmt))
-        factor = float(_read_number(alpha, fmt))
-        if _kernels.native_axpy(factor, _read(x, fmt), result) and fmt == COMPUTED_IN[fmt]:
-            return result.astype(np.float64, copy=False)
-        return finished(result, "axpy", fmt, alpha, x, y)
+    def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
+        fmt, x = self._format(fmt), checked_vector(x)
+        y = checked_vector(y, len(x))
+        with np.errstate(all="ignore"):
+            return _finished_number(_dot(_read(x, fmt), _read(y, fmt)), "dot", fmt, x, y)
 
+    def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
+        fmt, x = self._format(fmt), checked_vector(x)
+        y = checked_vector(y, len(x))
+        with np.errstate(all="ignore"):
+            result = np.array(_read(y, fmt))
+            factor = float(_read_number(alpha, fmt))
+            if _kernels.native_axpy(factor, _read(x, fmt), result) and fmt == COMPUTED_IN[fmt]:
+                return result.astype(np.float64, copy=False)
+            return finished(result, "axpy", fmt, alpha, x, y)
 
-def scale(alpha: float, x: Vector, fmt: FloatFormat) -> Float64Array:
-    """``alpha x``."""
-    x = checked_vector(x)
-    with np.errstate(all="ignore"):
-        result = _read_number(alpha, fmt) * _read(x, fmt)
-        return _finished_vector(result, "scale", fmt, alpha, x)
+    def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
+        fmt, x = self._format(fmt), checked_vector(x)
+        with np.errstate(all="ignore"):
+            result = _read_number(alpha, fmt) * _read(x, fmt)
+            return _finished_vector(result, "scale", fmt, alpha, x)
 
+    def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
+        fmt, x = self._format(fmt), checked_vector(x)
+        least, most = SAFE_SQUARES_FP64 if fmt is FP64 else SAFE_SQUARES_FP32
+        with np.errstate(all="ignore"):
+            operand = _read(x, fmt)
+            square = _dot(operand, operand)
+            if least < square < most:
+                return _finished_number(math.sqrt(square), "norm2", fmt)
+            if not np.isfinite(operand).all():
+                raise nonfinite("norm2", fmt, x)
+            # The compiled kernel scales x by a power of two before it squares.
+            return _finished_number(_compiled.norm2(operand, COMPUTED_IN[fmt]), "norm2", fmt)
 
-def norm2(x: Vector, fmt: FloatFormat) -> float:
-    """``||x||_2``."""
-    x = checked_vector(x)
-    least, most = SAFE_SQUARES_FP64 if fmt is FP64 else SAFE_SQUARES_FP32
-    with np.errstate(all="ignore"):
-        operand = _read(x, fmt)
-        square = _dot(operand, operand)
-        if least < square < most:
-            return _finished_number(math.sqrt(square), "norm2", fmt)
-        if not np.isfinite(operand).all():
-            raise nonfinite("norm2", fmt, x)
-    # The compiled kernel scales x by a power of two before it squares.
-    norm = _compiled.norm2(operand, COMPUTED_IN[fmt])
-    with np.errstate(all="ignore"):
-        return _finished_number(norm, "norm2", fmt)
+    def orthogonalize(self, V: Vector, w: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
+        kernel, fmt, w = "orthogonalize", self._format(fmt), checked_vector(w)
+        V = checked_basis(V, len(w))
+        with np.errstate(all="ignore"):
+            left = np.array(_read(w, fmt))
+            h = np.empty(len(V), dtype=left.dtype)
+            if fmt == COMPUTED_IN[fmt]:
+                if not _kernels.native_orthogonalize(_read(V, fmt), left, h):
+                    raise nonfinite(kernel, fmt, V, w)
+                return h.astype(np.float64), left.astype(np.float64, copy=False)
+            for i, v in enumerate(V):
+                row = _read(v, fmt)
+                h[i] = _finished_number(_dot(row, left), kernel, fmt, v, w)
+                left = round_to(left - h[i] * row, fmt)
+            return h.astype(np.float64), _finished_vector(left, kernel, fmt, V, w)
 
+    def givens(
+        self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
+    ) -> None:
+        fmt = self._format(fmt)
+        _compiled.givens(j, cosines, sines, h, g, COMPUTED_IN[fmt])
+        if fmt != COMPUTED_IN[fmt]:
+            for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
+                values[:] = finished(values, "givens", fmt)
 
-def orthogonalize(V: Vector, w: Vector, fmt: FloatFormat) -> tuple[Float64Array, Float64Array]:
-    """Modified Gram-Schmidt of w against the rows of V: the coefficients, and what is left."""
-    kernel = "orthogonalize"
-    w = checked_vector(w)
-    V = checked_basis(V, len(w))
-    with np.errstate(all="ignore"):
-        left = np.array(_read(w, fmt))
-    if fmt == COMPUTED_IN[fmt]:
-        coefficients = np.empty(len(V), dtype=left.dtype)
-        if not _kernels.native_orthogonalize(_read(V, fmt), left, coefficients):
-            raise nonfinite(kernel, fmt, V, w)
-        return coefficients.astype(np.float64), left.astype(np.float64, copy=False)
-    h = np.empty(len(V))
-    with np.errstate(all="ignore"):
-        for i, v in enumerate(V):
-            row = _read(v, fmt)
-            h[i] = _finished_number(_dot(row, left), kernel, fmt, v, w)
-            left = round_to(left - _read_number(h[i], fmt) * row, fmt)
-        return h, _finished_vector(left, kernel, fmt, V, w)
-
-
-def givens(j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: FloatFormat) -> None:
-    """See `Backend.givens`."""
-    _compiled.givens(j, cosines, sines, h, g, COMPUTED_IN[fmt])
-    if fmt != COMPUTED_IN[fmt]:
-        for values in (cosines[j : j + 1], sines[j : j + 1], h[: j + 2], g[: j + 2]):
-            values[:] = finished(values, "givens", fmt)
-
-
-def solve_upper(R: Vector, g: Vector, fmt: FloatFormat) -> Float64Array:
-    """``R y = g`` for a small dense upper triangle R."""
-    kernel = "triangular solve"
-    if fmt != COMPUTED_IN[fmt]:
-        R, g = finished(R, kernel, fmt, R), finished(checked_vector(g), kernel, fmt, g)
-    return finished(_compiled.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)
+    def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
+        kernel, fmt = "triangular solve", self._format(fmt)
+        if fmt != COMPUTED_IN[fmt]:
+            R, g = finished(R, kernel, fmt, R), finished(checked_vector(g), kernel, fmt, g)
+        return finished(_compiled.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)
 
 
 def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:

@@ -27,7 +27,7 @@ from roundwise.algorithms.refinement import (
     shared_system,
 )
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix
-from roundwise.backends import Factors, Matrix, Solves
+from roundwise.backends import Factors, Matrix
 from roundwise.formats import FP32, FP64, TF32, FloatFormat
 from roundwise.problems import LinearSystem
 from roundwise.rounding import round_to
@@ -177,7 +177,7 @@ class _LooseGmres(_Kept):
     def matvec(self, A: Matrix, x: Vector) -> Vector:
         return self.rounded(super().matvec(A, self.rounded(x, self.fmt)), self.fmt)
 
-    def solve(self, factors: Solves, b: Vector) -> Vector:
+    def solve(self, factors: Factors, b: Vector) -> Vector:
         b = self.rounded(self.rounded(b, self.fmt), self.factor_format)
         return self.rounded(super().solve(factors, b), self.fmt)
 
