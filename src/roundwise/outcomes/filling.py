@@ -10,7 +10,7 @@ Runs of a timed backend have the machine for themselves: one task at a time, in 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -97,12 +97,8 @@ def fill(
 
     Parameters
     ----------
-    table : OutcomeTable
-    algorithm : Algorithm
-    problems : iterable of Problem
     actions : iterable of actions
         An `ActionSpace`, or texts or tuples of formats.
-    arithmetic : str or Backend
     features : sequence of str, optional
         Keys of `FEATURES`, computed once per problem; by default `PAPER_FEATURES`, and
         `NATIVE_FEATURES` for native arithmetic. `compute_with_factors` says where the factors come
@@ -157,11 +153,10 @@ def fill(
         to_json(problem.meta)  # what cannot be stored is refused before it is computed
 
     stored = table.stored(algorithm, chosen, formats.values(), arithmetic)
+    measured = stored.astype(np.int64)
     if timed:
         measured = table.repeats(algorithm, chosen, formats.values(), arithmetic)
         stored &= measured >= wanted_repeats
-    else:
-        measured = np.zeros(stored.shape, dtype=np.int64)
     setting = Setting.of(algorithm, arithmetic)
     known = table.stored_features(chosen, arithmetic, feature_format)
     tasks = []
@@ -172,9 +167,11 @@ def fill(
         groups: dict[tuple[str, FloatFormat, int], list[Action]] = {}
         for action, is_stored, count in zip(formats.values(), row, counts, strict=True):
             if not is_stored:
-                key = getattr(action, "method", ""), action[0], count
+                key = action.method, action[0], count
                 groups.setdefault(key, []).append(action)
-        for (*_, count), group in groups.items() or ([(("", FP64, 0), [])] if lacking else []):
+        if lacking and not groups:
+            groups["", FP64, 0] = []
+        for (*_, count), group in groups.items():
             tasks.append(
                 Task(
                     algorithm,
@@ -190,16 +187,21 @@ def fill(
             )
             lacking = ()
 
-    done = int(stored.sum())
-    computed = 0
-    report = progress if progress is not None else _no_progress
-    report(done, stored.size)
-    with closing(_results(tasks, jobs, client)) as results:
+    done = before = int(stored.sum())
+    if progress is not None:
+        progress(done, stored.size)
+    parallel = client is not None or jobs not in (None, 1)
+    if parallel and tasks:
+        results = workers.results(evaluate, tasks, jobs, client)
+    else:
+        results = (evaluate(task, threads=None) for task in tasks)
+    with closing(results):  # stops the workers
         for result in results:
             _write(table, result)
-            computed += len({action for action, _ in result.measurements} or result.outcomes)
-            report(done + computed, stored.size)
-    return computed
+            done += len({action for action, _ in result.measurements} or result.outcomes)
+            if progress is not None:
+                progress(done, stored.size)
+    return done - before
 
 
 def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
@@ -230,21 +232,6 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
         measurements=measurements,
         formats={name: format_json(fmt) for name, fmt in formats.items()},
     )
-
-
-def _results(
-    tasks: Sequence[Task], jobs: int | None, client: Any
-) -> Generator[ProblemResults, None, None]:
-    """Results in the order in which they are ready; closing it stops the workers."""
-    if client is not None or jobs not in (None, 1):
-        yield from workers.results(evaluate, tasks, jobs, client) if tasks else ()
-    else:
-        for task in tasks:
-            yield evaluate(task, threads=None)
-
-
-def _no_progress(done: int, total: int) -> None:
-    """The default: report nothing."""
 
 
 def _write(table: OutcomeTable, result: ProblemResults) -> None:

@@ -23,12 +23,6 @@ class ClimbReward(CostReward):
     the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. An outcome
     by itself, without those of the other actions, is rewarded as by `CostReward`: a miss pays for
     the safe action at once.
-
-    Parameters
-    ----------
-    cost : MachineProfile or MeasuredTime
-        Measured seconds unless given.
-    target : AccuracyTarget
     """
 
     name: ClassVar[str] = "climb"
