@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -98,10 +98,6 @@ class FeatureDiscretizer:
         indices = self.bin_indices(X)
         return np.asarray(np.ravel_multi_index(tuple(indices.T), self.bins_), dtype=np.intp)
 
-    def fit_transform(self, X: ArrayLike) -> NDArray[np.intp]:
-        """`fit`, then `transform`."""
-        return self.fit(X).transform(X)
-
     def outside(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Which rows of X lie beyond the fitted range in some feature."""
         X = self._checked(X)
@@ -115,18 +111,16 @@ class FeatureDiscretizer:
 
     @property
     def bin_centers_(self) -> tuple[NDArray[np.float64], ...]:
-        return tuple(
-            self._unscaled(np.linspace(low, high, n), s) for low, high, n, s in self._features()
-        )
+        return tuple(self._unscaled(self._points()))
 
     @property
     def bin_edges_(self) -> tuple[NDArray[np.float64], ...]:
-        edges = []
-        for low, high, n, scale in self._features():
-            points = np.linspace(low, high, n)
-            inner = points[:-1] + np.diff(points) / 2
-            edges.append(self._unscaled(np.concatenate([[low], inner, [high]]), scale))
-        return tuple(edges)
+        return tuple(
+            self._unscaled(
+                np.concatenate([points[:1], points[:-1] + np.diff(points) / 2, [high]])
+                for points, high in zip(self._points(), self._high, strict=True)
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Settings and, once fitted, the range; for JSON."""
@@ -149,19 +143,19 @@ class FeatureDiscretizer:
             raise ValueError(f"not a saved discretizer ({error!r}); save it again") from error
         return made if ends is None else made.fit(ends)
 
-    def _features(self) -> list[tuple[float, float, int, str]]:
+    def _points(self) -> list[NDArray[np.float64]]:
+        """The points of each feature on its scale."""
         self._check_fitted()
-        return list(
-            zip(self._low.tolist(), self._high.tolist(), self.bins_, self._scales, strict=True)
-        )
+        ends = zip(self._low, self._high, self.bins_, strict=True)
+        return [np.linspace(low, high, n) for low, high, n in ends]
 
     def _scaled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         logarithmic = np.array([s == "log" for s in self._scales])
         return np.where(logarithmic, np.log10(np.where(logarithmic, X, 1.0)), X)
 
-    @staticmethod
-    def _unscaled(points: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
-        return 10.0**points if scale == "log" else points
+    def _unscaled(self, values: Iterable[NDArray[np.float64]]) -> Iterator[NDArray[np.float64]]:
+        pairs = zip(values, self._scales, strict=True)
+        return (10.0**points if scale == "log" else points for points, scale in pairs)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_ends"):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms import Algorithm, Outcome
+from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Shared
 from roundwise.backends import Backend, get_backend
 from roundwise.features import compute_with_factors
@@ -24,6 +24,7 @@ from roundwise.problems import Problem
 from roundwise.rewards import ProblemFacts, Reward
 from roundwise.tuning import PAPER_CONTEXT, Context, view_contexts, view_rewards
 from roundwise.tuning.context import kappa_for
+from roundwise.tuning.training import checked_rewards
 
 try:
     import gymnasium
@@ -94,7 +95,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
         if callable(rewards):
             self._reward_of = rewards
         else:
-            rewards = table = self._checked(rewards)
+            rewards = table = checked_rewards(rewards, len(X), len(space))
             self._best = table.max(axis=1)
             self._reward_of = lambda problem, action: float(table[problem, action])
         # With a specification, Gymnasium can check all of an environment, and make copies of it.
@@ -168,18 +169,6 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
         self._problem = None
         return self.contexts[problem].copy(), reward, True, False, info
 
-    def _checked(self, rewards: ArrayLike) -> Vector:
-        table = np.array(rewards, dtype=np.float64)
-        count, actions = len(self.contexts), len(self.space)
-        if table.shape != (count, actions):
-            raise ValueError(
-                f"rewards have shape {table.shape}; pass one row for each of {count} contexts and "
-                f"one column for each of {actions} actions"
-            )
-        if not np.isfinite(table).all():
-            raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
-        return table
-
 
 @dataclass
 class _LiveSolves:
@@ -196,29 +185,24 @@ class _LiveSolves:
     shared: dict[int, Shared] = field(default_factory=dict)
 
     def __call__(self, problem: int, action: int) -> float:
-        if problem not in self.known:
-            self._meet(problem)
-        known = self.known[problem]
+        known = self.known.setdefault(problem, {})
+        if not known:
+            self._run(problem, self.space.safe)
         if action not in known:
-            outcome = self._run(problem, action)
-            known[action] = self.reward(outcome, self.facts[problem], self.space[action])
+            self._run(problem, action)
             if len(known) == len(self.space):
                 del self.shared[problem]  # the factors are large, and of no further use
         return known[action]
 
-    def _meet(self, problem: int) -> None:
-        """Run the safe action."""
-        self.shared[problem] = Shared()
-        safe = self.space.safe
-        baseline = self._run(problem, safe)
-        facts = ProblemFacts.from_problem(self.problems[problem], self.kappas[problem], baseline)
-        self.facts[problem] = facts
-        self.known[problem] = {safe: self.reward(baseline, facts, self.space[safe])}
-
-    def _run(self, problem: int, action: int) -> Outcome:
-        return self.algorithm.run(
-            self.problems[problem], self.space[action], self.backend, self.shared[problem]
-        )
+    def _run(self, problem: int, action: int) -> None:
+        """Run the action; the first one on a problem is the safe one, which is its baseline."""
+        system, formats = self.problems[problem], self.space[action]
+        shared = self.shared.setdefault(problem, Shared())
+        outcome = self.algorithm.run(system, formats, self.backend, shared)
+        if problem not in self.facts:
+            facts = ProblemFacts.from_problem(system, self.kappas[problem], outcome)
+            self.facts[problem] = facts
+        self.known[problem][action] = self.reward(outcome, self.facts[problem], formats)
 
 
 def _bounding_box(X: Vector) -> gymnasium.spaces.Box[np.float64]:

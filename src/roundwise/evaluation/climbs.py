@@ -57,23 +57,14 @@ def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int
 class Speedup:
     """What a policy saves over all-FP64, if each miss of the target is followed by all-FP64.
 
-    Attributes
-    ----------
-    speedup : Interval
-        ``sum F / sum (cost of the try + F if it missed the target)`` over the problems, F the
-        cost of all-FP64: the ratio of the total times, so that large problems weigh most.
-    oracle : float
-        The same for the cheapest action that meets the target (all-FP64 where none does).
-    fallback_rate : float
-        Share of solves that missed the target and fell back to all-FP64.
-    unsolved_rate : float
-        Share of solves where all-FP64 missed the target too.
+    The speedup is ``sum F / sum (cost of the try + F if it missed the target)`` over the problems,
+    F the cost of all-FP64: the ratio of the total times, so that large problems weigh most.
     """
 
     speedup: Interval
-    oracle: float
-    fallback_rate: float
-    unsolved_rate: float
+    oracle: float  # the same for the cheapest action that meets the target, or else all-FP64
+    fallback_rate: float  # share of solves that missed the target and fell back to all-FP64
+    unsolved_rate: float  # share of solves where all-FP64 missed the target too
 
     def to_rows(self) -> list[Row]:
         """One row for `format_table`."""
@@ -94,8 +85,6 @@ def modelled_speedup(
     safe: int,
     rng: np.random.Generator,
     feature_costs: ArrayLike = 0.0,
-    resamples: int = 2000,
-    confidence: float = 0.95,
 ) -> Speedup:
     """Total cost of all-FP64 over the total cost of a policy.
 
@@ -107,7 +96,6 @@ def modelled_speedup(
     chosen : array_like, (N,) or (S, N)
     safe : int
         Index of the safe action; it has no fallback.
-    rng : numpy.random.Generator
     feature_costs : array_like, optional
         What the policy's features cost, for each problem or for all; all-FP64 needs none.
     """
@@ -121,7 +109,7 @@ def modelled_speedup(
     cheapest = np.where(M & ~np.isnan(C), C, math.inf).min(axis=1)
     best = np.where(np.isfinite(cheapest), cheapest, F)
     return Speedup(
-        ratio_interval(F, spent, rng, resamples, confidence),
+        ratio_interval(F, spent, rng),
         oracle=float(F.sum() / best.sum()),
         # A safe action that misses the target is unsolved, and has nothing to fall back to.
         fallback_rate=float((missed & (indices != safe)).mean()),
