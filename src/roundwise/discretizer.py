@@ -52,7 +52,7 @@ class FeatureDiscretizer:
 
     def fit(self, X: ArrayLike) -> FeatureDiscretizer:
         """Take the range of each column of X, an array of shape (N, d) with finite entries."""
-        X = _matrix(X)
+        X = matrix_of("X", X)
         if not len(X):
             raise ValueError("X has no rows; fit the discretizer to at least one context")
         d = X.shape[1]
@@ -163,7 +163,7 @@ class FeatureDiscretizer:
 
     def _checked(self, X: ArrayLike) -> NDArray[np.float64]:
         self._check_fitted()
-        X = _matrix(X)
+        X = matrix_of("X", X)
         if X.shape[1] != len(self.bins_):
             raise ValueError(
                 f"X has {X.shape[1]} features, the discretizer was fitted to {len(self.bins_)}; "
@@ -172,13 +172,14 @@ class FeatureDiscretizer:
         return X
 
 
-def _matrix(X: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(X, dtype=np.float64)
+def matrix_of(name: str, rows: ArrayLike) -> NDArray[np.float64]:
+    """One row of features per context, as an (N, d) float64 array without NaN."""
+    array = np.asarray(rows, dtype=np.float64)
     if array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"X has shape {array.shape}; pass one row of features per context")
+        raise ValueError(f"{name} has shape {array.shape}; pass one row of features per context")
     if np.isnan(array).any():
         row, column = np.argwhere(np.isnan(array))[0]
-        raise ValueError(f"X[{row}, {column}] is NaN; compute the feature or drop the row")
+        raise ValueError(f"{name}[{row}, {column}] is NaN; compute the feature or drop the row")
     return array
 
 

@@ -8,8 +8,8 @@ A policy of your own overrides three methods and names itself (`examples/custom_
         def expected(self, state): ...               # expected rewards, -inf where untried
         def update(self, state, action, reward): ... # learn
 
-To be saved, it also overrides `arrays` and `restore`, and `settings` if its constructor takes
-arguments.
+To be saved, it also overrides `arrays` and `restore`, and names the arguments of its constructor
+in `parameters`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import Action, ActionSpace, format_key
 from roundwise.algorithms.base import Outcome
+from roundwise.discretizer import matrix_of
 
 Contexts = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
@@ -32,26 +33,14 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Ranking:
-    """Actions in the order in which a policy prefers them.
+    """Actions in the order in which a policy prefers them."""
 
-    Attributes
-    ----------
-    actions : tuple of int
-        Indices into the space, best first.
-    costs : tuple of float
-        The expected cost of each of them, minus the expected reward unless the policy says
-        otherwise; NaN where nothing is known.
-    reason : str
-        Why the first is first, in one sentence.
-    """
-
-    actions: tuple[int, ...]
-    costs: tuple[float, ...]
-    reason: str
+    actions: tuple[int, ...]  # indices into the space, best first
+    costs: tuple[float, ...]  # minus the expected reward, or what the policy says; NaN if unknown
+    reason: str  # why the first is first, in one sentence
 
     @property
     def first(self) -> int:
-        """The best action."""
         return self.actions[0]
 
 
@@ -84,35 +73,22 @@ class Policy(ABC):
     precision, so that a tie costs time and not digits.
 
     Hooks, for a policy of your own: `begin`, `expected` and `update` must be written; `states`,
-    `explore`, `epsilon`, `why`, `study` may be; `settings`, `from_settings`, `arrays` and
+    `explore`, `epsilon`, `why`, `study` may be; `parameters`, `from_settings`, `arrays` and
     `restore` are for saving.
-
-    Attributes
-    ----------
-    name : str
-        Names the kind of policy in tables and saved files.
-    learns : bool
-        Whether `update` changes anything; the baselines need no training.
-    unknown : str
-        Starts the reason of a ranking that begins with the safe action for want of a better.
-    epsilon_min : float
-        The lowest share of random choices in training; see `epsilon`.
-    space : ActionSpace
-        Since `start`.
-    feature_count : int
-        The length of a context; since `start`.
     """
 
-    name: ClassVar[str]
-    learns: ClassVar[bool] = True
-    unknown: ClassVar[str] = "Nothing is known here"
-    epsilon_min: float = 0.1
-    space: ActionSpace
-    feature_count: int
+    name: ClassVar[str]  # of the kind of policy in tables and saved files
+    learns: ClassVar[bool] = True  # whether `update` changes anything
+    unknown: ClassVar[str] = "Nothing is known here"  # the reason for the safe action
+    because: ClassVar[str] = "has the largest expected reward of the actions that were tried."
+    parameters: ClassVar[tuple[str, ...]] = ()  # what the constructor takes and keeps, JSON-able
+    epsilon_min: float = 0.1  # the lowest share of random choices in training
+    space: ActionSpace  # since `start`
+    feature_count: int  # the length of a context
 
     def start(self, contexts: ArrayLike, space: ActionSpace) -> None:
         """Forget everything; take the training contexts' ranges and the action space."""
-        X = check_contexts(contexts)
+        X = matrix_of("contexts", contexts)
         finite = X[np.isfinite(X).all(axis=1)]
         if self.learns and not len(finite):
             raise ValueError(
@@ -137,7 +113,7 @@ class Policy(ABC):
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""
         self.check_started()
-        X = check_contexts(contexts)
+        X = matrix_of("contexts", contexts)
         if X.shape[1] != self.feature_count:
             raise ValueError(
                 f"contexts have {X.shape[1]} features, training had {self.feature_count}; pass the "
@@ -201,8 +177,7 @@ class Policy(ABC):
 
     def why(self, state: Any, action: int) -> str:
         """Why this action has the largest expected reward, in one sentence."""
-        name = self.space.names[action]
-        return f"{name} has the largest expected reward of the actions that were tried."
+        return f"{self.space.names[action]} {self.because}"
 
     def ranking(
         self,
@@ -292,12 +267,12 @@ class Policy(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able, and what else `restore` needs."""
-        return {}
+        return {name: getattr(self, name) for name in self.parameters}
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """An unstarted policy of these settings."""
-        return cls(**settings)
+        return cls(**{name: settings[name] for name in cls.parameters or settings})
 
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Put back what was learned; by default nothing was. `space` is set."""
@@ -346,14 +321,3 @@ def saved_ranges(arrays: Mapping[str, NDArray[Any]], features: int) -> Contexts:
     if low.shape != (features,) or high.shape != (features,) or not np.all(low <= high):
         raise ValueError("the saved ranges do not fit the features; save the policy again")
     return np.array([low, high])
-
-
-def check_contexts(contexts: ArrayLike) -> Contexts:
-    """The contexts as an (N, d) float64 array without NaN."""
-    X = np.asarray(contexts, dtype=np.float64)
-    if X.ndim != 2 or not X.shape[1]:
-        raise ValueError(f"contexts have shape {X.shape}; pass one row of features per problem")
-    if np.isnan(X).any():
-        row, column = np.argwhere(np.isnan(X))[0]
-        raise ValueError(f"contexts[{row}, {column}] is NaN; compute the feature or drop the row")
-    return X

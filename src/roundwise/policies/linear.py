@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from roundwise.policies.base import (
 
 Model = Literal["stages", "hybrid"]
 State = NDArray[np.float64] | None
-P = TypeVar("P", bound="LinearPolicy")
 
 
 class LinearPolicy(Policy):
@@ -41,13 +40,11 @@ class LinearPolicy(Policy):
     ``ridge ||theta||^2``. The greedy action has the largest prediction among the actions tried
     in some context, this one or not: that is the point of the model. A context with an
     infinite entry gets the safe action and teaches nothing.
-
-    Parameters
-    ----------
-    ridge : float
-    knots : int
-    model : {"stages", "hybrid"}
     """
+
+    because: ClassVar[str] = "has the largest predicted reward of the actions tried in any context."
+    parameters: ClassVar[tuple[str, ...]] = ("ridge", "knots", "model")
+    _learned: ClassVar[tuple[str, ...]] = ("theta", "covariance", "counts")
 
     def __init__(self, ridge: float = 1.0, knots: int = 4, model: Model = "stages") -> None:
         if not 0 < ridge < np.inf:
@@ -106,15 +103,7 @@ class LinearPolicy(Policy):
             return None
         return np.where(self._counts > 0, self._predict(state), -np.inf)
 
-    def why(self, state: State, action: int) -> str:
-        tried = np.count_nonzero(self._counts)
-        return (
-            f"{self.space.names[action]} has the largest reward that the linear model predicts of "
-            f"the {tried} actions tried in some context."
-        )
-
     def epsilon(self, progress: float) -> float:
-        """Nothing is drawn uniformly at random."""
         return 0.0
 
     @property
@@ -123,22 +112,14 @@ class LinearPolicy(Policy):
         self.check_started()
         return float(np.mean(self._counts > 0))
 
-    def settings(self) -> dict[str, Any]:
-        return {"ridge": self.ridge, "knots": self.knots, "model": self.model}
-
     def arrays(self) -> Arrays:
         self.check_started()
-        return {
-            "low": self._low,
-            "high": self._high,
-            "theta": self._theta,
-            "covariance": self._covariance,
-            "counts": self._counts,
-        }
+        learned = {name: getattr(self, f"_{name}") for name in self._learned}
+        return {"low": self._low, "high": self._high} | learned
 
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.begin(saved_ranges(arrays, self.feature_count))
-        for key in ("theta", "covariance", "counts"):
+        for key in self._learned:
             fresh = getattr(self, "_" + key)
             if arrays[key].shape != fresh.shape or not np.isfinite(arrays[key]).all():
                 raise ValueError(f"the saved {key} is corrupt; save the policy again")
@@ -154,6 +135,7 @@ class LinearUCB(LinearPolicy):
     """
 
     name: ClassVar[str] = "linear_ucb"
+    parameters: ClassVar[tuple[str, ...]] = ("alpha", *LinearPolicy.parameters)
 
     def __init__(
         self, alpha: float = 1.0, ridge: float = 1.0, knots: int = 4, model: Model = "stages"
@@ -171,9 +153,6 @@ class LinearUCB(LinearPolicy):
         width = np.sqrt(np.maximum(variance, 0.0))  # rounding may leave a tiny negative number
         return last_argmax(self._predict(state) + self.alpha * width)
 
-    def settings(self) -> dict[str, Any]:
-        return {"alpha": self.alpha} | super().settings()
-
 
 class ThompsonSampling(LinearPolicy):
     """Explores by sampling: the best action of a model drawn from the posterior.
@@ -185,6 +164,7 @@ class ThompsonSampling(LinearPolicy):
     """
 
     name: ClassVar[str] = "thompson"
+    parameters: ClassVar[tuple[str, ...]] = ("noise", *LinearPolicy.parameters)
 
     def __init__(
         self, noise: float = 1.0, ridge: float = 1.0, knots: int = 4, model: Model = "stages"
@@ -203,9 +183,6 @@ class ThompsonSampling(LinearPolicy):
         root = np.linalg.cholesky(covariance)
         drawn = self._design @ (root @ rng.standard_normal(len(root)))
         return last_argmax(self._predict(state) + self.noise * drawn)
-
-    def settings(self) -> dict[str, Any]:
-        return {"noise": self.noise} | super().settings()
 
 
 def design_matrix(space: ActionSpace, hybrid: bool) -> NDArray[np.float64]:
