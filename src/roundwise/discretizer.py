@@ -24,24 +24,16 @@ class FeatureDiscretizer:
     A feature that is constant in the training data has one point: all values go there, and
     `bins_` says 1.
 
-    Parameters
-    ----------
-    bins : int or sequence of int
-        Points per feature; an int holds for every feature.
-    scale : {"linear", "log"} or sequence of these
-        ``"log"`` takes log10 first; such features must be positive.
+    `bins` and `scale` hold for every feature, or are sequences with an entry for each. The scale
+    ``"log"`` takes log10 first; such features must be positive.
 
     Attributes
     ----------
     bins_ : tuple of int
-        Points in use, after `fit`.
-    n_states_ : int
-        Their product.
-    bin_centers_ : tuple of arrays
-        The points, in the units of the feature.
-    bin_edges_ : tuple of arrays
-        ``bins_[j] + 1`` values that bound the cells: the ends of the fitted range and, between
-        them, the midpoints (on the feature's scale) of neighbouring points.
+        Points in use, after `fit`; `n_states_` is their product.
+    bin_centers_, bin_edges_ : tuples of arrays
+        The points, in the units of the feature, and the ``bins_[j] + 1`` values that bound their
+        cells: the ends of the fitted range and the midpoints (on the feature's scale) between.
     """
 
     def __init__(

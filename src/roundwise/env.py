@@ -54,24 +54,17 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     feature that is constant reaches 1 to either side of it. `step` returns the same observation.
 
     ## Reward
-    The reward of the action on the problem. `step` adds to ``info``
-
-    - ``problem``: the index of the problem (`reset` has it, too),
-    - ``action``: the name of the action, say ``bf16-fp32-fp64-fp64``,
-    - ``oracle_regret``: the reward of the best action on this problem, less this one; absent
-      where problems are solved live, since the best action is known only after running all.
+    The reward of the action on the problem. ``info`` holds ``problem``, the index of the problem;
+    `step` adds ``action``, the name of the action, and ``oracle_regret``, the reward of the best
+    action on this problem less this one; not where problems are solved live, since the best action
+    is known only after running all.
 
     ## Episode End
     Every episode is terminated by its first step, and none is truncated.
 
-    Parameters
-    ----------
-    contexts : array_like, (N, d)
-    rewards : array_like, (N, A), or callable
-        A function ``rewards(problem, action)`` of two indices is called at each step, and must
-        return the same each time.
-    space : ActionSpace
-        Of A actions.
+    `contexts` are (N, d), `rewards` (N, A) for a space of A actions; or a function
+    ``rewards(problem, action)`` of two indices, called at each step, that returns the same each
+    time.
     """
 
     def __init__(

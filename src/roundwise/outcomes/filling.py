@@ -81,13 +81,11 @@ def fill(
 ) -> int:
     """Run the algorithm on every (problem, action) that the table lacks; return how many.
 
-    In emulated arithmetic the result does not depend on the order of arguments, on how often the
-    run was broken off, nor on `jobs` and `client`: tasks compute with one BLAS thread everywhere,
-    since BLAS results, which some features contain, depend on it. (Features and errors of dense
-    problems also depend on the processor: on a cluster of unlike ones, their last bits tell where
-    they were computed.)
+    In emulated arithmetic the result depends neither on the order of arguments, nor on how often
+    the run was broken off, nor on `jobs` and `client`: tasks compute with one BLAS thread
+    everywhere. (The last bits of features and errors of dense problems depend on the processor.)
 
-    The runs of a backend that is `timed`, as the native one, are timed with all threads that
+    The runs of a timed backend, as the native one, are timed with all threads that
     `roundwise.set_num_threads` and BLAS have, and belong to this machine and that number of threads
     (`Machine.key`). The facts are those of the first repeat.
 

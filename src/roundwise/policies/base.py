@@ -104,10 +104,9 @@ class Policy(ABC):
         """Reset, and fit scalers to the finite contexts; `space` and `feature_count` are set."""
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
-        """Take the training outcomes themselves, for a policy that prices work; else a no-op.
+        """Take the outcomes of the training problems, between `begin` and the first episode.
 
-        Training calls it after `begin` and before the first episode. Row i of `contexts` belongs
-        to problem i of the view.
+        For a policy that prices work; others ignore them.
         """
 
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
@@ -122,15 +121,12 @@ class Policy(ABC):
         return self.states(X)
 
     def states(self, contexts: Contexts) -> Sequence[Any]:
-        """What the other methods get for each context; None stands for "nothing is known here".
-
-        By default the context as a tuple, and None where it has an infinite entry.
-        """
+        """What the other methods get for each context: it as a tuple, None if not finite."""
         return [tuple(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
 
     @abstractmethod
     def expected(self, state: Any) -> NDArray[np.float64] | None:
-        """The expected reward of each action, -inf where it was not tried; None: nothing is known.
+        """The expected reward of each action, -inf if untried; None: nothing is known.
 
         It is not asked about the state None.
         """
@@ -140,10 +136,7 @@ class Policy(ABC):
         """Learn; returns the reward minus what was predicted for it."""
 
     def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
-        """The action to try in training; progress is t / T, in [0, 1].
-
-        By default a random one with probability `epsilon`, else the greedy one.
-        """
+        """The action to try at progress t / T: random with probability `epsilon`, else greedy."""
         if rng.random() < self.epsilon(progress):
             return int(rng.random() * len(self.space.actions))
         return self.choose(state)
@@ -161,11 +154,7 @@ class Policy(ABC):
         return best if values[best] > -math.inf else self.space.safe
 
     def rank(self, state: Any, allowed: Collection[int] | None = None) -> Ranking:
-        """All actions of the space, or the allowed ones, best first.
-
-        Those that were tried come by falling expected reward, then the others, those nearest to
-        the safe action first.
-        """
+        """All actions, or the allowed ones: those tried by falling expected reward, then others."""
         values = None if state is None else self.expected(state)
         if values is None:
             return self.ranking((), "", allowed)
@@ -186,10 +175,9 @@ class Policy(ABC):
         allowed: Collection[int] | None = None,
         costs: Mapping[int, float] | None = None,
     ) -> Ranking:
-        """The preferred actions, then the others by nearness to safe; those allowed, of both.
+        """The preferred actions, then the others, those nearest to the safe one first.
 
-        For policies that override `rank`. `reason` says why the first preferred action comes
-        first; where none is preferred, or allowed, the safe action or the nearest to it does.
+        For policies that override `rank`. `reason` tells why the first preferred action is first.
         """
         self.check_started()
         count = len(self.space)
@@ -207,12 +195,9 @@ class Policy(ABC):
         return Ranking(order, tuple((costs or {}).get(i, math.nan) for i in order), reason)
 
     def _nearness(self, index: int) -> tuple[Any, ...]:
-        """Orders actions: the safe one is largest, then its method, then bits from the last stage.
-
-        `ActionSpace.safe` counts the bits in the same order.
-        """
+        """Orders as `ActionSpace.safe` does: the safe one, its method, bits from the last stage."""
         action, safe = self.space[index], self.space.safe
-        same_method = method_of(action) == method_of(self.space[safe])
+        same_method = action.method == self.space[safe].method
         return index == safe, same_method, [format_key(fmt) for fmt in reversed(action)], index
 
     def predict(self, contexts: ArrayLike) -> NDArray[np.intp]:
@@ -256,10 +241,9 @@ class Policy(ABC):
                     f"saved policy has version {saved['version']}, this Roundwise reads version 1; "
                     "install the Roundwise that saved it"
                 )
-            space = ActionSpace.from_dict(saved["space"])
-            features = int(saved["features"])
             policy = cls.from_settings(saved["settings"])
-            policy.space, policy.feature_count = space, features
+            policy.space = ActionSpace.from_dict(saved["space"])
+            policy.feature_count = int(saved["features"])
             policy.restore(saved["settings"], arrays)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"not a saved {cls.name} policy ({error!r}); save it again") from error
@@ -284,16 +268,11 @@ class Policy(ABC):
             raise ValueError(f"the {self.name} policy has not started; call start or fit first")
 
 
-def method_of(action: Action) -> str:
-    """The action's method; empty where the algorithm has none."""
-    return str(getattr(action, "method", ""))
-
-
 def method_indicators(space: ActionSpace) -> NDArray[np.float64]:
     """0/1: which method each action has, (actions, methods); no column if all have the same."""
-    methods = sorted({method_of(action) for action in space})
+    methods = sorted({action.method for action in space})
     shown = methods if len(methods) > 1 else []
-    rows = [[float(method_of(action) == method) for method in shown] for action in space]
+    rows = [[float(action.method == method) for method in shown] for action in space]
     return np.array(rows).reshape(len(space), len(shown))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import Action, ActionLike, action_key, format_key
-from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, method_of
+from roundwise.policies.base import Arrays, Contexts, Policy, Ranking
 
 Limit = Literal["five-precision", "three-precision", "lu-ir"]
 
@@ -41,13 +41,11 @@ class Baseline(Policy):
 class Rule(Baseline):
     """A baseline that knows an order of actions, and no rewards."""
 
+    costs: Sequence[float] | None = None  # of each action, where the rule was told
+
     @abstractmethod
     def preferred(self, state: Any) -> Iterable[int]:
         """The actions that the rule prefers to the safe one, best first; it may have none."""
-
-    def action_costs(self) -> Mapping[int, float]:
-        """The cost of each action, where the rule was told."""
-        return {}
 
     def expected(self, state: Any) -> None:
         """A rule expects no reward."""
@@ -59,7 +57,7 @@ class Rule(Baseline):
         self.check_started()
         order = [i for i in self.preferred(state) if allowed is None or i in allowed]
         reason = self.why(state, order[0]) if order else ""
-        return self.ranking(order, reason, allowed, self.action_costs())
+        return self.ranking(order, reason, allowed, dict(enumerate(self.costs or ())))
 
 
 class FixedAction(Rule):
@@ -108,18 +106,12 @@ class TheoryRule(Rule):
     either case, ``u_r <= u``; forward error ``kappa u_r <= target`` unless u_r is that of the
     safe action, which is then the best to be had. Without any such action: the safe one.
 
-    Parameters
-    ----------
-    target : float, optional
-        The accuracy asked for; the safe action's update unit roundoff if not given.
-    limit : {"five-precision", "three-precision", "lu-ir"}, optional
-        If not given, ``"five-precision"`` for stages with an inner solver, else ``"lu-ir"``.
-    kappa_feature : int
-        Which feature is log10 kappa.
-    costs : sequence of float, optional
-        The cost of each action of the space. If not given, the cheapest is the lowest in the
-        order of `action_key`: the factorization counts first. The analysis does not tell methods
-        apart; of equal actions the one with the safe action's method counts as cheaper.
+    `target`, the accuracy asked for, is by default the safe action's update unit roundoff; `limit`
+    is ``"five-precision"`` for stages with an inner solver, else ``"lu-ir"``; `kappa_feature` tells
+    which feature is log10 kappa; `costs` has a number for each action of the space. Without costs
+    the cheapest is the lowest in the order of `action_key`: the factorization counts first. The
+    analysis does not tell methods apart; of equal actions the one with the safe action's method
+    counts as cheaper.
     """
 
     name: ClassVar[str] = "theory"
@@ -167,7 +159,7 @@ class TheoryRule(Rule):
             key=lambda i: (
                 self.costs[i] if self.costs else 0.0,
                 action_key(self.space[i]),
-                method_of(self.space[i]) != method_of(self.space[self.space.safe]),
+                self.space[i].method != self.space[self.space.safe].method,
             ),
         )
 
@@ -181,9 +173,6 @@ class TheoryRule(Rule):
             "It is the cheapest allowed action for which the analysis promises convergence at "
             f"kappa = 1e{state[self.kappa_feature]:.1f}."
         )
-
-    def action_costs(self) -> Mapping[int, float]:
-        return dict(enumerate(self.costs or ()))
 
     def promises(self, action: Action, kappa: float) -> bool:
         """Whether the analysis promises convergence to the target."""
@@ -223,9 +212,9 @@ class Escalation(Rule):
 
     def begin(self, contexts: Contexts) -> None:
         if self.actions is None:
-            method = method_of(self.space[self.space.safe])
             rungs = []
-            usual = [i for i, action in enumerate(self.space) if method_of(action) == method]
+            method = self.space[self.space.safe].method
+            usual = [i for i, action in enumerate(self.space) if action.method == method]
             usual.sort(key=lambda i: (format_key(self.space[i][0]), action_key(self.space[i])))
             for _, those in groupby(usual, key=lambda i: self.space[i][0]):
                 first, *others = those
@@ -239,7 +228,6 @@ class Escalation(Rule):
         return self._rungs
 
     def ladder(self, state: Any) -> Sequence[int]:
-        """The actions to try in turn; the last one is the safe one."""
         return list(self._rungs)
 
     def settings(self) -> dict[str, Any]:

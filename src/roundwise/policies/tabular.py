@@ -34,26 +34,19 @@ class TabularQ(Policy):
     It departs from the paper, whose argmax runs over untried actions too (with the value 0):
     here untried actions are never greedy and unseen states get the safe action.
 
-    Parameters
-    ----------
-    discretizer : FeatureDiscretizer, optional
-        Ten linear bins per feature if not given. It is not changed; `discretizer_` is fitted.
-    alpha : float or "1/N"
-    epsilon_min : float
-    generalise : {"none", "nearest", "monotone"}
-        What an unseen state does.
+    The discretizer, by default ten linear bins per feature, is not changed; `discretizer_` is
+    fitted. `generalise` tells what an unseen state does:
 
-        - ``"none"``: the safe action.
-        - ``"nearest"``: as the nearest visited state, by Euclidean distance of bin numbers; of
-          equally near ones that with the highest state index (the larger kappa, in the paper's
-          context).
-        - ``"monotone"``: as the nearest visited state that is at least as hard, that is, whose
-          bins are no lower in each of the `hard_features`; the safe action if there is none.
-          What solves the harder problem should solve the easier one: this errs towards time,
-          where ``"nearest"`` may err towards failure.
-    hard_features : sequence of int
-        The features that make a problem harder as they grow; the first, log10 kappa, if not
-        given. (The norm is none: a small one underflows, a large one overflows.)
+    - ``"none"``: the safe action.
+    - ``"nearest"``: as the nearest visited state, by Euclidean distance of bin numbers; of equally
+      near ones that with the highest state index (the larger kappa, in the paper's context).
+    - ``"monotone"``: as the nearest visited state that is at least as hard, that is, whose bins are
+      no lower in each of the `hard_features`; the safe action if there is none. What solves the
+      harder problem should solve the easier one: this errs towards time, where ``"nearest"`` may
+      err towards failure.
+
+    `hard_features` are those that make a problem harder as they grow; the first, log10 kappa, if
+    not given. (The norm is none: a small one underflows, a large one overflows.)
     """
 
     name: ClassVar[str] = "tabular"
