@@ -116,8 +116,7 @@ class FeatureDiscretizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Settings and, once fitted, the range; for JSON."""
-        bins = int(self.bins) if isinstance(self.bins, _INTEGER) else [int(n) for n in self.bins]
-        scale = self.scale if isinstance(self.scale, str) else list(self.scale)
+        bins, scale = np.asarray(self.bins).tolist(), np.asarray(self.scale).tolist()
         saved: dict[str, Any] = {"bins": bins, "scale": scale, "fitted": None}
         if hasattr(self, "_ends"):
             low, high = self._ends

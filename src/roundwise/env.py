@@ -102,13 +102,9 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     def from_view(
         cls, view: OutcomeView, reward: Reward, context: Context = PAPER_CONTEXT
     ) -> PrecisionEnv:
-        """Replay the outcomes of a table; see `OutcomeTable.view`.
-
-        The context must have a condition number in it, which rewards use.
-        """
+        """Replay the outcomes of a table; see `OutcomeTable.view`."""
         space = ActionSpace(view.stages, view.actions)
-        rewards = view_rewards(view, reward, space)
-        return cls(view_contexts(view, context), rewards, space)
+        return cls(view_contexts(view, context), view_rewards(view, reward, space), space)
 
     @classmethod
     def from_problems(
@@ -133,10 +129,8 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
             )
         names = context.features
         features = [compute_with_factors(problem, names, arithmetic) for problem in problems]
-        kappas = tuple(kappa_for(reward, values) for values in features)
-        solves = _LiveSolves(
-            tuple(problems), kappas, algorithm, space, reward, get_backend(arithmetic)
-        )
+        kappas = [kappa_for(reward, values) for values in features]
+        solves = _LiveSolves(problems, kappas, algorithm, space, reward, get_backend(arithmetic))
         return cls([context.vector(values) for values in features], solves, space)
 
     def reset(
@@ -167,8 +161,8 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
 class _LiveSolves:
     """Rewards from runs, each done once."""
 
-    problems: tuple[Problem, ...]
-    kappas: tuple[float, ...]
+    problems: Sequence[Problem]
+    kappas: Sequence[float]
     algorithm: Algorithm
     space: ActionSpace
     reward: Reward

@@ -127,13 +127,9 @@ def fill(
         raise ValueError(f"jobs = {jobs!r}; pass a count of at least 1, or -1 for all cores")
     timed = StoredArithmetic.of(arithmetic).timed
     if timed and (client is not None or jobs not in (None, 1)):
-        raise ValueError(
-            "native runs are timed and would disturb each other; leave out jobs and client"
-        )
+        raise ValueError("timed runs would disturb each other; leave out jobs and client")
     if not timed and (repeats is not None or memory is not None):
-        raise ValueError(
-            "repeats and memory are for timed runs, as native ones are; leave them out"
-        )
+        raise ValueError("repeats and memory: for timed runs, as native ones are; leave them out")
     if repeats is not None and (type(repeats) is not int or repeats < 1):
         raise ValueError(f"repeats = {repeats!r}; pass a count of at least 1")
     wanted_repeats = (DEFAULT_REPEATS if repeats is None else repeats) if timed else 0
@@ -155,7 +151,7 @@ def fill(
     if timed:
         measured = table.repeats(algorithm, chosen, formats.values(), arithmetic)
         stored &= measured >= wanted_repeats
-    setting = Setting.of(algorithm, arithmetic)
+    setting, factors_in = Setting.of(algorithm, arithmetic), get_format(feature_format)
     known = table.stored_features(chosen, arithmetic, feature_format)
     tasks = []
     for problem, row, counts in zip(chosen, stored, measured.tolist(), strict=True):
@@ -170,19 +166,9 @@ def fill(
         if lacking and not groups:
             groups["", FP64, 0] = []
         for (*_, count), group in groups.items():
-            tasks.append(
-                Task(
-                    algorithm,
-                    setting,
-                    problem,
-                    tuple(group),
-                    arithmetic,
-                    lacking,
-                    get_format(feature_format),
-                    range(count, wanted_repeats) if timed else None,
-                    timed and memory is not False,
-                )
-            )
+            runs = range(count, wanted_repeats) if timed else None
+            asked = algorithm, setting, problem, tuple(group), arithmetic, lacking
+            tasks.append(Task(*asked, factors_in, runs, timed and memory is not False))
             lacking = ()
 
     done = before = int(stored.sum())

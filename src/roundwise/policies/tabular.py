@@ -78,14 +78,11 @@ class TabularQ(Policy):
             raise ValueError(f"hard_features = {self.hard_features}; choose from 0 to {d - 1}")
         settings = self.discretizer or FeatureDiscretizer(10)
         self.discretizer_ = FeatureDiscretizer(settings.bins, settings.scale).fit(contexts)
-        self._reset()
-        self._occurring = len(set(self.states(contexts)))
-
-    def _reset(self) -> None:
         # Plain lists: reading one number from them is several times faster than from an array.
         self._values: dict[int, list[float]] = {}
         self._counts: dict[int, list[int]] = {}
         self._tried = 0
+        self._occurring = len(set(self.states(contexts)))
 
     def states(self, contexts: Contexts) -> list[int | None]:
         """The discretised contexts; None where one is infinite, which clipping would hide."""
@@ -196,7 +193,6 @@ class TabularQ(Policy):
         assert self.discretizer is not None
         self.discretizer_ = self.discretizer
         self._occurring = int(settings["occurring"])
-        self._reset()
         states, values, counts = arrays["states"], arrays["values"], arrays["counts"]
         if values.shape != counts.shape or values.shape != (len(states), len(self.space)):
             raise ValueError("the saved table's arrays do not fit its action space; save it again")
