@@ -21,13 +21,8 @@ def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int
 
         sum of costs[i, l_k] for k = 1..K,   K = min {k : met[i, l_k]}, or m if there is none.
 
-    Parameters
-    ----------
-    costs, met : array_like, (N, A)
-        What each run costs (NaN: it was not run), and whether it met the target. The result is
-        NaN where a itself was not run; it is an error if a later step needs such a run.
-    ladders : sequence of A sequences of int
-        ``ladders[a]`` lists the actions to try, a first.
+    A cost is NaN where an action was not run. The result is NaN where a itself was not run; it is
+    an error if a later step needs such a run. ``ladders[a]`` lists the actions to try, a first.
     """
     C, M = _costs_and_met(costs, met)
     actions = C.shape[1]
@@ -88,16 +83,10 @@ def modelled_speedup(
 ) -> Speedup:
     """Total cost of all-FP64 over the total cost of a policy.
 
-    Parameters
-    ----------
-    costs, met : array_like, (N, A)
-        What each run costs, and whether it met the accuracy target: `cost_matrix` and
-        `met_matrix` of `roundwise.rewards`.
-    chosen : array_like, (N,) or (S, N)
-    safe : int
-        Index of the safe action; it has no fallback.
-    feature_costs : array_like, optional
-        What the policy's features cost, for each problem or for all; all-FP64 needs none.
+    `costs` and `met`, (N, A), tell what each run costs, and whether it met the accuracy target:
+    `cost_matrix` and `met_matrix` of `roundwise.rewards`. `chosen` is (N,) or (S, N). The safe
+    action has no fallback. `feature_costs`, what the policy's features cost, is one number, or one
+    for each problem; all-FP64 needs none.
     """
     C, M = _costs_and_met(costs, met)
     F = picked("costs", C, np.full(len(C), safe))

@@ -105,19 +105,11 @@ def regret_table(
 ) -> RegretTable:
     """Compare policies on the same problems, and add ``oracle``, ``best fixed`` and ``all-FP64``.
 
-    Parameters
-    ----------
-    rewards : array_like, (N, A)
-        See `roundwise.rewards.reward_matrix`.
-    choices : mapping of policy name to array_like, (N,) or (S, N)
-        Indices of the chosen actions, for one or S seeds.
-    safe : int
-        Index of the safe action, ``space.safe``.
-    rng : numpy.random.Generator
-        All policies are bootstrapped with the same resamples.
-    fixed : int, optional
-        Index of the fixed action to compare with, e.g. the best one of the training problems;
-        by default the best one of these problems, which no policy could know beforehand.
+    `rewards` are (N, A), see `roundwise.rewards.reward_matrix`; `choices` maps the name of a policy
+    to the indices of its actions, (N,), or (S, N) for S seeds; `safe` is ``space.safe``. All
+    policies are bootstrapped with the same resamples. `fixed` is the fixed action to compare with,
+    e.g. the best one of the training problems; by default the best one of these problems, which no
+    policy could know beforehand.
     """
     R = value_matrix("rewards", rewards)
     count = len(R)

@@ -39,10 +39,8 @@ class OutcomeTable:
     The file at `path` is made if it does not exist; with `must_exist`, for callers that only
     read, that is an error.
 
-    Raises
-    ------
-    OutcomeTableError
-        If the file is no outcome table, is damaged, or was written by a newer Roundwise.
+    A file that is no outcome table, is damaged, or was written by a newer Roundwise is an
+    `OutcomeTableError`.
     """
 
     def __init__(self, path: str | PathLike[str], *, must_exist: bool = False) -> None:
@@ -139,23 +137,12 @@ class OutcomeTable:
     ) -> OutcomeView:
         """The outcomes of all pairs as arrays.
 
-        Parameters
-        ----------
-        problems : iterable of Problem or fingerprints, or None
-            None takes every problem with an outcome of this algorithm and arithmetic, in the
-            order of their fingerprints.
-        arithmetic : str or Backend
-            ``"native"`` is that of this machine with its present number of threads. For another,
-            pass its text; `arithmetics` lists them.
-        features : sequence of str, optional
-            By default all that every one of these problems has, in alphabetical order.
-        feature_format : str or FloatFormat
-            What `fill` was given.
-
-        Raises
-        ------
-        OutcomeTableError
-            If pairs or features are missing; it says how many, and how to fill them.
+        Without problems it takes every one with an outcome of this algorithm and arithmetic, in the
+        order of their fingerprints; without features all that every problem has, in alphabetical
+        order. The arithmetic ``"native"`` is that of this machine with its present number of
+        threads; for another, pass its text, which `arithmetics` lists. `feature_format` is what
+        `fill` was given. Missing pairs or features are an `OutcomeTableError`, which says how many,
+        and how to fill them.
         """
         source = feature_arithmetic(arithmetic, feature_format)
         with selected(self.path, algorithm, problems, actions, arithmetic) as selection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
@@ -98,6 +99,15 @@ class LinearPolicy(Policy):
         self._counts[action] += 1
         return error
 
+    @abstractmethod
+    def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        """What exploration adds to the predicted reward of each action."""
+
+    def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
+        if state is None:
+            return self.space.safe
+        return last_argmax(self._predict(state) + self.bonus(state, rng))
+
     def expected(self, state: NDArray[np.float64]) -> NDArray[np.float64] | None:
         if not self._counts.any():
             return None
@@ -145,13 +155,11 @@ class LinearUCB(LinearPolicy):
             raise ValueError(f"alpha = {alpha}; choose a number >= 0")
         self.alpha = float(alpha)
 
-    def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
-        if state is None:
-            return self.space.safe
-        weighted = self._design @ self._part_covariance(state)
+    def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        weighted = self._design @ self._part_covariance(b)
         variance = np.einsum("ij,ij->i", weighted, self._design)
-        width = np.sqrt(np.maximum(variance, 0.0))  # rounding may leave a tiny negative number
-        return last_argmax(self._predict(state) + self.alpha * width)
+        # Rounding may leave a tiny negative number.
+        return np.asarray(self.alpha * np.sqrt(np.maximum(variance, 0.0)))
 
 
 class ThompsonSampling(LinearPolicy):
@@ -174,15 +182,12 @@ class ThompsonSampling(LinearPolicy):
             raise ValueError(f"noise = {noise}; choose a number >= 0")
         self.noise = float(noise)
 
-    def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
-        if state is None:
-            return self.space.safe
-        covariance = self._part_covariance(state)
+    def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        covariance = self._part_covariance(b)
         # The parts' covariance is positive definite; after many updates only up to rounding.
         covariance[np.diag_indices_from(covariance)] += 1e-12 * covariance.trace()
         root = np.linalg.cholesky(covariance)
-        drawn = self._design @ (root @ rng.standard_normal(len(root)))
-        return last_argmax(self._predict(state) + self.noise * drawn)
+        return self.noise * (self._design @ (root @ rng.standard_normal(len(root))))
 
 
 def design_matrix(space: ActionSpace, hybrid: bool) -> NDArray[np.float64]:

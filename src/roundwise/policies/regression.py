@@ -25,16 +25,8 @@ State = tuple[float, ...]
 
 # What a saved file may name: classes that fit numbers. A pipeline is not among them, as its
 # cache folder would be a file path, and unpickling, under the file's control.
-SAVED_MODULES = (
-    "sklearn.ensemble",
-    "sklearn.linear_model",
-    "sklearn.neural_network",
-    "sklearn.neighbors",
-    "sklearn.tree",
-    "sklearn.svm",
-    "sklearn.kernel_ridge",
-    "sklearn.dummy",
-)
+_MODULES = "ensemble linear_model neural_network neighbors tree svm kernel_ridge dummy"
+SAVED_MODULES = tuple(f"sklearn.{name}" for name in _MODULES.split())
 
 # The first fit needs a few numbers; the next ones come when the data have doubled.
 FIRST_FIT = 32
@@ -77,10 +69,8 @@ class RegressionPolicy(Policy):
         epsilon_min: float = 0.1,
         kappa_feature: int | None = 0,
     ) -> None:
-        if regressor is not None and not (
-            callable(getattr(regressor, "fit", None))
-            and callable(getattr(regressor, "predict", None))
-        ):
+        methods = (getattr(regressor, name, None) for name in ("fit", "predict"))
+        if regressor is not None and not all(map(callable, methods)):
             raise TypeError(f"regressor {regressor!r} lacks fit or predict; pass a regressor")
         self.regressor = regressor
         self.epsilon_min = check_epsilon_min(epsilon_min)
