@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,24 +24,16 @@ class FeatureDiscretizer:
     A feature that is constant in the training data has one point: all values go there, and
     `bins_` says 1.
 
-    Parameters
-    ----------
-    bins : int or sequence of int
-        Points per feature; an int holds for every feature.
-    scale : {"linear", "log"} or sequence of these
-        ``"log"`` takes log10 first; such features must be positive.
+    `bins` and `scale` hold for every feature, or are sequences with an entry for each. The scale
+    ``"log"`` takes log10 first; such features must be positive.
 
     Attributes
     ----------
     bins_ : tuple of int
-        Points in use, after `fit`.
-    n_states_ : int
-        Their product.
-    bin_centers_ : tuple of arrays
-        The points, in the units of the feature.
-    bin_edges_ : tuple of arrays
-        ``bins_[j] + 1`` values that bound the cells: the ends of the fitted range and, between
-        them, the midpoints (on the feature's scale) of neighbouring points.
+        Points in use, after `fit`; `n_states_` is their product.
+    bin_centers_, bin_edges_ : tuples of arrays
+        The points, in the units of the feature, and the ``bins_[j] + 1`` values that bound their
+        cells: the ends of the fitted range and the midpoints (on the feature's scale) between.
     """
 
     def __init__(
@@ -52,7 +44,7 @@ class FeatureDiscretizer:
 
     def fit(self, X: ArrayLike) -> FeatureDiscretizer:
         """Take the range of each column of X, an array of shape (N, d) with finite entries."""
-        X = _matrix(X)
+        X = matrix_of("X", X)
         if not len(X):
             raise ValueError("X has no rows; fit the discretizer to at least one context")
         d = X.shape[1]
@@ -98,10 +90,6 @@ class FeatureDiscretizer:
         indices = self.bin_indices(X)
         return np.asarray(np.ravel_multi_index(tuple(indices.T), self.bins_), dtype=np.intp)
 
-    def fit_transform(self, X: ArrayLike) -> NDArray[np.intp]:
-        """`fit`, then `transform`."""
-        return self.fit(X).transform(X)
-
     def outside(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Which rows of X lie beyond the fitted range in some feature."""
         X = self._checked(X)
@@ -115,23 +103,20 @@ class FeatureDiscretizer:
 
     @property
     def bin_centers_(self) -> tuple[NDArray[np.float64], ...]:
-        return tuple(
-            self._unscaled(np.linspace(low, high, n), s) for low, high, n, s in self._features()
-        )
+        return tuple(self._unscaled(self._points()))
 
     @property
     def bin_edges_(self) -> tuple[NDArray[np.float64], ...]:
-        edges = []
-        for low, high, n, scale in self._features():
-            points = np.linspace(low, high, n)
-            inner = points[:-1] + np.diff(points) / 2
-            edges.append(self._unscaled(np.concatenate([[low], inner, [high]]), scale))
-        return tuple(edges)
+        return tuple(
+            self._unscaled(
+                np.concatenate([points[:1], points[:-1] + np.diff(points) / 2, [high]])
+                for points, high in zip(self._points(), self._high, strict=True)
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Settings and, once fitted, the range; for JSON."""
-        bins = int(self.bins) if isinstance(self.bins, _INTEGER) else [int(n) for n in self.bins]
-        scale = self.scale if isinstance(self.scale, str) else list(self.scale)
+        bins, scale = np.asarray(self.bins).tolist(), np.asarray(self.scale).tolist()
         saved: dict[str, Any] = {"bins": bins, "scale": scale, "fitted": None}
         if hasattr(self, "_ends"):
             low, high = self._ends
@@ -149,19 +134,19 @@ class FeatureDiscretizer:
             raise ValueError(f"not a saved discretizer ({error!r}); save it again") from error
         return made if ends is None else made.fit(ends)
 
-    def _features(self) -> list[tuple[float, float, int, str]]:
+    def _points(self) -> list[NDArray[np.float64]]:
+        """The points of each feature on its scale."""
         self._check_fitted()
-        return list(
-            zip(self._low.tolist(), self._high.tolist(), self.bins_, self._scales, strict=True)
-        )
+        ends = zip(self._low, self._high, self.bins_, strict=True)
+        return [np.linspace(low, high, n) for low, high, n in ends]
 
     def _scaled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         logarithmic = np.array([s == "log" for s in self._scales])
         return np.where(logarithmic, np.log10(np.where(logarithmic, X, 1.0)), X)
 
-    @staticmethod
-    def _unscaled(points: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
-        return 10.0**points if scale == "log" else points
+    def _unscaled(self, values: Iterable[NDArray[np.float64]]) -> Iterator[NDArray[np.float64]]:
+        pairs = zip(values, self._scales, strict=True)
+        return (10.0**points if scale == "log" else points for points, scale in pairs)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_ends"):
@@ -169,7 +154,7 @@ class FeatureDiscretizer:
 
     def _checked(self, X: ArrayLike) -> NDArray[np.float64]:
         self._check_fitted()
-        X = _matrix(X)
+        X = matrix_of("X", X)
         if X.shape[1] != len(self.bins_):
             raise ValueError(
                 f"X has {X.shape[1]} features, the discretizer was fitted to {len(self.bins_)}; "
@@ -178,13 +163,14 @@ class FeatureDiscretizer:
         return X
 
 
-def _matrix(X: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(X, dtype=np.float64)
+def matrix_of(name: str, rows: ArrayLike) -> NDArray[np.float64]:
+    """One row of features per context, as an (N, d) float64 array without NaN."""
+    array = np.asarray(rows, dtype=np.float64)
     if array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"X has shape {array.shape}; pass one row of features per context")
+        raise ValueError(f"{name} has shape {array.shape}; pass one row of features per context")
     if np.isnan(array).any():
         row, column = np.argwhere(np.isnan(array))[0]
-        raise ValueError(f"X[{row}, {column}] is NaN; compute the feature or drop the row")
+        raise ValueError(f"{name}[{row}, {column}] is NaN; compute the feature or drop the row")
     return array
 
 

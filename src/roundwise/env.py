@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms import Algorithm, Outcome
+from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Shared
 from roundwise.backends import Backend, get_backend
 from roundwise.features import compute_with_factors
@@ -24,6 +24,7 @@ from roundwise.problems import Problem
 from roundwise.rewards import ProblemFacts, Reward
 from roundwise.tuning import PAPER_CONTEXT, Context, view_contexts, view_rewards
 from roundwise.tuning.context import kappa_for
+from roundwise.tuning.training import checked_rewards
 
 try:
     import gymnasium
@@ -53,24 +54,17 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     feature that is constant reaches 1 to either side of it. `step` returns the same observation.
 
     ## Reward
-    The reward of the action on the problem. `step` adds to ``info``
-
-    - ``problem``: the index of the problem (`reset` has it, too),
-    - ``action``: the name of the action, say ``bf16-fp32-fp64-fp64``,
-    - ``oracle_regret``: the reward of the best action on this problem, less this one; absent
-      where problems are solved live, since the best action is known only after running all.
+    The reward of the action on the problem. ``info`` holds ``problem``, the index of the problem;
+    `step` adds ``action``, the name of the action, and ``oracle_regret``, the reward of the best
+    action on this problem less this one; not where problems are solved live, since the best action
+    is known only after running all.
 
     ## Episode End
     Every episode is terminated by its first step, and none is truncated.
 
-    Parameters
-    ----------
-    contexts : array_like, (N, d)
-    rewards : array_like, (N, A), or callable
-        A function ``rewards(problem, action)`` of two indices is called at each step, and must
-        return the same each time.
-    space : ActionSpace
-        Of A actions.
+    `contexts` are (N, d), `rewards` (N, A) for a space of A actions; or a function
+    ``rewards(problem, action)`` of two indices, called at each step, that returns the same each
+    time.
     """
 
     def __init__(
@@ -94,7 +88,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
         if callable(rewards):
             self._reward_of = rewards
         else:
-            rewards = table = self._checked(rewards)
+            rewards = table = checked_rewards(rewards, len(X), len(space))
             self._best = table.max(axis=1)
             self._reward_of = lambda problem, action: float(table[problem, action])
         # With a specification, Gymnasium can check all of an environment, and make copies of it.
@@ -108,13 +102,9 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     def from_view(
         cls, view: OutcomeView, reward: Reward, context: Context = PAPER_CONTEXT
     ) -> PrecisionEnv:
-        """Replay the outcomes of a table; see `OutcomeTable.view`.
-
-        The context must have a condition number in it, which rewards use.
-        """
+        """Replay the outcomes of a table; see `OutcomeTable.view`."""
         space = ActionSpace(view.stages, view.actions)
-        rewards = view_rewards(view, reward, space)
-        return cls(view_contexts(view, context), rewards, space)
+        return cls(view_contexts(view, context), view_rewards(view, reward, space), space)
 
     @classmethod
     def from_problems(
@@ -139,10 +129,8 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
             )
         names = context.features
         features = [compute_with_factors(problem, names, arithmetic) for problem in problems]
-        kappas = tuple(kappa_for(reward, values) for values in features)
-        solves = _LiveSolves(
-            tuple(problems), kappas, algorithm, space, reward, get_backend(arithmetic)
-        )
+        kappas = [kappa_for(reward, values) for values in features]
+        solves = _LiveSolves(problems, kappas, algorithm, space, reward, get_backend(arithmetic))
         return cls([context.vector(values) for values in features], solves, space)
 
     def reset(
@@ -168,25 +156,13 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
         self._problem = None
         return self.contexts[problem].copy(), reward, True, False, info
 
-    def _checked(self, rewards: ArrayLike) -> Vector:
-        table = np.array(rewards, dtype=np.float64)
-        count, actions = len(self.contexts), len(self.space)
-        if table.shape != (count, actions):
-            raise ValueError(
-                f"rewards have shape {table.shape}; pass one row for each of {count} contexts and "
-                f"one column for each of {actions} actions"
-            )
-        if not np.isfinite(table).all():
-            raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
-        return table
-
 
 @dataclass
 class _LiveSolves:
     """Rewards from runs, each done once."""
 
-    problems: tuple[Problem, ...]
-    kappas: tuple[float, ...]
+    problems: Sequence[Problem]
+    kappas: Sequence[float]
     algorithm: Algorithm
     space: ActionSpace
     reward: Reward
@@ -196,29 +172,24 @@ class _LiveSolves:
     shared: dict[int, Shared] = field(default_factory=dict)
 
     def __call__(self, problem: int, action: int) -> float:
-        if problem not in self.known:
-            self._meet(problem)
-        known = self.known[problem]
+        known = self.known.setdefault(problem, {})
+        if not known:
+            self._run(problem, self.space.safe)
         if action not in known:
-            outcome = self._run(problem, action)
-            known[action] = self.reward(outcome, self.facts[problem], self.space[action])
+            self._run(problem, action)
             if len(known) == len(self.space):
                 del self.shared[problem]  # the factors are large, and of no further use
         return known[action]
 
-    def _meet(self, problem: int) -> None:
-        """Run the safe action."""
-        self.shared[problem] = Shared()
-        safe = self.space.safe
-        baseline = self._run(problem, safe)
-        facts = ProblemFacts.from_problem(self.problems[problem], self.kappas[problem], baseline)
-        self.facts[problem] = facts
-        self.known[problem] = {safe: self.reward(baseline, facts, self.space[safe])}
-
-    def _run(self, problem: int, action: int) -> Outcome:
-        return self.algorithm.run(
-            self.problems[problem], self.space[action], self.backend, self.shared[problem]
-        )
+    def _run(self, problem: int, action: int) -> None:
+        """Run the action; the first one on a problem is the safe one, which is its baseline."""
+        system, formats = self.problems[problem], self.space[action]
+        shared = self.shared.setdefault(problem, Shared())
+        outcome = self.algorithm.run(system, formats, self.backend, shared)
+        if problem not in self.facts:
+            facts = ProblemFacts.from_problem(system, self.kappas[problem], outcome)
+            self.facts[problem] = facts
+        self.known[problem][action] = self.reward(outcome, self.facts[problem], formats)
 
 
 def _bounding_box(X: Vector) -> gymnasium.spaces.Box[np.float64]:

@@ -10,7 +10,6 @@ from roundwise.evaluation.accuracy import (
     AccuracyTable,
     KappaRange,
     RangeAccuracy,
-    RangeUsage,
     UsageTable,
     accuracy_table,
     assign_ranges,
@@ -26,13 +25,12 @@ from roundwise.evaluation.intervals import (
     seed_spread,
 )
 from roundwise.evaluation.regret import (
-    PolicyRegret,
     RegretTable,
     best_fixed_action,
     regret_table,
     regrets,
 )
-from roundwise.evaluation.tables import Row, format_table
+from roundwise.evaluation.tables import format_table
 from roundwise.rewards.targets import strict_success
 
 __all__ = [
@@ -40,11 +38,8 @@ __all__ = [
     "AccuracyTable",
     "Interval",
     "KappaRange",
-    "PolicyRegret",
     "RangeAccuracy",
-    "RangeUsage",
     "RegretTable",
-    "Row",
     "SeedSpread",
     "Speedup",
     "UsageTable",

@@ -30,10 +30,8 @@ class KappaRange:
     low: float
     high: float
 
-    def contains(self, kappas: ArrayLike) -> NDArray[np.bool_]:
-        kappas = np.asarray(kappas, dtype=np.float64)
-        slack = 1 + RANGE_SLACK
-        return np.asarray((kappas > self.low * slack) & (kappas <= self.high * slack))
+    def contains(self, kappas: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return (kappas > self.low * (1 + RANGE_SLACK)) & (kappas <= self.high * (1 + RANGE_SLACK))
 
 
 PAPER_RANGES = (
@@ -81,28 +79,17 @@ def paper_success(
 class RangeAccuracy:
     """Successes, mean errors and mean iterations of the chosen runs in one range.
 
-    Attributes
-    ----------
-    name : str
-    count : int
-        Problems in the range.
-    without_result : int
-        Runs without a finite error (broken off, or diverged). They count as failures and in
-        the mean iterations, but not in the mean ferr and nbe.
-    paper_success, strict_success : float
-        Shares of all problems in the range, between 0 and 1.
-    threshold : float
-        The paper's, ``tau median(kappa)``; NaN for all ranges together.
-    ferr, nbe, outer_iterations, inner_iterations : float
-        Arithmetic means; NaN if there is nothing to average (ferr: if no x_true is known).
+    Runs without a finite error (broken off, or diverged) count as failures and in the mean
+    iterations, but not in the mean ferr and nbe. A mean of nothing is NaN, also that of ferr where
+    no x_true is known.
     """
 
     name: str
     count: int
     without_result: int
-    paper_success: float
+    paper_success: float  # share of all problems in the range, between 0 and 1
     strict_success: float
-    threshold: float
+    threshold: float  # the paper's, ``tau median(kappa)``; NaN for all ranges together
     ferr: float
     nbe: float
     outer_iterations: float
@@ -146,17 +133,9 @@ def accuracy_table(
     tau: float,
     ranges: Sequence[KappaRange] = PAPER_RANGES,
 ) -> AccuracyTable:
-    """Judge one run for each problem.
+    """Judge the chosen run of each problem, with the all-FP64 runs as baselines.
 
-    Parameters
-    ----------
-    outcomes, baselines : sequence of Outcome
-        The chosen run, and the all-FP64 run, of each problem.
-    kappas : array_like
-    tau : float
-        The tolerance of both criteria of success.
-    ranges : sequence of KappaRange
-        Those without problems are left out of the table.
+    `tau` is the tolerance of both criteria of success. Ranges without problems are left out.
     """
     if not len(outcomes) == len(baselines) == np.size(kappas) > 0:
         raise ValueError(
@@ -199,16 +178,9 @@ def accuracy_table(
 
 @dataclass(frozen=True)
 class RangeUsage:
-    """Formats used in one range.
+    """Formats used in one range: the mean number of stages per solve that each has.
 
-    Attributes
-    ----------
-    name : str
-    count : int
-    formats : dict
-        Format name to the mean number of stages per solve; they sum to the number of stages.
-    stages : dict
-        Stage to format name to the share of solves, which sum to 1 for each stage.
+    `stages` gives the share of solves by stage and format; they sum to 1 for each stage.
     """
 
     name: str

@@ -22,13 +22,8 @@ def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int
 
         sum of costs[i, l_k] for k = 1..K,   K = min {k : met[i, l_k]}, or m if there is none.
 
-    Parameters
-    ----------
-    costs, met : array_like, (N, A)
-        What each run costs (NaN: it was not run), and whether it met the target. The result is
-        NaN where a itself was not run; it is an error if a later step needs such a run.
-    ladders : sequence of A sequences of int
-        ``ladders[a]`` lists the actions to try, a first.
+    A cost is NaN where an action was not run. The result is NaN where a itself was not run; it is
+    an error if a later step needs such a run. ``ladders[a]`` lists the actions to try, a first.
     """
     C, M = _costs_and_met(costs, met)
     actions = C.shape[1]
@@ -54,23 +49,14 @@ def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int
 class Speedup:
     """What a policy saves over all-FP64, if each miss of the target is followed by all-FP64.
 
-    Attributes
-    ----------
-    speedup : Interval
-        ``sum F / sum (cost of the try + F if it missed the target)`` over the problems, F the
-        cost of all-FP64: the ratio of the total times, so that large problems weigh most.
-    oracle : float
-        The same for the cheapest action that meets the target (all-FP64 where none does).
-    fallback_rate : float
-        Share of solves that missed the target and fell back to all-FP64.
-    unsolved_rate : float
-        Share of solves where all-FP64 missed the target too.
+    The speedup is ``sum F / sum (cost of the try + F if it missed the target)`` over the problems,
+    F the cost of all-FP64: the ratio of the total times, so that large problems weigh most.
     """
 
     speedup: Interval
-    oracle: float
-    fallback_rate: float
-    unsolved_rate: float
+    oracle: float  # the same for the cheapest action that meets the target, or else all-FP64
+    fallback_rate: float  # share of solves that missed the target and fell back to all-FP64
+    unsolved_rate: float  # share of solves where all-FP64 missed the target too
 
     def to_rows(self) -> list[Row]:
         """One row for `format_table`."""
@@ -91,22 +77,13 @@ def modelled_speedup(
     safe: int,
     rng: np.random.Generator,
     feature_costs: ArrayLike = 0.0,
-    resamples: int = 2000,
-    confidence: float = 0.95,
 ) -> Speedup:
     """Total cost of all-FP64 over the total cost of a policy.
 
-    Parameters
-    ----------
-    costs, met : array_like, (N, A)
-        What each run costs, and whether it met the accuracy target: `cost_matrix` and
-        `met_matrix` of `roundwise.rewards`.
-    chosen : array_like, (N,) or (S, N)
-    safe : int
-        Index of the safe action; it has no fallback.
-    rng : numpy.random.Generator
-    feature_costs : array_like, optional
-        What the policy's features cost, for each problem or for all; all-FP64 needs none.
+    `costs` and `met`, (N, A), tell what each run costs, and whether it met the accuracy target:
+    `cost_matrix` and `met_matrix` of `roundwise.rewards`. `chosen` is (N,) or (S, N). The safe
+    action has no fallback. `feature_costs`, what the policy's features cost, is one number, or one
+    for each problem; all-FP64 needs none.
     """
     C, M = _costs_and_met(costs, met)
     F = picked("costs", C, np.full(len(C), safe))
@@ -118,7 +95,7 @@ def modelled_speedup(
     cheapest = np.where(M & ~np.isnan(C), C, math.inf).min(axis=1)
     best = np.where(np.isfinite(cheapest), cheapest, F)
     return Speedup(
-        ratio_interval(F, spent, rng, resamples, confidence),
+        ratio_interval(F, spent, rng),
         oracle=float(F.sum() / best.sum()),
         # A safe action that misses the target is unsolved, and has nothing to fall back to.
         fallback_rate=float((missed & (indices != safe)).mean()),

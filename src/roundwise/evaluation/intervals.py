@@ -12,15 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+RESAMPLES, CONFIDENCE = 2000, 0.95
 _DRAWS_AT_ONCE = 2**20  # limits the memory of a bootstrap; part of its definition, do not change
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its confidence interval.
-
-    Its text is ``value [low, high]``, three digits each.
-    """
+    """An estimate and its confidence interval; its text is ``value [low, high]``."""
 
     value: float
     low: float
@@ -56,8 +54,8 @@ def seed_spread(values: ArrayLike) -> SeedSpread:
 def mean_interval(
     values: ArrayLike,
     rng: np.random.Generator,
-    resamples: int = 2000,
-    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
 ) -> Interval:
     """The mean of one number per problem, with a percentile bootstrap interval."""
     x = np.asarray(values, dtype=np.float64)
@@ -68,8 +66,8 @@ def ratio_interval(
     numerators: ArrayLike,
     denominators: ArrayLike,
     rng: np.random.Generator,
-    resamples: int = 2000,
-    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
 ) -> Interval:
     """``sum(numerators) / sum(denominators)`` over problems, which are resampled in pairs.
 

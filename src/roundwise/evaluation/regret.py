@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from roundwise.evaluation.choices import Vector, picked, value_matrix
-from roundwise.evaluation.intervals import Interval, SeedSpread, mean_interval, seed_spread
+from roundwise.evaluation.intervals import (
+    CONFIDENCE,
+    RESAMPLES,
+    Interval,
+    SeedSpread,
+    mean_interval,
+    seed_spread,
+)
 from roundwise.evaluation.tables import Row
 
 
@@ -42,18 +49,10 @@ def regrets(rewards: ArrayLike, chosen: ArrayLike) -> Vector:
 
 @dataclass(frozen=True)
 class PolicyRegret:
-    """Mean reward per problem that a policy loses against three references.
+    """Mean reward per problem, and what the policy loses against three references.
 
-    Attributes
-    ----------
-    policy : str
-    reward : float
-        Mean reward.
-    oracle, best_fixed, fp64 : Interval
-        Mean of the reference's reward minus the policy's, negative where the policy is better.
-        The references: the best action of each problem, the best fixed action, the safe action.
-    seeds : SeedSpread
-        How the regret against the oracle differs between seeds.
+    A loss is the reference's reward minus the policy's, negative where the policy is better. The
+    references: the best action of each problem, the best fixed action, the safe action.
     """
 
     policy: str
@@ -61,7 +60,7 @@ class PolicyRegret:
     oracle: Interval
     best_fixed: Interval
     fp64: Interval
-    seeds: SeedSpread
+    seeds: SeedSpread  # of the loss against the oracle
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,9 @@ class RegretTable:
     """Policies, and the references themselves, under one reward on one set of problems."""
 
     count: int
-    confidence: float
-    resamples: int
     policies: tuple[PolicyRegret, ...]
+    confidence: float = CONFIDENCE
+    resamples: int = RESAMPLES
 
     def __getitem__(self, policy: str) -> PolicyRegret:
         for entry in self.policies:
@@ -103,26 +102,14 @@ def regret_table(
     safe: int,
     rng: np.random.Generator,
     fixed: int | None = None,
-    resamples: int = 2000,
-    confidence: float = 0.95,
 ) -> RegretTable:
-    """Compare policies on the same problems.
+    """Compare policies on the same problems, and add ``oracle``, ``best fixed`` and ``all-FP64``.
 
-    Parameters
-    ----------
-    rewards : array_like, (N, A)
-        See `roundwise.rewards.reward_matrix`.
-    choices : mapping of policy name to array_like, (N,) or (S, N)
-        Indices of the chosen actions, for one or S seeds.
-    safe : int
-        Index of the safe action, ``space.safe``.
-    rng : numpy.random.Generator
-        All policies are bootstrapped with the same resamples.
-    fixed : int, optional
-        Index of the fixed action to compare with, e.g. the best one of the training problems;
-        by default the best one of these problems, which no policy could know beforehand.
-
-    The rows ``oracle``, ``best fixed`` and ``all-FP64`` are added.
+    `rewards` are (N, A), see `roundwise.rewards.reward_matrix`; `choices` maps the name of a policy
+    to the indices of its actions, (N,), or (S, N) for S seeds; `safe` is ``space.safe``. All
+    policies are bootstrapped with the same resamples. `fixed` is the fixed action to compare with,
+    e.g. the best one of the training problems; by default the best one of these problems, which no
+    policy could know beforehand.
     """
     R = value_matrix("rewards", rewards)
     count = len(R)
@@ -139,7 +126,7 @@ def regret_table(
     seed = int(rng.integers(2**63))
 
     def interval(differences: Vector) -> Interval:
-        return mean_interval(differences, np.random.default_rng(seed), resamples, confidence)
+        return mean_interval(differences, np.random.default_rng(seed))
 
     def judge(policy: str, chosen: ArrayLike) -> PolicyRegret:
         earned = np.atleast_2d(picked(f"the choices of {policy}", R, chosen))
@@ -154,5 +141,4 @@ def regret_table(
         )
 
     everything = {**choices, **references}
-    entries = tuple(judge(policy, chosen) for policy, chosen in everything.items())
-    return RegretTable(count, confidence, resamples, entries)
+    return RegretTable(count, tuple(judge(*named) for named in everything.items()))

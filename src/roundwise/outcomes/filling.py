@@ -10,7 +10,7 @@ Runs of a timed backend have the machine for themselves: one task at a time, in 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -81,13 +81,11 @@ def fill(
 ) -> int:
     """Run the algorithm on every (problem, action) that the table lacks; return how many.
 
-    In emulated arithmetic the result does not depend on the order of arguments, on how often the
-    run was broken off, nor on `jobs` and `client`: tasks compute with one BLAS thread everywhere,
-    since BLAS results, which some features contain, depend on it. (Features and errors of dense
-    problems also depend on the processor: on a cluster of unlike ones, their last bits tell where
-    they were computed.)
+    In emulated arithmetic the result depends neither on the order of arguments, nor on how often
+    the run was broken off, nor on `jobs` and `client`: tasks compute with one BLAS thread
+    everywhere. (The last bits of features and errors of dense problems depend on the processor.)
 
-    The runs of a backend that is `timed`, as the native one, are timed with all threads that
+    The runs of a timed backend, as the native one, are timed with all threads that
     `roundwise.set_num_threads` and BLAS have, and belong to this machine and that number of threads
     (`Machine.key`). The facts are those of the first repeat.
 
@@ -97,12 +95,8 @@ def fill(
 
     Parameters
     ----------
-    table : OutcomeTable
-    algorithm : Algorithm
-    problems : iterable of Problem
     actions : iterable of actions
         An `ActionSpace`, or texts or tuples of formats.
-    arithmetic : str or Backend
     features : sequence of str, optional
         Keys of `FEATURES`, computed once per problem; by default `PAPER_FEATURES`, and
         `NATIVE_FEATURES` for native arithmetic. `compute_with_factors` says where the factors come
@@ -133,13 +127,9 @@ def fill(
         raise ValueError(f"jobs = {jobs!r}; pass a count of at least 1, or -1 for all cores")
     timed = StoredArithmetic.of(arithmetic).timed
     if timed and (client is not None or jobs not in (None, 1)):
-        raise ValueError(
-            "native runs are timed and would disturb each other; leave out jobs and client"
-        )
+        raise ValueError("timed runs would disturb each other; leave out jobs and client")
     if not timed and (repeats is not None or memory is not None):
-        raise ValueError(
-            "repeats and memory are for timed runs, as native ones are; leave them out"
-        )
+        raise ValueError("repeats and memory: for timed runs, as native ones are; leave them out")
     if repeats is not None and (type(repeats) is not int or repeats < 1):
         raise ValueError(f"repeats = {repeats!r}; pass a count of at least 1")
     wanted_repeats = (DEFAULT_REPEATS if repeats is None else repeats) if timed else 0
@@ -157,12 +147,11 @@ def fill(
         to_json(problem.meta)  # what cannot be stored is refused before it is computed
 
     stored = table.stored(algorithm, chosen, formats.values(), arithmetic)
+    measured = stored.astype(np.int64)
     if timed:
         measured = table.repeats(algorithm, chosen, formats.values(), arithmetic)
         stored &= measured >= wanted_repeats
-    else:
-        measured = np.zeros(stored.shape, dtype=np.int64)
-    setting = Setting.of(algorithm, arithmetic)
+    setting, factors_in = Setting.of(algorithm, arithmetic), get_format(feature_format)
     known = table.stored_features(chosen, arithmetic, feature_format)
     tasks = []
     for problem, row, counts in zip(chosen, stored, measured.tolist(), strict=True):
@@ -172,34 +161,31 @@ def fill(
         groups: dict[tuple[str, FloatFormat, int], list[Action]] = {}
         for action, is_stored, count in zip(formats.values(), row, counts, strict=True):
             if not is_stored:
-                key = getattr(action, "method", ""), action[0], count
+                key = action.method, action[0], count
                 groups.setdefault(key, []).append(action)
-        for (*_, count), group in groups.items() or ([(("", FP64, 0), [])] if lacking else []):
-            tasks.append(
-                Task(
-                    algorithm,
-                    setting,
-                    problem,
-                    tuple(group),
-                    arithmetic,
-                    lacking,
-                    get_format(feature_format),
-                    range(count, wanted_repeats) if timed else None,
-                    timed and memory is not False,
-                )
-            )
+        if lacking and not groups:
+            groups["", FP64, 0] = []
+        for (*_, count), group in groups.items():
+            runs = range(count, wanted_repeats) if timed else None
+            asked = algorithm, setting, problem, tuple(group), arithmetic, lacking
+            tasks.append(Task(*asked, factors_in, runs, timed and memory is not False))
             lacking = ()
 
-    done = int(stored.sum())
-    computed = 0
-    report = progress if progress is not None else _no_progress
-    report(done, stored.size)
-    with closing(_results(tasks, jobs, client)) as results:
+    done = before = int(stored.sum())
+    if progress is not None:
+        progress(done, stored.size)
+    parallel = client is not None or jobs not in (None, 1)
+    if parallel and tasks:
+        results = workers.results(evaluate, tasks, jobs, client)
+    else:
+        results = (evaluate(task, threads=None) for task in tasks)
+    with closing(results):  # stops the workers
         for result in results:
             _write(table, result)
-            computed += len({action for action, _ in result.measurements} or result.outcomes)
-            report(done + computed, stored.size)
-    return computed
+            done += len({action for action, _ in result.measurements} or result.outcomes)
+            if progress is not None:
+                progress(done, stored.size)
+    return done - before
 
 
 def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
@@ -230,21 +216,6 @@ def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
         measurements=measurements,
         formats={name: format_json(fmt) for name, fmt in formats.items()},
     )
-
-
-def _results(
-    tasks: Sequence[Task], jobs: int | None, client: Any
-) -> Generator[ProblemResults, None, None]:
-    """Results in the order in which they are ready; closing it stops the workers."""
-    if client is not None or jobs not in (None, 1):
-        yield from workers.results(evaluate, tasks, jobs, client) if tasks else ()
-    else:
-        for task in tasks:
-            yield evaluate(task, threads=None)
-
-
-def _no_progress(done: int, total: int) -> None:
-    """The default: report nothing."""
 
 
 def _write(table: OutcomeTable, result: ProblemResults) -> None:

@@ -41,21 +41,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class StoredArithmetic:
-    """The arithmetic of stored results, of this machine or of another.
+    """The arithmetic of stored results, of this machine or of another."""
 
-    Attributes
-    ----------
-    key : str
-        `Backend.description`, e.g. ``native on KEY-OF-A-MACHINE, symmetric_mode=False``.
-    model : str
-        `Backend.arithmetic`, the first word of the key.
-    timed : bool
-        Whether times of such runs mean something, and are stored.
-    """
-
-    key: str
-    model: str
-    timed: bool
+    key: str  # `Backend.description`, e.g. ``native on KEY-OF-A-MACHINE, symmetric_mode=False``
+    model: str  # `Backend.arithmetic`, the first word of the key
+    timed: bool  # whether times of such runs mean something, and are stored
 
     @classmethod
     def of(cls, arithmetic: str | Backend) -> StoredArithmetic:
@@ -122,13 +112,10 @@ def _own_classes(value: Any) -> Iterator[type]:
             yield from _own_classes(item)
     elif dataclasses.is_dataclass(value):
         for cls in inspect.getmro(type(value)):
-            if not is_of_library(cls) and cls.__module__ not in _STANDARD:
+            if not is_of_library(cls) and cls.__module__ not in ("builtins", "abc", "typing"):
                 yield cls
         for field in dataclasses.fields(value):
             yield from _own_classes(getattr(value, field.name))
-
-
-_STANDARD = ("builtins", "abc", "typing")
 
 
 def _code_of(member: Any) -> Any:

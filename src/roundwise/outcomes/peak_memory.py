@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,6 @@ class PeakMemory:
         self._base = _resident("VmRSS")
 
     def pause(self) -> None:
-        """Stop counting: what follows is not part of the work."""
         self.bytes = max(self.bytes, _resident("VmHWM") - self._base)
         self._before = _resident("VmRSS")
 
@@ -79,7 +79,7 @@ def peak_bytes(run: Callable[[Shared], object]) -> int | None:
 
 
 def _resident(name: str) -> int:
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024  # kB
-    raise OSError(f"{_STATUS} has no {name}; pass memory=False")
+    found = re.search(rf"^{name}:\s*(\d+) kB", _STATUS.read_text(), re.MULTILINE)
+    if found is None:
+        raise OSError(f"{_STATUS} has no {name}; pass memory=False")
+    return int(found[1]) * 1024

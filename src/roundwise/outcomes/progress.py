@@ -52,17 +52,14 @@ def _lines(description: str, clock: Callable[[], float]) -> ProgressCallback:
         now = clock()
         if before is None:
             start, due, before = now, now + FIRST_LINE, done
-        elapsed = now - start
         if now < due and not (done >= total and due > start + FIRST_LINE):
             return
-        due = now + NEXT_LINE
-        name = f"{description}: " if description else ""
+        due, elapsed, ending = now + NEXT_LINE, now - start, ""
         if done >= total:
             ending = f" in {_duration(elapsed)}"
         elif done > before:
             ending = f", about {_duration(elapsed * (total - done) / (done - before))} left"
-        else:
-            ending = ""
+        name = f"{description}: " if description else ""
         print(f"{name}{done} of {total} done{ending}", file=sys.stderr, flush=True)
 
     return progress

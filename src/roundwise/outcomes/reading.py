@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,15 +19,9 @@ from roundwise.actions import Action, ActionLike, format_action
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
 from roundwise.outcomes.keys import Setting, StoredArithmetic
-from roundwise.outcomes.records import (
-    StoredProblem,
-    format_json,
-    from_column,
-    from_json,
-    status_named,
-)
+from roundwise.outcomes.records import StoredProblem, format_json, from_json
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError, opened
-from roundwise.outcomes.view import STATUSES
+from roundwise.outcomes.view import STATUSES, OutcomeView
 from roundwise.outcomes.writing import COLUMNS
 from roundwise.problems import Problem
 
@@ -129,21 +124,42 @@ class Selection:
             table[place] = found[pair]
         return {name: table[:, k].reshape(self.shape) for k, name in enumerate(facts)}
 
-    def measurements(self) -> dict[str, Any]:
-        """What `OutcomeView` has of measured runs."""
+    def view(self, features: Sequence[str] | None, source: str) -> OutcomeView:
+        """All that is known of the pairs, and these features or all that every problem has."""
+        columns = self.outcomes()
+        names, values, seconds = self.features(features, source)
         rows = self._rows(MEASUREMENTS, "seconds", "timings", "peak_bytes")
-        return measurement_arrays(rows, self.pairs, self.shape, self.stages)
+        return OutcomeView(
+            algorithm=self.setting.algorithm,
+            arithmetic=self.setting.arithmetic,
+            stages=self.stages,
+            problems=self.problems(),
+            actions=self.actions,
+            status=_status_codes(columns["status"]),
+            ferr=columns["ferr"].astype(np.float64),
+            nbe=columns["nbe"].astype(np.float64),
+            cbe=columns["cbe"].astype(np.float64),
+            outer=columns["outer_iterations"].astype(np.int64),
+            inner=columns["inner_iterations"].astype(np.int64),
+            feature_names=names,
+            features=values,
+            feature_seconds=seconds,
+            **measurement_arrays(rows, self.pairs, self.shape, self.stages),
+            reasons=columns["reason"],
+            operations_json=columns["operations"],
+            history_json=columns["history"],
+        )
 
     def problems(self) -> tuple[StoredProblem, ...]:
-        names = ("fingerprint", "n", "name", "norm_A", "norm_x_true", "norm_b")
         rows = self.connection.execute(
-            f"SELECT {', '.join(names)}, meta FROM problem WHERE {_OF_PROBLEMS}",
+            "SELECT fingerprint, n, norm_A, norm_x_true, norm_b, name, meta FROM problem "
+            f"WHERE {_OF_PROBLEMS}",
             (json.dumps(self.fingerprints),),
         )
         facts = {}
-        for *row, meta in rows:
-            columns = {name: from_column(value) for name, value in zip(names, row, strict=True)}
-            facts[row[0]] = StoredProblem(**columns, meta=from_json(meta))
+        for fingerprint, n, *norms, name, meta in rows:
+            A, x_true, b = (math.nan if norm is None else norm for norm in norms)
+            facts[fingerprint] = StoredProblem(fingerprint, n, A, x_true, b, name, from_json(meta))
         return tuple(facts[fingerprint] for fingerprint in self.fingerprints)
 
     def features(
@@ -198,31 +214,33 @@ def measurement_arrays(
 
     Medians over the repeats; NaN, and 0 repeats, where nothing was measured.
     """
-    found: dict[Pair, list[tuple[float, dict[str, float], int | None]]] = {}
-    for fingerprint, action, seconds, timings, peak in rows:
-        found.setdefault((fingerprint, action), []).append((seconds, from_json(timings), peak))
     names = tuple(dict.fromkeys((*stages, "verify")))
-    medians = np.full((len(pairs), 1 + len(names)), np.nan)  # seconds, then timings
-    repeats = np.zeros(len(pairs), dtype=np.int64)
+    found: dict[Pair, list[list[float]]] = {}  # seconds, peak memory, timings
+    for fingerprint, action, seconds, timings, peak in rows:
+        times = from_json(timings)
+        run = [seconds, np.nan if peak is None else peak, *(times.get(k, 0.0) for k in names)]
+        found.setdefault((fingerprint, action), []).append(run)
+    medians = np.full((len(pairs), 2 + len(names)), np.nan)
     peak_bytes = np.full(len(pairs), np.nan)
     for place, pair in enumerate(pairs):
-        runs = found.get(pair, [])
-        if not runs:
-            continue
-        repeats[place] = len(runs)
-        times = [[seconds, *(t.get(name, 0.0) for name in names)] for seconds, t, _ in runs]
-        medians[place] = np.median(times, axis=0)
-        peak_bytes[place] = max((p for _, _, p in runs if p is not None), default=np.nan)
+        if runs := found.get(pair):
+            medians[place] = np.median(runs, axis=0)
+            peak_bytes[place] = np.fmax.reduce([run[1] for run in runs])
+    repeats = np.array([len(found.get(pair, ())) for pair in pairs], dtype=np.int64)
     return {
         "timing_names": names,
         "seconds": medians[:, 0].reshape(shape),
         "repeats": repeats.reshape(shape),
-        "timings": medians[:, 1:].reshape(*shape, len(names)),
+        "timings": medians[:, 2:].reshape(*shape, len(names)),
         "peak_bytes": peak_bytes.reshape(shape),
     }
 
 
-def status_codes(names: NDArray[Any]) -> NDArray[np.int8]:
+def _status_codes(names: NDArray[Any]) -> NDArray[np.int8]:
     """The statuses as indices into `STATUSES`."""
-    codes = {name: STATUSES.index(status_named(name)) for name in set(names.ravel())}
-    return np.array([codes[name] for name in names.ravel()], dtype=np.int8).reshape(names.shape)
+    codes = {status.name: code for code, status in enumerate(STATUSES)}
+    if unknown := set(names.flat) - codes.keys():
+        raise OutcomeTableError(
+            f"the table holds the unknown status {min(unknown)!r}; upgrade roundwise"
+        )
+    return np.array([codes[name] for name in names.flat], dtype=np.int8).reshape(names.shape)

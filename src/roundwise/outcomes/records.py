@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.algorithms import Outcome, OutcomeStatus, Tally
+from roundwise.algorithms import Outcome, Tally
 from roundwise.formats import FloatFormat
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import get_simd_level
@@ -30,18 +30,7 @@ from roundwise.problems import Problem
 class StoredProblem:
     """What a table keeps of a problem: enough for every reward, and for people.
 
-    Attributes
-    ----------
-    fingerprint : str
-    n : int
-    norm_A : float
-        ``||A||_inf = max_i sum_j |a_ij|``.
-    norm_x_true : float
-        ``||x_true||_inf = max_i |x_i|``; NaN if the solution is not known.
-    norm_b : float
-        ``||b||_2``; 0 for a problem without a right-hand side.
-    name : str
-    meta : dict
+    The norms are those of `Problem.norms`.
     """
 
     fingerprint: str
@@ -54,16 +43,7 @@ class StoredProblem:
 
     @classmethod
     def of(cls, problem: Problem) -> StoredProblem:
-        norms = problem.norms
-        return cls(
-            problem.fingerprint,
-            problem.n,
-            norms.A,
-            norms.x_true,
-            norms.b,
-            problem.name,
-            problem.meta,
-        )
+        return cls(problem.fingerprint, problem.n, *problem.norms, problem.name, problem.meta)
 
 
 def to_json(value: Any) -> str:
@@ -113,20 +93,6 @@ def operations_from_json(text: str) -> dict[tuple[str, str], Tally]:
 
 def history_from_json(text: str) -> tuple[dict[str, float], ...]:
     return tuple({name: _number(value) for name, value in step.items()} for step in from_json(text))
-
-
-def status_named(name: str) -> OutcomeStatus:
-    try:
-        return OutcomeStatus[name]
-    except KeyError:
-        raise OutcomeTableError(
-            f"the table holds the unknown status {name!r}; upgrade roundwise"
-        ) from None
-
-
-def from_column(value: Any) -> Any:
-    """A value as SQLite returns it, but NaN for NULL; no column holds anything else as NULL."""
-    return math.nan if value is None else value
 
 
 def measurement_facts(outcome: Outcome, peak_bytes: int | None = None) -> dict[str, Any]:

@@ -159,13 +159,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def prepare(path: Path) -> None:
-    """Check that the file is a sound outcome table; make it if it is empty or not there.
-
-    Raises
-    ------
-    OutcomeTableError
-        For a file that is no outcome table, is damaged, or has a newer schema.
-    """
+    """Check that the file is a sound outcome table; make it if it is empty or not there."""
     newest = len(MIGRATIONS)
     with opened(path) as connection:
         version = _checked_version(connection, path)

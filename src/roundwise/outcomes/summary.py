@@ -34,31 +34,20 @@ def table_summary(path: Path) -> dict[str, Any]:
         statuses = connection.execute(
             "SELECT setting, status, count(*) FROM outcome GROUP BY setting, status ORDER BY status"
         ).fetchall()
+    names = "arithmetic", "results_version", "outcomes", "problems", "actions"
     return {
         "table": str(path),
         "problems": problem_count,
         "n": None if n_min is None else [n_min, n_max],
         "features": dict(features),
         "settings": [
-            {
-                **from_json(algorithm),  # algorithm, stages
-                "arithmetic": arithmetic,
-                "results_version": results_version,
-                "outcomes": outcomes,
-                "problems": of_problems,
-                "actions": of_actions,
+            from_json(algorithm)  # algorithm, stages
+            | dict(zip(names, facts, strict=True))
+            | {
                 "measurements": measurements.get(setting, 0),
                 "statuses": {name: count for other, name, count in statuses if other == setting},
             }
-            for (
-                setting,
-                algorithm,
-                arithmetic,
-                results_version,
-                outcomes,
-                of_problems,
-                of_actions,
-            ) in settings
+            for setting, algorithm, *facts in settings
         ],
         "origins": table.origins(),
     }

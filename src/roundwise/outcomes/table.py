@@ -20,7 +20,6 @@ from roundwise.outcomes.reading import (
     OUTCOMES,
     fingerprint_of,
     selected,
-    status_codes,
     stored_features,
 )
 from roundwise.outcomes.records import from_json, to_json
@@ -37,25 +36,18 @@ class OutcomeTable:
     arithmetic model, the action, and `RESULTS_VERSION`. `fill` computes what is missing, `view`
     reads; ``docs/outcome-table.md`` documents the file.
 
-    Parameters
-    ----------
-    path : path-like
-        The file; made if it does not exist.
-    must_exist : bool
-        Refuse a path without a file, for callers that only read.
+    The file at `path` is made if it does not exist; with `must_exist`, for callers that only
+    read, that is an error.
 
-    Raises
-    ------
-    OutcomeTableError
-        If the file is no outcome table, is damaged, or was written by a newer Roundwise.
+    A file that is no outcome table, is damaged, or was written by a newer Roundwise is an
+    `OutcomeTableError`.
     """
 
     def __init__(self, path: str | PathLike[str], *, must_exist: bool = False) -> None:
         self.path = Path(path)
-        if must_exist and not self.path.is_file():
-            raise OutcomeTableError(f"{self.path}: no such file; check the path, or fill it first")
-        if must_exist and self.path.stat().st_size == 0:
-            raise OutcomeTableError(f"{self.path}: an empty file; check the path, or fill it first")
+        if must_exist and not (self.path.is_file() and self.path.stat().st_size):
+            what = "an empty file" if self.path.is_file() else "no such file"
+            raise OutcomeTableError(f"{self.path}: {what}; check the path, or fill it first")
         prepare(self.path)
 
     def __repr__(self) -> str:
@@ -127,10 +119,7 @@ class OutcomeTable:
         arithmetic: str | Backend = "operation",
         feature_format: str | FloatFormat = FP64,
     ) -> dict[str, set[str]]:
-        """The names of the stored features of each problem, by fingerprint.
-
-        `arithmetic` and `feature_format` are those that `fill` was given.
-        """
+        """The names of the features that `fill` stored with these arguments, by fingerprint."""
         source = feature_arithmetic(arithmetic, feature_format)
         fingerprints = [fingerprint_of(problem) for problem in problems]
         with opened(self.path) as connection:
@@ -148,52 +137,17 @@ class OutcomeTable:
     ) -> OutcomeView:
         """The outcomes of all pairs as arrays.
 
-        Parameters
-        ----------
-        algorithm : Algorithm
-        problems : iterable of Problem or fingerprints, or None
-            None takes every problem with an outcome of this algorithm and arithmetic, in the
-            order of their fingerprints.
-        actions : iterable of actions
-            An `ActionSpace`, or texts or tuples of formats.
-        arithmetic : str or Backend
-            ``"native"`` is that of this machine with its present number of threads. For another,
-            pass its text; `arithmetics` lists them.
-        features : sequence of str, optional
-            By default all that every one of these problems has, in alphabetical order.
-        feature_format : str or FloatFormat
-            What `fill` was given.
-
-        Raises
-        ------
-        OutcomeTableError
-            If pairs or features are missing; it says how many, and how to fill them.
+        Without problems it takes every one with an outcome of this algorithm and arithmetic, in the
+        order of their fingerprints; without features all that every problem has, in alphabetical
+        order. The arithmetic ``"native"`` is that of this machine with its present number of
+        threads; for another, pass its text, which `arithmetics` lists. `feature_format` is what
+        `fill` was given. Missing pairs or features are an `OutcomeTableError`, which says how many,
+        and how to fill them.
         """
         source = feature_arithmetic(arithmetic, feature_format)
         with selected(self.path, algorithm, problems, actions, arithmetic) as selection:
             selection.check_formats()
-            columns = selection.outcomes()
-            names, values, seconds = selection.features(features, source)
-            return OutcomeView(
-                algorithm=selection.setting.algorithm,
-                arithmetic=selection.setting.arithmetic,
-                stages=selection.stages,
-                problems=selection.problems(),
-                actions=selection.actions,
-                status=status_codes(columns["status"]),
-                ferr=columns["ferr"].astype(np.float64),
-                nbe=columns["nbe"].astype(np.float64),
-                cbe=columns["cbe"].astype(np.float64),
-                outer=columns["outer_iterations"].astype(np.int64),
-                inner=columns["inner_iterations"].astype(np.int64),
-                feature_names=names,
-                features=values,
-                feature_seconds=seconds,
-                **selection.measurements(),
-                reasons=columns["reason"],
-                operations_json=columns["operations"],
-                history_json=columns["history"],
-            )
+            return selection.view(features, source)
 
     def content(self) -> list[str]:
         """All facts as sorted lines of text: equal for two tables that know the same.
@@ -201,15 +155,14 @@ class OutcomeTable:
         Neither the order in which facts were written nor what is no fact of a computation
         (measured seconds, names, meta data, origins) is in it.
         """
-        of_problem = ", ".join(COLUMNS["problem"].facts)
-        of_outcome = ", ".join(COLUMNS["outcome"].facts)
+        facts = {table: ", ".join(columns.facts) for table, columns in COLUMNS.items()}
         queries = {
             "format": "SELECT name, definition FROM format",
-            "problem": f"SELECT fingerprint, {of_problem} FROM problem",
+            "problem": f"SELECT fingerprint, {facts['problem']} FROM problem",
             "feature": "SELECT fingerprint, results_version, arithmetic, feature.name, value "
             "FROM feature JOIN problem ON problem.id = feature.problem",
             "outcome": "SELECT fingerprint, algorithm, arithmetic, results_version, action, "
-            f"{of_outcome} FROM {OUTCOMES}",
+            f"{facts['outcome']} FROM {OUTCOMES}",
         }
         with opened(self.path) as connection:
             connection.execute("BEGIN")

@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 from roundwise.actions import Action, format_action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.outcomes.keys import StoredArithmetic
-from roundwise.outcomes.records import (
-    StoredProblem,
-    history_from_json,
-    operations_from_json,
-)
+from roundwise.outcomes.records import StoredProblem, history_from_json, operations_from_json
 
 STATUSES = tuple(OutcomeStatus)
 """The status that each code in `OutcomeView.status` stands for."""
@@ -28,54 +24,30 @@ STATUSES = tuple(OutcomeStatus)
 class OutcomeView:
     """N problems by A actions, read once from a table; what rewards and policies replay on.
 
-    Attributes
-    ----------
-    algorithm, arithmetic : str
-        The algorithm with its settings, as canonical JSON, and the arithmetic model.
-    stages : tuple of str
-    problems : tuple of StoredProblem
-        Length N, in the order that was asked for.
-    actions : tuple of Action
-        Length A, in the order that was asked for.
-    status : int8 array (N, A)
-        Indices into `STATUSES`.
-    ferr, nbe, cbe : float64 arrays (N, A)
-    outer, inner : int64 arrays (N, A)
-        Outer and inner iterations.
-    feature_names : tuple of str
-    features, feature_seconds : float64 arrays (N, number of features)
-        Values, and the seconds it took to compute each.
-    seconds : float64 array (N, A)
-        The median time of a run over its repeats; NaN where none was measured. Only runs of a
-        timed backend are.
-    repeats : int64 array (N, A)
-    timing_names : tuple of str
-        The stages and ``"verify"``.
-    timings : float64 array (N, A, number of timing names)
-        Medians, each for itself: they need not add up to `seconds`.
-    peak_bytes : float64 array (N, A)
-        The memory of a run beyond that of its problem; NaN where not measured.
+    Arrays have a row for each problem and a column for each action, in the order that was asked
+    for. Only runs of a timed backend are measured: `seconds`, `timings` and `peak_bytes` are NaN,
+    and `repeats` 0, where none was.
     """
 
-    algorithm: str
+    algorithm: str  # with its settings, as canonical JSON
     arithmetic: str
     stages: tuple[str, ...]
     problems: tuple[StoredProblem, ...]
     actions: tuple[Action, ...]
-    status: NDArray[np.int8]
+    status: NDArray[np.int8]  # indices into `STATUSES`
     ferr: NDArray[np.float64]
     nbe: NDArray[np.float64]
     cbe: NDArray[np.float64]
-    outer: NDArray[np.int64]
+    outer: NDArray[np.int64]  # iterations
     inner: NDArray[np.int64]
     feature_names: tuple[str, ...]
-    features: NDArray[np.float64]
-    feature_seconds: NDArray[np.float64]
-    seconds: NDArray[np.float64]
+    features: NDArray[np.float64]  # (N, number of features)
+    feature_seconds: NDArray[np.float64]  # what each took to compute
+    seconds: NDArray[np.float64]  # the median over the repeats
     repeats: NDArray[np.int64]
-    timing_names: tuple[str, ...]
-    timings: NDArray[np.float64]
-    peak_bytes: NDArray[np.float64]
+    timing_names: tuple[str, ...]  # the stages and "verify"
+    timings: NDArray[np.float64]  # (N, A, timing names); medians need not add up to `seconds`
+    peak_bytes: NDArray[np.float64]  # memory beyond that of the problem, largest of the repeats
     # (N, A) arrays of JSON texts, parsed on request only: most rewards do not read them.
     reasons: NDArray[Any] = field(repr=False)
     operations_json: NDArray[Any] = field(repr=False)

@@ -33,14 +33,10 @@ def results(
     """
     if client is not None:
         yield from _by_dask(compute, tasks, client)
-    else:
-        processes = require("joblib", "tune").cpu_count() if jobs == -1 else jobs or 1
-        yield from _by_joblib(compute, tasks, int(processes))
-
-
-def _by_joblib(compute: Callable[[T], R], tasks: Sequence[T], jobs: int) -> Iterator[R]:
+        return
     joblib = require("joblib", "tune")
-    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+    processes = joblib.cpu_count() if jobs == -1 else jobs or 1
+    with joblib.parallel_config("loky", n_jobs=processes, inner_max_num_threads=1):
         # Problems travel through pipes, not through temporary files, which kill -9 would leave.
         parallel = joblib.Parallel(
             return_as="generator_unordered",

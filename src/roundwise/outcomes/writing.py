@@ -42,15 +42,8 @@ COLUMNS = {
     "outcome": Columns(
         ("setting", "problem", "action"),
         (
-            "status",
-            "ferr",
-            "nbe",
-            "cbe",
-            "outer_iterations",
-            "inner_iterations",
-            "reason",
-            "operations",
-            "history",
+            *("status", "ferr", "nbe", "cbe", "outer_iterations", "inner_iterations"),
+            *("reason", "operations", "history"),
         ),
         ("origin",),
     ),
@@ -85,19 +78,15 @@ def write_results(path: Path, results: ProblemResults) -> None:
         problem = _identify(connection, "problem", facts)
         origin = _identify(connection, "origin", {"facts": results.origin})
         setting = _identify(connection, "setting", vars(results.setting))
-        common = {"problem": problem, "origin": origin}
-        of_feature = {
-            "results_version": results.setting.results_version,
-            "arithmetic": results.feature_arithmetic,
-        }
+        run = {"problem": problem, "origin": origin, "setting": setting}
+        version = results.setting.results_version
+        computed = {"results_version": version, "arithmetic": results.feature_arithmetic}
         for feature in results.features.values():
-            _insert(connection, "feature", vars(feature) | of_feature | common)
+            _insert(connection, "feature", vars(feature) | computed | run)
         for action, row in results.outcomes.items():
-            key = {"action": action, "setting": setting}
-            _insert(connection, "outcome", {**row, **key, **common})
+            _insert(connection, "outcome", {**row, **run, "action": action})
         for (action, repeat), row in results.measurements.items():
-            of_run = {"action": action, "setting": setting, "repeat": repeat}
-            _insert(connection, "measurement", {**row, **of_run, **common})
+            _insert(connection, "measurement", {**row, **run, "action": action, "repeat": repeat})
 
 
 def merge_table(path: Path, other: Path) -> None:
@@ -106,25 +95,21 @@ def merge_table(path: Path, other: Path) -> None:
         connection.execute("ATTACH DATABASE ? AS other", (str(other),))
         try:
             with transaction(connection):
-                _merge_attached(connection)
+                for row in _rows_of_other(connection, "format"):
+                    _insert(connection, "format", row)
+                ids = {  # the numbers of rows there, to those here
+                    table: {
+                        row["id"]: _identify(connection, table, row)
+                        for row in _rows_of_other(connection, table)
+                    }
+                    for table in ("problem", "setting", "origin")
+                }
+                for table in ("feature", "outcome", "measurement"):
+                    for row in _rows_of_other(connection, table):
+                        references = {name: ids[name][row[name]] for name in ids if name in row}
+                        _insert(connection, table, {**row, **references})
         except OutcomeTableError as error:
             raise OutcomeTableError(f"{other} contradicts {path}: {error}") from None
-
-
-def _merge_attached(connection: sqlite3.Connection) -> None:
-    for row in _rows_of_other(connection, "format"):
-        _insert(connection, "format", row)
-    ids = {  # the numbers of rows there, to those here
-        table: {
-            row["id"]: _identify(connection, table, row)
-            for row in _rows_of_other(connection, table)
-        }
-        for table in ("problem", "setting", "origin")
-    }
-    for table in ("feature", "outcome", "measurement"):
-        for row in _rows_of_other(connection, table):
-            references = {name: ids[name][row[name]] for name in ids if name in row}
-            _insert(connection, table, {**row, **references})
 
 
 def _rows_of_other(connection: sqlite3.Connection, table: str) -> Iterator[Row]:

@@ -8,8 +8,8 @@ A policy of your own overrides three methods and names itself (`examples/custom_
         def expected(self, state): ...               # expected rewards, -inf where untried
         def update(self, state, action, reward): ... # learn
 
-To be saved, it also overrides `arrays` and `restore`, and `settings` if its constructor takes
-arguments.
+To be saved, it also overrides `arrays` and `restore`, and names the arguments of its constructor
+in `parameters`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import Action, ActionSpace, format_key
 from roundwise.algorithms.base import Outcome
+from roundwise.discretizer import matrix_of
 
 Contexts = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
@@ -32,26 +33,14 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Ranking:
-    """Actions in the order in which a policy prefers them.
+    """Actions in the order in which a policy prefers them."""
 
-    Attributes
-    ----------
-    actions : tuple of int
-        Indices into the space, best first.
-    costs : tuple of float
-        The expected cost of each of them, minus the expected reward unless the policy says
-        otherwise; NaN where nothing is known.
-    reason : str
-        Why the first is first, in one sentence.
-    """
-
-    actions: tuple[int, ...]
-    costs: tuple[float, ...]
-    reason: str
+    actions: tuple[int, ...]  # indices into the space, best first
+    costs: tuple[float, ...]  # minus the expected reward, or what the policy says; NaN if unknown
+    reason: str  # why the first is first, in one sentence
 
     @property
     def first(self) -> int:
-        """The best action."""
         return self.actions[0]
 
 
@@ -84,38 +73,23 @@ class Policy(ABC):
     precision, so that a tie costs time and not digits.
 
     Hooks, for a policy of your own: `begin`, `expected` and `update` must be written; `states`,
-    `explore`, `epsilon`, `why`, `study` may be; `settings`, `from_settings`, `arrays` and
+    `explore`, `epsilon`, `why`, `study` may be; `parameters`, `from_settings`, `arrays` and
     `restore` are for saving.
-
-    Attributes
-    ----------
-    name : str
-        Names the kind of policy in tables and saved files.
-    learns : bool
-        Whether `update` changes anything; the baselines need no training.
-    unknown : str
-        Starts the reason of a ranking that begins with the safe action for want of a better.
-    study_features : tuple of str
-        Features beyond those of the context that `study` wants to find in the outcomes.
-    epsilon_min : float
-        The lowest share of random choices in training; see `epsilon`.
-    space : ActionSpace
-        Since `start`.
-    feature_count : int
-        The length of a context; since `start`.
     """
 
-    name: ClassVar[str]
-    learns: ClassVar[bool] = True
-    unknown: ClassVar[str] = "Nothing is known here"
-    study_features: ClassVar[tuple[str, ...]] = ()
-    epsilon_min: float = 0.1
-    space: ActionSpace
-    feature_count: int
+    name: ClassVar[str]  # of the kind of policy in tables and saved files
+    learns: ClassVar[bool] = True  # whether `update` changes anything
+    unknown: ClassVar[str] = "Nothing is known here"  # the reason for the safe action
+    because: ClassVar[str] = "has the largest expected reward of the actions that were tried."
+    parameters: ClassVar[tuple[str, ...]] = ()  # what the constructor takes and keeps, JSON-able
+    study_features: ClassVar[tuple[str, ...]] = ()  # that `study` wants beyond the context's
+    epsilon_min: float = 0.1  # the lowest share of random choices in training
+    space: ActionSpace  # since `start`
+    feature_count: int  # the length of a context
 
     def start(self, contexts: ArrayLike, space: ActionSpace) -> None:
         """Forget everything; take the training contexts' ranges and the action space."""
-        X = check_contexts(contexts)
+        X = matrix_of("contexts", contexts)
         finite = X[np.isfinite(X).all(axis=1)]
         if self.learns and not len(finite):
             raise ValueError(
@@ -131,10 +105,9 @@ class Policy(ABC):
         """Reset, and fit scalers to the finite contexts; `space` and `feature_count` are set."""
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
-        """Take the training outcomes themselves, for a policy that prices work; else a no-op.
+        """Take the outcomes of the training problems, between `begin` and the first episode.
 
-        Training calls it after `begin` and before the first episode. Row i of `contexts` belongs
-        to problem i of the view.
+        For a policy that prices work; others ignore them.
         """
 
     @property
@@ -152,7 +125,7 @@ class Policy(ABC):
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""
         self.check_started()
-        X = check_contexts(contexts)
+        X = matrix_of("contexts", contexts)
         if X.shape[1] != self.feature_count:
             raise ValueError(
                 f"contexts have {X.shape[1]} features, training had {self.feature_count}; pass the "
@@ -161,15 +134,12 @@ class Policy(ABC):
         return self.states(X)
 
     def states(self, contexts: Contexts) -> Sequence[Any]:
-        """What the other methods get for each context; None stands for "nothing is known here".
-
-        By default the context as a tuple, and None where it has an infinite entry.
-        """
+        """What the other methods get for each context: it as a tuple, None if not finite."""
         return [tuple(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
 
     @abstractmethod
     def expected(self, state: Any) -> NDArray[np.float64] | None:
-        """The expected reward of each action, -inf where it was not tried; None: nothing is known.
+        """The expected reward of each action, -inf if untried; None: nothing is known.
 
         It is not asked about the state None.
         """
@@ -179,10 +149,7 @@ class Policy(ABC):
         """Learn; returns the reward minus what was predicted for it."""
 
     def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
-        """The action to try in training; progress is t / T, in [0, 1].
-
-        By default a random one with probability `epsilon`, else the greedy one.
-        """
+        """The action to try at progress t / T: random with probability `epsilon`, else greedy."""
         if rng.random() < self.epsilon(progress):
             return int(rng.random() * len(self.space.actions))
         return self.choose(state)
@@ -200,11 +167,7 @@ class Policy(ABC):
         return best if values[best] > -math.inf else self.space.safe
 
     def rank(self, state: Any, allowed: Collection[int] | None = None) -> Ranking:
-        """All actions of the space, or the allowed ones, best first.
-
-        Those that were tried come by falling expected reward, then the others, those nearest to
-        the safe action first.
-        """
+        """All actions, or the allowed ones: those tried by falling expected reward, then others."""
         values = None if state is None else self.expected(state)
         if values is None:
             return self.ranking((), "", allowed)
@@ -216,8 +179,7 @@ class Policy(ABC):
 
     def why(self, state: Any, action: int) -> str:
         """Why this action has the largest expected reward, in one sentence."""
-        name = self.space.names[action]
-        return f"{name} has the largest expected reward of the actions that were tried."
+        return f"{self.space.names[action]} {self.because}"
 
     def ranking(
         self,
@@ -226,10 +188,9 @@ class Policy(ABC):
         allowed: Collection[int] | None = None,
         costs: Mapping[int, float] | None = None,
     ) -> Ranking:
-        """The preferred actions, then the others by nearness to safe; those allowed, of both.
+        """The preferred actions, then the others, those nearest to the safe one first.
 
-        For policies that override `rank`. `reason` says why the first preferred action comes
-        first; where none is preferred, or allowed, the safe action or the nearest to it does.
+        For policies that override `rank`. `reason` tells why the first preferred action is first.
         """
         self.check_started()
         count = len(self.space)
@@ -247,12 +208,9 @@ class Policy(ABC):
         return Ranking(order, tuple((costs or {}).get(i, math.nan) for i in order), reason)
 
     def _nearness(self, index: int) -> tuple[Any, ...]:
-        """Orders actions: the safe one is largest, then its method, then bits from the last stage.
-
-        `ActionSpace.safe` counts the bits in the same order.
-        """
+        """Orders as `ActionSpace.safe` does: the safe one, its method, bits from the last stage."""
         action, safe = self.space[index], self.space.safe
-        same_method = method_of(action) == method_of(self.space[safe])
+        same_method = action.method == self.space[safe].method
         return index == safe, same_method, [format_key(fmt) for fmt in reversed(action)], index
 
     def predict(self, contexts: ArrayLike) -> NDArray[np.intp]:
@@ -296,10 +254,9 @@ class Policy(ABC):
                     f"saved policy has version {saved['version']}, this Roundwise reads version 1; "
                     "install the Roundwise that saved it"
                 )
-            space = ActionSpace.from_dict(saved["space"])
-            features = int(saved["features"])
             policy = cls.from_settings(saved["settings"])
-            policy.space, policy.feature_count = space, features
+            policy.space = ActionSpace.from_dict(saved["space"])
+            policy.feature_count = int(saved["features"])
             policy.restore(saved["settings"], arrays)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"not a saved {cls.name} policy ({error!r}); save it again") from error
@@ -307,12 +264,12 @@ class Policy(ABC):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able, and what else `restore` needs."""
-        return {}
+        return {name: getattr(self, name) for name in self.parameters}
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """An unstarted policy of these settings."""
-        return cls(**settings)
+        return cls(**{name: settings[name] for name in cls.parameters or settings})
 
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Put back what was learned; by default nothing was. `space` is set."""
@@ -324,16 +281,11 @@ class Policy(ABC):
             raise ValueError(f"the {self.name} policy has not started; call start or fit first")
 
 
-def method_of(action: Action) -> str:
-    """The action's method; empty where the algorithm has none."""
-    return str(getattr(action, "method", ""))
-
-
 def method_indicators(space: ActionSpace) -> NDArray[np.float64]:
     """0/1: which method each action has, (actions, methods); no column if all have the same."""
-    methods = sorted({method_of(action) for action in space})
+    methods = sorted({action.method for action in space})
     shown = methods if len(methods) > 1 else []
-    rows = [[float(method_of(action) == method) for method in shown] for action in space]
+    rows = [[float(action.method == method) for method in shown] for action in space]
     return np.array(rows).reshape(len(space), len(shown))
 
 
@@ -361,14 +313,3 @@ def saved_ranges(arrays: Mapping[str, NDArray[Any]], features: int) -> Contexts:
     if low.shape != (features,) or high.shape != (features,) or not np.all(low <= high):
         raise ValueError("the saved ranges do not fit the features; save the policy again")
     return np.array([low, high])
-
-
-def check_contexts(contexts: ArrayLike) -> Contexts:
-    """The contexts as an (N, d) float64 array without NaN."""
-    X = np.asarray(contexts, dtype=np.float64)
-    if X.ndim != 2 or not X.shape[1]:
-        raise ValueError(f"contexts have shape {X.shape}; pass one row of features per problem")
-    if np.isnan(X).any():
-        row, column = np.argwhere(np.isnan(X))[0]
-        raise ValueError(f"contexts[{row}, {column}] is NaN; compute the feature or drop the row")
-    return X

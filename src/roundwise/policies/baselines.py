@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from itertools import groupby
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import Action, ActionLike, action_key, format_key
-from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, method_of
+from roundwise.policies.base import Arrays, Contexts, Policy, Ranking
 
 Limit = Literal["five-precision", "three-precision", "lu-ir"]
 
@@ -31,24 +32,20 @@ class Baseline(Policy):
         return self.choose(state)
 
     def epsilon(self, progress: float) -> float:
-        """Nothing is drawn at random."""
         return 0.0
 
     def update(self, state: Any, action: int, reward: float) -> float:
-        """Nothing is learned; the error is 0."""
         return 0.0
 
 
 class Rule(Baseline):
     """A baseline that knows an order of actions, and no rewards."""
 
+    costs: Sequence[float] | None = None  # of each action, where the rule was told
+
     @abstractmethod
     def preferred(self, state: Any) -> Iterable[int]:
         """The actions that the rule prefers to the safe one, best first; it may have none."""
-
-    def action_costs(self) -> Mapping[int, float]:
-        """The cost of each action, where the rule was told."""
-        return {}
 
     def expected(self, state: Any) -> None:
         """A rule expects no reward."""
@@ -58,9 +55,9 @@ class Rule(Baseline):
 
     def rank(self, state: Any, allowed: Collection[int] | None = None) -> Ranking:
         self.check_started()
-        return self.ranking(
-            self.preferred(state), self.why(state, self.choose(state)), allowed, self.action_costs()
-        )
+        order = [i for i in self.preferred(state) if allowed is None or i in allowed]
+        reason = self.why(state, order[0]) if order else ""
+        return self.ranking(order, reason, allowed, dict(enumerate(self.costs or ())))
 
 
 class FixedAction(Rule):
@@ -68,6 +65,7 @@ class FixedAction(Rule):
 
     name: ClassVar[str] = "fixed"
     unknown: ClassVar[str] = "The fixed action is not allowed"
+    because: ClassVar[str] = "is the action that was fixed."
 
     def __init__(self, action: ActionLike | int | None = None) -> None:
         self.action = action
@@ -75,21 +73,15 @@ class FixedAction(Rule):
     def begin(self, contexts: Contexts) -> None:
         if self.action is None:
             self._index = self.space.safe
-        elif isinstance(self.action, (int, np.integer)):
-            self._index = int(self.action)
-            if not 0 <= self._index < len(self.space):
-                raise ValueError(
-                    f"action = {self.action}, the space has {len(self.space)} actions; choose "
-                    "an index in the space"
-                )
-        else:
+        elif not isinstance(self.action, (int, np.integer)):
             self._index = self.space.index(self.action)
+        elif 0 <= self.action < len(self.space):
+            self._index = int(self.action)
+        else:
+            raise ValueError(f"action = {self.action}; choose an index below {len(self.space)}")
 
     def preferred(self, state: Any) -> Iterable[int]:
         return (self._index,)
-
-    def why(self, state: Any, action: int) -> str:
-        return f"{self.space.names[self._index]} is the action that was fixed."
 
     def settings(self) -> dict[str, Any]:
         return {"action": self.space.names[self._index]}
@@ -114,22 +106,17 @@ class TheoryRule(Rule):
     either case, ``u_r <= u``; forward error ``kappa u_r <= target`` unless u_r is that of the
     safe action, which is then the best to be had. Without any such action: the safe one.
 
-    Parameters
-    ----------
-    target : float, optional
-        The accuracy asked for; the safe action's update unit roundoff if not given.
-    limit : {"five-precision", "three-precision", "lu-ir"}, optional
-        If not given, ``"five-precision"`` for stages with an inner solver, else ``"lu-ir"``.
-    kappa_feature : int
-        Which feature is log10 kappa.
-    costs : sequence of float, optional
-        The cost of each action of the space. If not given, the cheapest is the lowest in the
-        order of `action_key`: the factorization counts first. The analysis does not tell methods
-        apart; of equal actions the one with the safe action's method counts as cheaper.
+    `target`, the accuracy asked for, is by default the safe action's update unit roundoff; `limit`
+    is ``"five-precision"`` for stages with an inner solver, else ``"lu-ir"``; `kappa_feature` tells
+    which feature is log10 kappa; `costs` has a number for each action of the space. Without costs
+    the cheapest is the lowest in the order of `action_key`: the factorization counts first. The
+    analysis does not tell methods apart; of equal actions the one with the safe action's method
+    counts as cheaper.
     """
 
     name: ClassVar[str] = "theory"
     unknown: ClassVar[str] = "The analysis promises convergence of no action"
+    parameters: ClassVar[tuple[str, ...]] = ("target", "limit", "kappa_feature", "costs")
 
     def __init__(
         self,
@@ -149,11 +136,10 @@ class TheoryRule(Rule):
 
     def begin(self, contexts: Contexts) -> None:
         place = {stage: i for i, stage in enumerate(self.space.stages)}
-        for stage in ("factor", "update", "residual"):
-            if stage not in place:
-                raise ValueError(
-                    f"stages {self.space.stages} lack {stage!r}, which the theory needs"
-                )
+        if missing := {"factor", "update", "residual"} - place.keys():
+            raise ValueError(
+                f"stages {self.space.stages} lack {min(missing)!r}, which the theory needs"
+            )
         if not 0 <= self.kappa_feature < self.feature_count:
             raise ValueError(
                 f"kappa_feature = {self.kappa_feature}; choose from 0 to {self.feature_count - 1}"
@@ -173,7 +159,7 @@ class TheoryRule(Rule):
             key=lambda i: (
                 self.costs[i] if self.costs else 0.0,
                 action_key(self.space[i]),
-                method_of(self.space[i]) != method_of(self.space[self.space.safe]),
+                self.space[i].method != self.space[self.space.safe].method,
             ),
         )
 
@@ -187,9 +173,6 @@ class TheoryRule(Rule):
             "It is the cheapest allowed action for which the analysis promises convergence at "
             f"kappa = 1e{state[self.kappa_feature]:.1f}."
         )
-
-    def action_costs(self) -> Mapping[int, float]:
-        return dict(enumerate(self.costs or ()))
 
     def promises(self, action: Action, kappa: float) -> bool:
         """Whether the analysis promises convergence to the target."""
@@ -205,14 +188,6 @@ class TheoryRule(Rule):
         u_p = u_g if self._limit == "five-precision" else u_g**2
         return accurate and (u_g + kappa * u_p) * (1 + kappa * u_f * kappa * u_f) < 1
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "limit": self.limit,
-            "kappa_feature": self.kappa_feature,
-            "costs": self.costs,
-        }
-
 
 class Escalation(Rule):
     """Start cheapest, step up on failure; it looks at no feature.
@@ -223,14 +198,12 @@ class Escalation(Rule):
     the spirit of multistage refinement, Oktay & Carson, Numer. Linear Algebra Appl. 29, 2022).
     Every ladder ends with the safe action.
 
-    Parameters
-    ----------
-    actions : sequence of actions, optional
-        A ladder of your own, as text or formats.
+    A ladder of your own is given by its actions, as text or formats.
     """
 
     name: ClassVar[str] = "escalation"
     unknown: ClassVar[str] = "No action of the ladder is allowed"
+    because: ClassVar[str] = "is the first allowed rung of the ladder."
 
     def __init__(self, actions: Iterable[ActionLike] | None = None) -> None:
         if isinstance(actions, str):
@@ -240,12 +213,12 @@ class Escalation(Rule):
     def begin(self, contexts: Contexts) -> None:
         if self.actions is None:
             rungs = []
-            method = method_of(self.space[self.space.safe])
-            usual = [i for i, action in enumerate(self.space) if method_of(action) == method]
-            for first in sorted({self.space[i][0] for i in usual}, key=format_key):
-                those = [i for i in usual if self.space[i][0] == first]
-                those.sort(key=lambda i: action_key(self.space[i]))
-                rungs += [those[0], those[-1]]
+            method = self.space[self.space.safe].method
+            usual = [i for i, action in enumerate(self.space) if action.method == method]
+            usual.sort(key=lambda i: (format_key(self.space[i][0]), action_key(self.space[i])))
+            for _, those in groupby(usual, key=lambda i: self.space[i][0]):
+                first, *others = those
+                rungs += [first, *others[-1:]]
         else:
             rungs = [self.space.index(action) for action in self.actions]
         safe = self.space.safe
@@ -254,11 +227,7 @@ class Escalation(Rule):
     def preferred(self, state: Any) -> Iterable[int]:
         return self._rungs
 
-    def why(self, state: Any, action: int) -> str:
-        return "It is the first allowed rung of the ladder."
-
     def ladder(self, state: Any) -> Sequence[int]:
-        """The actions to try in turn; the last one is the safe one."""
         return list(self._rungs)
 
     def settings(self) -> dict[str, Any]:
@@ -268,13 +237,12 @@ class Escalation(Rule):
 class Oracle(Baseline):
     """Knows the reward of every action on every problem: the bound that regret is measured from.
 
-    Parameters
-    ----------
-    rewards : array (problems, actions)
-        Its rows belong to the rows of the contexts that are encoded; a state is a row number.
+    The rows of `rewards`, (problems, actions), belong to those of the contexts that are encoded; a
+    state is a row number.
     """
 
     name: ClassVar[str] = "oracle"
+    because: ClassVar[str] = "has the largest true reward."
 
     def __init__(self, rewards: ArrayLike) -> None:
         self.rewards = np.array(rewards, dtype=np.float64)
@@ -299,11 +267,8 @@ class Oracle(Baseline):
     def expected(self, state: int) -> NDArray[np.float64]:
         return np.asarray(self.rewards[state])
 
-    def why(self, state: int, action: int) -> str:
-        return f"{self.space.names[action]} has the largest true reward."
-
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Oracle:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         return cls(np.empty((0, 0)))
 
     def arrays(self) -> Arrays:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from roundwise.policies.base import (
 
 Model = Literal["stages", "hybrid"]
 State = NDArray[np.float64] | None
-P = TypeVar("P", bound="LinearPolicy")
 
 
 class LinearPolicy(Policy):
@@ -41,13 +41,11 @@ class LinearPolicy(Policy):
     ``ridge ||theta||^2``. The greedy action has the largest prediction among the actions tried
     in some context, this one or not: that is the point of the model. A context with an
     infinite entry gets the safe action and teaches nothing.
-
-    Parameters
-    ----------
-    ridge : float
-    knots : int
-    model : {"stages", "hybrid"}
     """
+
+    because: ClassVar[str] = "has the largest predicted reward of the actions tried in any context."
+    parameters: ClassVar[tuple[str, ...]] = ("ridge", "knots", "model")
+    _learned: ClassVar[tuple[str, ...]] = ("theta", "covariance", "counts")
 
     def __init__(self, ridge: float = 1.0, knots: int = 4, model: Model = "stages") -> None:
         if not 0 < ridge < np.inf:
@@ -101,20 +99,21 @@ class LinearPolicy(Policy):
         self._counts[action] += 1
         return error
 
+    @abstractmethod
+    def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        """What exploration adds to the predicted reward of each action."""
+
+    def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
+        if state is None:
+            return self.space.safe
+        return last_argmax(self._predict(state) + self.bonus(state, rng))
+
     def expected(self, state: NDArray[np.float64]) -> NDArray[np.float64] | None:
         if not self._counts.any():
             return None
         return np.where(self._counts > 0, self._predict(state), -np.inf)
 
-    def why(self, state: State, action: int) -> str:
-        tried = np.count_nonzero(self._counts)
-        return (
-            f"{self.space.names[action]} has the largest reward that the linear model predicts of "
-            f"the {tried} actions tried in some context."
-        )
-
     def epsilon(self, progress: float) -> float:
-        """Nothing is drawn uniformly at random."""
         return 0.0
 
     @property
@@ -123,22 +122,14 @@ class LinearPolicy(Policy):
         self.check_started()
         return float(np.mean(self._counts > 0))
 
-    def settings(self) -> dict[str, Any]:
-        return {"ridge": self.ridge, "knots": self.knots, "model": self.model}
-
     def arrays(self) -> Arrays:
         self.check_started()
-        return {
-            "low": self._low,
-            "high": self._high,
-            "theta": self._theta,
-            "covariance": self._covariance,
-            "counts": self._counts,
-        }
+        learned = {name: getattr(self, f"_{name}") for name in self._learned}
+        return {"low": self._low, "high": self._high} | learned
 
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.begin(saved_ranges(arrays, self.feature_count))
-        for key in ("theta", "covariance", "counts"):
+        for key in self._learned:
             fresh = getattr(self, "_" + key)
             if arrays[key].shape != fresh.shape or not np.isfinite(arrays[key]).all():
                 raise ValueError(f"the saved {key} is corrupt; save the policy again")
@@ -154,6 +145,7 @@ class LinearUCB(LinearPolicy):
     """
 
     name: ClassVar[str] = "linear_ucb"
+    parameters: ClassVar[tuple[str, ...]] = ("alpha", *LinearPolicy.parameters)
 
     def __init__(
         self, alpha: float = 1.0, ridge: float = 1.0, knots: int = 4, model: Model = "stages"
@@ -163,16 +155,11 @@ class LinearUCB(LinearPolicy):
             raise ValueError(f"alpha = {alpha}; choose a number >= 0")
         self.alpha = float(alpha)
 
-    def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
-        if state is None:
-            return self.space.safe
-        weighted = self._design @ self._part_covariance(state)
+    def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        weighted = self._design @ self._part_covariance(b)
         variance = np.einsum("ij,ij->i", weighted, self._design)
-        width = np.sqrt(np.maximum(variance, 0.0))  # rounding may leave a tiny negative number
-        return last_argmax(self._predict(state) + self.alpha * width)
-
-    def settings(self) -> dict[str, Any]:
-        return {"alpha": self.alpha} | super().settings()
+        # Rounding may leave a tiny negative number.
+        return np.asarray(self.alpha * np.sqrt(np.maximum(variance, 0.0)))
 
 
 class ThompsonSampling(LinearPolicy):
@@ -185,6 +172,7 @@ class ThompsonSampling(LinearPolicy):
     """
 
     name: ClassVar[str] = "thompson"
+    parameters: ClassVar[tuple[str, ...]] = ("noise", *LinearPolicy.parameters)
 
     def __init__(
         self, noise: float = 1.0, ridge: float = 1.0, knots: int = 4, model: Model = "stages"
@@ -194,18 +182,12 @@ class ThompsonSampling(LinearPolicy):
             raise ValueError(f"noise = {noise}; choose a number >= 0")
         self.noise = float(noise)
 
-    def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
-        if state is None:
-            return self.space.safe
-        covariance = self._part_covariance(state)
+    def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        covariance = self._part_covariance(b)
         # The parts' covariance is positive definite; after many updates only up to rounding.
         covariance[np.diag_indices_from(covariance)] += 1e-12 * covariance.trace()
         root = np.linalg.cholesky(covariance)
-        drawn = self._design @ (root @ rng.standard_normal(len(root)))
-        return last_argmax(self._predict(state) + self.noise * drawn)
-
-    def settings(self) -> dict[str, Any]:
-        return {"noise": self.noise} | super().settings()
+        return self.noise * (self._design @ (root @ rng.standard_normal(len(root))))
 
 
 def design_matrix(space: ActionSpace, hybrid: bool) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,8 @@ State = tuple[float, ...]
 
 # What a saved file may name: classes that fit numbers. A pipeline is not among them, as its
 # cache folder would be a file path, and unpickling, under the file's control.
-SAVED_MODULES = (
-    "sklearn.ensemble",
-    "sklearn.linear_model",
-    "sklearn.neural_network",
-    "sklearn.neighbors",
-    "sklearn.tree",
-    "sklearn.svm",
-    "sklearn.kernel_ridge",
-    "sklearn.dummy",
-)
+_MODULES = "ensemble linear_model neural_network neighbors tree svm kernel_ridge dummy"
+SAVED_MODULES = tuple(f"sklearn.{name}" for name in _MODULES.split())
 
 # The first fit needs a few numbers; the next ones come when the data have doubled.
 FIRST_FIT = 32
@@ -64,16 +56,12 @@ class RegressionPolicy(Policy):
     `SAVED_MODULES`. A ``random_state`` of None is set to 0, so that the fit is the same; another
     version of scikit-learn may still fit differently, which the file's ``sklearn`` entry tells.
 
-    Parameters
-    ----------
-    regressor : scikit-learn regressor, optional
-        It is cloned. ``GradientBoostingRegressor`` if not given.
-    epsilon_min : float
-    kappa_feature : int or None
-        Which feature is log10 kappa; None leaves the margins out.
+    The regressor is cloned; ``GradientBoostingRegressor`` if not given. `kappa_feature` says which
+    feature is log10 kappa; None leaves the margins out.
     """
 
     name: ClassVar[str] = "regression"
+    because: ClassVar[str] = "has the largest predicted reward of the actions tried in any context."
 
     def __init__(
         self,
@@ -81,10 +69,8 @@ class RegressionPolicy(Policy):
         epsilon_min: float = 0.1,
         kappa_feature: int | None = 0,
     ) -> None:
-        if regressor is not None and not (
-            callable(getattr(regressor, "fit", None))
-            and callable(getattr(regressor, "predict", None))
-        ):
+        methods = (getattr(regressor, name, None) for name in ("fit", "predict"))
+        if regressor is not None and not all(map(callable, methods)):
             raise TypeError(f"regressor {regressor!r} lacks fit or predict; pass a regressor")
         self.regressor = regressor
         self.epsilon_min = check_epsilon_min(epsilon_min)
@@ -98,7 +84,7 @@ class RegressionPolicy(Policy):
             )
         self._low, self._high = contexts.min(axis=0), contexts.max(axis=0)
         self._distinct = max(len(np.unique(contexts, axis=0)), 1)
-        self._model = _fresh(_default_regressor() if self.regressor is None else self.regressor)
+        self._model = _fresh(self.regressor)
         digits = np.array([[f.p * math.log10(2) for f in action] for action in self.space])
         ranges = np.array([[math.log10(f.max) for f in action] for action in self.space])
         self._digits = digits
@@ -142,12 +128,6 @@ class RegressionPolicy(Policy):
         if self._changed:
             self._fit()
         return self._predicted(state)
-
-    def why(self, state: State, action: int) -> str:
-        return (
-            f"{self.space.names[action]} has the largest reward that the regression predicts of "
-            f"the {np.count_nonzero(self._tried)} actions tried in some context."
-        )
 
     def _predicted(self, state: State) -> NDArray[np.float64]:
         """The prediction of the last fit for each action, -inf where it was tried nowhere."""
@@ -197,7 +177,7 @@ class RegressionPolicy(Policy):
         }
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> RegressionPolicy:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         regressor = make_estimator(settings["regressor"])
         return cls(regressor, settings["epsilon_min"], settings["kappa_feature"])
 
@@ -238,7 +218,7 @@ def describe_estimator(estimator: Any) -> dict[str, Any]:
     """A scikit-learn estimator's class and parameters, for JSON."""
     kind = type(estimator)
     module = ".".join(kind.__module__.split(".")[:2])
-    if module not in SAVED_MODULES or not hasattr(importlib.import_module(module), kind.__name__):
+    if module not in SAVED_MODULES or not hasattr(_sklearn(module), kind.__name__):
         raise ValueError(
             f"{kind.__module__}.{kind.__name__} cannot be saved without pickle; use a regressor of "
             f"{', '.join(SAVED_MODULES)}"
@@ -255,9 +235,7 @@ def make_estimator(saved: Mapping[str, Any]) -> Any:
     module, _, kind = str(saved["class"]).rpartition(".")
     if module not in SAVED_MODULES:
         raise ValueError(f"saved regressor {saved['class']!r} is not of {', '.join(SAVED_MODULES)}")
-    _sklearn()
-    made = getattr(importlib.import_module(module), kind, None)
-    base = importlib.import_module("sklearn.base").BaseEstimator
+    made, base = getattr(_sklearn(module), kind, None), _sklearn("sklearn.base").BaseEstimator
     if not (isinstance(made, type) and issubclass(made, base)):
         raise ValueError(f"scikit-learn has no {saved['class']!r}; install the version that saved")
     return made(**{key: _rebuilt(value) for key, value in saved["parameters"].items()})
@@ -288,22 +266,19 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _fresh(regressor: Any) -> Any:
-    """An unfitted copy, with its randomness fixed."""
-    _sklearn()
-    copy = importlib.import_module("sklearn.base").clone(regressor)
+    """An unfitted copy, with its randomness fixed; the default regressor for None."""
+    if regressor is None:
+        ensemble = _sklearn("sklearn.ensemble")
+        return ensemble.GradientBoostingRegressor(n_estimators=200, max_depth=4, random_state=0)
+    copy = _sklearn("sklearn.base").clone(regressor)
     if copy.get_params().get("random_state", 0) is None:
         copy.set_params(random_state=0)
     return copy
 
 
-def _default_regressor() -> Any:
-    _sklearn()
-    ensemble = importlib.import_module("sklearn.ensemble")
-    return ensemble.GradientBoostingRegressor(n_estimators=200, max_depth=4, random_state=0)
-
-
-def _sklearn() -> Any:
+def _sklearn(module: str = "sklearn") -> Any:
     try:
-        return importlib.import_module("sklearn")
+        importlib.import_module("sklearn")
     except ImportError as error:
         raise ImportError("RegressionPolicy needs scikit-learn; install roundwise[tune]") from error
+    return importlib.import_module(module)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min,
 
 Generalise = Literal["none", "nearest", "monotone"]
 _UNTRIED = -math.inf
+_PARAMETERS = "alpha", "epsilon_min", "generalise", "hard_features"
 _PLACES = {
     "nearest": "the nearest visited state",
     "monotone": "the nearest visited state that is at least as hard",
@@ -33,29 +34,23 @@ class TabularQ(Policy):
     It departs from the paper, whose argmax runs over untried actions too (with the value 0):
     here untried actions are never greedy and unseen states get the safe action.
 
-    Parameters
-    ----------
-    discretizer : FeatureDiscretizer, optional
-        Ten linear bins per feature if not given. It is not changed; `discretizer_` is fitted.
-    alpha : float or "1/N"
-    epsilon_min : float
-    generalise : {"none", "nearest", "monotone"}
-        What an unseen state does.
+    The discretizer, by default ten linear bins per feature, is not changed; `discretizer_` is
+    fitted. `generalise` tells what an unseen state does:
 
-        - ``"none"``: the safe action.
-        - ``"nearest"``: as the nearest visited state, by Euclidean distance of bin numbers; of
-          equally near ones that with the highest state index (the larger kappa, in the paper's
-          context).
-        - ``"monotone"``: as the nearest visited state that is at least as hard, that is, whose
-          bins are no lower in each of the `hard_features`; the safe action if there is none.
-          What solves the harder problem should solve the easier one: this errs towards time,
-          where ``"nearest"`` may err towards failure.
-    hard_features : sequence of int
-        The features that make a problem harder as they grow; the first, log10 kappa, if not
-        given. (The norm is none: a small one underflows, a large one overflows.)
+    - ``"none"``: the safe action.
+    - ``"nearest"``: as the nearest visited state, by Euclidean distance of bin numbers; of equally
+      near ones that with the highest state index (the larger kappa, in the paper's context).
+    - ``"monotone"``: as the nearest visited state that is at least as hard, that is, whose bins are
+      no lower in each of the `hard_features`; the safe action if there is none. What solves the
+      harder problem should solve the easier one: this errs towards time, where ``"nearest"`` may
+      err towards failure.
+
+    `hard_features` are those that make a problem harder as they grow; the first, log10 kappa, if
+    not given. (The norm is none: a small one underflows, a large one overflows.)
     """
 
     name: ClassVar[str] = "tabular"
+    parameters: ClassVar[tuple[str, ...]] = _PARAMETERS
 
     def __init__(
         self,
@@ -65,10 +60,8 @@ class TabularQ(Policy):
         generalise: Generalise = "none",
         hard_features: Sequence[int] = (0,),
     ) -> None:
-        if isinstance(alpha, str) and alpha != "1/N":
-            raise ValueError(f"alpha = {alpha!r}; choose a number in (0, 1] or '1/N'")
-        if not isinstance(alpha, str) and not 0 < alpha <= 1:
-            raise ValueError(f"alpha = {alpha}; choose 0 < alpha <= 1 or '1/N'")
+        if (alpha != "1/N") if isinstance(alpha, str) else not 0 < alpha <= 1:
+            raise ValueError(f"alpha = {alpha!r}; choose 0 < alpha <= 1 or '1/N'")
         if generalise not in get_args(Generalise):
             raise ValueError(
                 f"generalise = {generalise!r}; choose one of {', '.join(get_args(Generalise))}"
@@ -85,14 +78,11 @@ class TabularQ(Policy):
             raise ValueError(f"hard_features = {self.hard_features}; choose from 0 to {d - 1}")
         settings = self.discretizer or FeatureDiscretizer(10)
         self.discretizer_ = FeatureDiscretizer(settings.bins, settings.scale).fit(contexts)
-        self._reset()
-        self._occurring = len(set(self.states(contexts)))
-
-    def _reset(self) -> None:
         # Plain lists: reading one number from them is several times faster than from an array.
         self._values: dict[int, list[float]] = {}
         self._counts: dict[int, list[int]] = {}
         self._tried = 0
+        self._occurring = len(set(self.states(contexts)))
 
     def states(self, contexts: Contexts) -> list[int | None]:
         """The discretised contexts; None where one is infinite, which clipping would hide."""
@@ -147,17 +137,14 @@ class TabularQ(Policy):
     def _similar(self, state: int) -> int | None:
         """The visited state whose values an unseen one takes."""
         here = self.discretizer_.coordinates(state)
-        best: tuple[int, int] | None = None  # (minus the squared distance, state)
+        found: list[tuple[int, int]] = []  # minus the squared distance, state
         for visited in self._values:
             there = self.discretizer_.coordinates(visited)
-            if self.generalise == "monotone" and any(
-                there[j] < here[j] for j in self.hard_features
-            ):
-                continue
-            distance = sum((i - j) ** 2 for i, j in zip(here, there, strict=True))
-            if best is None or (-distance, visited) > best:
-                best = -distance, visited
-        return None if best is None else best[1]
+            if self.generalise == "nearest" or all(there[j] >= here[j] for j in self.hard_features):
+                found.append(
+                    (-sum((i - j) ** 2 for i, j in zip(here, there, strict=True)), visited)
+                )
+        return max(found)[1] if found else None
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -165,8 +152,8 @@ class TabularQ(Policy):
         self.check_started()
         table = np.full((self.discretizer_.n_states_, len(self.space)), np.nan)
         for state, row in self._values.items():
-            table[state] = [np.nan if value == _UNTRIED else value for value in row]
-        return table
+            table[state] = row
+        return np.where(table == _UNTRIED, np.nan, table)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -184,45 +171,34 @@ class TabularQ(Policy):
         return self._tried / (max(self._occurring, len(self._values)) * len(self.space))
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "alpha": self.alpha,
-            "epsilon_min": self.epsilon_min,
-            "generalise": self.generalise,
-            "hard_features": list(self.hard_features),
-            "discretizer": self.discretizer_.to_dict(),
-            "occurring": self._occurring,
-        }
+        learned = {"discretizer": self.discretizer_.to_dict(), "occurring": self._occurring}
+        return super().settings() | learned
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> TabularQ:
-        own = ("alpha", "epsilon_min", "generalise", "hard_features")
-        discretizer = FeatureDiscretizer.from_dict(settings["discretizer"])
-        return cls(discretizer, **{key: settings[key] for key in own})
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        made = super().from_settings(settings)
+        made.discretizer = FeatureDiscretizer.from_dict(settings["discretizer"])
+        return made
 
     def arrays(self) -> Arrays:
         self.check_started()
-        states, width = list(self._values), len(self.space)
+        shape = len(self._values), len(self.space)
         return {
-            "states": np.array(states, dtype=np.int64),
-            "values": np.array([self._values[s] for s in states]).reshape(-1, width),
-            "counts": np.array([self._counts[s] for s in states], dtype=np.int64).reshape(
-                -1, width
-            ),
+            "states": np.array(list(self._values), dtype=np.int64),
+            "values": np.array(list(self._values.values()), dtype=np.float64).reshape(shape),
+            "counts": np.array(list(self._counts.values()), dtype=np.int64).reshape(shape),
         }
 
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         assert self.discretizer is not None
         self.discretizer_ = self.discretizer
         self._occurring = int(settings["occurring"])
-        self._reset()
         states, values, counts = arrays["states"], arrays["values"], arrays["counts"]
         if values.shape != counts.shape or values.shape != (len(states), len(self.space)):
             raise ValueError("the saved table's arrays do not fit its action space; save it again")
-        if not np.array_equal(np.isfinite(values), counts > 0) or not np.all(
-            (states >= 0) & (states < self.discretizer_.n_states_)
-        ):
+        exists = (states >= 0) & (states < self.discretizer_.n_states_)
+        if not np.array_equal(np.isfinite(values), counts > 0) or not exists.all():
             raise ValueError("the saved table is corrupt; save it again")
-        for state, row, visits in zip(states.tolist(), values, counts, strict=True):
-            self._values[state] = row.tolist()
-            self._counts[state] = visits.tolist()
+        self._values = dict(zip(states.tolist(), values.tolist(), strict=True))
+        self._counts = dict(zip(states.tolist(), counts.tolist(), strict=True))
         self._tried = int(np.count_nonzero(counts))

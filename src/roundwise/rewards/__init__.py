@@ -6,6 +6,9 @@ says whether the answer was good enough, and a miss pays for the fallback. Nothi
 here: `reward_matrix` turns a table of outcomes into rewards, for any reward, in milliseconds.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 from roundwise.costs.machines import (
     BITS_PROPORTIONAL,
     GENERIC_AVX512_CPU,
@@ -17,11 +20,10 @@ from roundwise.costs.machines import (
     Rate,
     cost_matrix,
 )
-from roundwise.rewards.base import ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.base import ProblemFacts, Reward, from_saved, reward_matrix
 from roundwise.rewards.climb import ClimbReward
 from roundwise.rewards.cost import CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
-from roundwise.rewards.saved import REWARDS, reward_from_dict
 from roundwise.rewards.targets import (
     AccuracyTarget,
     BackwardErrorTarget,
@@ -56,3 +58,16 @@ __all__ = [
     "reward_matrix",
     "target_from_dict",
 ]
+
+REWARDS: dict[str, type[Reward]] = {
+    reward.name: reward for reward in (PaperReward, CostReward, ClimbReward)
+}
+"""The rewards by name, as saved files name them."""
+
+
+def reward_from_dict(saved: Any, rewards: Iterable[type[Reward]] = ()) -> Reward:
+    """The reward that `Reward.to_dict` wrote.
+
+    `rewards` are classes of your own that a file may name, beside those of `REWARDS`.
+    """
+    return from_saved(saved, "reward", [*REWARDS.values(), *rewards])

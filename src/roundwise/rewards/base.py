@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,59 +15,31 @@ from numpy.typing import NDArray
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import OutcomeRow
+from roundwise.exceptions import UnknownNameError
 from roundwise.problems import Problem
-
-
-class StoredFacts(Protocol):
-    """What an outcome table keeps of a problem; `roundwise.outcomes` has it."""
-
-    @property
-    def n(self) -> int: ...
-    @property
-    def norm_A(self) -> float: ...
-    @property
-    def norm_x_true(self) -> float: ...
-    @property
-    def norm_b(self) -> float: ...
 
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """What rewards need to know of a problem, without its arrays.
+    """What rewards need to know of a problem, without its arrays; the norms are `Problem.norms`.
 
-    Attributes
-    ----------
-    n : int
-    kappa : float
-        Condition number, exact or estimated; infinity is allowed.
-    norm_A : float
-        ``||A||_inf``.
-    norm_x_true : float
-        ``||x_true||_inf``; NaN if x_true is not known.
-    norm_b : float
-        ``||b||_2``; 0 for a problem without a right-hand side.
-    baseline : Outcome, optional
-        The outcome of the safe action (all-FP64) on this problem; `Reward.row` takes it from its
-        outcomes.
+    `Reward.row` takes the baseline from its outcomes, if the facts have none.
     """
 
     n: int
-    kappa: float
+    kappa: float  # condition number, exact or estimated; infinity is allowed
     norm_A: float
     norm_x_true: float
     norm_b: float
-    baseline: Outcome | None = field(default=None, repr=False)
+    baseline: Outcome | None = field(default=None, repr=False)  # of the safe action (all-FP64)
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"n = {self.n}; a problem has at least one unknown")
-        for name in ("kappa", "norm_A", "norm_b"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} = {getattr(self, name)}; pass a number >= 0")
-        if self.norm_x_true < 0:
-            raise ValueError(
-                f"norm_x_true = {self.norm_x_true}; pass a number >= 0, or NaN if not known"
-            )
+        for name in ("kappa", "norm_A", "norm_b", "norm_x_true"):
+            value = getattr(self, name)
+            if value < 0 or (math.isnan(value) and name != "norm_x_true"):
+                raise ValueError(f"{name} = {value}; pass a number >= 0; NaN for an unknown x_true")
 
     @classmethod
     def from_problem(
@@ -77,47 +49,63 @@ class ProblemFacts:
         return cls(problem.n, float(kappa), *problem.norms, baseline)
 
     @classmethod
-    def from_stored(
-        cls, facts: StoredFacts, kappa: float, baseline: Outcome | None = None
-    ) -> ProblemFacts:
-        """The same from what an outcome table stored of the problem."""
+    def from_stored(cls, facts: Any, kappa: float, baseline: Outcome | None = None) -> ProblemFacts:
+        """The same from the `StoredProblem` of an outcome table."""
         return cls(facts.n, float(kappa), facts.norm_A, facts.norm_x_true, facts.norm_b, baseline)
 
 
-class Reward(ABC):
-    """A number to maximise, and the named, signed components that it is the sum of.
+class Saved(ABC):
+    """A frozen dataclass of settings that JSON can hold; rewards and accuracy targets are such."""
 
-    A reward of your own is a frozen dataclass that sets `name` and writes `components`.
-
-    Attributes
-    ----------
-    name : str
-        Names the kind of reward in saved files.
-    needs_kappa : bool
-        Whether `components` reads `ProblemFacts.kappa`; if not, nobody need compute it.
-    """
-
-    name: ClassVar[str]
-    needs_kappa: ClassVar[bool] = True
-
-    @abstractmethod
-    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
-        """The summands by name; the same names for every outcome."""
+    kind: ClassVar[str]  # what it is
+    name: ClassVar[str]  # by which saved files know the class
 
     def to_dict(self) -> dict[str, Any]:
-        """The name and the settings, for JSON; `reward_from_dict` reads it."""
+        """The name and the settings, for JSON."""
         this: Any = self
         try:
-            return {"reward": self.name} | dataclasses.asdict(this)
+            return {self.kind: self.name} | dataclasses.asdict(this)
         except TypeError:
             raise TypeError(
                 f"{type(self).__name__} cannot be saved; make it a frozen dataclass"
             ) from None
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> Reward:
-        """The reward of what `to_dict` wrote, but its name."""
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The object of what `to_dict` wrote, but its name."""
         return cls(**settings)
+
+
+S = TypeVar("S", bound=Saved)
+
+
+def from_saved(saved: Any, kind: str, classes: Iterable[type[S]]) -> S:
+    """What `to_dict` of one of the classes wrote."""
+    known = {cls.name: cls for cls in classes}
+    if not isinstance(saved, Mapping) or not isinstance(saved.get(kind), str):
+        raise ValueError(f"not a saved {kind}: {saved!r}; save it again")
+    settings = dict(saved)
+    name = settings.pop(kind)
+    if name not in known:
+        raise UnknownNameError(kind, name, list(known))
+    try:
+        return known[name].from_settings(settings)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a saved {kind} {name!r} ({error!r}); save it again") from error
+
+
+class Reward(Saved):
+    """A number to maximise, and the named, signed components that it is the sum of.
+
+    A reward of your own is a frozen dataclass that sets `name` and writes `components`.
+    """
+
+    kind: ClassVar[str] = "reward"
+    needs_kappa: ClassVar[bool] = True  # whether `components` reads `ProblemFacts.kappa`
+
+    @abstractmethod
+    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
+        """The summands by name; the same names for every outcome."""
 
     def __call__(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> float:
         return sum(self.components(outcome, facts, action).values())

@@ -26,12 +26,6 @@ class ClimbReward(CostReward):
     space has methods for dense and for sparse systems, the safe action is the safest of those that
     suit the problem. An outcome by itself, without those of the other actions, is rewarded as by
     `CostReward`: a miss pays for the safe action at once.
-
-    Parameters
-    ----------
-    cost : MachineProfile or MeasuredTime
-        Measured seconds unless given.
-    target : AccuracyTarget
     """
 
     name: ClassVar[str] = "climb"

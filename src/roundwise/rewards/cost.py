@@ -26,11 +26,6 @@ class CostReward(Reward):
 
     The baseline itself always earns 0: if even it misses the target, there is nothing to fall
     back to. A mean reward of 1 thus means twice as fast in the geometric mean.
-
-    Parameters
-    ----------
-    cost : MachineProfile or MeasuredTime
-    target : AccuracyTarget
     """
 
     name: ClassVar[str] = "cost"

@@ -29,11 +29,8 @@ class PaperReward(Reward):
     Where the larger error passes 1, the accuracy drops from 0 or more to -5 w1 c1 and stays there:
     no failure is worse than another, and a failure after few iterations is rewarded for them.
 
-    Parameters
-    ----------
-    w1, w2, c1, lambda_iter, epsilon : float
-        `PAPER_W1` and `PAPER_W2` are the paper's settings for dense systems; it takes
-        ``lambda_iter=0.5`` for sparse and PDE systems, and 0 in its ablation.
+    `PAPER_W1` and `PAPER_W2` are the paper's settings for dense systems; it takes
+    ``lambda_iter=0.5`` for sparse and PDE systems, and 0 in its ablation.
     """
 
     name: ClassVar[str] = "paper"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,26 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import OutcomeRow
-from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64
-from roundwise.rewards.base import ProblemFacts, baseline_of, with_baseline
+from roundwise.rewards.base import ProblemFacts, Saved, baseline_of, from_saved, with_baseline
 
 
-class AccuracyTarget(ABC):
+class AccuracyTarget(Saved):
     """When an answer is good enough; NaN never is."""
+
+    kind: ClassVar[str] = "target"
 
     @abstractmethod
     def met(self, outcome: Outcome, facts: ProblemFacts) -> bool:
         """Whether the run's answer is good enough, whatever its status."""
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON; `target_from_dict` reads it."""
-
 
 @dataclass(frozen=True)
 class BackwardErrorTarget(AccuracyTarget):
     """``nbe <= tolerance``; without a tolerance ``sqrt(n) u``, u = 2**-53, as `DeploymentRule`."""
+
+    name: ClassVar[str] = "backward_error"
 
     tolerance: float | None = None
 
@@ -44,9 +43,6 @@ class BackwardErrorTarget(AccuracyTarget):
     def met(self, outcome: Outcome, facts: ProblemFacts) -> bool:
         default = math.sqrt(facts.n) * FP64.unit_roundoff
         return bool(outcome.nbe <= (default if self.tolerance is None else self.tolerance))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"target": "backward_error", "tolerance": self.tolerance}
 
 
 def strict_success(
@@ -64,10 +60,9 @@ def strict_success(
 
 @dataclass(frozen=True)
 class StrictTarget(AccuracyTarget):
-    """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the baseline)``.
+    """`strict_success` against the baseline of the problem."""
 
-    A baseline without a result gives no slack: then ``ferr <= tau``.
-    """
+    name: ClassVar[str] = "strict"
 
     tau: float = 1e-6
 
@@ -83,9 +78,6 @@ class StrictTarget(AccuracyTarget):
                 "BackwardErrorTarget"
             )
         return bool(strict_success(outcome.ferr, outcome.nbe, reference, self.tau))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"target": "strict", "tau": self.tau}
 
 
 def met_matrix(
@@ -104,14 +96,4 @@ def met_matrix(
 
 def target_from_dict(saved: Any) -> AccuracyTarget:
     """The target that `AccuracyTarget.to_dict` wrote."""
-    kinds = {"backward_error": BackwardErrorTarget, "strict": StrictTarget}
-    if not isinstance(saved, Mapping) or not isinstance(saved.get("target"), str):
-        raise ValueError(f"not a saved target: {saved!r}; save it again")
-    settings = dict(saved)
-    name = settings.pop("target")
-    if name not in kinds:
-        raise UnknownNameError("target", name, list(kinds))
-    try:
-        return kinds[name](**settings)
-    except TypeError as error:
-        raise ValueError(f"not a saved target ({error}); save it again") from error
+    return from_saved(saved, "target", (BackwardErrorTarget, StrictTarget))

@@ -19,12 +19,7 @@ from roundwise.rewards import Reward
 class Context:
     """A vector of features; those with a floor enter as ``log10 max(value, floor)``.
 
-    Parameters
-    ----------
-    features : tuple of str
-        Keys of `FEATURES`.
-    floors : tuple of float or None
-        One per feature; None takes the value as it is.
+    `features` are keys of `FEATURES`. There is a floor for each; None takes the value as it is.
     """
 
     features: tuple[str, ...]
@@ -45,13 +40,9 @@ class Context:
         missing = [name for name in self.features if name not in values]
         if missing:
             raise ValueError(f"features lack {', '.join(missing)}; pass all of {self.features}")
-        numbers = [float(values[name]) for name in self.features]
-        return np.array(
-            [
-                number if floor is None else log10_floored(number, floor)
-                for number, floor in zip(numbers, self.floors, strict=True)
-            ]
-        )
+        pairs = zip(self.features, self.floors, strict=True)
+        numbers = ((float(values[name]), floor) for name, floor in pairs)
+        return np.array([x if floor is None else log10_floored(x, floor) for x, floor in numbers])
 
     def to_dict(self) -> dict[str, Any]:
         return {"features": list(self.features), "floors": list(self.floors)}

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roundwise._files import replace_file
 from roundwise.exceptions import RoundwiseError
+from roundwise.policies.base import Arrays
 
 SCHEMA = "roundwise-tuner"
 VERSION = 1
-Arrays = dict[str, NDArray[Any]]
 
 
 class TunerFileError(RoundwiseError, ValueError):

@@ -17,24 +17,12 @@ from roundwise.tuning.context import Context, kappa_for
 
 @dataclass(frozen=True)
 class TrainingCurves:
-    """One number per episode.
+    """One number per episode."""
 
-    Attributes
-    ----------
-    reward : array
-        Mean reward of the actions tried.
-    error : array
-        Mean absolute reward prediction error.
-    epsilon : array
-        Share of random choices.
-    coverage : array
-        Share of what could be tried that was tried so far.
-    """
-
-    reward: NDArray[np.float64]
-    error: NDArray[np.float64]
-    epsilon: NDArray[np.float64]
-    coverage: NDArray[np.float64]
+    reward: NDArray[np.float64]  # mean of the actions tried
+    error: NDArray[np.float64]  # mean absolute error of the predicted reward
+    epsilon: NDArray[np.float64]  # share of random choices
+    coverage: NDArray[np.float64]  # share of what could be tried that was tried so far
 
     def to_dict(self) -> dict[str, list[float]]:
         return {name: values.tolist() for name, values in vars(self).items()}
@@ -61,6 +49,19 @@ def view_rewards(view: OutcomeView, reward: Reward, space: ActionSpace) -> NDArr
     return reward_matrix(reward, [view.row(i) for i in problems], facts, space)
 
 
+def checked_rewards(rewards: ArrayLike, problems: int, actions: int) -> NDArray[np.float64]:
+    """The rewards as an array (problems, actions) of finite numbers."""
+    table = np.array(rewards, dtype=np.float64)
+    if table.shape != (problems, actions):
+        raise ValueError(
+            f"rewards have shape {table.shape}; pass one row for each of {problems} contexts "
+            f"and one column for each of {actions} actions"
+        )
+    if not np.isfinite(table).all():
+        raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
+    return table
+
+
 def train(
     policy: Policy,
     contexts: ArrayLike,
@@ -75,30 +76,13 @@ def train(
     In episode t = 1..T each problem is met once, in the given order: the policy explores an
     action at progress t/T and learns its reward from the table.
 
-    Parameters
-    ----------
-    policy : Policy
-    contexts : array_like, (N, d)
-    rewards : array_like, (N, A)
-    space : ActionSpace
-        Of A actions.
-    episodes : int
-    rng : numpy.random.Generator
-    view : OutcomeView, optional
-        The outcomes that the rewards come from, for `Policy.study`; a policy that prices work
-        needs them.
+    Contexts are (N, d), rewards (N, A). `view`, the outcomes that the rewards come from, is for
+    `Policy.study`; a policy that prices work needs it.
     """
-    contexts = np.asarray(contexts, dtype=np.float64)
-    table = np.asarray(rewards, dtype=np.float64)
     if episodes < 1:
         raise ValueError(f"episodes = {episodes}; choose at least 1")
-    if table.shape != (len(contexts), len(space)):
-        raise ValueError(
-            f"rewards have shape {table.shape}; pass one row for each of {len(contexts)} contexts "
-            f"and one column for each of {len(space)} actions"
-        )
-    if not np.isfinite(table).all():
-        raise ValueError("rewards hold NaN or inf; leave out problems without all outcomes")
+    contexts = np.asarray(contexts, dtype=np.float64)
+    table = checked_rewards(rewards, len(contexts), len(space))
     policy.start(contexts, space)
     if view is not None:
         policy.study(view, contexts)
@@ -112,15 +96,10 @@ def train(
             reward_sum = error_sum = 0.0
             for state, row in zip(states, rows, strict=True):
                 action = explore(state, rng, progress)
-                reward = row[action]
-                error_sum += abs(update(state, action, reward))
-                reward_sum += reward
-            curves[:, t] = (
-                reward_sum / len(rows),
-                error_sum / len(rows),
-                policy.epsilon(progress),
-                policy.coverage,
-            )
+                error_sum += abs(update(state, action, row[action]))
+                reward_sum += row[action]
+            means = reward_sum / len(rows), error_sum / len(rows)
+            curves[:, t] = *means, policy.epsilon(progress), policy.coverage
     else:
         chosen = policy.predict(contexts)
         curves[0] = table[np.arange(len(table)), chosen].mean()
