@@ -1,8 +1,7 @@
 """All-FP64 on other draws of a test set: how much its mean errors depend on the draw.
 
 Where a few hard systems dominate a mean, as the high-contrast ones do among the PDEs, two draws of
-100 systems by the same rules may differ by orders of magnitude. A comparison with the paper's one
-draw must know that.
+100 systems by the same rules may differ by orders of magnitude; so may the paper's draw and ours.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import numpy as np
 
 from roundwise.algorithms import GmresIR
 from roundwise.experiments import paper
-from roundwise.experiments.protocol import Bar, no_bar
+from roundwise.experiments.protocol import Bar
 from roundwise.experiments.simulated.running import Result
 from roundwise.experiments.simulated.sets import make
 from roundwise.experiments.simulated.settings import Settings
+from roundwise.experiments.tabulating import finite_mean
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.report import scientific
 
@@ -26,7 +26,7 @@ DRAWS = 10
 
 
 def fp64_ferr_draws(
-    data: str, settings: Settings, cache: Path, jobs: int | None = None, bar: Bar = no_bar
+    data: str, settings: Settings, cache: Path, jobs: int | None, bar: Bar
 ) -> tuple[float, ...]:
     """Mean ferr of all-FP64 on each of `DRAWS` test sets, at the first tau."""
     algorithm, model = GmresIR.paper(settings.taus[0]), settings.arithmetic
@@ -38,8 +38,9 @@ def fp64_ferr_draws(
     table = OutcomeTable(cache / f"{data}.sqlite")
     everything = [problem for problems in sets for problem in problems]
     fill(table, algorithm, everything, safe, arithmetic=model, features=(), jobs=jobs, progress=bar)
-    errors = [table.view(algorithm, problems, safe, model, ()).ferr.ravel() for problems in sets]
-    return tuple(float(ferr[np.isfinite(ferr)].mean()) for ferr in errors)
+    return tuple(
+        finite_mean(table.view(algorithm, problems, safe, model, ()).ferr) for problems in sets
+    )
 
 
 def draws_sentence(result: Result) -> str:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roundwise.experiments import departures
-
 WEIGHTS = {"W1": (1.0, 0.1), "W2": (1.0, 1.0)}
 """(w1, w2): the weights of accuracy and of precision."""
 
@@ -36,17 +34,9 @@ ABOUT = {
 class Experiment:
     """One of the paper's experiments.
 
-    Attributes
-    ----------
-    name, title : str
-    data : str
-        Its data set, see `roundwise.experiments.simulated.sets`.
-    lambda_iter : float
-        Weight of the iteration penalty.
-    by_range : bool
-        Whether the paper reports it by range of the condition number.
-    heavy_tailed : bool
-        Whether a few systems dominate the mean errors, so that other draws are looked at, too.
+    `data` is a key of `roundwise.experiments.simulated.sets.DATA_SETS`, and `lambda_iter` the
+    weight of the iteration penalty. `by_range`: the paper reports by range of the condition number.
+    `heavy_tailed`: a few systems dominate the mean errors, and other draws are looked at, too.
     """
 
     name: str
@@ -55,16 +45,6 @@ class Experiment:
     lambda_iter: float
     by_range: bool = False
     heavy_tailed: bool = False
-
-    @property
-    def about(self) -> str:
-        """What it reproduces, for the report."""
-        return ABOUT[self.name]
-
-    @property
-    def departures(self) -> departures.Departures:
-        """Where it departs from the paper, or the paper's numbers from its text."""
-        return departures.EVERYWHERE + departures.OF_DATA[self.data]
 
 
 EXPERIMENTS = {

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from roundwise.evaluation import seed_spread
 from roundwise.experiments import paper
 from roundwise.experiments.simulated.draws import draws_sentence
 from roundwise.experiments.simulated.running import Case, Result, range_metric
@@ -40,11 +39,12 @@ def check(results: Results) -> list[Finding]:
     """All findings that these results say something about."""
     found = []
     for claim, places in CLAIMS.items():
-        looked_at = list(places(results))
-        if looked_at:
-            remark = _draws_remark(results) if places is _fp64_errors else ""
-            holds = [held for _, held, _ in looked_at]
-            found.append(Finding(claim, verdict(holds), _evidence(looked_at) + remark))
+        if looked_at := list(places(results)):
+            evidence = _evidence(looked_at)
+            pde = results.get("pde")
+            if places is _fp64_errors and pde is not None and pde.gathered.draws:
+                evidence += f" {draws_sentence(pde)}"
+            found.append(Finding(claim, verdict([held for _, held, _ in looked_at]), evidence))
     return found
 
 
@@ -62,12 +62,6 @@ def _evidence(looked_at: Sequence[tuple[str, bool, str]]) -> str:
         return f"{'; '.join(true or false)}."
     missed = f"Not true in {len(false)} of {len(looked_at)} cases: {'; '.join(false)}."
     return f"{missed} True in the others: {'; '.join(true)}."
-
-
-def _draws_remark(results: Results) -> str:
-    """How far one draw of the PDE test set may be from another; it changes no verdict."""
-    result = results.get("pde")
-    return f" {draws_sentence(result)}" if result is not None and result.gathered.draws else ""
 
 
 def _fp64_errors(results: Results) -> Places:
@@ -138,11 +132,8 @@ def _falls_with_kappa(results: Results) -> Places:
             used = {name: case.low_precision(name) for name in result.ranges}
             stages = list(used.values())
             held = all(low >= high for low, high in pairwise(stages)) and stages[0] > stages[-1]
-            yield (
-                _case(case),
-                held,
-                ", ".join(f"{count:.2f} {name}" for name, count in used.items()),
-            )
+            texts = [f"{count:.2f} {name}" for name, count in used.items()]
+            yield case.label, held, ", ".join(texts)
 
 
 def _w1_avoids_half(results: Results) -> Places:
@@ -161,8 +152,7 @@ def _w1_avoids_half(results: Results) -> Places:
 def _w2_iterates_more(results: Results) -> Places:
     for result in _named(results, "dense"):
         for tau in result.baselines if "low" in result.ranges else ():
-            cases = (result.case(weight, tau) for weight in ("W1", "W2"))
-            w1, w2 = (case.metric("low", "gmres").mean for case in cases)
+            w1, w2 = (result.case(w, tau).metric("low", "gmres").mean for w in ("W1", "W2"))
             yield f"tau = {scientific(tau)}", w2 > w1, f"{w2:.2f} under W2, {w1:.2f} under W1"
 
 
@@ -176,7 +166,7 @@ def _success(results: Results) -> Places:
                 ours.append(rate)
                 if rate < theirs - 1:  # never for a range that the paper does not have (NaN)
                     where = "" if kappa_range == "all" else f" {kappa_range}"
-                    missed.append(f"{_case(case)}{where} {rate:.1f} % (paper {theirs:g} %)")
+                    missed.append(f"{case.label}{where} {rate:.1f} % (paper {theirs:g} %)")
         strict = [case.metric("all", "strict").mean for case in result.cases]
         text = "below: " + ", ".join(missed) if missed else f"at least {min(ours):.1f} %"
         yield name, not missed, f"{text}; strict success {min(strict):.1f} to {max(strict):.1f} %"
@@ -185,16 +175,15 @@ def _success(results: Results) -> Places:
 def _sparse_dominated(results: Results) -> Places:
     for result in _named(results, "sparse"):
         for case in result.cases:
-            used = seed_spread(case.usage("all", "fp64")).mean
+            used = case.mean_usage("all", "fp64")
             theirs = paper.reported_usage("sparse", case.tau, case.weight, "fp64")
-            yield _case(case), used >= DOMINANT, f"{used:.2f} stages (paper {theirs:.2f})"
+            yield case.label, used >= DOMINANT, f"{used:.2f} stages (paper {theirs:.2f})"
 
 
 def _pde_alike(results: Results) -> Places:
     for result in _named(results, "pde"):
         if 1e-8 in result.baselines:
-            cases = (result.case(weight, 1e-8) for weight in ("W1", "W2"))
-            w1, w2 = (seed_spread(case.usage("all", "fp64")).mean for case in cases)
+            w1, w2 = (result.case(w, 1e-8).mean_usage("all", "fp64") for w in ("W1", "W2"))
             yield "FP64 stages", abs(w1 - w2) <= 0.1, f"{w1:.2f} under W1, {w2:.2f} under W2"
 
 
@@ -205,17 +194,13 @@ def _ablation(unit: str, number: Callable[[Case], float]) -> Callable[[Results],
         for dense in _named(results, "dense"):
             for case in results["ablation"].cases if "ablation" in results else ():
                 before, after = number(dense.case(case.weight, case.tau)), number(case)
-                yield _case(case), after > before, f"{before:.2f} to {after:.2f} {unit}"
+                yield case.label, after > before, f"{before:.2f} to {after:.2f} {unit}"
 
     return places
 
 
 def _named(results: Results, *names: str) -> list[Result]:
     return [results[name] for name in names if name in results]
-
-
-def _case(case: Case) -> str:
-    return f"{case.weight}, tau = {scientific(case.tau)}"
 
 
 def _place(result: Result, tau: float, kappa_range: str = "all") -> str:

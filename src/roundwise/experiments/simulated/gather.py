@@ -15,7 +15,8 @@ from roundwise.algorithms import GmresIR, Outcome
 from roundwise.experiments.protocol import Bars, Gathered, no_bars
 from roundwise.experiments.simulated.sets import make, recall, remember
 from roundwise.experiments.simulated.settings import Settings
-from roundwise.outcomes import OutcomeTable, OutcomeView, StoredProblem, fill
+from roundwise.outcomes import OutcomeTable, StoredProblem, fill
+from roundwise.problems import Dataset
 from roundwise.report import scientific
 from roundwise.rewards import ProblemFacts
 from roundwise.tuning import PAPER_CONTEXT, view_contexts
@@ -26,15 +27,7 @@ KAPPA = "kappa_exact"
 
 @dataclass(frozen=True)
 class Runs:
-    """How actions are run on a data set: here as the paper's text says.
-
-    Attributes
-    ----------
-    name : str
-    arithmetic : str
-    data : str
-        Key of `roundwise.experiments.simulated.sets.DATA_SETS`.
-    """
+    """How actions are run on a data set, a key of `DATA_SETS`: here as the paper's text says."""
 
     name: str
     arithmetic: str
@@ -64,13 +57,6 @@ class Half:
     contexts: NDArray[np.float64]
     facts: Sequence[ProblemFacts] = field(repr=False)
     rows: Sequence[Sequence[Outcome]] = field(repr=False)
-
-    @classmethod
-    def of(cls, view: OutcomeView, rows: Sequence[Sequence[Outcome]]) -> Half:
-        kappas = view.features[:, view.feature_names.index(KAPPA)]
-        pairs = zip(view.problems, kappas.tolist(), strict=True)
-        facts = [ProblemFacts.from_stored(problem, kappa) for problem, kappa in pairs]
-        return cls(view.problems, view_contexts(view, PAPER_CONTEXT), facts, rows)
 
     @cached_property
     def kappas(self) -> NDArray[np.float64]:
@@ -117,23 +103,25 @@ class SimulatedGathered(Gathered[float, Half]):
 
 
 def gather(
-    runs: Runs,
-    settings: Settings,
-    cache: Path,
-    jobs: int | None = None,
-    bars: Bars = no_bars,
+    runs: Runs, settings: Settings, cache: Path, jobs: int | None = None, bars: Bars = no_bars
 ) -> SimulatedGathered:
     """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes."""
     table, space = OutcomeTable(cache / f"{runs.data}.sqlite"), settings.space
-    note, made, computed = recall(cache, runs.data, settings), None, 0
+    made: Dataset | None = None
+    note = recall(cache, runs.data, settings)
     if note is None:
         made = make(runs.data, settings, settings.systems, settings.systems)
         note = remember(cache, runs.data, settings, made)
+    train, test = (note[half]["fingerprints"] for half in ("train", "test"))
+    known = table.stored_features(train + test).values()
+    has_features = all(set(PAPER_CONTEXT.features) <= features for features in known)
+    computed = 0
     for tau in settings.taus:
         missing = [
             (algorithm, actions)
             for algorithm, actions in runs.groups(space, tau).items()
-            if not _is_complete(table, algorithm, note.fingerprints, actions, runs.arithmetic)
+            if not has_features
+            or not table.stored(algorithm, train + test, actions, runs.arithmetic).all()
         ]
         for k, (algorithm, actions) in enumerate(missing):
             if made is None:
@@ -149,27 +137,11 @@ def gather(
                 progress=bars(f"{runs.name}, tau = {scientific(tau)}{part}"),
             )
     halves = {
-        tau: (
-            _half(runs, table, space, note.train.fingerprints, tau),
-            _half(runs, table, space, note.test.fingerprints, tau),
-        )
+        tau: (_half(runs, table, space, train, tau), _half(runs, table, space, test, tau))
         for tau in settings.taus
     }
-    densities = np.array(note.train.densities), np.array(note.test.densities)
+    densities = np.array(note["train"]["densities"]), np.array(note["test"]["densities"])
     return SimulatedGathered(halves, tuple(table.origins()), computed, space, densities)
-
-
-def _is_complete(
-    table: OutcomeTable,
-    algorithm: GmresIR,
-    fingerprints: Sequence[str],
-    actions: Sequence[Action],
-    arithmetic: str,
-) -> bool:
-    features = table.stored_features(fingerprints).values()
-    return all(set(PAPER_CONTEXT.features) <= known for known in features) and bool(
-        table.stored(algorithm, fingerprints, actions, arithmetic).all()
-    )
 
 
 def _half(
@@ -183,5 +155,7 @@ def _half(
                 runs.seen(view.outcome(i, a), action, problem.n, tau)
                 for i, problem in enumerate(view.problems)
             ]
-    rows = [[columns[action][i] for action in space] for i in range(len(fingerprints))]
-    return Half.of(view, rows)  # any view has the features
+    rows = list(zip(*(columns[action] for action in space), strict=True))
+    kappas = view.features[:, view.feature_names.index(KAPPA)]  # any view has the features
+    facts = list(map(ProblemFacts.from_stored, view.problems, kappas.tolist()))
+    return Half(view.problems, view_contexts(view, PAPER_CONTEXT), facts, rows)

@@ -40,8 +40,7 @@ def usage(result: Result) -> Iterator[FlatRow]:
         for used in case.usages[0].ranges:
             for fmt in used.formats:
                 theirs = paper.reported_usage(name, case.tau, case.weight, fmt)
-                over_seeds = _over_seeds(case.usage(used.name, fmt))
-                yield {
+                row = {
                     "experiment": name,
                     "tau": case.tau,
                     "method": case.weight,
@@ -49,8 +48,9 @@ def usage(result: Result) -> Iterator[FlatRow]:
                     "systems": used.count,
                     "format": fmt,
                     "paper": theirs if used.name == "all" else math.nan,
-                    **{key: over_seeds[key] for key in ("ours", "mean", "std", "seeds")},
+                    **_over_seeds(case.usage(used.name, fmt)),
                 }
+                yield {key: cell for key, cell in row.items() if key not in ("min", "max")}
 
 
 def data(result: Result) -> Iterator[FlatRow]:
@@ -61,32 +61,16 @@ def data(result: Result) -> Iterator[FlatRow]:
         groups = {subset: np.arange(len(half.kappas))}
         if subset == "test" and len(set(half.families)) > 1:
             groups |= _members(half.families)
+        columns = {"kappa": half.kappas, "n": half.sizes, "density_percent": 100 * density}
         for group, members in groups.items():
-            n, kappas, percent = half.sizes[members], half.kappas[members], 100 * density[members]
-            columns: dict[str, tuple[float | None, ...]] = {
-                "ours": (
-                    len(members),
-                    *(float(end) for end in (kappas.min(), kappas.max())),
-                    *(int(end) for end in (n.min(), n.max())),
-                    *(float(end) for end in (percent.min(), percent.max())),
-                )
-            }
-            if (name, group) in paper.DATA:
-                columns = {"paper": tuple(paper.DATA[name, group].values()), **columns}
-            for source, (systems, *ends) in columns.items():
-                named = zip(
-                    ("kappa", "kappa", "n", "n", "density_percent", "density_percent"),
-                    ("min", "max") * 3,
-                    ends,
-                    strict=True,
-                )
-                yield {
-                    "experiment": name,
-                    "subset": group,
-                    "source": source,
-                    "systems": systems,
-                    **{f"{what}_{end}": value for what, end, value in named},
-                }
+            ours: FlatRow = {"systems": len(members)}
+            for column, values in columns.items():
+                ours[f"{column}_min"] = values[members].min().item()
+                ours[f"{column}_max"] = values[members].max().item()
+            lead: FlatRow = {"experiment": name, "subset": group}
+            if theirs := paper.DATA.get((name, group)):
+                yield {**lead, "source": "paper", **dict(zip(ours, theirs.values(), strict=True))}
+            yield {**lead, "source": "ours", **ours}
 
 
 def regrets(result: Result) -> Iterator[FlatRow]:

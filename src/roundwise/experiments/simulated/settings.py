@@ -15,22 +15,10 @@ FORMATS = ("bf16", "tf32", "fp32", "fp64")
 class Settings:
     """Everything that a result depends on; the defaults are the paper's.
 
-    Parameters
-    ----------
-    systems : int
-        Systems of each half, training and test.
-    seeds : int
-        Trainings, which differ in their exploration alone: the data set is the same.
-    seed : int
-        Of the data set; the trainings take this and the numbers after it.
-    actions : int
-        The highest so many of the 35 monotone actions.
-    arithmetic : str
-    taus : tuple of float
-    episodes : int
-    alpha : float
-    sizes : (int, int)
-        Smallest and largest n; grids of PDEs are rounded up to squares.
+    `systems` counts those of each half, training and test; n is within `sizes` (grids of PDEs are
+    rounded up to squares). `seeds` trainings on this one data set differ in their exploration: the
+    first has the `seed` of the data set, the others the numbers after it. `actions` are the highest
+    so many of the 35 monotone ones.
     """
 
     systems: int = 100
