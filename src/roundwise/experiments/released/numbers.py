@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from roundwise.evaluation import seed_spread
 from roundwise.experiments import paper
@@ -11,8 +12,6 @@ from roundwise.experiments.simulated import numbers
 from roundwise.experiments.simulated.running import Case, Result
 from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.experiments.tabulating import FlatRow
-
-RANGES = ("low", "medium", "high")
 
 METRICS = {
     "usage": "stages",
@@ -29,35 +28,35 @@ def performance(results: Mapping[str, Result]) -> Iterator[FlatRow]:
     """As for the simulated experiments, for every variant."""
     for name, result in results.items():
         for row in numbers.performance(result):
-            yield _of_variant(name, row)
+            del row["experiment"]
+            yield {"variant": name, **row}
 
 
 def usage(results: Mapping[str, Result]) -> Iterator[FlatRow]:
     """As for the simulated experiments, with the numbers behind the paper's figure."""
     for name, result in results.items():
         for row in numbers.usage(result):
+            del row["experiment"]
             key = float(row["tau"] or 0), str(row["method"]), str(row["range"])
             theirs = paper.DENSE_USAGE.get(key, {}).get(str(row["format"]), math.nan)
-            yield _of_variant(name, row) | {"paper": theirs}
+            yield {"variant": name, **row, "paper": theirs}
 
 
 def distances(results: Mapping[str, Result]) -> Iterator[FlatRow]:
     """How far each number is from the paper's: the mean over the trainings of their distances."""
     for name, result in results.items():
-        for case in result.cases:
-            for kappa_range in (r for r in RANGES if r in result.ranges):
-                for metric in METRICS:
-                    found = seed_spread(_distances(case, kappa_range, metric))
-                    yield {
-                        "variant": name,
-                        "tau": case.tau,
-                        "method": case.weight,
-                        "range": kappa_range,
-                        "metric": metric,
-                        "distance": found.mean,
-                        "std": found.std,
-                        "seeds": found.seeds,
-                    }
+        for case, kappa_range, metric in product(result.cases, result.ranges, METRICS):
+            found = seed_spread(_distances(case, kappa_range, metric))
+            yield {
+                "variant": name,
+                "tau": case.tau,
+                "method": case.weight,
+                "range": kappa_range,
+                "metric": metric,
+                "distance": found.mean,
+                "std": found.std,
+                "seeds": found.seeds,
+            }
 
 
 def mean_distances(results: Mapping[str, Result]) -> dict[str, dict[str, float]]:
@@ -100,7 +99,3 @@ def _distances(case: Case, kappa_range: str, metric: str) -> list[float]:
         ]
     reported = paper.reported("dense", case.tau, case.weight, kappa_range, metric)
     return [distance(metric, ours, reported) for ours in case.values(kappa_range, metric)]
-
-
-def _of_variant(name: str, row: FlatRow) -> FlatRow:
-    return {"variant": name, **{key: cell for key, cell in row.items() if key != "experiment"}}

@@ -21,7 +21,7 @@ from roundwise.experiments.released.figures import figures
 from roundwise.experiments.released.tables import all_tables
 from roundwise.experiments.released.variants import DATA, DEPARTURES, VARIANTS, Variant
 from roundwise.experiments.simulated.experiment import EXPERIMENTS
-from roundwise.experiments.simulated.gather import Half, SimulatedGathered, gather
+from roundwise.experiments.simulated.gather import SimulatedGathered, gather
 from roundwise.experiments.simulated.running import Result, run
 from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.simulated.study import describe, emulated_provenance
@@ -104,13 +104,12 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
 
 def _in_the_papers_ranges(gathered: SimulatedGathered) -> SimulatedGathered:
     """With kappas of the test systems such that each is in the range that the paper has it in."""
-
-    def moved(test: Half) -> Half:
-        above = [1 + 2 * RANGE_SLACK * (i in TEST_ABOVE) for i in range(len(test.facts))]
-        known = zip(test.facts, above, strict=True)
-        return replace(test, facts=[replace(f, kappa=f.kappa * factor) for f, factor in known])
-
-    halves = {tau: (train, moved(test)) for tau, (train, test) in gathered.halves.items()}
+    halves = {}
+    for tau, (training, test) in gathered.halves.items():
+        facts = list(test.facts)
+        for i in TEST_ABOVE & set(range(len(facts))):
+            facts[i] = replace(facts[i], kappa=facts[i].kappa * (1 + 2 * RANGE_SLACK))
+        halves[tau] = training, replace(test, facts=facts)
     return replace(gathered, halves=halves)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from roundwise.experiments import paper
-from roundwise.experiments.released.numbers import METRICS, RANGES, mean_distances
+from roundwise.experiments.released.numbers import METRICS, mean_distances
 from roundwise.experiments.simulated.running import Result, range_metric
 from roundwise.experiments.simulated.settings import FORMATS
-from roundwise.experiments.simulated.tables import METHODS
+from roundwise.experiments.simulated.tables import DECIMALS, METHODS
 from roundwise.report import Cell, Table, scientific
 
 COLUMNS = {
@@ -25,16 +23,11 @@ COLUMNS = {
 
 def all_tables(results: Mapping[str, Result]) -> dict[str, Table]:
     """The tables by a short name, in reading order."""
-    some = next(iter(results.values()))
-    return {
-        "distances": distance_table(results),
-        "fp64": fp64_table(results),
-        **{
-            f"{weight.lower()}-{scientific(tau)}": comparison_table(results, tau, weight)
-            for tau in some.baselines
-            for weight in ("W1", "W2")
-        },
-    }
+    tables = {"distances": distance_table(results), "fp64": fp64_table(results)}
+    for case in next(iter(results.values())).cases:
+        name = f"{case.weight.lower()}-{scientific(case.tau)}"
+        tables[name] = comparison_table(results, case.tau, case.weight)
+    return tables
 
 
 def distance_table(results: Mapping[str, Result]) -> Table:
@@ -73,8 +66,7 @@ def fp64_table(results: Mapping[str, Result]) -> Table:
 def comparison_table(results: Mapping[str, Result], tau: float, weight: str) -> Table:
     """One weighting at one tau: every variant and the paper, by range."""
     rows: list[list[Cell]] = []
-    present = next(iter(results.values())).ranges
-    for kappa_range in (r for r in RANGES if r in present):
+    for kappa_range in next(iter(results.values())).ranges:
         reported = [paper.reported("dense", tau, weight, kappa_range, key) for key in COLUMNS]
         shares = paper.DENSE_USAGE[tau, weight, kappa_range]
         rows.append([kappa_range, "paper", *reported, *(shares[fmt] for fmt in FORMATS)])
@@ -82,9 +74,9 @@ def comparison_table(results: Mapping[str, Result], tau: float, weight: str) -> 
             if kappa_range in result.ranges:
                 case = result.case(weight, tau)
                 means = [case.metric(kappa_range, key).mean for key in COLUMNS]
-                used = [float(np.mean(case.usage(kappa_range, fmt))) for fmt in FORMATS]
+                used = [case.mean_usage(kappa_range, fmt) for fmt in FORMATS]
                 rows.append([kappa_range, name, *means, *used])
-    places = {"success %": ".1f", "strict %": ".1f", "outer": ".2f", "GMRES": ".2f"}
+    places = {COLUMNS[key]: f".{digits}f" for key, digits in DECIMALS.items()}
     return Table(
         f"{METHODS[weight]}, tau = {scientific(tau)}: errors, iterations and stages per solve",
         ["range", "variant", *COLUMNS.values(), *FORMATS],

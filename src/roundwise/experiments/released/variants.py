@@ -62,10 +62,9 @@ class Variant(Runs):
         )
 
     def seen(self, outcome: Outcome, action: Action, n: int, tau: float) -> Outcome:
-        if "counting" in self.departures:
-            gmres = action[1 if "stages" in self.departures else 2]
-            if gmres != FP64:
-                outcome = with_released_count(outcome, n, tau)
+        gmres = action[1 if "stages" in self.departures else 2]
+        if "counting" in self.departures and gmres != FP64:
+            outcome = with_released_count(outcome, n, tau)
         if "stop" in self.departures:
             outcome = without_last_update(outcome, measured="rounding" in self.departures)
         return outcome

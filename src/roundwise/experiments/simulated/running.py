@@ -70,8 +70,9 @@ class Case:
         return f"{self.weight}, tau = {scientific(self.tau)}"
 
     def values(self, kappa_range: str, name: str) -> list[float]:
-        """A number of `METRICS` in a range, for each seed."""
-        return [range_metric(table, kappa_range, name) for table in self.accuracies]
+        """A number of `METRICS` in a range, for each seed; nothing if the range has no systems."""
+        ranges = [r for table in self.accuracies for r in table.ranges]
+        return [METRICS[name](r) for r in ranges if r.name == kappa_range]
 
     def metric(self, kappa_range: str, name: str) -> SeedSpread:
         """The same over the seeds."""
@@ -79,12 +80,8 @@ class Case:
 
     def usage(self, kappa_range: str, fmt: str) -> list[float]:
         """Mean stages per solve in that format, for each seed."""
-        return [
-            used.formats[fmt]
-            for table in self.usages
-            for used in table.ranges
-            if used.name == kappa_range
-        ]
+        ranges = [r for table in self.usages for r in table.ranges]
+        return [r.formats[fmt] for r in ranges if r.name == kappa_range]
 
     def mean_usage(self, kappa_range: str, fmt: str) -> float:
         """The same, over the seeds."""
