@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +36,13 @@ CHEAP_STATE = Context(("n", "norm_inf"), (1.0, NORM_FLOOR))
 TIME = CostReward(MeasuredTime(), BackwardErrorTarget())
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """A way to learn: what the policy sees, what it is paid for, and how it generalises."""
 
     name: str
     context: Context
     reward: Reward
-    make: Callable[[], Policy] = field(repr=False)
+    make: Callable[[], Policy]
 
 
 METHODS = (
@@ -56,21 +56,12 @@ METHODS = (
 
 @dataclass(frozen=True, eq=False)
 class JudgedPolicy:
-    """What a policy chose for the N validation systems, and what came of it.
+    """What a policy chose for the N validation systems, and what came of it; arrays (N,).
 
-    Attributes
-    ----------
-    formats, policy : str
-        Key of `FORMAT_SETS`, and the policy's name.
-    space : ActionSpace
-    chosen : int array (N,)
-    seconds, baseline, features : float arrays (N,)
-        Median seconds of the chosen run, of the all-FP64 run, and of the features it took.
-    ferr, nbe : float arrays (N,)
-    met : bool array (N,)
-        Whether the backward error is at FP64's level.
-    memory, peak : float arrays (N,)
-        Modelled and measured bytes over those of all-FP64; not finite where not measured.
+    `formats` is a key of `FORMAT_SETS`. `seconds`, `baseline` and `features` are median seconds of
+    the chosen run, of the all-FP64 run, and of the features that it took to choose. `met`: the
+    backward error is at FP64's level. `memory` and `peak` are modelled and measured bytes over
+    those of all-FP64, not finite where not measured.
     """
 
     formats: str
@@ -129,12 +120,9 @@ def run(settings: NativeSettings, gathered: NativeGathered) -> NativeResult:
             seen = method.context.features
             judged.append(judge(formats, method.name, test, space, chosen, seen))
         best = best_fixed_action(view_rewards(training, TIME, space))
-        without_learning = {
-            "best fixed action": np.full(test.shape[0], best),
-            "oracle": view_rewards(test, TIME, space).argmax(axis=1),
-        }
-        for name, chosen in without_learning.items():
-            judged.append(judge(formats, name, test, space, chosen, ()))
+        fixed, oracle = np.full(test.shape[0], best), view_rewards(test, TIME, space).argmax(axis=1)
+        judged.append(judge(formats, "best fixed action", test, space, fixed, ()))
+        judged.append(judge(formats, "oracle", test, space, oracle, ()))
     return NativeResult(settings, gathered, tuple(judged))
 
 
@@ -147,24 +135,26 @@ def judge(
     seen: Sequence[str],
 ) -> JudgedPolicy:
     """What came of the chosen actions; `seen` are the features that it took to choose."""
-    rows = np.arange(view.shape[0])
+    rows, safe = np.arange(view.shape[0]), space.safe
     columns = [view.feature_names.index(feature) for feature in seen]
     sizes = [problem.n for problem in view.problems]
-    stored = [modelled_bytes(n, space[a], RESTART) for n, a in zip(sizes, chosen, strict=True)]
-    highest = [modelled_bytes(n, space[space.safe], RESTART) for n in sizes]
+    memory = [
+        modelled_bytes(n, space[a], RESTART) / modelled_bytes(n, space[safe], RESTART)
+        for n, a in zip(sizes, chosen, strict=True)
+    ]
     with np.errstate(divide="ignore", invalid="ignore"):  # a small system may not fill a new page
-        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, space.safe]
+        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, safe]
     return JudgedPolicy(
         formats,
         policy,
         space,
         np.asarray(chosen, dtype=np.intp),
         seconds=view.seconds[rows, chosen],
-        baseline=view.seconds[:, space.safe],
+        baseline=view.seconds[:, safe],
         features=view.feature_seconds[:, columns].sum(axis=1),
         ferr=view.ferr[rows, chosen],
         nbe=view.nbe[rows, chosen],
         met=view.nbe[rows, chosen] <= [RULE.target(n) for n in sizes],
-        memory=np.array(stored) / np.array(highest),
+        memory=np.array(memory),
         peak=peak,
     )
