@@ -51,24 +51,16 @@ def dsgesv(A: NDArray[np.float64], b: Vector) -> tuple[Vector, int]:
         raise RoundwiseError(
             "SciPy's BLAS has no dsgesv to call; install SciPy's wheel from PyPI, or leave it out"
         )
-    n = len(b)
+    n, integer = len(b), np.dtype(library.integer)
     columns = np.array(A, dtype=np.float64, order="F")  # overwritten where FP64 takes over
     b, x, work = np.ascontiguousarray(b), np.empty(n), np.empty(n)
-    swork = np.empty(n * (n + 1), dtype=np.float32)
-    pivots = np.empty(n, dtype=np.dtype(library.integer))
-    size, one, steps, info = (library.integer(value) for value in (n, 1, 0, 0))
-    passed: list[Any] = [size, one, columns, size, pivots, b, size, x, size, work, swork, steps]
+    swork, pivots = np.empty(n * (n + 1), dtype=np.float32), np.empty(n, dtype=integer)
+    size, one, steps, info = (np.array([value], dtype=integer) for value in (n, 1, 0, 0))
+    system, results = (size, one, columns, size, pivots, b, size), (x, size, work, swork, steps)
     function.restype = None
-    function(
-        *(
-            ctypes.c_void_p(each.ctypes.data)
-            if isinstance(each, np.ndarray)
-            else ctypes.byref(each)
-            for each in (*passed, info)
-        )
-    )
-    _check(info.value, "dsgesv")
-    return x, int(steps.value)
+    function(*(ctypes.c_void_p(array.ctypes.data) for array in (*system, *results, info)))
+    _check(info[0], "dsgesv")
+    return x, int(steps[0])
 
 
 def has_dsgesv() -> bool:

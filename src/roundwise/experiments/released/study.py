@@ -63,12 +63,12 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
         for variant in self.variants:
             settings = replace(self.settings, arithmetic=variant.arithmetic)
             outcomes = gathered[variant.name]
-            found[variant.name] = run(dense, settings, outcomes, learner=variant.learner)
+            found[variant.name] = run(dense, settings, outcomes, learner=variant)
             bar(len(found), len(self.variants))
         return found
 
     def tabulate(self, result: Mapping[str, Result]) -> list[Part]:
-        rows = {
+        flat = {
             "performance": numbers.performance(result),
             "usage": numbers.usage(result),
             "distances": numbers.distances(result),
@@ -79,7 +79,7 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
                 "Dense systems, departure by departure",
                 ABOUT,
                 all_tables(result),
-                flat_tables(rows),
+                flat_tables(flat),
                 partial(figures, result),
                 anchor="departure-study",
                 heading="Departures of the released code",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import GmresIR, Outcome, PaperRule
@@ -11,12 +16,21 @@ from roundwise.experiments.released.code import (
     with_released_count,
     without_last_update,
 )
-from roundwise.experiments.released.learning import STREAM, ReleasedLearner
-from roundwise.experiments.simulated.gather import Runs
+from roundwise.experiments.released.learning import ReleasedQ, ReleasedReward, training_order
+from roundwise.experiments.simulated.gather import Half, Runs
+from roundwise.experiments.simulated.running import Learner
+from roundwise.experiments.simulated.settings import Settings
 from roundwise.formats import FP64, TF32
+from roundwise.policies import TabularQ
+from roundwise.rewards import PaperReward
 
 DATA = "released"
 """The paper's own dense systems."""
+
+STREAM = "stream"
+"""Takes the code's random numbers: one training, the paper's own as far as rounding allows."""
+
+STREAM_SEED = 42
 
 DEPARTURES = {
     "tf32": "TF32 is computed with 24 bits in update, GMRES and residual; the factors alone get 11",
@@ -36,7 +50,7 @@ DEPARTURES = {
 
 
 @dataclass(frozen=True)
-class Variant(Runs):
+class Variant(Runs, Learner):
     """One way to run the dense experiment; `departures` are keys of `DEPARTURES`, or `STREAM`."""
 
     arithmetic: str = "storage"
@@ -69,9 +83,28 @@ class Variant(Runs):
             outcome = without_last_update(outcome, measured="rounding" in self.departures)
         return outcome
 
-    @property
-    def learner(self) -> ReleasedLearner:
-        return ReleasedLearner(self.departures)
+    def reward(self, w1: float, w2: float, lambda_iter: float) -> PaperReward:
+        return ReleasedReward(
+            w1=w1,
+            w2=w2,
+            lambda_iter=lambda_iter,
+            zero_penalty=5.0 if "counting" in self.departures else None,
+            explicit_bits="learning" in self.departures,
+        )
+
+    def new_policy(self, settings: Settings, systems: int) -> TabularQ:
+        if "learning" not in self.departures:
+            return super().new_policy(settings, systems)
+        stream = Random(STREAM_SEED) if STREAM in self.departures else None
+        return ReleasedQ(settings.episodes * systems, settings.alpha, stream)
+
+    def order(self, training: Half) -> NDArray[np.intp]:
+        if "learning" not in self.departures:
+            return super().order(training)
+        return training_order(training.kappas)
+
+    def seeds(self, settings: Settings) -> Sequence[int]:
+        return super().seeds(settings)[: 1 if STREAM in self.departures else None]
 
 
 ALL = frozenset(DEPARTURES)

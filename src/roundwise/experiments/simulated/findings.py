@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from roundwise.experiments import paper
-from roundwise.experiments.simulated.draws import draws_sentence
 from roundwise.experiments.simulated.running import Case, Result, range_metric
+from roundwise.experiments.simulated.tables import draws_sentence
 from roundwise.report import Finding, Verdict, scientific
 
 ERROR_FACTOR = 3.0

@@ -122,7 +122,6 @@ def range_metric(table: AccuracyTable, kappa_range: str, name: str) -> float:
     return METRICS[name](next(r for r in table.ranges if r.name == kappa_range))
 
 
-@dataclass(frozen=True)
 class Learner:
     """How policies are trained: here as the paper's text says."""
 
@@ -148,7 +147,7 @@ def run(
     settings: Settings,
     gathered: SimulatedGathered,
     bar: Bar = no_bar,
-    learner: Learner = Learner(),  # noqa: B008 (it is frozen)
+    learner: Learner = Learner(),  # noqa: B008 (it holds nothing)
 ) -> Result:
     """Train and evaluate a policy for each weighting and tau; nothing is solved."""
     cases, baselines, space = [], {}, gathered.space

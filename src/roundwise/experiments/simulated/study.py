@@ -13,11 +13,15 @@ from typing import Any, ClassVar
 from roundwise.experiments.departures import EVERYWHERE, OF_DATA
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise.experiments.simulated import numbers
-from roundwise.experiments.simulated.draws import fp64_ferr_draws
 from roundwise.experiments.simulated.experiment import ABOUT, EXPERIMENTS
 from roundwise.experiments.simulated.figures import figures
 from roundwise.experiments.simulated.findings import check
-from roundwise.experiments.simulated.gather import Runs, SimulatedGathered, gather
+from roundwise.experiments.simulated.gather import (
+    Runs,
+    SimulatedGathered,
+    fp64_ferr_draws,
+    gather,
+)
 from roundwise.experiments.simulated.running import Result, run
 from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.simulated.tables import all_tables

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+import numpy as np
+
 from roundwise.experiments import paper
 from roundwise.experiments.simulated import numbers
-from roundwise.experiments.simulated.draws import draws_sentence
 from roundwise.experiments.simulated.running import Result
 from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.experiments.tabulating import FlatRow, row_table
@@ -78,6 +79,19 @@ def comparison(result: Result, metrics: dict[str, str], what: str, note: str = "
             if metric in metrics
             for source in ("paper", "ours")
         },
+    )
+
+
+def draws_sentence(result: Result) -> str:
+    """How to judge the mean errors of a result that has draws."""
+    name, tau, draws = result.experiment.name, next(iter(result.baselines)), result.gathered.draws
+    low, middle, high = min(draws), float(np.median(draws)), max(draws)
+    theirs = paper.reported(name, tau, "FP64", "all", "ferr")
+    return (
+        f"A few systems carry the means of the {name.upper()} errors: over {len(draws)} "
+        f"draws of the test set all-FP64 has a mean ferr of {scientific(low, 1)} to "
+        f"{scientific(high, 1)}, median {scientific(middle, 1)} (paper {scientific(theirs, 1)}, "
+        f"this draw {scientific(draws[0], 1)})."
     )
 
 
