@@ -102,7 +102,6 @@ def seeds_note(result: Result) -> str:
 
 
 def usage_table(result: Result) -> Table:
-    """Mean stages (of 4) per format."""
     rows: list[FlatRow] = []
     for lead, by_format in _shown(result, numbers.usage(result), "format"):
         sources: dict[str, FlatRow] = {
@@ -122,7 +121,6 @@ def usage_table(result: Result) -> Table:
 
 
 def family_table(found: list[FlatRow]) -> Table:
-    """Errors and iterations by family."""
     keys = {"ferr": "ferr", "nbe": "nbe", "gmres": "GMRES"}
     rows: list[FlatRow] = []
     for row in found:
@@ -140,7 +138,6 @@ def family_table(found: list[FlatRow]) -> Table:
 
 
 def data_table(result: Result) -> Table:
-    """What the data set is like."""
     rows = [
         {key.replace("_percent", " %").replace("_", " "): cell for key, cell in row.items()}
         for row in numbers.data(result)
@@ -151,7 +148,6 @@ def data_table(result: Result) -> Table:
 
 
 def regret_table(result: Result) -> Table:
-    """What each policy gives away."""
     rows: list[FlatRow] = [
         {
             "tau": scientific(case.tau),
@@ -176,8 +172,8 @@ def regret_table(result: Result) -> Table:
 
 def spread_text(row: FlatRow, decimals: int | None = None) -> str:
     """``mean ± std`` of a row; nothing for a single seed."""
-    mean, std, seeds = (row[key] for key in ("mean", "std", "seeds"))
-    if not isinstance(mean, float) or not isinstance(std, float) or seeds == 1 or math.isnan(mean):
+    mean, std = float(row["mean"] or 0), float(row["std"] or 0)
+    if row["seeds"] == 1 or math.isnan(mean):
         return ""
     if decimals is None and 0 < abs(mean) < 1e-3:
         seen = scientific(std) if std > 1e-6 * abs(mean) else "0"
