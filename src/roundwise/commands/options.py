@@ -11,7 +11,7 @@ import click
 
 from roundwise.backends import BACKENDS
 from roundwise.exceptions import UnknownNameError
-from roundwise.experiments.simulated.settings import FORMATS
+from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.formats import FloatFormat, get_format
 
 F = TypeVar("F", bound=Callable[..., Any])

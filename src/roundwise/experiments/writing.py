@@ -79,9 +79,9 @@ def write(
     return Written(parts, report, summary, files)
 
 
-def provenance(machine: str) -> dict[str, object]:
-    """When and with which versions the files were written, and on what."""
-    return {
+def provenance(machine: str, gathered: Iterable[Gathered[Any, Any]] = ()) -> dict[str, object]:
+    """When, on what and with which versions files were written, and their outcomes computed."""
+    written: dict[str, object] = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "roundwise": version("roundwise"),
         "python": platform.python_version(),
@@ -89,9 +89,6 @@ def provenance(machine: str) -> dict[str, object]:
         "scipy": version("scipy"),
         "machine": machine,
     }
-
-
-def origins(gathered: Iterable[Gathered[Any, Any]]) -> list[str]:
-    """Where the outcomes were computed, and with which versions."""
     text = "{node} ({platform}, {simd}), roundwise {roundwise}, numpy {numpy}"
-    return sorted({text.format(**origin) for each in gathered for origin in each.origins})
+    computed = {text.format(**origin) for each in gathered for origin in each.origins}
+    return written | ({"outcomes computed on": sorted(computed)} if computed else {})

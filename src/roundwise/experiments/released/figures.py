@@ -8,8 +8,8 @@ import numpy as np
 
 from roundwise.experiments import paper
 from roundwise.experiments.released.numbers import METRICS, mean_distances
+from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.experiments.simulated.running import Case, Result
-from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.report import Figure
 from roundwise.report import figures as draw
 

@@ -9,8 +9,8 @@ from itertools import product
 from roundwise.evaluation import seed_spread
 from roundwise.experiments import paper
 from roundwise.experiments.simulated import numbers
+from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.experiments.simulated.running import Case, Result
-from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.experiments.tabulating import FlatRow
 
 METRICS = {

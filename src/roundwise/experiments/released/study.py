@@ -20,10 +20,9 @@ from roundwise.experiments.released import numbers
 from roundwise.experiments.released.figures import figures
 from roundwise.experiments.released.tables import all_tables
 from roundwise.experiments.released.variants import DATA, DEPARTURES, VARIANTS, Variant
-from roundwise.experiments.simulated.experiment import EXPERIMENTS
+from roundwise.experiments.simulated.experiment import EXPERIMENTS, Settings
 from roundwise.experiments.simulated.gather import SimulatedGathered, gather
 from roundwise.experiments.simulated.running import Result, run
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.simulated.study import describe, emulated_provenance
 from roundwise.experiments.tabulating import flat_tables, plain_rows
 from roundwise.report import Report

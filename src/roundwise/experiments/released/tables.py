@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from roundwise.experiments import paper
 from roundwise.experiments.released.numbers import METRICS, mean_distances
+from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.experiments.simulated.running import Result, range_metric
-from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.experiments.simulated.tables import DECIMALS, METHODS
 from roundwise.report import Cell, Table, scientific
 

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import GmresIR, Outcome, PaperRule
+from roundwise.experiments import departures
 from roundwise.experiments.released.code import (
     ReleasedGmresIR,
     with_released_count,
     without_last_update,
 )
 from roundwise.experiments.released.learning import ReleasedQ, ReleasedReward, training_order
+from roundwise.experiments.simulated.experiment import Settings
 from roundwise.experiments.simulated.gather import Half, Runs
 from roundwise.experiments.simulated.running import Learner
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.formats import FP64, TF32
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward
@@ -32,21 +33,8 @@ STREAM = "stream"
 
 STREAM_SEED = 42
 
-DEPARTURES = {
-    "tf32": "TF32 is computed with 24 bits in update, GMRES and residual; the factors alone get 11",
-    "stages": "The action's second format is used for GMRES and its third for the update, so that "
-    "the order is u_f <= u_g <= u <= u_r",
-    "rounding": "x stays in float64 and z alone is rounded to u; residuals are those of A and b "
-    "rounded to u; GMRES applies A rounded to u, and factors in u_f to vectors in u_f",
-    "tolerance": "The inner tolerance is absolute where u_g is below FP64",
-    "scipy": "Where u_g is FP64, SciPy's gmres also asks for a small residual that is not "
-    "preconditioned",
-    "stop": "The update that triggers the stop is not applied",
-    "counting": "Where u_g is below FP64, an outer step counts 0 GMRES iterations if it reached "
-    "the tolerance and n if not; 0 in all is charged like 32",
-    "learning": "Bins truncate; epsilon decays per step; features are at least 1; untried actions "
-    "are worth 0; systems are met from low to high kappa; bits count without the implicit one",
-}
+DEPARTURES = dict(departures.RELEASED)
+"""What each departure is, by its short name."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
 from roundwise.experiments.protocol import Bar, Bars, Gathered, no_bars
+from roundwise.experiments.simulated.experiment import Settings
 from roundwise.experiments.simulated.sets import make, recall, remember
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.tabulating import finite_mean
 from roundwise.outcomes import OutcomeTable, StoredProblem, fill
 from roundwise.problems import Dataset

@@ -25,9 +25,8 @@ from roundwise.evaluation import (
     usage_table,
 )
 from roundwise.experiments.protocol import Bar, no_bar
-from roundwise.experiments.simulated.experiment import WEIGHTS, Experiment
+from roundwise.experiments.simulated.experiment import WEIGHTS, Experiment, Settings
 from roundwise.experiments.simulated.gather import Half, SimulatedGathered
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.policies import TabularQ
 from roundwise.report import scientific
 from roundwise.rewards import PaperReward, reward_matrix

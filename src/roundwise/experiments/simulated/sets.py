@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from roundwise.experiments.paper.systems import released_set
-from roundwise.experiments.simulated.settings import Settings
+from roundwise.experiments.simulated.experiment import Settings
 from roundwise.problems import DATA_SETS as PROBLEM_SETS
 from roundwise.problems import Dataset
 

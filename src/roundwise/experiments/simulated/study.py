@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from roundwise.experiments.departures import EVERYWHERE, OF_DATA
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise.experiments.simulated import numbers
-from roundwise.experiments.simulated.experiment import ABOUT, EXPERIMENTS
+from roundwise.experiments.simulated.experiment import ABOUT, EXPERIMENTS, Settings
 from roundwise.experiments.simulated.figures import figures
 from roundwise.experiments.simulated.findings import check
 from roundwise.experiments.simulated.gather import (
@@ -23,10 +23,9 @@ from roundwise.experiments.simulated.gather import (
     gather,
 )
 from roundwise.experiments.simulated.running import Result, run
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.simulated.tables import all_tables
 from roundwise.experiments.tabulating import flat_tables, plain_rows
-from roundwise.experiments.writing import origins, provenance
+from roundwise.experiments.writing import provenance
 from roundwise.machine.threads import get_simd_level
 from roundwise.report import Finding, Report, scientific
 
@@ -109,8 +108,7 @@ def _overview(
         lines.append(TASTE)
     titles = {"confirmed": "Confirmed", "partly": "Partly true", "refuted": "Refuted"}
     for verdict, title in titles.items():
-        claims = [finding.claim for finding in findings if finding.verdict == verdict]
-        if claims:
+        if claims := [finding.claim for finding in findings if finding.verdict == verdict]:
             lines.append(f"{title} ({len(claims)}): {'; '.join(claims)}.")
     return lines + [_reward_sentence(result) for result in results.values()]
 
@@ -146,8 +144,5 @@ def describe(settings: Settings) -> dict[str, object]:
 
 
 def emulated_provenance(results: Iterable[Result]) -> dict[str, object]:
-    """The provenance of results in emulated arithmetic, and where outcomes were computed."""
-    return {
-        **provenance(f"{platform.machine()}, kernels {get_simd_level()}"),
-        "outcomes computed on": origins(result.gathered for result in results),
-    }
+    machine = f"{platform.machine()}, kernels {get_simd_level()}"
+    return provenance(machine, [result.gathered for result in results])

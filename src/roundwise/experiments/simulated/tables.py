@@ -10,8 +10,8 @@ import numpy as np
 
 from roundwise.experiments import paper
 from roundwise.experiments.simulated import numbers
+from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.experiments.simulated.running import Result
-from roundwise.experiments.simulated.settings import FORMATS
 from roundwise.experiments.tabulating import FlatRow, row_table
 from roundwise.report import Table, scientific
 
@@ -58,17 +58,10 @@ def comparison(result: Result, metrics: dict[str, str], what: str, note: str = "
                 row[f"{label} paper"] = number["paper"]
             row[f"{label} ours"] = number["ours"]
             row[f"{label} seeds"] = spread_text(number, DECIMALS.get(metric))
+        if "success" in metrics and "range" in row:  # "all" has no threshold
+            ranges = result.baselines[float(by_metric["ferr"]["tau"] or 0)].ranges
+            row["threshold"] = next(r.threshold for r in ranges if r.name == row["range"])
         rows.append(row)
-    if "success" in metrics and result.experiment.by_range:  # "all" has no threshold
-        thresholds = [
-            judged.threshold
-            for baseline in result.baselines.values()
-            for _ in METHODS
-            for judged in baseline.ranges
-            if judged.name in result.reported_ranges
-        ]
-        for row, threshold in zip(rows, thresholds, strict=True):
-            row["threshold"] = threshold
     return row_table(
         f"{what}: the paper's ({paper.TABLES[result.experiment.name]}) and ours",
         rows,
