@@ -56,20 +56,11 @@ class Gathered(Generic[Key, Half]):
 class Part:
     """A section of the report, and the files that belong to it, whose names begin with `name`.
 
-    Attributes
-    ----------
-    tables, numbers : mapping of str to Table
-        For people, in reading order; and for programs, one number per row, with all digits.
-    figures : callable
-        Draws the figures, one by one.
-    anchor, heading : str
-        The section's name in links, and its heading on the terminal, where they are not made from
-        `name` and `title`.
-    legend : sequence of (term, explanation)
-        What the terminal shows before the tables.
-    for_pages : bool
-        Whether the documentation takes files of this part: then the tables are written as Markdown
-        and the figures as PNG, too.
+    `tables` are for people, in reading order, `numbers` for programs: one number per row, with all
+    digits. `figures` draws the figures one by one. The section's `anchor` in links and its
+    `heading` on the terminal are made from name and title unless given; `legend` has terms and
+    explanations for the terminal. `for_pages`: the documentation takes files of this part, and the
+    tables are written as Markdown and the figures as PNG, too.
     """
 
     name: str

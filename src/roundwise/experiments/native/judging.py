@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,22 +35,14 @@ CHEAP_STATE = Context(("n", "norm_inf"), (1.0, NORM_FLOOR))
 TIME = CostReward(MeasuredTime(), BackwardErrorTarget())
 
 
-class Method(NamedTuple):
-    """A way to learn: what the policy sees, what it is paid for, and how it generalises."""
-
-    name: str
-    context: Context
-    reward: Reward
-    make: Callable[[], Policy]
-
-
-METHODS = (
-    Method("RL(W1)", PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
-    Method("RL(W2)", PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
-    Method("time", PAPER_STATE, TIME, RegressionPolicy),
-    Method("time, cheap state", CHEAP_STATE, TIME, lambda: RegressionPolicy(kappa_feature=None)),
-)
-"""The paper's two weightings; and measured time, with the paper's state and with a cheap one."""
+METHODS: dict[str, tuple[Context, Reward, Callable[[], Policy]]] = {
+    "RL(W1)": (PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
+    "RL(W2)": (PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
+    "time": (PAPER_STATE, TIME, RegressionPolicy),
+    "time, cheap state": (CHEAP_STATE, TIME, lambda: RegressionPolicy(kappa_feature=None)),
+}
+"""What a policy sees, what it is paid for, and how it generalises: the paper's two weightings; and
+measured time, with the paper's state and with a cheap one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,14 +102,12 @@ def run(settings: NativeSettings, gathered: NativeGathered) -> NativeResult:
     judged = []
     for formats, (training, test) in gathered.halves.items():
         space = spaces(settings.order)[formats]
-        for method in METHODS:
-            policy, rng = method.make(), np.random.default_rng(settings.seed)
-            rewards = view_rewards(training, method.reward, space)
-            contexts = view_contexts(training, method.context)
-            train(policy, contexts, rewards, space, settings.episodes, rng)
-            chosen = policy.predict(view_contexts(test, method.context))
-            seen = method.context.features
-            judged.append(judge(formats, method.name, test, space, chosen, seen))
+        for name, (context, reward, make) in METHODS.items():
+            policy, rng = make(), np.random.default_rng(settings.seed)
+            rewards = view_rewards(training, reward, space)
+            train(policy, view_contexts(training, context), rewards, space, settings.episodes, rng)
+            chosen = policy.predict(view_contexts(test, context))
+            judged.append(judge(formats, name, test, space, chosen, context.features))
         best = best_fixed_action(view_rewards(training, TIME, space))
         fixed, oracle = np.full(test.shape[0], best), view_rewards(test, TIME, space).argmax(axis=1)
         judged.append(judge(formats, "best fixed action", test, space, fixed, ()))

@@ -109,7 +109,6 @@ def _ratios(lead: tuple[str, str, str], bare: Floats, total: Floats, missed: int
 
 
 def action_table(result: NativeResult) -> Table:
-    """Which actions were chosen how often."""
     rows: list[FlatRow] = [
         {"formats": judged.formats, "policy": judged.policy, "action": action, "systems": count}
         for judged in result.judged
@@ -153,6 +152,5 @@ def _gave_up(result: NativeResult) -> str:
     view = result.gathered.references.get("dsgesv")
     if view is None:
         return "dsgesv is left out: SciPy's BLAS here is not the wheel's OpenBLAS."
-    count = sum(bool(reason) for reason in view.reasons[:, 0])
-    systems = f"{count} of {view.shape[0]} systems"
+    systems = f"{sum(map(bool, view.reasons[:, 0]))} of {view.shape[0]} systems"
     return f"dsgesv gave up its FP32 factors and started again in FP64 on {systems}."

@@ -39,25 +39,12 @@ Vector = Any
 class ReleasedGmresIR(GmresIR):
     """GMRES-IR with departures of the released code, for dense systems.
 
+    ``departures.toml`` describes what the switches turn on, in this order as ``tf32`` (where the
+    stopping rule keeps the unit roundoff of 11 bits), ``stages``, ``tolerance`` (GMRES takes one
+    step at least), ``scipy`` (which restarts after 20 steps) and ``rounding``.
+
     The last entry of an outcome's history also has the errors of x before the last update
     (``ferr_before``, ``nbe_before``), and ``inner_residual`` is absolute where the tolerance is.
-
-    Parameters
-    ----------
-    tf32_as_fp32 : bool
-        Compute tf32 with 24 bits in update, GMRES and residual. The factors get 11 bits, and the
-        stopping rule takes the unit roundoff of 11.
-    swapped_stages : bool
-        Give GMRES the format that the action has for the update, and the other way round.
-    absolute_tolerance : bool
-        For GMRES below fp64, `tolerance` is that of the preconditioned residual's norm itself.
-    scipy_gmres : bool
-        For GMRES in fp64, call SciPy's, which also asks that the residual that is not
-        preconditioned has shrunk by `tolerance`, and restarts after 20 steps.
-    loose_rounding : bool
-        Round z to u and leave x in float64; compute the residual in float64 from A and b rounded to
-        u, then round it to u_r; let GMRES apply A rounded to u, and factors in u_f to vectors
-        rounded to u_f.
     """
 
     tf32_as_fp32: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from roundwise.experiments import paper
-from roundwise.experiments.released.numbers import METRICS, mean_distances
+from roundwise.experiments.released.tables import METRICS, mean_distances
 from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.experiments.simulated.running import Case, Result
 from roundwise.report import Figure
@@ -46,7 +46,7 @@ def usage(results: Mapping[str, Result]) -> Figure:
                 ours = result.case(case.weight, case.tau)
                 has_systems = kappa_range in result.ranges
                 rows.append(
-                    [ours.mean_usage(kappa_range, f) if has_systems else np.nan for f in low]
+                    [ours.metric(kappa_range, f).mean if has_systems else np.nan for f in low]
                 )
             shares[f"{case.label}, {kappa_range}"] = np.array(rows)
     return Figure(

@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 from roundwise.evaluation.accuracy import RANGE_SLACK
 from roundwise.experiments.paper.systems import TEST_ABOVE
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
-from roundwise.experiments.released import numbers
+from roundwise.experiments.released import tables
 from roundwise.experiments.released.figures import figures
-from roundwise.experiments.released.tables import all_tables
 from roundwise.experiments.released.variants import DATA, DEPARTURES, VARIANTS, Variant
 from roundwise.experiments.simulated.experiment import EXPERIMENTS, Settings
 from roundwise.experiments.simulated.gather import SimulatedGathered, gather
@@ -68,16 +67,16 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
 
     def tabulate(self, result: Mapping[str, Result]) -> list[Part]:
         flat = {
-            "performance": numbers.performance(result),
-            "usage": numbers.usage(result),
-            "distances": numbers.distances(result),
+            "performance": tables.performance(result),
+            "usage": tables.usage(result),
+            "distances": tables.distances(result),
         }
         return [
             Part(
                 "departures",
                 "Dense systems, departure by departure",
                 ABOUT,
-                all_tables(result),
+                tables.all_tables(result),
                 flat_tables(flat),
                 partial(figures, result),
                 anchor="departure-study",
@@ -114,9 +113,9 @@ def _in_the_papers_ranges(gathered: SimulatedGathered) -> SimulatedGathered:
 
 def _overview(settings: Settings, results: Mapping[str, Result]) -> list[str]:
     """Which variant is nearest to the paper, number by number."""
-    means = numbers.mean_distances(results)
+    means = tables.mean_distances(results)
     lines = [] if settings.are_the_papers else [TASTE]
-    for metric, unit in numbers.METRICS.items():
+    for metric, unit in tables.METRICS.items():
         nearest = min(means, key=lambda name: means[name][metric])
         known = [f"{n} {means[n][metric]:.2f}" for n in ("storage", "all") if n in means]
         lines.append(

@@ -46,7 +46,7 @@ def training(result: Result) -> Figure:
 def usage(result: Result) -> Figure:
     formats = [fmt.name for fmt in result.gathered.space.formats]
     shares = {
-        case.label: [[case.mean_usage(name, fmt) for fmt in formats] for name in result.ranges]
+        case.label: [[case.metric(name, fmt).mean for fmt in formats] for name in result.ranges]
         for case in result.cases
     }
     counts = [r.count for r in result.cases[0].usages[0].ranges if r.name != "all"]

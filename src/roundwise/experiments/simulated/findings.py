@@ -129,7 +129,7 @@ def _falls_with_kappa(results: Results) -> Places:
 
 def _w1_avoids_half(results: Results) -> Places:
     for _, tau, case, _ in _both_weights(results, "dense"):
-        used = np.add(case.usage("all", "bf16"), case.usage("all", "tf32"))
+        used = np.add(case.values("all", "bf16"), case.values("all", "tf32"))
         yield (
             f"tau = {scientific(tau)}",
             not used.any(),
@@ -163,7 +163,7 @@ def _success(results: Results) -> Places:
 def _sparse_dominated(results: Results) -> Places:
     for result in _named(results, "sparse"):
         for case in result.cases:
-            used = case.mean_usage("all", "fp64")
+            used = case.metric("all", "fp64").mean
             theirs = paper.reported_usage("sparse", case.tau, case.weight, "fp64")
             yield case.label, used >= DOMINANT, f"{used:.2f} stages (paper {theirs:.2f})"
 
@@ -171,7 +171,7 @@ def _sparse_dominated(results: Results) -> Places:
 def _pde_alike(results: Results) -> Places:
     for _, tau, *cases in _both_weights(results, "pde"):
         if tau == 1e-8:
-            w1, w2 = (case.mean_usage("all", "fp64") for case in cases)
+            w1, w2 = (case.metric("all", "fp64").mean for case in cases)
             yield "FP64 stages", abs(w1 - w2) <= 0.1, f"{w1:.2f} under W1, {w2:.2f} under W2"
 
 

@@ -48,7 +48,7 @@ def usage(result: Result) -> Iterator[FlatRow]:
                     "systems": used.count,
                     "format": fmt,
                     "paper": theirs if used.name == "all" else math.nan,
-                    **_over_seeds(case.usage(used.name, fmt)),
+                    **_over_seeds(case.values(used.name, fmt)),
                 }
                 yield {key: cell for key, cell in row.items() if key not in ("min", "max")}
 

@@ -69,26 +69,23 @@ class Case:
         return f"{self.weight}, tau = {scientific(self.tau)}"
 
     def values(self, kappa_range: str, name: str) -> list[float]:
-        """A number of `METRICS` in a range, for each seed; nothing if the range has no systems."""
-        ranges = [r for table in self.accuracies for r in table.ranges]
-        return [METRICS[name](r) for r in ranges if r.name == kappa_range]
+        """A number of `METRICS`, or the mean stages in a format, for each seed.
+
+        Nothing if the range has no systems.
+        """
+        if name in METRICS:
+            judged = (r for table in self.accuracies for r in table.ranges)
+            return [METRICS[name](r) for r in judged if r.name == kappa_range]
+        used = (r for table in self.usages for r in table.ranges)
+        return [r.formats[name] for r in used if r.name == kappa_range]
 
     def metric(self, kappa_range: str, name: str) -> SeedSpread:
         """The same over the seeds."""
         return seed_spread(self.values(kappa_range, name))
 
-    def usage(self, kappa_range: str, fmt: str) -> list[float]:
-        """Mean stages per solve in that format, for each seed."""
-        ranges = [r for table in self.usages for r in table.ranges]
-        return [r.formats[fmt] for r in ranges if r.name == kappa_range]
-
-    def mean_usage(self, kappa_range: str, fmt: str) -> float:
-        """The same, over the seeds."""
-        return float(np.mean(self.usage(kappa_range, fmt)))
-
     def low_precision(self, kappa_range: str) -> float:
         """Mean stages below fp64, over solves and seeds."""
-        return len(GmresIR.stages) - self.mean_usage(kappa_range, "fp64")
+        return len(GmresIR.stages) - self.metric(kappa_range, "fp64").mean
 
 
 @dataclass(frozen=True, eq=False)
