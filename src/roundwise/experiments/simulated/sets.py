@@ -39,17 +39,15 @@ def remember(cache: Path, data: str, settings: Settings, made: Dataset) -> Note:
         }
         for half, problems in (("train", made.train), ("test", made.test))
     }
-    path = _path(cache, data)
-    notes = _read(path) | {_key(settings): note}
-    unfinished = path.with_suffix(".new")
-    unfinished.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(path)  # in one step, so that a reader sees the old or the new file
+    notes = _read(cache, data) | {_key(settings): note}
+    text = json.dumps(notes, indent=1) + "\n"
+    (cache / f"{data}-sets.json").write_text(text, encoding="utf-8")
     return note
 
 
 def recall(cache: Path, data: str, settings: Settings) -> Note | None:
     """The note of a data set; None if there is none, or if the set would be another one today."""
-    note: Note | None = _read(_path(cache, data)).get(_key(settings))
+    note: Note | None = _read(cache, data).get(_key(settings))
     if note is None:
         return None
     count = min(CHECKED, settings.systems)
@@ -70,14 +68,10 @@ def _key(settings: Settings) -> str:
     return f"systems {settings.systems}, seed {settings.seed}, sizes {low} to {high}"
 
 
-def _path(cache: Path, data: str) -> Path:
-    return cache / f"{data}-sets.json"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """All notes in a file; none if it is damaged, as notes only save time."""
+def _read(cache: Path, data: str) -> dict[str, Any]:
+    """All notes of a data set; none if the file is damaged, as notes only save time."""
     try:
-        notes = json.loads(path.read_text(encoding="utf-8"))
+        notes = json.loads((cache / f"{data}-sets.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
     return notes if isinstance(notes, dict) else {}
