@@ -102,7 +102,7 @@ def usage_table(result: Result) -> Table:
             "ours": {fmt: row["ours"] for fmt, row in by_format.items()},
             "seeds": {fmt: spread_text(row, 2) for fmt, row in by_format.items()},
         }
-        if all(cell != cell for cell in sources["paper"].values()):  # NaN: the paper has none
+        if all(math.isnan(float(cell or 0)) for cell in sources["paper"].values()):
             del sources["paper"]
         rows += [{**lead, "source": source, **cells} for source, cells in sources.items()]
     return row_table(
