@@ -19,7 +19,7 @@ from roundwise.experiments import paper
 from roundwise.experiments.paper import systems as paper_systems
 from roundwise.experiments.paper.systems import TEST_ABOVE, TRAINING_BELOW, released_set
 from roundwise.experiments.protocol import reproduce
-from roundwise.experiments.released import numbers
+from roundwise.experiments.released import tables as numbers
 from roundwise.experiments.released.code import (
     ReleasedGmresIR,
     with_released_count,

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from roundwise.backends import BACKENDS, get_backend
 from roundwise.exceptions import UnknownNameError
-from roundwise.experiments.simulated.settings import FORMATS
+from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.formats import FloatFormat, get_format
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,10 +1,5 @@
 """The four steps of every study: gather -> run -> tabulate -> report.
 
-1. `Study.gather` solves what the outcome tables in the cache lack, and reads all outcomes.
-2. `Study.run` trains and judges policies on these outcomes; it solves nothing.
-3. `Study.tabulate` turns the result into tables and figures.
-4. `Study.report` adds the sentences around them.
-
 `reproduce` takes the first two steps, `roundwise.experiments.writing.write` the other two.
 """
 
@@ -37,22 +32,14 @@ def no_bar(done: int, total: int) -> None:
 
 
 def no_bars(description: str) -> Bar:
-    """Show no progress of any task."""
     return no_bar
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered(Generic[Key, Half]):
-    """The outcomes of a data set.
+    """The outcomes of a data set: training and test half for each tau, or for each set of formats.
 
-    Attributes
-    ----------
-    halves : mapping to (training half, test half)
-        One pair for each way to run the systems: each tau, or each set of formats.
-    origins : tuple of mappings
-        The machines and versions that computed the outcomes.
-    computed : int
-        How many runs the table lacked.
+    `origins` are the machines and versions that computed them; the table lacked `computed` runs.
     """
 
     halves: Mapping[Key, tuple[Half, Half]]
@@ -67,27 +54,13 @@ class Gathered(Generic[Key, Half]):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A section of the report, and the files that belong to it.
+    """A section of the report, and the files that belong to it, whose names begin with `name`.
 
-    Attributes
-    ----------
-    name : str
-        The beginning of the names of its files.
-    title, about : str
-    tables : mapping of str to Table
-        For people, in reading order.
-    numbers : mapping of str to Table
-        For programs: one number per row, with all digits.
-    figures : callable
-        Draws the figures, one by one.
-    anchor, heading : str
-        The section's name in links, and its heading on the terminal, where they are not made from
-        `name` and `title`.
-    legend : sequence of (term, explanation)
-        What the terminal shows before the tables.
-    for_pages : bool
-        Whether the documentation takes files of this part: then the tables are written as Markdown
-        and the figures as PNG, too.
+    `tables` are for people, in reading order, `numbers` for programs: one number per row, with all
+    digits. `figures` draws the figures one by one. The section's `anchor` in links and its
+    `heading` on the terminal are made from name and title unless given; `legend` has terms and
+    explanations for the terminal. `for_pages`: the documentation takes files of this part, and the
+    tables are written as Markdown and the figures as PNG, too.
     """
 
     name: str
@@ -103,10 +76,9 @@ class Part:
 
 
 class Study(ABC, Generic[Outcomes, Result]):
-    """A study with its settings, in four steps.
+    """A study in four steps; `settings` is a dataclass with all that the result depends on.
 
-    `name` is the folder below ``out/`` that its files go to unless told otherwise; `settings` is a
-    dataclass with all that the result depends on.
+    Its files go to the folder ``out/<name>`` unless told otherwise.
     """
 
     name: ClassVar[str]
@@ -122,11 +94,11 @@ class Study(ABC, Generic[Outcomes, Result]):
 
     @abstractmethod
     def tabulate(self, result: Result) -> list[Part]:
-        """The tables and figures of a result."""
+        """Turn the result into tables and figures."""
 
     @abstractmethod
     def report(self, result: Result) -> Report:
-        """The report without its sections, which are made of the parts."""
+        """The sentences around them: a report without its sections, which the parts become."""
 
     @abstractmethod
     def summary(self, report: Report, parts: Sequence[Part]) -> dict[str, Any]:
@@ -134,10 +106,7 @@ class Study(ABC, Generic[Outcomes, Result]):
 
 
 def reproduce(
-    study: Study[Outcomes, Result],
-    cache: Path,
-    jobs: int | None = None,
-    bars: Bars = no_bars,
+    study: Study[Outcomes, Result], cache: Path, jobs: int | None = None, bars: Bars = no_bars
 ) -> Result:
     """Gather and run; a second call with the same cache solves nothing and gives the same."""
     cache.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,30 +15,32 @@ FlatRow = dict[str, Cell]
 """One number, with the columns that say which one it is."""
 
 
+def row_table(
+    caption: str, rows: Sequence[FlatRow], note: str = "", formats: Mapping[str, str] | None = None
+) -> Table:
+    """A table with the columns of the last row: others may lack some, `formats` may have more."""
+    header = list(rows[-1])
+    cells = [[row.get(column) for column in header] for row in rows]
+    places = {column: text for column, text in (formats or {}).items() if column in header}
+    return Table(caption, header, cells, note, places)
+
+
 def flat_tables(kinds: Mapping[str, Iterable[FlatRow]]) -> dict[str, Table]:
     """Tables of flat rows by name, for CSV; kinds without rows are left out."""
-    found = {}
-    for name, rows in kinds.items():
-        listed = list(rows)
-        if listed:
-            header = list(listed[0])
-            found[name] = Table(name, header, [[row[key] for key in header] for row in listed])
-    return found
+    listed = {name: list(rows) for name, rows in kinds.items()}
+    return {name: row_table(name, rows) for name, rows in listed.items() if rows}
 
 
 def plain_rows(tables: Mapping[str, Table]) -> dict[str, list[dict[str, Any]]]:
     """Tables as rows for JSON, which has neither NaN nor infinity."""
+
+    def plain(cell: Cell) -> Cell:
+        return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
     return {
-        name: [
-            {key: _plain(cell) for key, cell in zip(table.header, row, strict=True)}
-            for row in table.rows
-        ]
+        name: [dict(zip(table.header, map(plain, row), strict=True)) for row in table.rows]
         for name, table in tables.items()
     }
-
-
-def _plain(cell: Cell) -> Cell:
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def finite_mean(values: NDArray[np.float64] | NDArray[np.int64]) -> float:

@@ -38,12 +38,7 @@ class Written:
 
 
 def write(
-    study: Study[Any, Result],
-    result: Result,
-    out: Path,
-    *,
-    draw: bool = True,
-    bar: Bar = no_bar,
+    study: Study[Any, Result], result: Result, out: Path, *, draw: bool = True, bar: Bar = no_bar
 ) -> Written:
     """Write everything about a result into a folder.
 
@@ -53,49 +48,40 @@ def write(
     """
     (out / "tables").mkdir(parents=True, exist_ok=True)
     parts, report = study.tabulate(result), study.report(result)
-    files, sections = [], []
+    files, sections = [out / "report.html", out / "report.md", out / "results.json"], []
     for done, part in enumerate(parts):
-        files += _write_tables(part, out / "tables")
+        for name, table in part.numbers.items():
+            files.append(out / "tables" / f"{part.name}-{name}.csv")
+            write_csv(table, files[-1])
+        for name, table in part.tables.items() if part.for_pages else ():
+            files.append(out / "tables" / f"{part.name}-{name}.md")
+            files[-1].write_text(format_markdown(table) + "\n", encoding="utf-8")
         figures: list[Figure] = []
         for figure in part.figures() if draw else ():
-            image = write_figure(figure, out / "figures")
-            figures.append(replace(figure, image=image))
-            files.append(image)
+            files.append(write_figure(figure, out / "figures"))
+            figures.append(replace(figure, image=files[-1]))
             if part.for_pages:
                 files.append(write_figure(figure, out / "figures", "png", dpi=PAGE_DPI))
         tables, anchor = list(part.tables.values()), part.anchor or part.name
         sections.append(Section(part.title, anchor, part.about, tables, figures))
         bar(done + 1, len(parts))
     report = replace(report, sections=sections)
-    pages = out / "report.html", out / "report.md"
-    write_html(report, pages[0])
-    write_markdown(report, pages[1])
+    write_html(report, files[0])
+    write_markdown(report, files[1])
     summary = {
         "schema_version": SCHEMA_VERSION,
         "settings": asdict(study.settings),
         "provenance": report.provenance,
         **study.summary(report, parts),
     }
-    numbers = out / "results.json"
     text = json.dumps(summary, indent=1, allow_nan=False)
-    numbers.write_text(text + "\n", encoding="utf-8")
-    return Written(parts, report, summary, [*pages, numbers, *files])
+    files[2].write_text(text + "\n", encoding="utf-8")
+    return Written(parts, report, summary, files)
 
 
-def _write_tables(part: Part, folder: Path) -> list[Path]:
-    files = []
-    for name, table in part.numbers.items():
-        files.append(folder / f"{part.name}-{name}.csv")
-        write_csv(table, files[-1])
-    for name, table in part.tables.items() if part.for_pages else ():
-        files.append(folder / f"{part.name}-{name}.md")
-        files[-1].write_text(format_markdown(table) + "\n", encoding="utf-8")
-    return files
-
-
-def provenance(machine: str) -> dict[str, object]:
-    """When and with which versions the files were written, and on what."""
-    return {
+def provenance(machine: str, gathered: Iterable[Gathered[Any, Any]] = ()) -> dict[str, object]:
+    """When, on what and with which versions files were written, and their outcomes computed."""
+    written: dict[str, object] = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "roundwise": version("roundwise"),
         "python": platform.python_version(),
@@ -103,13 +89,6 @@ def provenance(machine: str) -> dict[str, object]:
         "scipy": version("scipy"),
         "machine": machine,
     }
-
-
-def origins(gathered: Iterable[Gathered[Any, Any]]) -> list[str]:
-    """Where the outcomes were computed, and with which versions."""
-    texts = {
-        "{node} ({platform}, {simd}), roundwise {roundwise}, numpy {numpy}".format(**origin)
-        for outcomes in gathered
-        for origin in outcomes.origins
-    }
-    return sorted(texts)
+    text = "{node} ({platform}, {simd}), roundwise {roundwise}, numpy {numpy}"
+    computed = {text.format(**origin) for each in gathered for origin in each.origins}
+    return written | ({"outcomes computed on": sorted(computed)} if computed else {})

@@ -34,13 +34,6 @@ spin for up to 0.1 s after a call and would slow it down."""
 SAME_ORDERING = "MMD_AT_PLUS_A"
 """SuperLU's name of the ordering that the native backend uses for symmetric patterns."""
 
-SYMMETRIC = {
-    "permc_spec": SAME_ORDERING,
-    "diag_pivot_thresh": DIAGONAL_PIVOT,
-    "options": {"SymmetricMode": True},
-}
-"""The options with which the native backend calls SuperLU for symmetric patterns."""
-
 
 class DirectSolveError(RoundwiseError):
     """A direct solver found the matrix singular."""
@@ -58,41 +51,22 @@ def dsgesv(A: NDArray[np.float64], b: Vector) -> tuple[Vector, int]:
         raise RoundwiseError(
             "SciPy's BLAS has no dsgesv to call; install SciPy's wheel from PyPI, or leave it out"
         )
-    n = len(b)
+    n, integer = len(b), np.dtype(library.integer)
     columns = np.array(A, dtype=np.float64, order="F")  # overwritten where FP64 takes over
-    x, work = np.empty(n), np.empty(n)
-    swork = np.empty(n * (n + 1), dtype=np.float32)
-    pivots = np.empty(n, dtype=np.dtype(library.integer))
-    size, one, steps, info = (library.integer(value) for value in (n, 1, 0, 0))
-    order = ctypes.byref(size)
+    b, x, work = np.ascontiguousarray(b), np.empty(n), np.empty(n)
+    swork, pivots = np.empty(n * (n + 1), dtype=np.float32), np.empty(n, dtype=integer)
+    size, one, steps, info = (np.array([value], dtype=integer) for value in (n, 1, 0, 0))
+    system, results = (size, one, columns, size, pivots, b, size), (x, size, work, swork, steps)
     function.restype = None
-    function(
-        order,
-        ctypes.byref(one),
-        _pointer(columns),
-        order,
-        _pointer(pivots),
-        _pointer(np.ascontiguousarray(b)),
-        order,
-        _pointer(x),
-        order,
-        _pointer(work),
-        _pointer(swork),
-        ctypes.byref(steps),
-        ctypes.byref(info),
-    )
-    _check(info.value, "dsgesv")
-    return x, int(steps.value)
+    function(*(ctypes.c_void_p(array.ctypes.data) for array in (*system, *results, info)))
+    _check(info[0], "dsgesv")
+    return x, int(steps[0])
 
 
 def has_dsgesv() -> bool:
     """Whether SciPy's BLAS is the wheel's OpenBLAS, with dsgesv in it."""
     library = blas.bundled("scipy")
     return library is not None and library.fortran("dsgesv") is not None
-
-
-def _pointer(array: NDArray[Any]) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 def _check(info: int, routine: str) -> None:
@@ -119,19 +93,21 @@ ROUTINES: dict[str, Callable[[Any, Vector], tuple[Vector, int]]] = {
 }
 """The routines by name; each maps ``(A, b)`` to the solution and the iterations it took."""
 
-SPLU: dict[str, Mapping[str, Any]] = {"splu": {}, "splu, same ordering": SYMMETRIC}
-"""Options of ``scipy.sparse.linalg.splu``, by name; its factors are kept to count their entries."""
+SPLU: dict[str, Mapping[str, Any]] = {
+    "splu": {},
+    "splu, same ordering": {
+        "permc_spec": SAME_ORDERING,
+        "diag_pivot_thresh": DIAGONAL_PIVOT,
+        "options": {"SymmetricMode": True},
+    },
+}
+"""Options of ``scipy.sparse.linalg.splu`` by name, the second with those that the native backend
+has for symmetric patterns; the factors are kept to count their entries."""
 
 
 @dataclass(frozen=True)
 class DirectSolve(Algorithm):
-    """One call of a direct solver in FP64: the only action is ``fp64``.
-
-    Parameters
-    ----------
-    routine : str
-        A key of `ROUTINES` or `SPLU`.
-    """
+    """One call of a direct solver, a key of `ROUTINES` or `SPLU`; the only action is ``fp64``."""
 
     stages: ClassVar[tuple[str, ...]] = ("factor",)
 
@@ -148,23 +124,22 @@ class DirectSolve(Algorithm):
             if self.routine.startswith("numpy"):
                 time.sleep(REST)
         A: Any = problem.A
+        iterations = 0
         if self.routine in SPLU:
             options = SPLU[self.routine]
             factors = shared.get(
                 ("factors", FP64), lambda: SuperLUFactors(FP64, splu(A.tocsc(), **options))
             )
-            x, iterations = factors.solve(problem.b), 0
+            x = factors.solve(problem.b)
         else:
             x, iterations = ROUTINES[self.routine](A, problem.b)
         with shared.diagnostics():
-            ferr, nbe = measure.forward(x), measure.backward(x)
-            cbe = measure.componentwise(x)
-        return Outcome(
-            OutcomeStatus.CONVERGED,
-            x,
-            ferr=ferr,
-            nbe=nbe,
-            cbe=cbe,
-            outer_iterations=max(iterations, 0),
-            reason=f"iter = {iterations}: FP64 took over" if iterations < 0 else "",
-        )
+            return Outcome(
+                OutcomeStatus.CONVERGED,
+                x,
+                ferr=measure.forward(x),
+                nbe=measure.backward(x),
+                cbe=measure.componentwise(x),
+                outer_iterations=max(iterations, 0),
+                reason=f"iter = {iterations}: FP64 took over" if iterations < 0 else "",
+            )

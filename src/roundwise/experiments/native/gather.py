@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,31 +50,21 @@ def gather(settings: NativeSettings, table: OutcomeTable, bar: Bar = no_bar) -> 
     everything = list_space(GmresIR.stages, list(names))
     references = [name for name in REFERENCES if name != "dsgesv" or has_dsgesv()]
     fingerprints: dict[str, list[str]] = {"train": [], "test": []}
+    measure = partial(fill, arithmetic="native", repeats=settings.repeats)
     computed, total = 0, settings.train + settings.test
     for half, found in fingerprints.items():
         for problem in systems(settings, half):
-            computed += fill(
+            computed += measure(
                 table,
                 ALGORITHM,
                 [problem],
                 everything,
-                arithmetic="native",
                 features=FEATURES,
                 feature_format=FEATURE_FORMAT,
-                repeats=settings.repeats,
                 memory=None if half == "test" and len(found) < PEAKS else False,
             )
             for name in references if half == "test" else ():
-                fill(
-                    table,
-                    DirectSolve(name),
-                    [problem],
-                    ["fp64"],
-                    arithmetic="native",
-                    features=(),
-                    repeats=settings.repeats,
-                    memory=False,
-                )
+                measure(table, DirectSolve(name), [problem], ["fp64"], features=(), memory=False)
             found.append(problem.fingerprint)
             bar(sum(map(len, fingerprints.values())), total)
 

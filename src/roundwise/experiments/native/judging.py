@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,42 +35,24 @@ CHEAP_STATE = Context(("n", "norm_inf"), (1.0, NORM_FLOOR))
 TIME = CostReward(MeasuredTime(), BackwardErrorTarget())
 
 
-@dataclass(frozen=True)
-class Method:
-    """A way to learn: what the policy sees, what it is paid for, and how it generalises."""
-
-    name: str
-    context: Context
-    reward: Reward
-    make: Callable[[], Policy] = field(repr=False)
-
-
-METHODS = (
-    Method("RL(W1)", PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
-    Method("RL(W2)", PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
-    Method("time", PAPER_STATE, TIME, RegressionPolicy),
-    Method("time, cheap state", CHEAP_STATE, TIME, lambda: RegressionPolicy(kappa_feature=None)),
-)
-"""The paper's two weightings; and measured time, with the paper's state and with a cheap one."""
+METHODS: dict[str, tuple[Context, Reward, Callable[[], Policy]]] = {
+    "RL(W1)": (PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
+    "RL(W2)": (PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
+    "time": (PAPER_STATE, TIME, RegressionPolicy),
+    "time, cheap state": (CHEAP_STATE, TIME, lambda: RegressionPolicy(kappa_feature=None)),
+}
+"""What a policy sees, what it is paid for, and how it generalises: the paper's two weightings; and
+measured time, with the paper's state and with a cheap one."""
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedPolicy:
-    """What a policy chose for the N validation systems, and what came of it.
+    """What a policy chose for the N validation systems, and what came of it; arrays (N,).
 
-    Attributes
-    ----------
-    formats, policy : str
-        Key of `FORMAT_SETS`, and the policy's name.
-    space : ActionSpace
-    chosen : int array (N,)
-    seconds, baseline, features : float arrays (N,)
-        Median seconds of the chosen run, of the all-FP64 run, and of the features it took.
-    ferr, nbe : float arrays (N,)
-    met : bool array (N,)
-        Whether the backward error is at FP64's level.
-    memory, peak : float arrays (N,)
-        Modelled and measured bytes over those of all-FP64; not finite where not measured.
+    `formats` is a key of `FORMAT_SETS`. `seconds`, `baseline` and `features` are median seconds of
+    the chosen run, of the all-FP64 run, and of the features that it took to choose. `met`: the
+    backward error is at FP64's level. `memory` and `peak` are modelled and measured bytes over
+    those of all-FP64, not finite where not measured.
     """
 
     formats: str
@@ -120,21 +102,16 @@ def run(settings: NativeSettings, gathered: NativeGathered) -> NativeResult:
     judged = []
     for formats, (training, test) in gathered.halves.items():
         space = spaces(settings.order)[formats]
-        for method in METHODS:
-            policy, rng = method.make(), np.random.default_rng(settings.seed)
-            rewards = view_rewards(training, method.reward, space)
-            contexts = view_contexts(training, method.context)
-            train(policy, contexts, rewards, space, settings.episodes, rng)
-            chosen = policy.predict(view_contexts(test, method.context))
-            seen = method.context.features
-            judged.append(judge(formats, method.name, test, space, chosen, seen))
+        for name, (context, reward, make) in METHODS.items():
+            policy, rng = make(), np.random.default_rng(settings.seed)
+            rewards = view_rewards(training, reward, space)
+            train(policy, view_contexts(training, context), rewards, space, settings.episodes, rng)
+            chosen = policy.predict(view_contexts(test, context))
+            judged.append(judge(formats, name, test, space, chosen, context.features))
         best = best_fixed_action(view_rewards(training, TIME, space))
-        without_learning = {
-            "best fixed action": np.full(test.shape[0], best),
-            "oracle": view_rewards(test, TIME, space).argmax(axis=1),
-        }
-        for name, chosen in without_learning.items():
-            judged.append(judge(formats, name, test, space, chosen, ()))
+        fixed, oracle = np.full(test.shape[0], best), view_rewards(test, TIME, space).argmax(axis=1)
+        judged.append(judge(formats, "best fixed action", test, space, fixed, ()))
+        judged.append(judge(formats, "oracle", test, space, oracle, ()))
     return NativeResult(settings, gathered, tuple(judged))
 
 
@@ -147,24 +124,26 @@ def judge(
     seen: Sequence[str],
 ) -> JudgedPolicy:
     """What came of the chosen actions; `seen` are the features that it took to choose."""
-    rows = np.arange(view.shape[0])
+    rows, safe = np.arange(view.shape[0]), space.safe
     columns = [view.feature_names.index(feature) for feature in seen]
     sizes = [problem.n for problem in view.problems]
-    stored = [modelled_bytes(n, space[a], RESTART) for n, a in zip(sizes, chosen, strict=True)]
-    highest = [modelled_bytes(n, space[space.safe], RESTART) for n in sizes]
+    memory = [
+        modelled_bytes(n, space[a], RESTART) / modelled_bytes(n, space[safe], RESTART)
+        for n, a in zip(sizes, chosen, strict=True)
+    ]
     with np.errstate(divide="ignore", invalid="ignore"):  # a small system may not fill a new page
-        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, space.safe]
+        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, safe]
     return JudgedPolicy(
         formats,
         policy,
         space,
         np.asarray(chosen, dtype=np.intp),
         seconds=view.seconds[rows, chosen],
-        baseline=view.seconds[:, space.safe],
+        baseline=view.seconds[:, safe],
         features=view.feature_seconds[:, columns].sum(axis=1),
         ferr=view.ferr[rows, chosen],
         nbe=view.nbe[rows, chosen],
         met=view.nbe[rows, chosen] <= [RULE.target(n) for n in sizes],
-        memory=np.array(stored) / np.array(highest),
+        memory=np.array(memory),
         peak=peak,
     )

@@ -31,19 +31,8 @@ EXPONENTS = {"train": (1, 6), "test": (1, 9)}
 class NativeSettings:
     """Everything but the machine that a result depends on; the defaults are the paper's.
 
-    Parameters
-    ----------
-    train, test : int
-        Training and validation systems.
-    sizes : (int, int)
-        Smallest and largest n.
-    seed : int
-        Of the systems and of the trainings.
-    repeats, episodes : int
-    taus : tuple of float
-        Success is ``ferr <= tau``. They judge; no run depends on them.
-    order : str
-        Of the stages in which actions are monotone, a key of `ORDERS`.
+    `train` and `test` count the training and validation systems, with n within `sizes`. Success is
+    ``ferr <= tau``; no run depends on `taus`. `order` is a key of `ORDERS`.
     """
 
     train: int = 50

@@ -21,13 +21,7 @@ import numpy as np
 from roundwise.experiments import departures
 from roundwise.experiments.native.gather import FEATURE_FORMAT, NativeGathered, gather
 from roundwise.experiments.native.judging import JudgedPolicy, NativeResult, run
-from roundwise.experiments.native.settings import (
-    ALGORITHM,
-    ORDERS,
-    RESTART,
-    RULE,
-    NativeSettings,
-)
+from roundwise.experiments.native.settings import ALGORITHM, ORDERS, RESTART, RULE, NativeSettings
 from roundwise.experiments.native.tables import all_tables, reference_seconds, system_rows
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise.experiments.tabulating import flat_tables, plain_rows
@@ -38,6 +32,7 @@ from roundwise.report import Figure, Report
 from roundwise.report.timing import ratios_against_kappa
 
 REFERENCE = "numpy.linalg.solve"
+LAPACK = ("dgesv", "dsgesv")
 DRAWN = ("time", "time, cheap state")
 
 
@@ -57,18 +52,10 @@ class NativeStudy(Study[NativeGathered, NativeResult]):
         return run(self.settings, gathered)
 
     def tabulate(self, result: NativeResult) -> list[Part]:
-        tables = all_tables(result)
-        return [
-            Part(
-                "native",
-                "Native CPU validation",
-                "",
-                tables,
-                tables | flat_tables({"systems": system_rows(result)}),
-                partial(figures, result),
-                for_pages=True,
-            )
-        ]
+        tables, drawn = all_tables(result), partial(figures, result)
+        numbers = tables | flat_tables({"systems": system_rows(result)})
+        title = "Native CPU validation"
+        return [Part("native", title, "", tables, numbers, drawn, for_pages=True)]
 
     def report(self, result: NativeResult) -> Report:
         return Report(
@@ -86,14 +73,11 @@ class NativeStudy(Study[NativeGathered, NativeResult]):
 def figures(result: NativeResult) -> Iterator[Figure]:
     """Every validation system: learned policies with all costs, dgesv and dsgesv."""
     references = reference_seconds(result)
-    base = references[REFERENCE]
-    cases = {}
+    base, cases = references[REFERENCE], {}
     for formats in result.gathered.halves:
-        methods = {f"policy {name!r}": base / result.policy(formats, name).total for name in DRAWN}
-        methods |= {
-            name: base / references[name] for name in ("dgesv", "dsgesv") if name in references
-        }
-        cases["{" + f"{formats}, fp32, fp64" + "}"] = methods
+        seconds = {f"policy {name!r}": result.policy(formats, name).total for name in DRAWN}
+        seconds |= {name: references[name] for name in LAPACK if name in references}
+        cases[f"{{{formats}, fp32, fp64}}"] = {name: base / s for name, s in seconds.items()}
     yield Figure(
         f"Times faster than {REFERENCE} on each validation system, all costs of the policies "
         "included.",
@@ -115,10 +99,10 @@ def _overview(result: NativeResult) -> list[str]:
 
 
 def _sentence(result: NativeResult, judged: JudgedPolicy) -> str:
-    parts = []
-    for name in (REFERENCE, "dgesv", "dsgesv"):
-        if name in result.gathered.references:
-            ratios = reference_seconds(result)[name] / judged.total
+    parts, references = [], reference_seconds(result)
+    for name in (REFERENCE, *LAPACK):
+        if name in references:
+            ratios = references[name] / judged.total
             parts.append(f"{np.median(ratios):.2f} ({ratios.min():.2f}) against {name}")
     return (
         f"Formats with {judged.formats}, policy {judged.policy!r}: median (worst) times faster "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +10,10 @@ from numpy.typing import NDArray
 from roundwise.experiments import paper
 from roundwise.experiments.native.gather import PEAKS
 from roundwise.experiments.native.judging import JudgedPolicy, NativeResult
-from roundwise.experiments.tabulating import FlatRow, finite_mean
-from roundwise.report import Cell, Table
+from roundwise.experiments.tabulating import FlatRow, finite_mean, row_table
+from roundwise.report import Table
 
 Floats = NDArray[np.float64]
-
-RATIOS = (
-    "formats", "policy", "against", "mean", "median", "worst", "mean, all costs",
-    "median, all costs", "worst, all costs", "missed",
-)  # fmt: skip
 
 
 def all_tables(result: NativeResult) -> dict[str, Table]:
@@ -33,14 +27,12 @@ def all_tables(result: NativeResult) -> dict[str, Table]:
 
 def validation_table(result: NativeResult) -> Table:
     """The columns of the paper's table and a few more; its rows first."""
-    found = [_papers_row(tau, policy) for tau, policy in paper.NATIVE]
-    found += [_row(judged, tau) for judged in result.judged for tau in result.settings.taus]
-    header = list(found[-1])  # the paper's rows lack some columns
+    rows = [_papers_row(tau, policy) for tau, policy in paper.NATIVE]  # they lack some columns
+    rows += [_row(judged, tau) for judged in result.judged for tau in result.settings.taus]
     places = dict.fromkeys(("speedup", "with features", "memory", "peak"), ".2f")
-    return Table(
+    return row_table(
         "Validation systems: the paper's native study, and ours",
-        header,
-        [[row.get(column) for column in header] for row in found],
+        rows,
         note="Success: ferr <= tau. FP64 level: backward error <= sqrt(n) u. Speedup over the "
         "all-FP64 run of the same algorithm, mean over the successes, as in the paper; then with "
         "the time of the features. Memory: modelled, and the peak, measured on the first "
@@ -86,38 +78,43 @@ def _row(judged: JudgedPolicy, tau: float) -> FlatRow:
 def ratio_table(result: NativeResult) -> Table:
     """How many times faster, against all-FP64 and LAPACK: mean, median and worst."""
     references = reference_seconds(result)
-    rows: list[list[Cell]] = []
+    rows = []
     for judged in result.judged:
         missed = int((~judged.met).sum())
-        against = {"all-FP64": judged.baseline} | dict(references)
-        for name, seconds in against.items():
-            bare, total = _spread(seconds / judged.seconds), _spread(seconds / judged.total)
-            rows.append([judged.formats, judged.policy, name, *bare, *total, missed])
+        for name, seconds in ({"all-FP64": judged.baseline} | references).items():
+            lead = judged.formats, judged.policy, name
+            rows.append(_ratios(lead, seconds / judged.seconds, seconds / judged.total, missed))
     for name in references:
         for other in ("numpy.linalg.solve", "dgesv"):
             if name != other:
-                ratios = _spread(references[other] / references[name])
-                rows.append(["LAPACK", name, other, *ratios, *ratios, 0])
-    return Table(
+                ratios = references[other] / references[name]
+                rows.append(_ratios(("LAPACK", name, other), ratios, ratios, 0))
+    return row_table(
         "Times faster (below 1: slower) on the validation systems",
-        RATIOS,
         rows,
         note="Ratios of median times on the same systems, measured one after the other. All costs: "
         "the features, and all-FP64 again where the run missed FP64-level backward error. "
         + _gave_up(result),
-        formats=dict.fromkeys(RATIOS[3:9], ".2f"),
+        formats=dict.fromkeys(list(rows[0])[3:9], ".2f"),
     )
 
 
+def _ratios(lead: tuple[str, str, str], bare: Floats, total: Floats, missed: int) -> FlatRow:
+    row: FlatRow = dict(zip(("formats", "policy", "against"), lead, strict=True))
+    for costs, ratios in (("", bare), (", all costs", total)):
+        row[f"mean{costs}"] = float(ratios.mean())
+        row[f"median{costs}"] = float(np.median(ratios))
+        row[f"worst{costs}"] = float(ratios.min())
+    return row | {"missed": missed}
+
+
 def action_table(result: NativeResult) -> Table:
-    """Which actions were chosen how often."""
-    rows: list[list[Cell]] = [
-        [judged.formats, judged.policy, action, count]
+    rows: list[FlatRow] = [
+        {"formats": judged.formats, "policy": judged.policy, "action": action, "systems": count}
         for judged in result.judged
         for action, count in Counter(judged.actions).most_common()
     ]
-    header = ("formats", "policy", "action", "systems")
-    return Table("Chosen actions (factor, update, gmres, residual)", header, rows)
+    return row_table("Chosen actions (factor, update, gmres, residual)", rows)
 
 
 def system_rows(result: NativeResult) -> list[FlatRow]:
@@ -146,7 +143,7 @@ def system_rows(result: NativeResult) -> list[FlatRow]:
     ]
 
 
-def reference_seconds(result: NativeResult) -> Mapping[str, Floats]:
+def reference_seconds(result: NativeResult) -> dict[str, Floats]:
     """Median seconds of LAPACK's solvers on each validation system, by name."""
     return {name: view.seconds[:, 0] for name, view in result.gathered.references.items()}
 
@@ -155,10 +152,5 @@ def _gave_up(result: NativeResult) -> str:
     view = result.gathered.references.get("dsgesv")
     if view is None:
         return "dsgesv is left out: SciPy's BLAS here is not the wheel's OpenBLAS."
-    count = sum(bool(reason) for reason in view.reasons[:, 0])
-    systems = f"{count} of {view.shape[0]} systems"
+    systems = f"{sum(map(bool, view.reasons[:, 0]))} of {view.shape[0]} systems"
     return f"dsgesv gave up its FP32 factors and started again in FP64 on {systems}."
-
-
-def _spread(ratios: Floats) -> tuple[float, float, float]:
-    return float(ratios.mean()), float(np.median(ratios)), float(ratios.min())

@@ -10,8 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
-
-Number = int | float | None
+from typing import Any
 
 TABLES = {
     "dense": "Table 2",
@@ -31,23 +30,21 @@ HIGH_CONTRAST_GMRES = 14.52
 """Mean inner iterations in the high-contrast family, tau = 1e-8."""
 
 
-def _read(name: str, keys: int) -> dict[tuple[str, ...], dict[str, Number]]:
-    """The numbers of each row of ``<name>.csv`` by the texts of its first `keys` columns."""
+def _read(name: str, keys: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The numbers of each row of ``<name>.csv`` by its first `keys` columns, texts or numbers."""
     with Path(__file__).with_name(f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    return {
-        tuple(row[:keys]): dict(zip(header[keys:], map(_number, row[keys:]), strict=True))
-        for row in rows
-    }
+        header, *rows = ([_cell(text) for text in row] for row in csv.reader(file))
+    return {tuple(row[:keys]): dict(zip(header[keys:], row[keys:], strict=True)) for row in rows}
 
 
-def _number(text: str) -> Number:
-    if not text:
-        return None
-    return int(text) if text.isdecimal() else float(text)
+def _cell(text: str) -> Any:
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text or None
 
 
-def _shares(stages: dict[str, Number]) -> dict[str, float]:
+def _shares(stages: dict[str, Any]) -> dict[str, float]:
     """Mean stages per system in each format; the stages that are not listed are in fp64."""
     counts = {name: stages[name] or 0 for name in ("bf16", "tf32", "fp32")}
     systems = stages["systems"] or 1
@@ -55,23 +52,14 @@ def _shares(stages: dict[str, Number]) -> dict[str, float]:
     return {**shares, "fp64": 4 - sum(counts.values()) / systems}
 
 
-PERFORMANCE = {
-    (experiment, float(tau), method, kappa_range): row
-    for (experiment, tau, method, kappa_range), row in _read("performance", 4).items()
-}
+PERFORMANCE = _read("performance", 4)
 """Success in percent (none for FP64), mean errors, mean outer and total inner iterations, by
 (experiment, tau, method, range)."""
 
-USAGE = {
-    (experiment, float(tau), method): row
-    for (experiment, tau, method), row in _read("usage", 3).items()
-}
+USAGE = _read("usage", 3)
 """Mean stages (of 4) per format and solve; of the dense systems the paper has a figure only."""
 
-DENSE_USAGE = {
-    (float(tau), method, kappa_range): _shares(row)
-    for (tau, method, kappa_range), row in _read("dense_usage", 3).items()
-}
+DENSE_USAGE = {key: _shares(row) for key, row in _read("dense_usage", 3).items()}
 """Mean stages per format of the dense systems by (tau, method, range): the numbers behind the
 paper's figure, from the files ``precision_usage_by_condition.csv`` of its released results
 (https://github.com/inEXASCALE/rlops). ``dense_usage.csv`` has the systems of each range, and the
@@ -81,7 +69,7 @@ DATA = _read("data", 2)
 """The paper's data sets by (experiment, subset): the two halves, and the families of the test half;
 densities in percent."""
 
-NATIVE = {(float(tau), policy): row for (tau, policy), row in _read("native", 2).items()}
+NATIVE = _read("native", 2)
 """The native CPU study by (tau, policy): 100 validation systems, times in milliseconds; the formats
 are fp16, fp32 and fp64."""
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import linalg
 
-from roundwise.outcomes.optional import require
-from roundwise.problems import Dataset, LinearSystem
+from roundwise.problems import Dataset, LinearSystem, one_blas_thread
 
 SEED = 42
 TRAINING = 100
@@ -33,37 +32,22 @@ TEST_ABOVE = frozenset({3, 5, 32, 33, 46, 54, 60, 71, 99})
 def released_set(
     n_train: int = TRAINING, n_test: int = 100, *, seed: int, sizes: tuple[int, int] = (100, 500)
 ) -> Dataset:
-    """The paper's dense systems, up to rounding.
+    """The paper's dense systems, up to rounding; other seeds than 0 make others by the same rule.
 
     n is uniform in `sizes`, kappa = 10^j with j uniform in 1..8, A = U diag(1, ..., 1, 1/kappa) V'
     with orthogonal factors U and V of normal matrices, and x normal. Asking for fewer systems gives
     the first ones of each half.
-
-    Parameters
-    ----------
-    n_train, n_test : int
-    seed : int
-        0 makes the paper's; others make other sets by the same rule.
-    sizes : (int, int)
     """
     if n_train > TRAINING:
         raise ValueError(f"n_train = {n_train}; the paper has {TRAINING} training systems")
-    with require("threadpoolctl", "tune").threadpool_limits(1):  # LAPACK's last bits depend on it
-        systems = {
-            half: tuple(
-                _system(n, kappa, system_seed, f"released-{half}-{i}")
-                for i, (n, kappa, system_seed) in enumerate(draws)
-            )
-            for half, draws in _halves(n_train, n_test, SEED + 1000 * seed, sizes).items()
-        }
-    return Dataset("released", seed, systems["train"], systems["test"])
-
-
-def _halves(
-    n_train: int, n_test: int, seed: int, sizes: tuple[int, int]
-) -> dict[str, list[tuple[int, float, int]]]:
-    draws = list(_draws(TRAINING + n_test if n_test else n_train, seed, sizes))
-    return {"train": draws[:n_train], "test": draws[TRAINING:]}
+    count = TRAINING + n_test if n_test else n_train
+    draws = list(_draws(count, SEED + 1000 * seed, sizes))
+    with one_blas_thread():  # LAPACK's last bits depend on it
+        train, test = (
+            tuple(_system(*draw, f"released-{half}-{i}") for i, draw in enumerate(of_half))
+            for half, of_half in (("train", draws[:n_train]), ("test", draws[TRAINING:]))
+        )
+    return Dataset("released", seed, train, test)
 
 
 def _draws(count: int, seed: int, sizes: tuple[int, int]) -> Iterator[tuple[int, float, int]]:

@@ -39,26 +39,12 @@ Vector = Any
 class ReleasedGmresIR(GmresIR):
     """GMRES-IR with departures of the released code, for dense systems.
 
+    ``departures.toml`` describes what the switches turn on, in this order as ``tf32`` (where the
+    stopping rule keeps the unit roundoff of 11 bits), ``stages``, ``tolerance`` (GMRES takes one
+    step at least), ``scipy`` (which restarts after 20 steps) and ``rounding``.
+
     The last entry of an outcome's history also has the errors of x before the last update
     (``ferr_before``, ``nbe_before``), and ``inner_residual`` is absolute where the tolerance is.
-
-    Parameters
-    ----------
-    tf32_as_fp32 : bool
-        Compute tf32 with 24 bits in update, GMRES and residual. The factors get 11 bits, and the
-        stopping rule takes the unit roundoff of 11.
-    swapped_stages : bool
-        Give GMRES the format that the action has for the update, and the other way round.
-    absolute_tolerance : bool
-        For a GMRES stage below fp64, stop when the preconditioned residual's norm is at most
-        `tolerance` itself, after one step at least.
-    scipy_gmres : bool
-        For a GMRES stage in fp64, call SciPy's gmres, which also asks that the residual that is
-        not preconditioned has shrunk by `tolerance`, and restarts after 20 steps.
-    loose_rounding : bool
-        Round less: x stays in float64, and z alone is rounded to u; the residual is computed in
-        float64 from A and b rounded to u, then rounded to u_r; GMRES applies A rounded to u, and
-        factors in u_f to vectors rounded to u_f.
     """
 
     tf32_as_fp32: bool = False
@@ -71,24 +57,26 @@ class ReleasedGmresIR(GmresIR):
         factor, second, third, fourth = (stages[name] for name in self.stages)
         if self.swapped_stages:
             second, third = third, second
-        computed = [self._computed(stage.fmt) for stage in (second, third, fourth)]
+        u, u_g, u_r = (
+            FP32 if self.tf32_as_fp32 and stage.fmt == TF32 else stage.fmt
+            for stage in (second, third, fourth)
+        )
         measure = shared.get("errors", lambda: ErrorMeasure(problem))
         system = shared_system(problem, self.equilibrate, fourth, shared)
         if self.loose_rounding:
-            A = round_to(system[0].A, computed[0])
-            B = round_to(system[1].B, computed[0])
+            A, B = round_to(system[0].A, u), round_to(system[1].B, u)
             system = ScaledMatrix(A, fourth.backend.sizes(A)[0]), ScaledColumns(B)
             shared = Shared()  # its matrices and factors are of another A for each u
             shared.get("errors", lambda: measure)
-        update = _Update(second, second.fmt, computed[0], self.loose_rounding)
-        residual = _Residual(fourth, computed[2], self.loose_rounding)
+        update = _Update(second, u, self.loose_rounding)
+        residual = _Residual(fourth, u_r, self.loose_rounding)
         factors = shared_factors(factor, system, shared)
         inner: Stage
         if self.loose_rounding:
-            inner = _LooseGmres(third, computed[1], factor.fmt)
+            inner = _LooseGmres(third, u_g, factor.fmt)
             A, M = inner.backend.matrix(system[0].A, FP64), factors.to(FP64)
         else:
-            inner = _Kept(third, computed[1])
+            inner = _Kept(third, u_g)
             A = shared.get(("matrix", inner.fmt), lambda: inner.matrix(system[0].A))
             M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt))
 
@@ -99,10 +87,9 @@ class ReleasedGmresIR(GmresIR):
 
         @by_columns
         def correct(r: Vector) -> Correction:
-            if third.fmt == FP64:
-                if self.scipy_gmres:
-                    return _by_scipy(inner, A, M, r, self.tolerance)
-            elif self.absolute_tolerance:
+            if self.scipy_gmres and third.fmt == FP64:
+                return _by_scipy(inner, A, M, r, self.tolerance)
+            if self.absolute_tolerance and third.fmt != FP64:
                 return _absolute(inner, A, M, r, self.tolerance, residual.size)
             return gmres(inner, A, M, r, self.tolerance, problem.n, 1)
 
@@ -111,14 +98,9 @@ class ReleasedGmresIR(GmresIR):
         )
         if update.before is None:
             return outcome
-        before = {
-            "ferr_before": measure.forward(update.before),
-            "nbe_before": measure.backward(update.before),
-        }
-        return replace(outcome, history=(*outcome.history[:-1], {**outcome.history[-1], **before}))
-
-    def _computed(self, fmt: FloatFormat) -> FloatFormat:
-        return FP32 if self.tf32_as_fp32 and fmt == TF32 else fmt
+        ferr, nbe = measure.forward(update.before), measure.backward(update.before)
+        last = {**outcome.history[-1], "ferr_before": ferr, "nbe_before": nbe}
+        return replace(outcome, history=(*outcome.history[:-1], last))
 
 
 class _Kept(Stage):
@@ -135,8 +117,8 @@ class _Kept(Stage):
 class _Update(_Kept):
     """``x + z``; remembers x. Its `fmt` is what the stopping rule sees."""
 
-    def __init__(self, stage: Stage, fmt: FloatFormat, computed: FloatFormat, loose: bool) -> None:
-        super().__init__(stage, fmt)
+    def __init__(self, stage: Stage, computed: FloatFormat, loose: bool) -> None:
+        super().__init__(stage, stage.fmt)
         self.computed, self.loose = computed, loose
         self.before: Vector | None = None
 
@@ -187,20 +169,13 @@ def _absolute(
 ) -> Correction:
     """GMRES with an absolute tolerance; r is the residual divided by `size`."""
     norm = size * stage.norm2(stage.solve(M, r))
-    if norm > tolerance:
-        found = gmres(stage, A, M, r, tolerance / norm, len(r), 1)
-    else:
-        found = gmres(stage, A, M, r, 0.0, 1, 1)
+    wanted, steps = (tolerance / norm, len(r)) if norm > tolerance else (0.0, 1)  # one at least
+    found = gmres(stage, A, M, r, wanted, steps, 1)
     return replace(found, residual=found.residual * norm)
 
 
 def _by_scipy(stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float) -> Correction:
-    steps = 0
-
-    def count(_: object) -> None:
-        nonlocal steps
-        steps += 1
-
+    steps: list[object] = []
     n = len(r)
     z, _ = scipy_gmres(
         LinearOperator((n, n), lambda v: stage.matvec(A, v.ravel()), dtype=np.float64),
@@ -208,11 +183,11 @@ def _by_scipy(stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float) 
         rtol=tolerance,
         maxiter=n,  # of steps, not of cycles: the callback's type says so
         M=LinearOperator((n, n), lambda v: stage.solve(M, v.ravel()), dtype=np.float64),
-        callback=count,
+        callback=steps.append,
         callback_type="legacy",
     )
     left = np.linalg.norm(r - stage.matvec(A, z)) / np.linalg.norm(r)
-    return Correction(z, steps, float(left))
+    return Correction(z, len(steps), float(left))
 
 
 def without_last_update(outcome: Outcome, *, measured: bool = False) -> Outcome:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from roundwise.experiments import paper
-from roundwise.experiments.released.numbers import METRICS, RANGES, mean_distances
-from roundwise.experiments.simulated.running import Result
-from roundwise.experiments.simulated.settings import FORMATS
-from roundwise.report import Figure, scientific
+from roundwise.experiments.released.tables import METRICS, mean_distances
+from roundwise.experiments.simulated.experiment import FORMATS
+from roundwise.experiments.simulated.running import Case, Result
+from roundwise.report import Figure
 from roundwise.report import figures as draw
 
 NUMBERS = {"ferr": "ferr", "nbe": "nbe", "gmres": "GMRES iterations"}
@@ -37,19 +37,18 @@ def distances(results: Mapping[str, Result]) -> Figure:
 
 def usage(results: Mapping[str, Result]) -> Figure:
     """Stages below FP64, by variant; W1 and W2 at both tau."""
-    shares, low, some = {}, FORMATS[:-1], next(iter(results.values()))
-    for weight in ("W1", "W2"):
-        for tau in some.baselines:
-            for kappa_range in (r for r in RANGES if r in some.ranges):
-                theirs = paper.DENSE_USAGE[tau, weight, kappa_range]
-                rows = [[theirs[fmt] for fmt in low]]
-                for result in results.values():
-                    used = [np.nan] * len(low)
-                    if kappa_range in result.ranges:
-                        case = result.case(weight, tau)
-                        used = [float(np.mean(case.usage(kappa_range, fmt))) for fmt in low]
-                    rows.append(used)
-                shares[f"{weight}, tau = {scientific(tau)}, {kappa_range}"] = np.array(rows)
+    shares, low = {}, FORMATS[:-1]
+    for case in _cases(results):
+        for kappa_range in next(iter(results.values())).ranges:
+            theirs = paper.DENSE_USAGE[case.tau, case.weight, kappa_range]
+            rows = [[theirs[fmt] for fmt in low]]
+            for result in results.values():
+                ours = result.case(case.weight, case.tau)
+                has_systems = kappa_range in result.ranges
+                rows.append(
+                    [ours.metric(kappa_range, f).mean if has_systems else np.nan for f in low]
+                )
+            shares[f"{case.label}, {kappa_range}"] = np.array(rows)
     return Figure(
         "Stages (of 4) below FP64 that the policies choose, beside the paper's; mean over the "
         "trainings.",
@@ -60,27 +59,28 @@ def usage(results: Mapping[str, Result]) -> Figure:
 
 def numbers(results: Mapping[str, Result], metrics: Sequence[str] = tuple(NUMBERS)) -> Figure:
     """Errors and iterations of every variant, each training a dot, against the paper's."""
-    some = next(iter(results.values()))
-    columns = [(weight, tau) for weight in ("W1", "W2") for tau in some.baselines]
-    panels = {}
-    for metric, label in ((metric, NUMBERS[metric]) for metric in metrics):
-        for weight, tau in columns:
-            panels[label, f"{weight}, tau = {scientific(tau)}"] = {
-                kappa_range: (
-                    paper.reported("dense", tau, weight, kappa_range, metric),
-                    [
-                        result.case(weight, tau).values(kappa_range, metric)
-                        if kappa_range in result.ranges
-                        else []
-                        for result in results.values()
-                    ],
-                )
-                for kappa_range in RANGES
-                if kappa_range in some.ranges
-            }
+    panels = {
+        (NUMBERS[metric], case.label): {
+            kappa_range: (
+                paper.reported("dense", case.tau, case.weight, kappa_range, metric),
+                [
+                    result.case(case.weight, case.tau).values(kappa_range, metric)
+                    for result in results.values()
+                ],
+            )
+            for kappa_range in next(iter(results.values())).ranges
+        }
+        for metric in metrics
+        for case in _cases(results)
+    }
     return Figure(
         "Mean errors and iterations by range of kappa: each dot is a training, each line is the "
         "paper's number.",
         "departures-numbers",
         draw.dots_against(panels, list(results)),
     )
+
+
+def _cases(results: Mapping[str, Result]) -> list[Case]:
+    """Those of the first variant, W1 at both tau first."""
+    return sorted(next(iter(results.values())).cases, key=lambda case: case.weight)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -16,9 +15,6 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.experiments.paper.systems import TRAINING_BELOW
-from roundwise.experiments.simulated.gather import Half
-from roundwise.experiments.simulated.running import Learner
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.formats import FP64
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward, ProblemFacts
@@ -26,23 +22,13 @@ from roundwise.rewards import PaperReward, ProblemFacts
 BUCKETS = (1e4, 1e7)
 """Training meets the systems with kappa below the first, then below the second, then the others."""
 
-STREAM = "stream"
-"""Name of the variant that takes the code's random numbers: one training, the paper's own as far as
-rounding allows."""
-
-STREAM_SEED = 42
-
 
 @dataclass(frozen=True)
 class ReleasedReward(PaperReward):
     """The paper's reward with the released code's departures.
 
-    Parameters
-    ----------
-    zero_penalty : float, optional
-        The penalty of a count of 0 iterations, times lambda_iter; None means no penalty.
-    explicit_bits : bool
-        Count significand bits without the implicit one: 52, 23, 10, 7.
+    With a `zero_penalty`, a count of 0 iterations costs that times lambda_iter. `explicit_bits`
+    counts the significand bits without the implicit one: 52, 23, 10, 7.
     """
 
     zero_penalty: float | None = None
@@ -73,15 +59,9 @@ class TruncatingDiscretizer(FeatureDiscretizer):
 class ReleasedQ(TabularQ):
     """`TabularQ` with truncated bins, an epsilon that decays per step, and untried actions at 0.
 
-    Features, which are logarithms, are at least 0.
-
-    Parameters
-    ----------
-    steps : int
-        Steps of the whole training: epsilon is ``max(0.1, 1 - step / steps)``, from step 0.
-    alpha : float
-    stream : random.Random, optional
-        Draws as in the released code come from it, and not from the generator of `explore`.
+    Epsilon is ``max(0.1, 1 - step / steps)``, from step 0. Features, which are logarithms, are at
+    least 0. Draws as in the released code come from `stream`, if given, instead of the generator of
+    `explore`.
     """
 
     def __init__(self, steps: int, alpha: float = 0.5, stream: Random | None = None) -> None:
@@ -90,12 +70,12 @@ class ReleasedQ(TabularQ):
 
     def begin(self, contexts: NDArray[np.float64]) -> None:
         super().begin(contexts)
-        self.discretizer_ = TruncatingDiscretizer(10).fit(_at_least_one(contexts))
+        self.discretizer_ = TruncatingDiscretizer(10).fit(np.maximum(contexts, 0.0))
         self._occurring = len(set(self.states(contexts)))
         self._step = 0
 
     def states(self, contexts: NDArray[np.float64]) -> list[int | None]:
-        return super().states(_at_least_one(contexts))
+        return super().states(np.maximum(contexts, 0.0))
 
     def explore(self, state: int, rng: np.random.Generator, progress: float) -> int:
         done, self._step = self._step, self._step + 1
@@ -111,43 +91,8 @@ class ReleasedQ(TabularQ):
         return values and [value if np.isfinite(value) else 0.0 for value in values]
 
 
-def _at_least_one(contexts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Features below 1 become 1; contexts hold their logarithms."""
-    return np.maximum(contexts, 0.0)
-
-
 def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
     """The order in which the training systems are met in each episode."""
     decades = 10.0 ** np.round(np.log10(kappas))
     seen = np.where([i in TRAINING_BELOW for i in range(len(kappas))], 0.5 * decades, decades)
     return np.argsort(np.searchsorted(BUCKETS, seen, side="right"), kind="stable")
-
-
-@dataclass(frozen=True)
-class ReleasedLearner(Learner):
-    """Trains with the departures ``counting``, ``learning`` and `STREAM`, as far as they are on."""
-
-    departures: frozenset[str]
-
-    def reward(self, w1: float, w2: float, lambda_iter: float) -> PaperReward:
-        return ReleasedReward(
-            w1=w1,
-            w2=w2,
-            lambda_iter=lambda_iter,
-            zero_penalty=5.0 if "counting" in self.departures else None,
-            explicit_bits="learning" in self.departures,
-        )
-
-    def new_policy(self, settings: Settings, systems: int) -> TabularQ:
-        if "learning" not in self.departures:
-            return super().new_policy(settings, systems)
-        stream = Random(STREAM_SEED) if STREAM in self.departures else None
-        return ReleasedQ(settings.episodes * systems, settings.alpha, stream)
-
-    def order(self, training: Half) -> NDArray[np.intp]:
-        if "learning" not in self.departures:
-            return super().order(training)
-        return training_order(training.kappas)
-
-    def seeds(self, settings: Settings) -> Sequence[int]:
-        return super().seeds(settings)[: 1 if STREAM in self.departures else None]

@@ -16,14 +16,12 @@ from typing import Any, ClassVar
 from roundwise.evaluation.accuracy import RANGE_SLACK
 from roundwise.experiments.paper.systems import TEST_ABOVE
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
-from roundwise.experiments.released import numbers
+from roundwise.experiments.released import tables
 from roundwise.experiments.released.figures import figures
-from roundwise.experiments.released.tables import all_tables
 from roundwise.experiments.released.variants import DATA, DEPARTURES, VARIANTS, Variant
-from roundwise.experiments.simulated.experiment import EXPERIMENTS
-from roundwise.experiments.simulated.gather import Half, SimulatedGathered, gather
+from roundwise.experiments.simulated.experiment import EXPERIMENTS, Settings
+from roundwise.experiments.simulated.gather import SimulatedGathered, gather
 from roundwise.experiments.simulated.running import Result, run
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.simulated.study import describe, emulated_provenance
 from roundwise.experiments.tabulating import flat_tables, plain_rows
 from roundwise.report import Report
@@ -63,23 +61,23 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
         for variant in self.variants:
             settings = replace(self.settings, arithmetic=variant.arithmetic)
             outcomes = gathered[variant.name]
-            found[variant.name] = run(dense, settings, outcomes, learner=variant.learner)
+            found[variant.name] = run(dense, settings, outcomes, learner=variant)
             bar(len(found), len(self.variants))
         return found
 
     def tabulate(self, result: Mapping[str, Result]) -> list[Part]:
-        rows = {
-            "performance": numbers.performance(result),
-            "usage": numbers.usage(result),
-            "distances": numbers.distances(result),
+        flat = {
+            "performance": tables.performance(result),
+            "usage": tables.usage(result),
+            "distances": tables.distances(result),
         }
         return [
             Part(
                 "departures",
                 "Dense systems, departure by departure",
                 ABOUT,
-                all_tables(result),
-                flat_tables(rows),
+                tables.all_tables(result),
+                flat_tables(flat),
                 partial(figures, result),
                 anchor="departure-study",
                 heading="Departures of the released code",
@@ -104,21 +102,20 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
 
 def _in_the_papers_ranges(gathered: SimulatedGathered) -> SimulatedGathered:
     """With kappas of the test systems such that each is in the range that the paper has it in."""
-
-    def moved(test: Half) -> Half:
-        above = [1 + 2 * RANGE_SLACK * (i in TEST_ABOVE) for i in range(len(test.facts))]
-        known = zip(test.facts, above, strict=True)
-        return replace(test, facts=[replace(f, kappa=f.kappa * factor) for f, factor in known])
-
-    halves = {tau: (train, moved(test)) for tau, (train, test) in gathered.halves.items()}
+    halves = {}
+    for tau, (training, test) in gathered.halves.items():
+        facts = list(test.facts)
+        for i in TEST_ABOVE & set(range(len(facts))):
+            facts[i] = replace(facts[i], kappa=facts[i].kappa * (1 + 2 * RANGE_SLACK))
+        halves[tau] = training, replace(test, facts=facts)
     return replace(gathered, halves=halves)
 
 
 def _overview(settings: Settings, results: Mapping[str, Result]) -> list[str]:
     """Which variant is nearest to the paper, number by number."""
-    means = numbers.mean_distances(results)
+    means = tables.mean_distances(results)
     lines = [] if settings.are_the_papers else [TASTE]
-    for metric, unit in numbers.METRICS.items():
+    for metric, unit in tables.METRICS.items():
         nearest = min(means, key=lambda name: means[name][metric])
         known = [f"{n} {means[n][metric]:.2f}" for n in ("storage", "all") if n in means]
         lines.append(

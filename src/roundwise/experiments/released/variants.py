@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import GmresIR, Outcome, PaperRule
+from roundwise.experiments import departures
 from roundwise.experiments.released.code import (
     ReleasedGmresIR,
     with_released_count,
     without_last_update,
 )
-from roundwise.experiments.released.learning import STREAM, ReleasedLearner
-from roundwise.experiments.simulated.gather import Runs
+from roundwise.experiments.released.learning import ReleasedQ, ReleasedReward, training_order
+from roundwise.experiments.simulated.experiment import Settings
+from roundwise.experiments.simulated.gather import Half, Runs
+from roundwise.experiments.simulated.running import Learner
 from roundwise.formats import FP64, TF32
+from roundwise.policies import TabularQ
+from roundwise.rewards import PaperReward
 
 DATA = "released"
 """The paper's own dense systems."""
 
-DEPARTURES = {
-    "tf32": "TF32 is computed with 24 bits in update, GMRES and residual; the factors alone get 11",
-    "stages": "The action's second format is used for GMRES and its third for the update, so that "
-    "the order is u_f <= u_g <= u <= u_r",
-    "rounding": "x stays in float64 and z alone is rounded to u; residuals are those of A and b "
-    "rounded to u; GMRES applies A rounded to u, and factors in u_f to vectors in u_f",
-    "tolerance": "The inner tolerance is absolute where u_g is below FP64",
-    "scipy": "Where u_g is FP64, SciPy's gmres also asks for a small residual that is not "
-    "preconditioned",
-    "stop": "The update that triggers the stop is not applied",
-    "counting": "Where u_g is below FP64, an outer step counts 0 GMRES iterations if it reached "
-    "the tolerance and n if not; 0 in all is charged like 32",
-    "learning": "Bins truncate; epsilon decays per step; features are at least 1; untried actions "
-    "are worth 0; systems are met from low to high kappa; bits count without the implicit one",
-}
+STREAM = "stream"
+"""Takes the code's random numbers: one training, the paper's own as far as rounding allows."""
+
+STREAM_SEED = 42
+
+DEPARTURES = dict(departures.RELEASED)
+"""What each departure is, by its short name."""
 
 
 @dataclass(frozen=True)
-class Variant(Runs):
+class Variant(Runs, Learner):
     """One way to run the dense experiment; `departures` are keys of `DEPARTURES`, or `STREAM`."""
 
     arithmetic: str = "storage"
@@ -62,17 +64,35 @@ class Variant(Runs):
         )
 
     def seen(self, outcome: Outcome, action: Action, n: int, tau: float) -> Outcome:
-        if "counting" in self.departures:
-            gmres = action[1 if "stages" in self.departures else 2]
-            if gmres != FP64:
-                outcome = with_released_count(outcome, n, tau)
+        gmres = action[1 if "stages" in self.departures else 2]
+        if "counting" in self.departures and gmres != FP64:
+            outcome = with_released_count(outcome, n, tau)
         if "stop" in self.departures:
             outcome = without_last_update(outcome, measured="rounding" in self.departures)
         return outcome
 
-    @property
-    def learner(self) -> ReleasedLearner:
-        return ReleasedLearner(self.departures)
+    def reward(self, w1: float, w2: float, lambda_iter: float) -> PaperReward:
+        return ReleasedReward(
+            w1=w1,
+            w2=w2,
+            lambda_iter=lambda_iter,
+            zero_penalty=5.0 if "counting" in self.departures else None,
+            explicit_bits="learning" in self.departures,
+        )
+
+    def new_policy(self, settings: Settings, systems: int) -> TabularQ:
+        if "learning" not in self.departures:
+            return super().new_policy(settings, systems)
+        stream = Random(STREAM_SEED) if STREAM in self.departures else None
+        return ReleasedQ(settings.episodes * systems, settings.alpha, stream)
+
+    def order(self, training: Half) -> NDArray[np.intp]:
+        if "learning" not in self.departures:
+            return super().order(training)
+        return training_order(training.kappas)
+
+    def seeds(self, settings: Settings) -> Sequence[int]:
+        return super().seeds(settings)[: 1 if STREAM in self.departures else None]
 
 
 ALL = frozenset(DEPARTURES)

@@ -5,8 +5,7 @@
 >>> write(study, results, Path("out/reproduce"))                 # doctest: +SKIP
 """
 
-from roundwise.experiments.simulated.experiment import EXPERIMENTS
-from roundwise.experiments.simulated.settings import Settings
+from roundwise.experiments.simulated.experiment import EXPERIMENTS, Settings
 from roundwise.experiments.simulated.study import SimulatedStudy
 
 __all__ = ["EXPERIMENTS", "Settings", "SimulatedStudy"]

@@ -1,4 +1,4 @@
-"""The paper's simulated experiments, as data.
+"""The paper's simulated experiments, as data, and what their results depend on.
 
 - dense: n uniform in 100..500, kappa = 10**j with j uniform in 1..8. The ranges of kappa are closed
   above (1e3 counts as low), which gives about the paper's 37 low systems of 100.
@@ -15,7 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roundwise.experiments import departures
+from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.algorithms import GmresIR
+
+FORMATS = ("bf16", "tf32", "fp32", "fp64")
+"""The paper's."""
 
 WEIGHTS = {"W1": (1.0, 0.1), "W2": (1.0, 1.0)}
 """(w1, w2): the weights of accuracy and of precision."""
@@ -36,17 +40,9 @@ ABOUT = {
 class Experiment:
     """One of the paper's experiments.
 
-    Attributes
-    ----------
-    name, title : str
-    data : str
-        Its data set, see `roundwise.experiments.simulated.sets`.
-    lambda_iter : float
-        Weight of the iteration penalty.
-    by_range : bool
-        Whether the paper reports it by range of the condition number.
-    heavy_tailed : bool
-        Whether a few systems dominate the mean errors, so that other draws are looked at, too.
+    `data` is a key of `roundwise.experiments.simulated.sets.DATA_SETS`, and `lambda_iter` the
+    weight of the iteration penalty. `by_range`: the paper reports by range of the condition number.
+    `heavy_tailed`: a few systems dominate the mean errors, and other draws are looked at, too.
     """
 
     name: str
@@ -55,16 +51,6 @@ class Experiment:
     lambda_iter: float
     by_range: bool = False
     heavy_tailed: bool = False
-
-    @property
-    def about(self) -> str:
-        """What it reproduces, for the report."""
-        return ABOUT[self.name]
-
-    @property
-    def departures(self) -> departures.Departures:
-        """Where it departs from the paper, or the paper's numbers from its text."""
-        return departures.EVERYWHERE + departures.OF_DATA[self.data]
 
 
 EXPERIMENTS = {
@@ -76,3 +62,41 @@ EXPERIMENTS = {
         Experiment("ablation", "Ablation: no iteration penalty", "dense", 0.0, by_range=True),
     )
 }
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a result depends on; the defaults are the paper's.
+
+    `systems` counts those of each half, training and test; n is within `sizes` (grids of PDEs are
+    rounded up to squares). `seeds` trainings on this one data set differ in their exploration: the
+    first has the `seed` of the data set, the others the numbers after it. `actions` are the highest
+    so many of the 35 monotone ones.
+    """
+
+    systems: int = 100
+    seeds: int = 10
+    seed: int = 0
+    actions: int = 25
+    arithmetic: str = "operation"
+    taus: tuple[float, ...] = (1e-6, 1e-8)
+    episodes: int = 100
+    alpha: float = 0.5
+    sizes: tuple[int, int] = (100, 500)
+
+    def __post_init__(self) -> None:
+        for name in ("systems", "seeds", "episodes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}; choose at least 1")
+        if not 1 <= self.actions <= 35:
+            raise ValueError(f"actions = {self.actions}; choose 1 to 35 (the paper: 25)")
+
+    @property
+    def are_the_papers(self) -> bool:
+        """Whether only the seed and the number of trainings differ from the paper's."""
+        return self == Settings(seed=self.seed, seeds=self.seeds)
+
+    @property
+    def space(self) -> ActionSpace:
+        """The paper's actions."""
+        return top_k(monotone_space(GmresIR.stages, FORMATS), self.actions)

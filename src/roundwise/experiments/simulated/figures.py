@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roundwise.experiments.simulated.gather import Half
 from roundwise.experiments.simulated.running import Case, Result
 from roundwise.report import Figure, scientific
 from roundwise.report import figures as draw
-
-Places = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Indices of systems and of actions."""
 
 SIZE_GROUPS = ((200, "n < 200"), (300, "n = 200 to 299"), (400, "n = 300 to 399"))
 
@@ -32,7 +29,7 @@ def figures(result: Result) -> Iterator[Figure]:
 
 def training(result: Result) -> Figure:
     curves = {
-        label(case): (
+        case.label: (
             np.array([run.reward for run in case.curves]),
             np.array([run.error for run in case.curves]),
         )
@@ -49,9 +46,7 @@ def training(result: Result) -> Figure:
 def usage(result: Result) -> Figure:
     formats = [fmt.name for fmt in result.gathered.space.formats]
     shares = {
-        label(case): [
-            [float(np.mean(case.usage(name, fmt))) for fmt in formats] for name in result.ranges
-        ]
+        case.label: [[case.metric(name, fmt).mean for fmt in formats] for name in result.ranges]
         for case in result.cases
     }
     counts = [r.count for r in result.cases[0].usages[0].ranges if r.name != "all"]
@@ -64,11 +59,11 @@ def usage(result: Result) -> Figure:
 
 def errors(result: Result) -> Figure:
     """Under W2, as the paper shows them."""
-    ours, fp64, taus = {}, {}, {}
-    for case, test, (at, safe) in _under_w2(result):
-        ours[label(case)] = test.ferr[at], test.nbe[at]
-        fp64[label(case)] = test.ferr[safe], test.nbe[safe]
-        taus[label(case)] = case.tau
+    ours, fp64, taus, safe = {}, {}, {}, result.gathered.space.safe
+    for case, test, at in _under_w2(result):
+        ours[case.label] = test.ferr[at], test.nbe[at]
+        fp64[case.label] = test.ferr[:, safe], test.nbe[:, safe]
+        taus[case.label] = case.tau
     test = result.gathered.first[1]
     return Figure(
         "Errors of each test system under W2 (first seed) and in all-FP64, sorted by kappa; a "
@@ -80,8 +75,9 @@ def errors(result: Result) -> Figure:
 
 def iterations(result: Result) -> Figure:
     """Under W2, as the paper shows them."""
-    ours = {label(case): test.inner[at] for case, test, (at, _) in _under_w2(result)}
-    fp64 = {label(case): test.inner[safe] for case, test, (_, safe) in _under_w2(result)}
+    ours, fp64, safe = {}, {}, result.gathered.space.safe
+    for case, test, at in _under_w2(result):
+        ours[case.label], fp64[case.label] = test.inner[at], test.inner[:, safe]
     test = result.gathered.first[1]
     return Figure(
         "GMRES iterations of each test system under W2 (first seed) and in all-FP64.",
@@ -103,19 +99,17 @@ def kappas(result: Result) -> Figure:
 
 def policies(result: Result) -> Figure:
     """The bins are the same in all cases: they follow from the training systems."""
-    names = result.gathered.space.names
-    grids = {}
+    names, grids = result.gathered.space.names, {}
     for case in result.cases:
-        policy, bins = case.policy, case.policy.discretizer_.bins_
+        policy, (rows, columns) = case.policy, case.policy.discretizer_.bins_
         tried = policy.counts.sum(axis=1).tolist()
         chosen = [names[policy.choose(s)] if tried[s] else None for s in range(len(tried))]
-        rows, columns = bins
-        grids[label(case)] = [chosen[i * columns : (i + 1) * columns] for i in range(rows)]
-    centers = result.cases[0].policy.discretizer_.bin_centers_
+        grids[case.label] = [chosen[i * columns : (i + 1) * columns] for i in range(rows)]
+    x, y = result.cases[0].policy.discretizer_.bin_centers_
     return Figure(
         "What the policy (first seed) takes in each state of the grid that training met.",
         f"{result.experiment.name}-policy",
-        draw.policy_map(grids, centers[0], centers[1], names),
+        draw.policy_map(grids, x, y, names),
     )
 
 
@@ -129,15 +123,11 @@ def landscape(result: Result) -> Figure:
         f"{scientific(test.kappas[system], 1)}, the median of the set ({problem.name}).",
         f"{result.experiment.name}-landscape",
         draw.reward_landscape(
-            {label(case): case.rewards[system] for case in result.cases},
+            {case.label: case.rewards[system] for case in result.cases},
             result.gathered.space.names,
-            chosen={label(case): int(case.chosen[0, system]) for case in result.cases},
+            chosen={case.label: int(case.chosen[0, system]) for case in result.cases},
         ),
     )
-
-
-def label(case: Case) -> str:
-    return f"{case.weight}, tau = {scientific(case.tau)}"
 
 
 def groups(half: Half) -> list[str]:
@@ -148,11 +138,9 @@ def groups(half: Half) -> list[str]:
     return [next((text for end, text in SIZE_GROUPS if n < end), last) for n in half.sizes]
 
 
-def _under_w2(result: Result) -> Iterator[tuple[Case, Half, tuple[Places, Places]]]:
-    """The cases of W2, their test halves, and the places of the chosen and of the safe actions."""
+def _under_w2(result: Result) -> Iterator[tuple[Case, Half, tuple[Any, Any]]]:
+    """The cases of W2, their test halves, and the indices (system, action) of what they chose."""
     for case in result.cases:
         if case.weight == "W2":
             test = result.gathered.halves[case.tau][1]
-            systems = np.arange(len(test.rows))
-            safe = np.full_like(systems, result.gathered.space.safe)
-            yield case, test, ((systems, case.chosen[0]), (systems, safe))
+            yield case, test, (np.arange(len(test.rows)), case.chosen[0])

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
-from roundwise.evaluation import seed_spread
 from roundwise.experiments import paper
-from roundwise.experiments.simulated.draws import draws_sentence
 from roundwise.experiments.simulated.running import Case, Result, range_metric
+from roundwise.experiments.simulated.tables import draws_sentence
 from roundwise.report import Finding, Verdict, scientific
 
 ERROR_FACTOR = 3.0
@@ -40,11 +39,12 @@ def check(results: Results) -> list[Finding]:
     """All findings that these results say something about."""
     found = []
     for claim, places in CLAIMS.items():
-        looked_at = list(places(results))
-        if looked_at:
-            remark = _draws_remark(results) if places is _fp64_errors else ""
-            holds = [held for _, held, _ in looked_at]
-            found.append(Finding(claim, verdict(holds), _evidence(looked_at) + remark))
+        if looked_at := list(places(results)):
+            evidence = _evidence(looked_at)
+            pde = results.get("pde")
+            if places is _fp64_errors and pde is not None and pde.gathered.draws:
+                evidence += f" {draws_sentence(pde)}"
+            found.append(Finding(claim, verdict([held for _, held, _ in looked_at]), evidence))
     return found
 
 
@@ -64,14 +64,8 @@ def _evidence(looked_at: Sequence[tuple[str, bool, str]]) -> str:
     return f"{missed} True in the others: {'; '.join(true)}."
 
 
-def _draws_remark(results: Results) -> str:
-    """How far one draw of the PDE test set may be from another; it changes no verdict."""
-    result = results.get("pde")
-    return f" {draws_sentence(result)}" if result is not None and result.gathered.draws else ""
-
-
 def _fp64_errors(results: Results) -> Places:
-    for place, pairs in _fp64_pairs(results, ("ferr", "nbe")):
+    for place, pairs in _fp64_pairs(results, "ferr", "nbe"):
         ratios = {metric: ours / theirs for metric, (ours, theirs) in pairs.items()}
         held = all(1 / ERROR_FACTOR <= ratio <= ERROR_FACTOR for ratio in ratios.values())
         yield place, held, ", ".join(f"{metric} {r:.2g} times" for metric, r in ratios.items())
@@ -79,57 +73,49 @@ def _fp64_errors(results: Results) -> Places:
 
 def _fp64_iterations(results: Results) -> Places:
     slack = ITERATION_SLACK + 1e-9  # 2.1 - 2.0 > 0.1 in float64
-    for place, pairs in _fp64_pairs(results, ("outer", "gmres")):
+    for place, pairs in _fp64_pairs(results, "outer", "gmres"):
         held = all(abs(ours - theirs) <= slack for ours, theirs in pairs.values())
-        labels = {"outer": "outer", "gmres": "GMRES"}
-        texts = [
-            f"{labels[m]} {ours:.2f} (paper {theirs:.2f})" for m, (ours, theirs) in pairs.items()
-        ]
-        yield place, held, ", ".join(texts)
+        texts = [f"{m} {ours:.2f} (paper {theirs:.2f})" for m, (ours, theirs) in pairs.items()]
+        yield place, held, ", ".join(texts).replace("gmres", "GMRES")
 
 
 def _fp64_pairs(
-    results: Results, metrics: Sequence[str]
+    results: Results, *metrics: str
 ) -> Iterator[tuple[str, dict[str, tuple[float, float]]]]:
     """Our numbers of all-FP64 and the paper's, by place and metric, where the paper has some."""
-    for name, result in results.items():
-        if name == "ablation":  # its FP64 rows are those of dense
-            continue
-        for tau, baseline in result.baselines.items():
-            for kappa_range in result.reported_ranges:
-                pairs = {}
-                for metric in metrics:
-                    theirs = paper.reported(name, tau, "FP64", kappa_range, metric)
-                    if not math.isnan(theirs):
-                        pairs[metric] = range_metric(baseline, kappa_range, metric), theirs
-                if pairs:
-                    yield _place(result, tau, kappa_range), pairs
+    for result in _named(results, "dense", "sparse", "pde"):  # ablation's are those of dense
+        for (tau, baseline), kappa_range in product(
+            result.baselines.items(), result.reported_ranges
+        ):
+            pairs = {}
+            for metric in metrics:
+                theirs = paper.reported(result.experiment.name, tau, "FP64", kappa_range, metric)
+                if not math.isnan(theirs):
+                    pairs[metric] = range_metric(baseline, kappa_range, metric), theirs
+            if pairs:
+                yield _place(result, tau, kappa_range), pairs
 
 
 def _w1_accuracy(results: Results) -> Places:
     for result in _named(results, "dense", "sparse"):  # for PDEs the paper does not claim it
-        for tau, baseline in result.baselines.items():
+        for tau, kappa_range in product(result.baselines, result.reported_ranges):
             case = result.case("W1", tau)
-            for kappa_range in result.reported_ranges:
-                ours = case.metric(kappa_range, "ferr").mean
-                fp64 = range_metric(baseline, kappa_range, "ferr")
-                lost = case.metric(kappa_range, "no_result").mean
-                single = case.values(kappa_range, "ferr")
-                count = sum(ferr <= SAME_ORDER * fp64 for ferr in single)
-                yield (
-                    _place(result, tau, kappa_range),
-                    ours <= SAME_ORDER * fp64 and not lost,  # NaN, no result at all, fails
-                    f"{scientific(ours, 1)}, FP64 {scientific(fp64, 1)}, true of {count} of "
-                    f"{len(single)} trainings",
-                )
+            ours, lost = (case.metric(kappa_range, m).mean for m in ("ferr", "no_result"))
+            limit = SAME_ORDER * (fp64 := range_metric(result.baselines[tau], kappa_range, "ferr"))
+            single = case.values(kappa_range, "ferr")
+            yield (
+                _place(result, tau, kappa_range),
+                ours <= limit and not lost,  # NaN, no result at all, fails
+                f"{scientific(ours, 1)}, FP64 {scientific(fp64, 1)}, true of "
+                f"{sum(ferr <= limit for ferr in single)} of {len(single)} trainings",
+            )
 
 
 def _w2_uses_more(results: Results) -> Places:
-    for result in results.values():
-        for tau in result.baselines:
-            w1, w2 = (result.case(weight, tau).low_precision("all") for weight in ("W1", "W2"))
-            text = f"{w2:.2f} stages below FP64 under W2, {w1:.2f} under W1"
-            yield _place(result, tau), w2 >= w1, text
+    for result, tau, *cases in _both_weights(results, *results):
+        w1, w2 = (case.low_precision("all") for case in cases)
+        text = f"{w2:.2f} stages below FP64 under W2, {w1:.2f} under W1"
+        yield _place(result, tau), w2 >= w1, text
 
 
 def _falls_with_kappa(results: Results) -> Places:
@@ -138,30 +124,23 @@ def _falls_with_kappa(results: Results) -> Places:
             used = {name: case.low_precision(name) for name in result.ranges}
             stages = list(used.values())
             held = all(low >= high for low, high in pairwise(stages)) and stages[0] > stages[-1]
-            yield (
-                _case(case),
-                held,
-                ", ".join(f"{count:.2f} {name}" for name, count in used.items()),
-            )
+            yield case.label, held, ", ".join(f"{n:.2f} {name}" for name, n in used.items())
 
 
 def _w1_avoids_half(results: Results) -> Places:
-    for result in _named(results, "dense"):
-        for tau in result.baselines:
-            case = result.case("W1", tau)
-            used = np.add(case.usage("all", "bf16"), case.usage("all", "tf32"))
-            yield (
-                f"tau = {scientific(tau)}",
-                not used.any(),
-                f"{used.mean():.3f} stages in BF16 or TF32, none in {np.count_nonzero(used == 0)} "
-                f"of {used.size} trainings",
-            )
+    for _, tau, case, _ in _both_weights(results, "dense"):
+        used = np.add(case.values("all", "bf16"), case.values("all", "tf32"))
+        yield (
+            f"tau = {scientific(tau)}",
+            not used.any(),
+            f"{used.mean():.3f} stages in BF16 or TF32, none in {np.count_nonzero(used == 0)} "
+            f"of {used.size} trainings",
+        )
 
 
 def _w2_iterates_more(results: Results) -> Places:
-    for result in _named(results, "dense"):
-        for tau in result.baselines if "low" in result.ranges else ():
-            cases = (result.case(weight, tau) for weight in ("W1", "W2"))
+    for result, tau, *cases in _both_weights(results, "dense"):
+        if "low" in result.ranges:
             w1, w2 = (case.metric("low", "gmres").mean for case in cases)
             yield f"tau = {scientific(tau)}", w2 > w1, f"{w2:.2f} under W2, {w1:.2f} under W1"
 
@@ -169,14 +148,13 @@ def _w2_iterates_more(results: Results) -> Places:
 def _success(results: Results) -> Places:
     for name, result in results.items():
         ours, missed = [], []
-        for case in result.cases:
-            for kappa_range in result.reported_ranges:
-                rate = case.metric(kappa_range, "success").mean
-                theirs = paper.reported(name, case.tau, case.weight, kappa_range, "success")
-                ours.append(rate)
-                if rate < theirs - 1:  # never for a range that the paper does not have (NaN)
-                    where = "" if kappa_range == "all" else f" {kappa_range}"
-                    missed.append(f"{_case(case)}{where} {rate:.1f} % (paper {theirs:g} %)")
+        for case, kappa_range in product(result.cases, result.reported_ranges):
+            rate = case.metric(kappa_range, "success").mean
+            theirs = paper.reported(name, case.tau, case.weight, kappa_range, "success")
+            ours.append(rate)
+            if rate < theirs - 1:  # never for a range that the paper does not have (NaN)
+                where = "" if kappa_range == "all" else f" {kappa_range}"
+                missed.append(f"{case.label}{where} {rate:.1f} % (paper {theirs:g} %)")
         strict = [case.metric("all", "strict").mean for case in result.cases]
         text = "below: " + ", ".join(missed) if missed else f"at least {min(ours):.1f} %"
         yield name, not missed, f"{text}; strict success {min(strict):.1f} to {max(strict):.1f} %"
@@ -185,16 +163,15 @@ def _success(results: Results) -> Places:
 def _sparse_dominated(results: Results) -> Places:
     for result in _named(results, "sparse"):
         for case in result.cases:
-            used = seed_spread(case.usage("all", "fp64")).mean
+            used = case.metric("all", "fp64").mean
             theirs = paper.reported_usage("sparse", case.tau, case.weight, "fp64")
-            yield _case(case), used >= DOMINANT, f"{used:.2f} stages (paper {theirs:.2f})"
+            yield case.label, used >= DOMINANT, f"{used:.2f} stages (paper {theirs:.2f})"
 
 
 def _pde_alike(results: Results) -> Places:
-    for result in _named(results, "pde"):
-        if 1e-8 in result.baselines:
-            cases = (result.case(weight, 1e-8) for weight in ("W1", "W2"))
-            w1, w2 = (seed_spread(case.usage("all", "fp64")).mean for case in cases)
+    for _, tau, *cases in _both_weights(results, "pde"):
+        if tau == 1e-8:
+            w1, w2 = (case.metric("all", "fp64").mean for case in cases)
             yield "FP64 stages", abs(w1 - w2) <= 0.1, f"{w1:.2f} under W1, {w2:.2f} under W2"
 
 
@@ -205,7 +182,7 @@ def _ablation(unit: str, number: Callable[[Case], float]) -> Callable[[Results],
         for dense in _named(results, "dense"):
             for case in results["ablation"].cases if "ablation" in results else ():
                 before, after = number(dense.case(case.weight, case.tau)), number(case)
-                yield _case(case), after > before, f"{before:.2f} to {after:.2f} {unit}"
+                yield case.label, after > before, f"{before:.2f} to {after:.2f} {unit}"
 
     return places
 
@@ -214,8 +191,10 @@ def _named(results: Results, *names: str) -> list[Result]:
     return [results[name] for name in names if name in results]
 
 
-def _case(case: Case) -> str:
-    return f"{case.weight}, tau = {scientific(case.tau)}"
+def _both_weights(results: Results, *names: str) -> Iterator[tuple[Result, float, Case, Case]]:
+    for result in _named(results, *names):
+        for tau in result.baselines:
+            yield result, tau, result.case("W1", tau), result.case("W2", tau)
 
 
 def _place(result: Result, tau: float, kappa_range: str = "all") -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
-from roundwise.experiments.protocol import Bars, Gathered, no_bars
+from roundwise.experiments.protocol import Bar, Bars, Gathered, no_bars
+from roundwise.experiments.simulated.experiment import Settings
 from roundwise.experiments.simulated.sets import make, recall, remember
-from roundwise.experiments.simulated.settings import Settings
-from roundwise.outcomes import OutcomeTable, OutcomeView, StoredProblem, fill
+from roundwise.experiments.tabulating import finite_mean
+from roundwise.outcomes import OutcomeTable, StoredProblem, fill
+from roundwise.problems import Dataset
 from roundwise.report import scientific
 from roundwise.rewards import ProblemFacts
 from roundwise.tuning import PAPER_CONTEXT, view_contexts
@@ -23,18 +26,13 @@ from roundwise.tuning import PAPER_CONTEXT, view_contexts
 KAPPA = "kappa_exact"
 """The feature that the paper's state and reward take for kappa."""
 
+DRAWS = 10
+"""Test sets whose mean errors are compared, the experiment's own among them."""
+
 
 @dataclass(frozen=True)
 class Runs:
-    """How actions are run on a data set: here as the paper's text says.
-
-    Attributes
-    ----------
-    name : str
-    arithmetic : str
-    data : str
-        Key of `roundwise.experiments.simulated.sets.DATA_SETS`.
-    """
+    """How actions are run on a data set, a key of `DATA_SETS`: here as the paper's text says."""
 
     name: str
     arithmetic: str
@@ -58,19 +56,18 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Half:
-    """The outcomes of N training or test systems at one tau, and what policies see of them."""
+    """The outcomes of N training or test systems at one tau, and what policies see of them.
+
+    Forward errors, normwise backward errors and GMRES iterations are arrays (N, A), too.
+    """
 
     problems: Sequence[StoredProblem]
     contexts: NDArray[np.float64]
-    facts: Sequence[ProblemFacts] = field(repr=False)
-    rows: Sequence[Sequence[Outcome]] = field(repr=False)
-
-    @classmethod
-    def of(cls, view: OutcomeView, rows: Sequence[Sequence[Outcome]]) -> Half:
-        kappas = view.features[:, view.feature_names.index(KAPPA)]
-        pairs = zip(view.problems, kappas.tolist(), strict=True)
-        facts = [ProblemFacts.from_stored(problem, kappa) for problem, kappa in pairs]
-        return cls(view.problems, view_contexts(view, PAPER_CONTEXT), facts, rows)
+    facts: Sequence[ProblemFacts]
+    rows: Sequence[Sequence[Outcome]]
+    ferr: NDArray[np.float64]
+    nbe: NDArray[np.float64]
+    inner: NDArray[np.int64]
 
     @cached_property
     def kappas(self) -> NDArray[np.float64]:
@@ -84,21 +81,6 @@ class Half:
     def families(self) -> tuple[str, ...]:
         return tuple(str(problem.meta.get("family", "")) for problem in self.problems)
 
-    @cached_property
-    def ferr(self) -> NDArray[np.float64]:
-        """Forward errors, (N, A)."""
-        return np.array([[outcome.ferr for outcome in row] for row in self.rows])
-
-    @cached_property
-    def nbe(self) -> NDArray[np.float64]:
-        """Normwise backward errors, (N, A)."""
-        return np.array([[outcome.nbe for outcome in row] for row in self.rows])
-
-    @cached_property
-    def inner(self) -> NDArray[np.int64]:
-        """GMRES iterations, (N, A)."""
-        return np.array([[outcome.inner_iterations for outcome in row] for row in self.rows])
-
     def picked(self, chosen: NDArray[np.intp]) -> list[Outcome]:
         """The outcome of the chosen action of each system."""
         return [row[action] for row, action in zip(self.rows, chosen.tolist(), strict=True)]
@@ -108,7 +90,7 @@ class Half:
 class SimulatedGathered(Gathered[float, Half]):
     """All outcomes of a data set by tau; `densities` are those of both halves.
 
-    `draws` holds the mean ferr of all-FP64 on other test sets, where an experiment asks for it.
+    `draws` holds the mean ferr of all-FP64 on `DRAWS` test sets, where an experiment asks for it.
     """
 
     space: ActionSpace
@@ -117,23 +99,25 @@ class SimulatedGathered(Gathered[float, Half]):
 
 
 def gather(
-    runs: Runs,
-    settings: Settings,
-    cache: Path,
-    jobs: int | None = None,
-    bars: Bars = no_bars,
+    runs: Runs, settings: Settings, cache: Path, jobs: int | None = None, bars: Bars = no_bars
 ) -> SimulatedGathered:
     """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes."""
     table, space = OutcomeTable(cache / f"{runs.data}.sqlite"), settings.space
-    note, made, computed = recall(cache, runs.data, settings), None, 0
+    made: Dataset | None = None
+    note = recall(cache, runs.data, settings)
     if note is None:
         made = make(runs.data, settings, settings.systems, settings.systems)
         note = remember(cache, runs.data, settings, made)
+    train, test = (note[half]["fingerprints"] for half in ("train", "test"))
+    known = table.stored_features(train + test).values()
+    has_features = all(set(PAPER_CONTEXT.features) <= features for features in known)
+    computed = 0
     for tau in settings.taus:
         missing = [
             (algorithm, actions)
             for algorithm, actions in runs.groups(space, tau).items()
-            if not _is_complete(table, algorithm, note.fingerprints, actions, runs.arithmetic)
+            if not has_features
+            or not table.stored(algorithm, train + test, actions, runs.arithmetic).all()
         ]
         for k, (algorithm, actions) in enumerate(missing):
             if made is None:
@@ -149,27 +133,11 @@ def gather(
                 progress=bars(f"{runs.name}, tau = {scientific(tau)}{part}"),
             )
     halves = {
-        tau: (
-            _half(runs, table, space, note.train.fingerprints, tau),
-            _half(runs, table, space, note.test.fingerprints, tau),
-        )
+        tau: (_half(runs, table, space, train, tau), _half(runs, table, space, test, tau))
         for tau in settings.taus
     }
-    densities = np.array(note.train.densities), np.array(note.test.densities)
+    densities = np.array(note["train"]["densities"]), np.array(note["test"]["densities"])
     return SimulatedGathered(halves, tuple(table.origins()), computed, space, densities)
-
-
-def _is_complete(
-    table: OutcomeTable,
-    algorithm: GmresIR,
-    fingerprints: Sequence[str],
-    actions: Sequence[Action],
-    arithmetic: str,
-) -> bool:
-    features = table.stored_features(fingerprints).values()
-    return all(set(PAPER_CONTEXT.features) <= known for known in features) and bool(
-        table.stored(algorithm, fingerprints, actions, arithmetic).all()
-    )
 
 
 def _half(
@@ -183,5 +151,33 @@ def _half(
                 runs.seen(view.outcome(i, a), action, problem.n, tau)
                 for i, problem in enumerate(view.problems)
             ]
-    rows = [[columns[action][i] for action in space] for i in range(len(fingerprints))]
-    return Half.of(view, rows)  # any view has the features
+    rows = list(zip(*(columns[action] for action in space), strict=True))
+    ferr, nbe, inner = (
+        np.array([[getattr(outcome, name) for outcome in row] for row in rows])
+        for name in ("ferr", "nbe", "inner_iterations")
+    )
+    kappas = view.features[:, view.feature_names.index(KAPPA)]  # any view has the features
+    facts = list(map(ProblemFacts.from_stored, view.problems, kappas.tolist()))
+    contexts = view_contexts(view, PAPER_CONTEXT)
+    return Half(view.problems, contexts, facts, rows, ferr, nbe, inner)
+
+
+def fp64_ferr_draws(
+    data: str, settings: Settings, cache: Path, jobs: int | None, bar: Bar
+) -> tuple[float, ...]:
+    """Mean ferr of all-FP64 on each of `DRAWS` test sets, at the first tau.
+
+    Where a few hard systems dominate a mean, as the high-contrast ones do among the PDEs, two draws
+    of 100 systems by the same rules may differ by orders of magnitude; so may the paper's and ours.
+    """
+    algorithm, model = GmresIR.paper(settings.taus[0]), settings.arithmetic
+    safe, table = [settings.space[settings.space.safe]], OutcomeTable(cache / f"{data}.sqlite")
+    sets = [
+        make(data, replace(settings, seed=settings.seed + draw), 0, settings.systems).test
+        for draw in range(DRAWS)
+    ]
+    every = list(chain(*sets))
+    fill(table, algorithm, every, safe, arithmetic=model, features=(), jobs=jobs, progress=bar)
+    return tuple(
+        finite_mean(table.view(algorithm, problems, safe, model, ()).ferr) for problems in sets
+    )

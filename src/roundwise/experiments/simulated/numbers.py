@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
-from roundwise.evaluation import Interval, seed_spread
+from roundwise.evaluation import Interval, RangeAccuracy, RangeUsage, seed_spread
 from roundwise.experiments import paper
 from roundwise.experiments.simulated.running import METRICS, Result, range_metric
 from roundwise.experiments.tabulating import FlatRow, finite_mean
@@ -15,42 +16,49 @@ from roundwise.experiments.tabulating import FlatRow, finite_mean
 
 def performance(result: Result) -> Iterator[FlatRow]:
     """Success, errors and iterations of both policies and of all-FP64, by range and in all."""
-    name = result.experiment.name
     for tau, baseline in result.baselines.items():
         for method in ("W1", "W2", "FP64"):
             tables = (baseline,) if method == "FP64" else result.case(method, tau).accuracies
-            for judged in baseline.ranges:
-                for metric in METRICS:
-                    yield {
-                        "experiment": name,
-                        "tau": tau,
-                        "method": method,
-                        "range": judged.name,
-                        "systems": judged.count,
-                        "metric": metric,
-                        "paper": paper.reported(name, tau, method, judged.name, metric),
-                        **_over_seeds([range_metric(t, judged.name, metric) for t in tables]),
-                    }
+            for judged, metric in product(baseline.ranges, METRICS):
+                values = [range_metric(table, judged.name, metric) for table in tables]
+                theirs = paper.reported(result.experiment.name, tau, method, judged.name, metric)
+                yield _row(result, tau, method, judged, {"metric": metric, "paper": theirs}, values)
 
 
 def usage(result: Result) -> Iterator[FlatRow]:
     """Mean stages per solve in each format."""
-    name = result.experiment.name
     for case in result.cases:
-        for used in case.usages[0].ranges:
-            for fmt in used.formats:
-                theirs = paper.reported_usage(name, case.tau, case.weight, fmt)
-                over_seeds = _over_seeds(case.usage(used.name, fmt))
-                yield {
-                    "experiment": name,
-                    "tau": case.tau,
-                    "method": case.weight,
-                    "range": used.name,
-                    "systems": used.count,
-                    "format": fmt,
-                    "paper": theirs if used.name == "all" else math.nan,
-                    **{key: over_seeds[key] for key in ("ours", "mean", "std", "seeds")},
-                }
+        for used, fmt in product(case.usages[0].ranges, case.usages[0].ranges[0].formats):
+            theirs = paper.reported_usage(result.experiment.name, case.tau, case.weight, fmt)
+            what: FlatRow = {"format": fmt, "paper": theirs if used.name == "all" else math.nan}
+            values = case.values(used.name, fmt)
+            row = _row(result, case.tau, case.weight, used, what, values)
+            yield {key: cell for key, cell in row.items() if key not in ("min", "max")}
+
+
+def _row(
+    result: Result,
+    tau: float,
+    method: str,
+    systems: RangeAccuracy | RangeUsage,
+    what: FlatRow,
+    values: list[float],
+) -> FlatRow:
+    spread = seed_spread(values)
+    return {
+        "experiment": result.experiment.name,
+        "tau": tau,
+        "method": method,
+        "range": systems.name,
+        "systems": systems.count,
+        **what,
+        "ours": values[0],
+        "mean": spread.mean,
+        "std": spread.std,
+        "min": spread.low,
+        "max": spread.high,
+        "seeds": spread.seeds,
+    }
 
 
 def data(result: Result) -> Iterator[FlatRow]:
@@ -61,32 +69,16 @@ def data(result: Result) -> Iterator[FlatRow]:
         groups = {subset: np.arange(len(half.kappas))}
         if subset == "test" and len(set(half.families)) > 1:
             groups |= _members(half.families)
+        columns = {"kappa": half.kappas, "n": half.sizes, "density_percent": 100 * density}
         for group, members in groups.items():
-            n, kappas, percent = half.sizes[members], half.kappas[members], 100 * density[members]
-            columns: dict[str, tuple[float | None, ...]] = {
-                "ours": (
-                    len(members),
-                    *(float(end) for end in (kappas.min(), kappas.max())),
-                    *(int(end) for end in (n.min(), n.max())),
-                    *(float(end) for end in (percent.min(), percent.max())),
-                )
-            }
-            if (name, group) in paper.DATA:
-                columns = {"paper": tuple(paper.DATA[name, group].values()), **columns}
-            for source, (systems, *ends) in columns.items():
-                named = zip(
-                    ("kappa", "kappa", "n", "n", "density_percent", "density_percent"),
-                    ("min", "max") * 3,
-                    ends,
-                    strict=True,
-                )
-                yield {
-                    "experiment": name,
-                    "subset": group,
-                    "source": source,
-                    "systems": systems,
-                    **{f"{what}_{end}": value for what, end, value in named},
-                }
+            ours: FlatRow = {"systems": len(members)}
+            for column, values in columns.items():
+                ours[f"{column}_min"] = values[members].min().item()
+                ours[f"{column}_max"] = values[members].max().item()
+            lead: FlatRow = {"experiment": name, "subset": group}
+            if theirs := paper.DATA.get((name, group)):
+                yield {**lead, "source": "paper", **dict(zip(ours, theirs.values(), strict=True))}
+            yield {**lead, "source": "ours", **ours}
 
 
 def regrets(result: Result) -> Iterator[FlatRow]:
@@ -133,18 +125,6 @@ def _members(names: tuple[str, ...]) -> dict[str, np.ndarray[tuple[int], np.dtyp
     """The indices of the systems of each family."""
     each = np.array(names)
     return {name: np.flatnonzero(each == name) for name in dict.fromkeys(names)}
-
-
-def _over_seeds(values: list[float]) -> FlatRow:
-    spread = seed_spread(values)
-    return {
-        "ours": values[0],
-        "mean": spread.mean,
-        "std": spread.std,
-        "min": spread.low,
-        "max": spread.high,
-        "seeds": spread.seeds,
-    }
 
 
 def _interval(name: str, interval: Interval) -> FlatRow:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace
+from roundwise.algorithms import GmresIR
 from roundwise.evaluation import (
     AccuracyTable,
     RangeAccuracy,
@@ -25,10 +25,10 @@ from roundwise.evaluation import (
     usage_table,
 )
 from roundwise.experiments.protocol import Bar, no_bar
-from roundwise.experiments.simulated.experiment import WEIGHTS, Experiment
+from roundwise.experiments.simulated.experiment import WEIGHTS, Experiment, Settings
 from roundwise.experiments.simulated.gather import Half, SimulatedGathered
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.policies import TabularQ
+from roundwise.report import scientific
 from roundwise.rewards import PaperReward, reward_matrix
 from roundwise.tuning import TrainingCurves, train
 
@@ -46,22 +46,11 @@ METRICS: dict[str, Callable[[RangeAccuracy], float]] = {
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One weighting at one tau: what was learned, and what it is worth on the test systems.
+    """One weighting at one tau: what was learned, and what it is worth on the N test systems.
 
-    Attributes
-    ----------
-    weight : str
-        ``W1`` or ``W2``.
-    tau : float
-    policy : TabularQ
-        Of the first seed.
-    rewards : array (N, A)
-        Of the test systems.
-    chosen : array (S, N)
-        The greedy action of each seed's policy on each test system.
-    curves, accuracies, usages : tuples
-        One per seed.
-    regrets : RegretTable
+    `policy` is that of the first of the S seeds. `rewards` (N, A) are those of the test systems,
+    `chosen` (S, N) the greedy actions of each seed's policy. `curves`, `accuracies` and `usages`
+    have an entry per seed.
     """
 
     weight: str
@@ -75,25 +64,28 @@ class Case:
     usages: tuple[UsageTable, ...]
     regrets: RegretTable
 
+    @property
+    def label(self) -> str:
+        return f"{self.weight}, tau = {scientific(self.tau)}"
+
     def values(self, kappa_range: str, name: str) -> list[float]:
-        """A number of `METRICS` in a range, one per seed."""
-        return [range_metric(table, kappa_range, name) for table in self.accuracies]
+        """A number of `METRICS`, or the mean stages in a format, for each seed.
+
+        Nothing if the range has no systems.
+        """
+        if name in METRICS:
+            judged = (r for table in self.accuracies for r in table.ranges)
+            return [METRICS[name](r) for r in judged if r.name == kappa_range]
+        used = (r for table in self.usages for r in table.ranges)
+        return [r.formats[name] for r in used if r.name == kappa_range]
 
     def metric(self, kappa_range: str, name: str) -> SeedSpread:
         """The same over the seeds."""
         return seed_spread(self.values(kappa_range, name))
 
-    def usage(self, kappa_range: str, fmt: str) -> list[float]:
-        """Mean stages per solve in that format, one number per seed."""
-        return [
-            next(r for r in table.ranges if r.name == kappa_range).formats[fmt]
-            for table in self.usages
-        ]
-
     def low_precision(self, kappa_range: str) -> float:
         """Mean stages below fp64, over solves and seeds."""
-        stages = len(self.policy.space.stages)
-        return stages - float(np.mean(self.usage(kappa_range, "fp64")))
+        return len(GmresIR.stages) - self.metric(kappa_range, "fp64").mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +118,6 @@ def range_metric(table: AccuracyTable, kappa_range: str, name: str) -> float:
     return METRICS[name](next(r for r in table.ranges if r.name == kappa_range))
 
 
-@dataclass(frozen=True)
 class Learner:
     """How policies are trained: here as the paper's text says."""
 
@@ -152,21 +143,28 @@ def run(
     settings: Settings,
     gathered: SimulatedGathered,
     bar: Bar = no_bar,
-    learner: Learner = Learner(),  # noqa: B008 (it is frozen)
+    learner: Learner = Learner(),  # noqa: B008 (it holds nothing)
 ) -> Result:
     """Train and evaluate a policy for each weighting and tau; nothing is solved."""
-    cases, baselines = [], {}
+    cases, baselines, space = [], {}, gathered.space
     for tau, (training, test) in gathered.halves.items():
-        baseline = test.picked(np.full(len(test.rows), gathered.space.safe, dtype=np.intp))
+        baseline = test.picked(np.full(len(test.rows), space.safe))
         baselines[tau] = accuracy_table(baseline, baseline, test.kappas, tau)
-        for weight in WEIGHTS:
-            reward = learner.reward(*WEIGHTS[weight], experiment.lambda_iter)
-            policies, curves = _trained(learner, settings, gathered.space, training, reward)
-            rewards = reward_matrix(reward, test.rows, test.facts, gathered.space)
+        met = learner.order(training)
+        contexts = training.contexts[met]
+        for weight, weights in WEIGHTS.items():
+            reward = learner.reward(*weights, experiment.lambda_iter)
+            earned = reward_matrix(reward, training.rows, training.facts, space)[met]
+            policies, curves = [], []
+            for seed in learner.seeds(settings):
+                policy, rng = learner.new_policy(settings, len(met)), np.random.default_rng(seed)
+                curves.append(train(policy, contexts, earned, space, settings.episodes, rng))
+                policies.append(policy)
             chosen = np.array([policy.predict(test.contexts) for policy in policies])
             accuracies = [
                 accuracy_table(test.picked(c), baseline, test.kappas, tau) for c in chosen
             ]
+            rewards = reward_matrix(reward, test.rows, test.facts, space)
             # The bootstrap has a stream of its own, so that it does not depend on the trainings.
             rng, named = np.random.default_rng(0), {f"RL({weight})": chosen}
             cases.append(
@@ -179,24 +177,9 @@ def run(
                     chosen,
                     tuple(curves),
                     tuple(accuracies),
-                    tuple(usage_table(c, gathered.space, test.kappas) for c in chosen),
-                    regret_table(rewards, named, gathered.space.safe, rng),
+                    tuple(usage_table(c, space, test.kappas) for c in chosen),
+                    regret_table(rewards, named, space.safe, rng),
                 )
             )
             bar(len(cases), len(settings.taus) * len(WEIGHTS))
     return Result(experiment, settings, gathered, tuple(cases), baselines)
-
-
-def _trained(
-    learner: Learner, settings: Settings, space: ActionSpace, training: Half, reward: PaperReward
-) -> tuple[list[TabularQ], list[TrainingCurves]]:
-    """A policy trained for each seed, and its curves."""
-    met = learner.order(training)
-    rewards = reward_matrix(reward, training.rows, training.facts, space)[met]
-    contexts = training.contexts[met]
-    policies, curves = [], []
-    for seed in learner.seeds(settings):
-        policy, rng = learner.new_policy(settings, len(met)), np.random.default_rng(seed)
-        curves.append(train(policy, contexts, rewards, space, settings.episodes, rng))
-        policies.append(policy)
-    return policies, curves

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+from roundwise.experiments.departures import EVERYWHERE, OF_DATA
 from roundwise.experiments.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise.experiments.simulated import numbers
-from roundwise.experiments.simulated.draws import fp64_ferr_draws
-from roundwise.experiments.simulated.experiment import EXPERIMENTS
+from roundwise.experiments.simulated.experiment import ABOUT, EXPERIMENTS, Settings
 from roundwise.experiments.simulated.figures import figures
 from roundwise.experiments.simulated.findings import check
-from roundwise.experiments.simulated.gather import Runs, SimulatedGathered, gather
+from roundwise.experiments.simulated.gather import (
+    Runs,
+    SimulatedGathered,
+    fp64_ferr_draws,
+    gather,
+)
 from roundwise.experiments.simulated.running import Result, run
-from roundwise.experiments.simulated.settings import Settings
 from roundwise.experiments.simulated.tables import all_tables
-from roundwise.experiments.tabulating import FlatRow, flat_tables, plain_rows
-from roundwise.experiments.writing import origins, provenance
+from roundwise.experiments.tabulating import flat_tables, plain_rows
+from roundwise.experiments.writing import provenance
 from roundwise.machine.threads import get_simd_level
 from roundwise.report import Finding, Report, scientific
-
-NUMBERS: dict[str, Callable[[Result], Iterable[FlatRow]]] = {
-    "performance": numbers.performance,
-    "usage": numbers.usage,
-    "families": numbers.families,
-    "data": numbers.data,
-    "regret": numbers.regrets,
-}
 
 
 @dataclass(frozen=True)
@@ -67,28 +64,29 @@ class SimulatedStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
         return found
 
     def tabulate(self, result: Mapping[str, Result]) -> list[Part]:
-        return [
-            Part(
-                name,
-                each.experiment.title,
-                each.experiment.about,
-                all_tables(each),
-                flat_tables({kind: rows(each) for kind, rows in NUMBERS.items()}),
-                partial(figures, each),
-            )
-            for name, each in result.items()
-        ]
+        parts = []
+        for name, each in result.items():
+            flat = {
+                "performance": numbers.performance(each),
+                "usage": numbers.usage(each),
+                "families": numbers.families(each),
+                "data": numbers.data(each),
+                "regret": numbers.regrets(each),
+            }
+            tables, rows, drawn = all_tables(each), flat_tables(flat), partial(figures, each)
+            parts.append(Part(name, each.experiment.title, ABOUT[name], tables, rows, drawn))
+        return parts
 
     def report(self, result: Mapping[str, Result]) -> Report:
         findings = check(result)
-        departures = dict(d for each in result.values() for d in each.experiment.departures)
+        sets = [OF_DATA[each.experiment.data] for each in result.values()]
         return Report(
             "Precision autotuning by contextual bandits: the paper's simulated experiments, again",
             _overview(self.settings, result, findings),
             findings,
             settings=describe(self.settings),
             provenance=emulated_provenance(result.values()),
-            departures=list(departures.items()),
+            departures=list(dict.fromkeys(chain(EVERYWHERE, *sets))),
         )
 
     def summary(self, report: Report, parts: Sequence[Part]) -> dict[str, Any]:
@@ -110,8 +108,7 @@ def _overview(
         lines.append(TASTE)
     titles = {"confirmed": "Confirmed", "partly": "Partly true", "refuted": "Refuted"}
     for verdict, title in titles.items():
-        claims = [finding.claim for finding in findings if finding.verdict == verdict]
-        if claims:
+        if claims := [finding.claim for finding in findings if finding.verdict == verdict]:
             lines.append(f"{title} ({len(claims)}): {'; '.join(claims)}.")
     return lines + [_reward_sentence(result) for result in results.values()]
 
@@ -147,8 +144,5 @@ def describe(settings: Settings) -> dict[str, object]:
 
 
 def emulated_provenance(results: Iterable[Result]) -> dict[str, object]:
-    """The provenance of results in emulated arithmetic, and where outcomes were computed."""
-    return {
-        **provenance(f"{platform.machine()}, kernels {get_simd_level()}"),
-        "outcomes computed on": origins(result.gathered for result in results),
-    }
+    machine = f"{platform.machine()}, kernels {get_simd_level()}"
+    return provenance(machine, [result.gathered for result in results])
