@@ -31,7 +31,7 @@ from tqdm import tqdm
 import roundwise as rw
 from roundwise.backends import native_formats
 from roundwise.machine.identity import Machine
-from roundwise.policies.online import Learner
+from roundwise.policies import OnlinePolicy
 from roundwise.report import Table, format_text, write_csv
 
 OUT = Path("out")
@@ -73,14 +73,14 @@ def run(
     """Seconds of each contender for each system, and the formats that the Solver started in."""
     fixed = [fmt.name for fmt in native_formats() if fmt.name in ("bf16", "fp32", "fp64")]
     solver, starts = rw.Solver(), list[str]()
-    decide = Learner.decide
+    decide = OnlinePolicy.decide
 
-    def noted(self: Learner, *arguments: Any) -> Any:
+    def noted(self: OnlinePolicy, *arguments: Any) -> Any:
         decision = decide(self, *arguments)
-        starts.append(decision.first)
+        starts.append(self.space[decision.first][0].name)
         return decision
 
-    Learner.decide = noted  # type: ignore[method-assign]
+    OnlinePolicy.decide = noted  # type: ignore[method-assign]
     seconds: dict[str, list[float]] = {}
     for i in tqdm(range(2 * count), desc="learning", dynamic_ncols=True):
         A, b = system(i, count, sizes)
@@ -93,7 +93,7 @@ def run(
         for name, call in calls.items():
             taken = timed(call, 1 if name == "learning" else repeats)
             seconds.setdefault(name, []).append(taken)
-    Learner.decide = decide  # type: ignore[method-assign]
+    OnlinePolicy.decide = decide  # type: ignore[method-assign]
     if len(starts) != 2 * count:
         raise SystemExit("some systems are too small to learn from; choose larger --sizes")
     formats = [seconds[f"always {fmt}"] for fmt in fixed]

@@ -160,7 +160,7 @@ def measure(family: str, problem: LinearSystem, method: Method) -> Measured:
 def factor_bytes(shared: Shared, method: Method) -> float:
     """The numbers of the factors, without SuperLU's indices; NaN if the method keeps none."""
     fmt = get_format(method.action.split("-")[0])
-    factors = shared.get(("factors", fmt), lambda: None)
+    factors = shared.get(("factors", "lu", fmt), lambda: None)
     return float("nan") if factors is None else float(factors.entries * fmt.storage_bytes)
 
 

@@ -9,17 +9,8 @@ import pytest
 
 import roundwise as rw
 from roundwise.backends import NativeBackend
-from roundwise.costs import (
-    MachineProfile,
-    Prices,
-    Rate,
-    Shape,
-    SparsePrices,
-    Work,
-    current_prices,
-    generic_prices,
-)
-from roundwise.costs.prices import _prices_of
+from roundwise.costs import MachineProfile, Prices, Rate, Shape, Work, current_prices
+from roundwise.costs.prices import SparsePrices, _prices_of, generic_prices
 from roundwise.policies import Facts, FactsError, NeighbourPolicy, shipped_facts
 from roundwise.policies.facts import COUNTS, ENOUGH, NEIGHBOURS, Experience, Tried, columns_of
 from roundwise.policies.look import KINDS, PLACE, Seen

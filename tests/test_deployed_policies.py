@@ -18,7 +18,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.actions import list_space
-from roundwise.costs import PROFILES
+from roundwise.costs.machines import PROFILES
 from roundwise.evaluation import regret_table
 from roundwise.features import LOOK
 from roundwise.outcomes import OutcomeTable, fill

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.costs import Work, generic_prices
+from roundwise.costs import Work
+from roundwise.costs.prices import generic_prices
 from roundwise.exceptions import RoundwiseError
 from roundwise.policies import Facts, Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
 from roundwise.policies.facts import Tried

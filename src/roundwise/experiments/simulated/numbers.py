@@ -8,7 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from roundwise.evaluation import Interval, RangeAccuracy, RangeUsage, seed_spread
+from roundwise.evaluation import Interval, RangeAccuracy, seed_spread
+from roundwise.evaluation.accuracy import RangeUsage
 from roundwise.experiments import paper
 from roundwise.experiments.simulated.running import METRICS, Result, range_metric
 from roundwise.experiments.tabulating import FlatRow, finite_mean
