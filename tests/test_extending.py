@@ -203,7 +203,7 @@ class DensePattern(Symbolic):
         return NativeBackend().matrix(A.toarray(), fmt).lu()
 
 
-DENSE = Method("dense/natural", sparse=True, formats=DenseEngine.formats, then="superlu/colamd")
+DENSE = Method("dense/natural", True, DenseEngine.formats, then=("superlu/colamd",))
 
 
 def test_a_sparse_engine(monkeypatch):
