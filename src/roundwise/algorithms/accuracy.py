@@ -37,7 +37,7 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
     NaN if r holds NaN.
     """
     if isinstance(x_norms, float):  # at once: small systems take microseconds
-        size = norm_A * x_norms + b_norms
+        size = float(norm_A) * float(x_norms) + float(b_norms)  # no warning if it overflows
         if not (math.isfinite(size) and (size or not residual_norms)):
             return math.inf
         return residual_norms / size if residual_norms else 0.0
@@ -52,8 +52,9 @@ def passes(errors: Any, tolerance: float) -> bool:
 
     It is written so that NaN fails.
     """
-    accepted = errors <= tolerance
-    return bool(accepted if isinstance(errors, float) else accepted.all())
+    if isinstance(errors, float):
+        return bool(errors <= tolerance)
+    return bool((np.asarray(errors) <= tolerance).all())
 
 
 class ErrorMeasure:

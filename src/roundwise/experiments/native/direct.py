@@ -128,7 +128,7 @@ class DirectSolve(Algorithm):
         if self.routine in SPLU:
             options = SPLU[self.routine]
             factors = shared.get(
-                ("factors", FP64), lambda: SuperLUFactors(FP64, splu(A.tocsc(), **options))
+                ("factors", "lu", FP64), lambda: SuperLUFactors(FP64, splu(A.tocsc(), **options))
             )
             x = factors.solve(problem.b)
         else:
