@@ -5,6 +5,7 @@ A new method is a line in `METHODS`, and a factorization of that name in a backe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ class Method:
         The methods to turn to, in FP64, once all formats have failed: the first that fits A.
     chosen : bool
         Whether policies choose it; if not, it is a last resort.
+    needs : str
+        The feature that a matrix must have; any will do if empty.
     """
 
     name: str
@@ -39,15 +42,19 @@ class Method:
     formats: tuple[FloatFormat, ...]
     then: tuple[str, ...] = ()
     chosen: bool = True
+    needs: str = ""
+
+    def fits(self, features: Mapping[str, float]) -> bool:
+        return not self.needs or bool(features[self.needs])
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("cholesky", False, (FP32, FP64), then=("lu",)),
+        Method("cholesky", False, (FP32, FP64), ("lu",), needs="looks_positive_definite"),
         Method("lu", False, (BF16, FP32, FP64), then=("qr", "superlu/colamd")),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
-        Method("superlu/mmd", True, (FP32, FP64), then=("superlu/colamd",)),
+        Method("superlu/mmd", True, (FP32, FP64), ("superlu/colamd",), needs="symmetric_pattern"),
         Method("superlu/colamd", True, (FP32, FP64)),
     )
 }

@@ -105,7 +105,6 @@ class RangeAccuracy:
 class AccuracyTable:
     """Accuracy in each range that has problems, and in all together (last)."""
 
-    tau: float
     ranges: tuple[RangeAccuracy, ...]
 
     def to_rows(self) -> list[Row]:
@@ -173,7 +172,7 @@ def accuracy_table(
         if len(members)
     ]
     judged.append(judge("all", np.arange(len(outcomes)), math.nan))
-    return AccuracyTable(tau, tuple(judged))
+    return AccuracyTable(tuple(judged))
 
 
 @dataclass(frozen=True)

@@ -45,16 +45,10 @@ class Ranking:
 
 
 class StudiedOutcomes(Protocol):
-    """Outcomes of N problems by A actions; `roundwise.outcomes.OutcomeView` is one."""
+    """What policies ask of outcomes, problems by actions: `roundwise.outcomes.OutcomeView`."""
 
     @property
-    def shape(self) -> tuple[int, int]: ...
-    @property
-    def problems(self) -> Sequence[Any]: ...
-    @property
     def actions(self) -> Sequence[Action]: ...
-    @property
-    def seconds(self) -> NDArray[np.float64]: ...
     def outcome(self, problem: int, action: int) -> Outcome: ...
     def features_of(self, problem: int) -> dict[str, float]: ...
 
@@ -105,10 +99,7 @@ class Policy(ABC):
         """Reset, and fit scalers to the finite contexts; `space` and `feature_count` are set."""
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
-        """Take the outcomes of the training problems, between `begin` and the first episode.
-
-        For a policy that prices work; others ignore them.
-        """
+        """Take the outcomes of the training problems, between `begin` and the first episode."""
 
     @property
     def at_once(self) -> int:
