@@ -7,9 +7,6 @@ A policy of your own overrides three methods and names itself (`examples/custom_
         def begin(self, contexts): ...               # forget everything
         def expected(self, state): ...               # expected rewards, -inf where untried
         def update(self, state, action, reward): ... # learn
-
-To be saved, it also overrides `arrays` and `restore`, and names the arguments of its constructor
-in `parameters`.
 """
 
 from __future__ import annotations
@@ -67,8 +64,8 @@ class Policy(ABC):
     precision, so that a tie costs time and not digits.
 
     Hooks, for a policy of your own: `begin`, `expected` and `update` must be written; `states`,
-    `explore`, `epsilon`, `why`, `study` may be; `parameters`, `from_settings`, `arrays` and
-    `restore` are for saving.
+    `explore`, `epsilon`, `why`, `study` may be. To be saved, it overrides `arrays` and `restore`,
+    and names the arguments of its constructor in `parameters` (or overrides `from_settings`).
     """
 
     name: ClassVar[str]  # of the kind of policy in tables and saved files

@@ -110,7 +110,7 @@ class OnlinePolicy(Policy):
         self._forget()
         if self.memory.path is None:  # a file is the user's: what it holds stays
             self.memory.clear()
-        self.prior.start(contexts if len(contexts) else np.empty((0, 9)), self.space)
+        self.prior.start(contexts, self.space)
 
     @property
     def at_once(self) -> int:
@@ -199,9 +199,9 @@ class OnlinePolicy(Policy):
         """A table of what is remembered: similar systems, then shapes that were solved often."""
         with self._lock:
             cells, account = self.memory.cells(), replace(self.account)
-        shapes = {name for name in cells if "=" in name}
-        often = [name for name in shapes if sum(arm.count for arm in cells[name].values()) >= OFTEN]
-        shown = [*(name for name in cells if name not in shapes), *sorted(often)]
+        solves = {name: sum(arm.count for arm in arms.values()) for name, arms in cells.items()}
+        often = (name for name in sorted(cells) if "=" in name and solves[name] >= OFTEN)
+        shown = [*(name for name in cells if "=" not in name), *often]
         width = max((len(bin_in_words(name)) for name in shown), default=0)
         starts = dict.fromkeys(_start(action) for name in shown for action in cells[name])
         lines = [
