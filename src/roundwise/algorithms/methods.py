@@ -5,7 +5,6 @@ A new method is a line in `METHODS`, and a factorization of that name in a backe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +42,6 @@ class Method:
     then: tuple[str, ...] = ()
     chosen: bool = True
     needs: str = ""
-
-    def fits(self, features: Mapping[str, float]) -> bool:
-        return not self.needs or bool(features[self.needs])
 
 
 METHODS = {

@@ -39,7 +39,7 @@ def kind_of(sparse: bool, symmetric_pattern: bool, looks_positive_definite: bool
 
 def fitting_actions(space: ActionSpace, features: Mapping[str, float]) -> tuple[int, ...]:
     """The actions of a space whose method fits a matrix with these features of its structure."""
-    unfit = {name for name, method in METHODS.items() if not method.fits(features)}
+    unfit = {m.name for m in METHODS.values() if m.needs and not features[m.needs]}
     return tuple(i for i, action in enumerate(space) if action.method not in unfit)
 
 
