@@ -302,7 +302,7 @@ def test_equal_costs_go_to_the_higher_format(monkeypatch):
     policy = policy_of(facts())
     actions = [policy.space.index(f"lu:{fmt}-fp64-fp64-fp64") for fmt in ("fp32", "fp64")]
     equal = {i: Expectation(policy.space[i][0].name, 1.0, 9, 10, 1.0, 1.0) for i in actions}
-    monkeypatch.setattr(policy, "expectations", lambda seen: equal)
+    monkeypatch.setattr(policy, "expectations", lambda seen, allowed=None: equal)
     assert policy.rank(DENSE).actions[:2] == tuple(actions[::-1])
     assert policy.choose(DENSE) == actions[1]
 
@@ -347,7 +347,7 @@ def test_a_start_that_often_fails_is_not_risked():
     risky = Facts.gathered(cheap_miss)
     policy = policy_of(risky)
     found = expected(policy, DENSE)
-    mean = policy.price(DENSE, DENSE.shape(), risky.of(DENSE).climbs["fp32"]) / 10
+    mean = policy.priced(DENSE, risky.of(DENSE).climbs["fp32"]) / 10
     assert mean < found["fp64"].seconds < found["fp32"].seconds
     assert found["fp32"].intolerable
     assert first(policy, DENSE) == "fp64"

@@ -18,10 +18,10 @@ from roundwise.costs import Work
 from roundwise.costs.prices import generic_prices
 from roundwise.exceptions import RoundwiseError
 from roundwise.policies import Facts, Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
+from roundwise.policies.bandit import FIRST_PATIENCE, climb_of
 from roundwise.policies.facts import Tried
 from roundwise.policies.look import Seen
 from roundwise.policies.memory import APPLICATION_ID, Arm, Observation
-from roundwise.policies.online import FIRST_PATIENCE, climb_of
 from roundwise.problems import randsvd
 from roundwise.tuning import LOOK_CONTEXT
 

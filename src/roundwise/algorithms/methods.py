@@ -32,6 +32,8 @@ class Method:
         The methods to turn to, in FP64, once all formats have failed: the first that fits A.
     chosen : bool
         Whether policies choose it; if not, it is a last resort.
+    needs : str
+        The feature that a matrix must have; any will do if empty.
     """
 
     name: str
@@ -39,15 +41,16 @@ class Method:
     formats: tuple[FloatFormat, ...]
     then: tuple[str, ...] = ()
     chosen: bool = True
+    needs: str = ""
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("cholesky", False, (FP32, FP64), then=("lu",)),
+        Method("cholesky", False, (FP32, FP64), ("lu",), needs="looks_positive_definite"),
         Method("lu", False, (BF16, FP32, FP64), then=("qr", "superlu/colamd")),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
-        Method("superlu/mmd", True, (FP32, FP64), then=("superlu/colamd",)),
+        Method("superlu/mmd", True, (FP32, FP64), ("superlu/colamd",), needs="symmetric_pattern"),
         Method("superlu/colamd", True, (FP32, FP64)),
     )
 }

@@ -67,12 +67,11 @@ def paper_success(
 
     Beyond kappa = 1 / tau the threshold exceeds 1, and the criterion asks for nothing.
     """
-    errors = np.maximum(np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64))
-    success = np.zeros(len(errors), dtype=np.bool_)
+    thresholds = np.zeros(np.shape(kappas))
     for members in assign_ranges(kappas, ranges).values():
         if len(members):
-            success[members] = errors[members] < _threshold(kappas, members, tau)
-    return success
+            thresholds[members] = _threshold(kappas, members, tau)
+    return np.asarray(np.maximum(ferr, nbe) < thresholds)
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,6 @@ class RangeAccuracy:
 class AccuracyTable:
     """Accuracy in each range that has problems, and in all together (last)."""
 
-    tau: float
     ranges: tuple[RangeAccuracy, ...]
 
     def to_rows(self) -> list[Row]:
@@ -173,7 +171,7 @@ def accuracy_table(
         if len(members)
     ]
     judged.append(judge("all", np.arange(len(outcomes)), math.nan))
-    return AccuracyTable(tau, tuple(judged))
+    return AccuracyTable(tuple(judged))
 
 
 @dataclass(frozen=True)

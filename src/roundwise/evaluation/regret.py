@@ -14,15 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from roundwise.evaluation.choices import Vector, picked, value_matrix
-from roundwise.evaluation.intervals import (
-    CONFIDENCE,
-    RESAMPLES,
-    Interval,
-    SeedSpread,
-    mean_interval,
-    seed_spread,
-)
+from roundwise.evaluation.intervals import Interval, SeedSpread, mean_interval, seed_spread
 from roundwise.evaluation.tables import Row
+from roundwise.policies.base import last_argmax
 
 
 def best_fixed_action(rewards: ArrayLike) -> int:
@@ -34,8 +28,7 @@ def best_fixed_action(rewards: ArrayLike) -> int:
     complete = np.flatnonzero(~np.isnan(R).any(axis=0))
     if not complete.size:
         raise ValueError("no action has a reward for every problem; fill the outcome table")
-    means = R[:, complete].mean(axis=0)
-    return int(complete[len(means) - 1 - np.argmax(means[::-1])])
+    return int(complete[last_argmax(R[:, complete].mean(axis=0))])
 
 
 def regrets(rewards: ArrayLike, chosen: ArrayLike) -> Vector:
@@ -67,10 +60,8 @@ class PolicyRegret:
 class RegretTable:
     """Policies, and the references themselves, under one reward on one set of problems."""
 
-    count: int
+    count: int  # of problems
     policies: tuple[PolicyRegret, ...]
-    confidence: float = CONFIDENCE
-    resamples: int = RESAMPLES
 
     def __getitem__(self, policy: str) -> PolicyRegret:
         for entry in self.policies:
@@ -112,33 +103,27 @@ def regret_table(
     policy could know beforehand.
     """
     R = value_matrix("rewards", rewards)
-    count = len(R)
     fixed = best_fixed_action(R) if fixed is None else fixed
     oracle = np.nanmax(R, axis=1)
     references = {
         "oracle": np.nanargmax(R, axis=1),
-        "best fixed": np.full(count, fixed),
-        "all-FP64": np.full(count, safe),
+        "best fixed": np.full(len(R), fixed),
+        "all-FP64": np.full(len(R), safe),
     }
     if taken := references.keys() & choices.keys():
         raise ValueError(f"{', '.join(sorted(taken))}: added by regret_table; choose other names")
     at_fixed, at_safe = (picked("rewards", R, references[k]) for k in ("best fixed", "all-FP64"))
     seed = int(rng.integers(2**63))
 
-    def interval(differences: Vector) -> Interval:
-        return mean_interval(differences, np.random.default_rng(seed))
-
     def judge(policy: str, chosen: ArrayLike) -> PolicyRegret:
         earned = np.atleast_2d(picked(f"the choices of {policy}", R, chosen))
         mean = earned.mean(axis=0)
-        return PolicyRegret(
-            policy,
-            reward=float(mean.mean()),
-            oracle=interval(oracle - mean),
-            best_fixed=interval(at_fixed - mean),
-            fp64=interval(at_safe - mean),
-            seeds=seed_spread((oracle - earned).mean(axis=1)),
+        of_oracle, of_fixed, of_safe = (
+            mean_interval(reference - mean, np.random.default_rng(seed))
+            for reference in (oracle, at_fixed, at_safe)
         )
+        spread = seed_spread((oracle - earned).mean(axis=1))
+        return PolicyRegret(policy, float(mean.mean()), of_oracle, of_fixed, of_safe, spread)
 
-    everything = {**choices, **references}
-    return RegretTable(count, tuple(judge(*named) for named in everything.items()))
+    judged = (judge(*named) for named in {**choices, **references}.items())
+    return RegretTable(len(R), tuple(judged))

@@ -7,9 +7,6 @@ A policy of your own overrides three methods and names itself (`examples/custom_
         def begin(self, contexts): ...               # forget everything
         def expected(self, state): ...               # expected rewards, -inf where untried
         def update(self, state, action, reward): ... # learn
-
-To be saved, it also overrides `arrays` and `restore`, and names the arguments of its constructor
-in `parameters`.
 """
 
 from __future__ import annotations
@@ -45,16 +42,10 @@ class Ranking:
 
 
 class StudiedOutcomes(Protocol):
-    """Outcomes of N problems by A actions; `roundwise.outcomes.OutcomeView` is one."""
+    """What policies ask of outcomes, problems by actions: `roundwise.outcomes.OutcomeView`."""
 
     @property
-    def shape(self) -> tuple[int, int]: ...
-    @property
-    def problems(self) -> Sequence[Any]: ...
-    @property
     def actions(self) -> Sequence[Action]: ...
-    @property
-    def seconds(self) -> NDArray[np.float64]: ...
     def outcome(self, problem: int, action: int) -> Outcome: ...
     def features_of(self, problem: int) -> dict[str, float]: ...
 
@@ -73,8 +64,8 @@ class Policy(ABC):
     precision, so that a tie costs time and not digits.
 
     Hooks, for a policy of your own: `begin`, `expected` and `update` must be written; `states`,
-    `explore`, `epsilon`, `why`, `study` may be; `parameters`, `from_settings`, `arrays` and
-    `restore` are for saving.
+    `explore`, `epsilon`, `why`, `study` may be. To be saved, it overrides `arrays` and `restore`,
+    and names the arguments of its constructor in `parameters` (or overrides `from_settings`).
     """
 
     name: ClassVar[str]  # of the kind of policy in tables and saved files
@@ -105,10 +96,7 @@ class Policy(ABC):
         """Reset, and fit scalers to the finite contexts; `space` and `feature_count` are set."""
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
-        """Take the outcomes of the training problems, between `begin` and the first episode.
-
-        For a policy that prices work; others ignore them.
-        """
+        """Take the outcomes of the training problems, between `begin` and the first episode."""
 
     @property
     def at_once(self) -> int:

@@ -55,35 +55,21 @@ def columns_of(kind: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of some systems of one kind.
-
-    Attributes
-    ----------
-    systems : int
-    fill : float
-        The geometric mean of their fill-in.
-    met : dict
-        Format to how often it sufficed.
-    climbs : dict
-        First format to the work, by format, of all climbs that start there.
-    """
+    """What is known of some systems of one kind."""
 
     systems: int
-    fill: float
-    met: Mapping[str, int]
-    climbs: Mapping[str, Mapping[str, Work]]
+    fill: float  # the geometric mean of their fill-in
+    met: Mapping[str, int]  # format to how often it sufficed
+    climbs: Mapping[str, Mapping[str, Work]]  # first format to the work, by format, of all climbs
 
     @classmethod
     def of(cls, kind: str, rows: Array) -> Experience:
         """From rows of a kind's table; formats that some system was not tried in are left out."""
-        names = columns_of(kind)
-        formats = [
-            fmt.name
-            for fmt in KINDS[kind].formats
-            if not np.isnan(rows[:, names.index(f"{fmt.name} met")]).any()
-        ]
-        places = {fmt: names.index(f"{fmt} {COUNTS[0]}") for fmt in formats}
-        counts = {fmt: rows[:, place : place + len(COUNTS)] for fmt, place in places.items()}
+        names = [fmt.name for fmt in KINDS[kind].formats]
+        fills, numbers = rows[:, len(PLACE)], rows[:, len(PLACE) + 1 :]
+        blocks = np.split(numbers, len(names), axis=1)
+        counts = {f: b for f, b in zip(names, blocks, strict=True) if not np.isnan(b[:, 0]).any()}
+        formats = list(counts)
         climbs: dict[str, dict[str, Work]] = {}
         for first, name in enumerate(formats):
             reached = np.ones(len(rows))
@@ -95,28 +81,19 @@ class Experience:
                 _, steps, iterations = reached @ counts[fmt]
                 climbs[name][fmt] = Work(runs, int(steps), int(iterations))
                 reached = reached * (counts[fmt][:, 0] == 0)
-        fills = rows[:, names.index("fill")]
         return cls(
             len(rows),
             float(np.exp(np.log(fills).mean())) if len(rows) else 1.0,
-            {fmt: int(counts[fmt][:, 0].sum()) for fmt in formats},
+            {fmt: int(block[:, 0].sum()) for fmt, block in counts.items()},
             climbs,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of many systems.
+    """What is known of many systems, and where it comes from."""
 
-    Attributes
-    ----------
-    tables : mapping
-        By kind, an array with the columns of `columns_of` and a row for each system.
-    provenance : mapping
-        Where they come from.
-    """
-
-    tables: Mapping[str, Array]
+    tables: Mapping[str, Array]  # by kind: the columns of `columns_of`, a row for each system
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

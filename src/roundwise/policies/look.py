@@ -7,13 +7,14 @@ The numbers come from the features of `roundwise.features.LOOK`, on the scale of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.actions import ActionSpace
 from roundwise.algorithms.methods import METHODS, Method
 from roundwise.costs import Shape
 
@@ -34,6 +35,12 @@ def kind_of(sparse: bool, symmetric_pattern: bool, looks_positive_definite: bool
     if sparse:
         return "sparse" if symmetric_pattern else "sparse unsymmetric"
     return "positive definite" if looks_positive_definite else "dense"
+
+
+def fitting_actions(space: ActionSpace, features: Mapping[str, float]) -> tuple[int, ...]:
+    """The actions of a space whose method fits a matrix with these features of its structure."""
+    unfit = {m.name for m in METHODS.values() if m.needs and not features[m.needs]}
+    return tuple(i for i, action in enumerate(space) if action.method not in unfit)
 
 
 PLACE = ("n", "entries", "diagonal_share", "coherence", "remainder")
@@ -93,18 +100,12 @@ class Seen:
         return positions(self.kind, np.array(self.place)[:, None])
 
     @property
-    def _binned(self) -> dict[str, float]:
-        if self.is_sparse:
-            values = {"entries per row": self.entries / self.n}
-        else:
-            values = {"coherence": self.coherence, "remainder": self.remainder}
-        size = "n (sparse)" if self.is_sparse else "n (dense)"
-        return values | {"diagonal share": self.diagonal_share, size: self.n}
-
-    @property
     def bin(self) -> str:
         """A key for the systems that count as alike, like ``dense/2.0.1.1``."""
-        numbers = (bisect_right(EDGES[name], value) for name, value in self._binned.items())
+        decay = self.coherence, self.remainder
+        values = (self.entries / self.n,) if self.is_sparse else decay
+        pairs = zip(_binned(self.kind), (*values, self.diagonal_share, self.n), strict=True)
+        numbers = (bisect_right(EDGES[name], value) for name, value in pairs)
         return f"{self.kind}/{'.'.join(map(str, numbers))}"
 
     @property
@@ -118,11 +119,15 @@ def bin_in_words(key: str) -> str:
     kind, _, numbers = key.partition("/")
     if "=" in numbers:
         return f"{kind}, " + numbers.replace("=", " = ").replace(",", ", ")
-    sparse = KINDS[kind].sparse
-    names = ["entries per row"] if sparse else ["coherence", "remainder"]
-    names += ["diagonal share", "n (sparse)" if sparse else "n (dense)"]
-    parts = [_interval(name, int(i)) for name, i in zip(names, numbers.split("."), strict=True)]
-    return ", ".join([kind, *parts])
+    places = zip(_binned(kind), map(int, numbers.split(".")), strict=True)
+    return ", ".join([kind, *(_interval(*place) for place in places)])
+
+
+def _binned(kind: str) -> tuple[str, ...]:
+    """The names of the numbers that decide the bin of a system of this kind."""
+    if KINDS[kind].sparse:
+        return "entries per row", "diagonal share", "n (sparse)"
+    return "coherence", "remainder", "diagonal share", "n (dense)"
 
 
 def _interval(name: str, place: int) -> str:

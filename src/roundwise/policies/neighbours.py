@@ -19,7 +19,8 @@ from roundwise.actions import Action
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.formats import FP64
-from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
+from roundwise.policies.base import Arrays, Contexts, Ranking, StudiedOutcomes
+from roundwise.policies.baselines import Baseline
 from roundwise.policies.facts import Experience, Facts, Tried, columns_of
 from roundwise.policies.look import KINDS, Seen
 
@@ -43,33 +44,18 @@ make the solve longer than this many times FP64's LU."""
 
 @dataclass(frozen=True)
 class Expectation:
-    """What starting in a format leads to, in seconds.
-
-    Attributes
-    ----------
-    fmt : str
-    seconds : float
-        Expected, climbs to higher formats included; what is risked, if that is intolerable.
-    met, systems : int
-        On how many of how many similar systems the format sufficed; zeros if none is known.
-    sure : float
-        If it suffices after one correction: it will not be faster.
-    worst : float
-        If every format below FP64 fails after all the work that it is granted.
-    intolerable : bool
-        Whether it fails too often for what that would cost.
-    """
+    """What starting in a format leads to, in seconds."""
 
     fmt: str
-    seconds: float
-    met: int
+    seconds: float  # expected, climbs to higher formats included; what is risked, if intolerable
+    met: int  # on so many of the similar `systems` the format sufficed; zeros if none is known
     systems: int
-    sure: float
-    worst: float
-    intolerable: bool = False
+    sure: float  # if it suffices after one correction: it will not be faster
+    worst: float  # if every format below FP64 fails after all the work that it is granted
+    intolerable: bool = False  # it fails too often for what that would cost
 
 
-class NeighbourPolicy(Policy):
+class NeighbourPolicy(Baseline):
     """Starts in the format that is expected to take the least time, climbs included.
 
     Costs in its rankings are seconds. It learns from outcomes (`study`), not from rewards.
@@ -83,14 +69,13 @@ class NeighbourPolicy(Policy):
     """
 
     name: ClassVar[str] = "neighbours"
-    learns: ClassVar[bool] = False
     unknown: ClassVar[str] = "Nothing is known of systems like this"
     study_features: ClassVar[tuple[str, ...]] = ("fill_ratio",)
 
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices
         self.facts = Facts({}) if facts is None else facts
-        self._crossovers: tuple[Prices | None, dict[str, int]] = (None, {})
+        self._crossovers: dict[str, tuple[Prices, int]] = {}
 
     @property
     def prices(self) -> Prices:
@@ -105,59 +90,44 @@ class NeighbourPolicy(Policy):
             return
         cases = []
         for i, context in enumerate(contexts.tolist()):
-            seen = Seen.of(context)
-            tried = {}
+            seen, tried = Seen.of(context), {}
             for j, action in enumerate(view.actions):
                 if action.method == seen.method.name and set(action[1:]) == {FP64}:
-                    outcome = view.outcome(i, j)
-                    tried[action[0].name] = Tried(
-                        outcome.converged, outcome.outer_iterations, outcome.inner_iterations
-                    )
+                    run = view.outcome(i, j)
+                    work = run.outer_iterations, run.inner_iterations
+                    tried[action[0].name] = Tried(run.converged, *work)
             cases.append((seen, view.features_of(i).get("fill_ratio", 1.0), tried))
         self.facts = Facts.gathered(cases)
 
     def states(self, contexts: Contexts) -> list[Seen | None]:
         return [Seen.of(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
 
-    def update(self, state: Any, action: int, reward: float) -> float:
-        """Rewards teach nothing here; the error is 0."""
-        return 0.0
-
-    def explore(self, state: Any, rng: np.random.Generator, progress: float) -> int:
-        return self.choose(state)
-
     def expected(self, state: Seen) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
-        known = self.expectations(state)
-        if not known:
-            return None
-        values = np.full(len(self.space), -np.inf)
-        for action, expectation in known.items():
-            values[action] = -expectation.seconds
-        return values
+        seconds = {action: e.seconds for action, e in self.expectations(state).items()}
+        costs = [-seconds.get(i, math.inf) for i in range(len(self.space))]
+        return np.array(costs) if seconds else None
 
     def rank(self, state: Seen | None, allowed: Collection[int] | None = None) -> Ranking:
-        known = {} if state is None else self.expectations(state)
-        if allowed is not None:
-            known = {action: e for action, e in known.items() if action in allowed}
-        order = sorted(known, key=lambda action: (known[action].seconds, -action))
-        costs = {action: known[action].seconds for action in order}
+        known = {} if state is None else self.expectations(state, allowed)
+        seconds = {action: e.seconds for action, e in known.items()}
+        order = sorted(known, key=lambda action: (seconds[action], -action))
         reason = told(known[order[0]], list(known.values())) if order else ""
-        return self.ranking(order, reason, allowed, costs)
+        return self.ranking(order, reason, allowed, seconds)
 
-    def expectations(self, seen: Seen) -> dict[int, Expectation]:
+    def expectations(
+        self, seen: Seen, allowed: Collection[int] | None = None
+    ) -> dict[int, Expectation]:
         """What each first format leads to, lowest first; the worst, if no similar one is known."""
         experience, prices, formats = self.facts.of(seen), self.prices, self.formats(seen.kind)
         found = {}
         for i, fmt in enumerate(formats):
-            action = self._action(seen.kind, fmt)
-            if action is not None and (experience is None or fmt in experience.climbs):
+            action = self.space.find(Action((fmt, FP64, FP64, FP64), seen.method.name))
+            if action is None or not (allowed is None or action in allowed):
+                continue
+            if experience is None or fmt in experience.climbs:
                 found[action] = _expectation(seen, formats[i:], experience, prices)
         return found
-
-    def _action(self, kind: str, fmt: str) -> int | None:
-        action = Action((fmt, FP64, FP64, FP64), KINDS[kind].name)
-        return self.space.find(action)
 
     def formats(self, kind: str) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
@@ -168,18 +138,12 @@ class NeighbourPolicy(Policy):
             if prices.prices(method.name, fmt.name) and backend.supports(fmt, method.sparse)
         )
 
-    def price(self, seen: Seen, shape: Shape, climb: Mapping[str, Work]) -> float:
-        """The seconds of work by format, done by the method of the system's kind."""
-        return _seconds(self.prices, seen, shape, climb)
-
     def priced(self, seen: Seen, climb: Mapping[str, Work]) -> float:
-        """The same, with the fill-in of similar systems."""
-        return self.price(
-            seen, _shape(seen, self.facts.of(seen) if seen.is_sparse else None), climb
-        )
+        """The seconds of work by format, with the fill-in of similar systems."""
+        known = self.facts.of(seen) if seen.is_sparse else None
+        return _seconds(self.prices, seen, _shape(seen, known), climb)
 
     def small(self, kind: str, size: int) -> str | None:
-        """Why a system of this size (n, or entries if sparse) needs no look; None if it does."""
         crossover = self.crossover(kind)
         if size >= crossover:
             return None
@@ -188,7 +152,6 @@ class NeighbourPolicy(Policy):
 
     @property
     def at_once(self) -> int:
-        """Dense systems with fewer unknowns are solved in FP64 without being looked at."""
         return self.crossover("dense")
 
     def crossover(self, kind: str) -> int:
@@ -196,15 +159,13 @@ class NeighbourPolicy(Policy):
         if KINDS[kind].sparse:
             return SPARSE_CROSSOVER
         prices = self.prices
-        if self._crossovers[0] is not prices:
-            self._crossovers = (prices, {})
-        known = self._crossovers[1]
-        if kind not in known:
-            known[kind] = self._find_crossover(kind)
-        return known[kind]
+        known = self._crossovers.get(kind)
+        if known is None or known[0] is not prices:
+            known = self._crossovers[kind] = prices, self._find_crossover(kind, prices)
+        return known[1]
 
-    def _find_crossover(self, kind: str) -> int:
-        lower, method, prices = self.formats(kind)[:-1], KINDS[kind].name, self.prices
+    def _find_crossover(self, kind: str, prices: Prices) -> int:
+        lower, method = self.formats(kind)[:-1], KINDS[kind].name
         n = 64 if lower else LARGEST
         while n < LARGEST:
             shape = Shape(n, n * n)
@@ -222,9 +183,7 @@ class NeighbourPolicy(Policy):
     def restore(self, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         for kind, table in arrays.items():
             if kind not in KINDS or table.ndim != 2 or table.shape[1] != len(columns_of(kind)):
-                raise ValueError(
-                    f"the saved facts of {kind!r} systems are corrupt; save them again"
-                )
+                raise ValueError(f"the saved facts of {kind!r} systems are corrupt; save again")
         self.facts = Facts({kind: np.array(arrays[kind], dtype=np.float64) for kind in arrays})
 
 
@@ -274,22 +233,20 @@ def told(chosen: Expectation, all_known: list[Expectation]) -> str:
     if not chosen.systems:
         return f"{name}: nothing is known of systems like this."
     ours = f"expected {milliseconds(chosen.seconds)}"
-    share = f"{100 * chosen.met / chosen.systems:.0f} % of {chosen.systems} systems like this"
     others = {e.fmt: e for e in all_known if e.fmt != chosen.fmt}
-    if not others:
-        return f"{name} first: it sufficed on {share}; {ours}."
-    if chosen.fmt != FP64.name:
-        rival = others[FP64.name]
-        against = f"against {milliseconds(rival.seconds)} in FP64"
-        return f"{name} first: it sufficed on {share}; {ours} {against}."
+    if not others or chosen.fmt != FP64.name:
+        against = f" against {milliseconds(others[FP64.name].seconds)} in FP64" if others else ""
+        return f"{name} first: it sufficed on {_share(chosen)}; {ours}{against}."
     lower = min(others.values(), key=lambda e: e.seconds)
-    said = (
-        f"FP64: {lower.fmt.upper()} sufficed on {100 * lower.met / lower.systems:.0f} % of "
-        f"{lower.systems} systems like this"
-    )
+    theirs = milliseconds(lower.seconds)
+    said = f"FP64: {lower.fmt.upper()} sufficed on {_share(lower)}"
     if lower.intolerable:
-        return f"{said}: not risked, as it would take {milliseconds(lower.seconds)} if it failed."
-    return f"{said}; {ours} against {milliseconds(lower.seconds)} with {lower.fmt.upper()} first."
+        return f"{said}: not risked, as it would take {theirs} if it failed."
+    return f"{said}; {ours} against {theirs} with {lower.fmt.upper()} first."
+
+
+def _share(e: Expectation) -> str:
+    return f"{100 * e.met / e.systems:.0f} % of {e.systems} systems like this"
 
 
 def milliseconds(seconds: float) -> str:

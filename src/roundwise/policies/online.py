@@ -21,7 +21,7 @@ foreseen, the next must wait until the account is balanced again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -30,32 +30,15 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
-from roundwise.costs import Work
-from roundwise.formats import FP64
+from roundwise.policies import bandit
+from roundwise.policies.bandit import Account, Curiosity
 from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
 from roundwise.policies.look import Seen, bin_in_words
 from roundwise.policies.memory import Arm, Memory, Observation
-from roundwise.policies.neighbours import Expectation, NeighbourPolicy, milliseconds, told
-
-BIN_DISCOUNT, SERIES_DISCOUNT = 0.85, 0.6
-"""What an observation counts after the next one, among systems of a bin and of one shape."""
-
-BIN_PRIOR, SERIES_PRIOR = 3.0, 1.0
-"""Observations that the expectation of the level above is worth; a tenth less after each one."""
-
-PRIOR_DISCOUNT = 0.9
-FADING, FADED = 0.9, 0.05
-"""What remains of the solves of a shape after one of another shape in the same bin, and how little
-counts as nothing."""
-
-OUTLIER = 4.0
-"""Clip measured times at this many times the priced ones: other programs may have been running."""
+from roundwise.policies.neighbours import Expectation, NeighbourPolicy
 
 OFTEN = 5
 """Solves of one shape that are worth a line in the summary."""
-
-FIRST_PATIENCE, LAST_PATIENCE = 8, 1024
-"""Solves of a bin between two tries of an action: doubled each time that it does not pay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,39 +58,6 @@ class Decision:
     @property
     def explores(self) -> bool:
         return self.reserved > 0
-
-
-@dataclass
-class Curiosity:
-    """When to try an action again."""
-
-    idle: int = 0
-    patience: int = FIRST_PATIENCE
-
-
-@dataclass
-class Account:
-    """Seconds: spent solving, thereof for exploring, and reserved by explorations under way."""
-
-    solves: int = 0
-    seconds: float = 0.0
-    exploring: float = 0.0
-    explorations: int = 0
-    reserved: dict[int, float] = field(default_factory=dict)
-
-    def affords(self, seconds: float, share: float) -> bool:
-        planned = self.exploring + sum(self.reserved.values()) + seconds
-        return planned <= share * self.seconds
-
-
-@dataclass(frozen=True)
-class StartTime:
-    """What a start with an action took, or would have taken if `count` is 0."""
-
-    action: int
-    count: int
-    seconds: float
-    priced: float
 
 
 class OnlinePolicy(Policy):
@@ -160,7 +110,7 @@ class OnlinePolicy(Policy):
         self._forget()
         if self.memory.path is None:  # a file is the user's: what it holds stays
             self.memory.clear()
-        self.prior.start(contexts if len(contexts) else np.empty((0, 9)), self.space)
+        self.prior.start(contexts, self.space)
 
     @property
     def at_once(self) -> int:
@@ -181,11 +131,8 @@ class OnlinePolicy(Policy):
         if not known:
             return None
         with self._lock:
-            costs, _ = self._estimates(state, known)
-        values = np.full(len(self.space), -np.inf)
-        for action, cost in costs.items():
-            values[action] = -cost * unit_of(known)
-        return values
+            seconds, _ = self._estimates(state, known)
+        return np.array([-seconds.get(i, np.inf) for i in range(len(self.space))])
 
     def why(self, state: Seen, action: int) -> str:
         return self.decide(state, may_explore=False).ranking.reason
@@ -195,11 +142,11 @@ class OnlinePolicy(Policy):
         known = {} if state is None else self.prior.expectations(state)
         if state is None or action not in known:
             return 0.0
-        unit = unit_of(known)
+        unit = bandit.unit_of(known)
         priced = known[action].seconds / unit
-        cost = min(2.0**-reward, OUTLIER * priced)
+        cost = min(2.0**-reward, bandit.OUTLIER * priced)
         with self._lock:
-            before = self._estimates(state, known)[0][action]
+            before = self._estimates(state, known)[0][action] / unit
             self.memory.add(
                 Observation(cell, self.space.names[action], 1, cost, priced, discount)
                 for cell, discount in self._cells(state)
@@ -211,20 +158,17 @@ class OnlinePolicy(Policy):
         self, seen: Seen, may_explore: bool = True, allowed: Collection[int] | None = None
     ) -> Decision:
         """The action that looks best or, if the account affords it, another one to learn about."""
-        known = self.prior.expectations(seen)
-        if allowed is not None:
-            known = {action: e for action, e in known.items() if action in allowed}
+        known = self.prior.expectations(seen, allowed)
         with self._lock:
-            costs, scale = self._estimates(seen, known)
-            unit = unit_of(known)
-            order = sorted(costs, key=lambda action: (costs[action], -action))
+            seconds, scale = self._estimates(seen, known)
+            order = sorted(seconds, key=lambda action: (seconds[action], -action))
             best, reserved = order[0], 0.0
-            if may_explore and (curious := self._worth_exploring(seen, known, costs, best, scale)):
-                first, reserved = curious
+            if may_explore and (found := self._worth_exploring(seen, known, seconds, best, scale)):
+                first, reserved = found
                 order = [first, *(action for action in order if action != first)]
-            near = self.memory.cell(seen.bin)
-            reason = _reason(order[0], best, reserved, known, costs, near, self.account)
-            seconds = {action: costs[action] * unit for action in order}
+            solves = sum(arm.count for arm in self.memory.cell(seen.bin).values())
+            share = self.account.share if reserved else None
+            reason = bandit.reason_for(order[0], best, known, seconds, solves, share)
             ranking = self.ranking(order, reason, allowed, seconds)
             decision = Decision(seen, known, ranking, seconds[best], reserved)
             if decision.explores:
@@ -234,7 +178,13 @@ class OnlinePolicy(Policy):
     def learn(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
         """Take the attempts of a finished solve, and its seconds."""
         with self._lock:
-            self._book(decision, seconds)
+            account = self.account
+            account.reserved.pop(id(decision), None)
+            account.solves += 1
+            account.seconds += seconds
+            if decision.explores:
+                account.explorations += 1
+                account.exploring += max(0.0, seconds - decision.best_seconds)
             if attempts[-1].converged:
                 self._wonder(decision, attempts, seconds)
                 self.memory.add(self._observations(decision, attempts, seconds))
@@ -249,11 +199,10 @@ class OnlinePolicy(Policy):
         """A table of what is remembered: similar systems, then shapes that were solved often."""
         with self._lock:
             cells, account = self.memory.cells(), replace(self.account)
-        shapes = {name for name in cells if "=" in name}
-        often = [name for name in shapes if sum(arm.count for arm in cells[name].values()) >= OFTEN]
-        shown = [*(name for name in cells if name not in shapes), *sorted(often)]
-        words = {name: bin_in_words(name) for name in shown}
-        width = max(map(len, words.values()), default=0)
+        solves = {name: sum(arm.count for arm in arms.values()) for name, arms in cells.items()}
+        often = (name for name in sorted(cells) if "=" in name and solves[name] >= OFTEN)
+        shown = [*(name for name in cells if "=" not in name), *often]
+        width = max((len(bin_in_words(name)) for name in shown), default=0)
         starts = dict.fromkeys(_start(action) for name in shown for action in cells[name])
         lines = [
             "time over FP64's priced time (solves), by first format",
@@ -262,7 +211,7 @@ class OnlinePolicy(Policy):
         for name in shown:
             arms = {_start(action): arm for action, arm in cells[name].items()}
             numbers = "".join(f"{_shown(arms.get(start)):>22}" for start in starts)
-            lines.append(f"{words[name]:<{width}}{numbers}")
+            lines.append(f"{bin_in_words(name):<{width}}{numbers}")
         lines.append(
             f"{account.solves} solves took {account.seconds:.3g} s; {account.explorations} to "
             f"explore took {account.exploring:.2g} s more than expected of the best"
@@ -270,59 +219,36 @@ class OnlinePolicy(Policy):
         return "\n".join(lines)
 
     def _cells(self, seen: Seen) -> tuple[tuple[str, float], ...]:
-        return (seen.bin, BIN_DISCOUNT), (seen.series, SERIES_DISCOUNT)
+        return (seen.bin, bandit.BIN_DISCOUNT), (seen.series, bandit.SERIES_DISCOUNT)
 
     def _note_solve(self, seen: Seen) -> None:
-        self._latest[seen.bin, seen.series] = self._solves[seen.bin] = (
-            self._solves.get(seen.bin, 0) + 1
-        )
+        solves = self._solves.get(seen.bin, 0) + 1
+        self._latest[seen.bin, seen.series] = self._solves[seen.bin] = solves
 
     def _estimates(
         self, seen: Seen, known: Mapping[int, Expectation]
     ) -> tuple[dict[int, float], float]:
-        """The expected relative cost of each start, and how far prices are off here."""
-        names = self.space.names
-        near, same = self.memory.cell(seen.bin), self._of_this_shape(seen)
-        by_action = (
-            {action: cell[names[action]] for action in known if names[action] in cell}
-            for cell in (near, same)
-        )
-        return estimates(known, *by_action)
-
-    def _of_this_shape(self, seen: Seen) -> dict[str, Arm]:
-        """What is remembered of systems of this shape, faded by what has been solved since."""
+        """The expected seconds of each start, and how many times slower than priced work is."""
         age = self._solves.get(seen.bin, 0) - self._latest.get((seen.bin, seen.series), 0)
-        remains = FADING**age
-        if remains < FADED:
-            return {}
-        return {name: arm.faded(remains) for name, arm in self.memory.cell(seen.series).items()}
-
-    def _book(self, decision: Decision, seconds: float) -> None:
-        account = self.account
-        account.reserved.pop(id(decision), None)
-        account.solves += 1
-        account.seconds += seconds
-        if decision.explores:
-            account.explorations += 1
-            account.exploring += max(0.0, seconds - decision.best_seconds)
+        near, same = self.memory.cell(seen.bin), bandit.faded(self.memory.cell(seen.series), age)
+        return bandit.estimates(known, self.space.names, near, same)
 
     def _worth_exploring(
         self,
         seen: Seen,
         known: Mapping[int, Expectation],
-        costs: Mapping[int, float],
+        seconds: Mapping[int, float],
         best: int,
         scale: float,
     ) -> tuple[int, float] | None:
         """The action that has waited longest of those that are due, may pay, and are affordable."""
-        unit = unit_of(known)
         found = []
         for action, expectation in known.items():
             curiosity = self._curiosity.get((seen.bin, action), Curiosity())
-            may_pay = scale * expectation.sure / unit < costs[best]
+            may_pay = scale * expectation.sure < seconds[best]
             if action == best or not may_pay or curiosity.idle < curiosity.patience:
                 continue
-            risk = max(scale * expectation.worst - costs[best] * unit, 1e-9)
+            risk = max(scale * expectation.worst - seconds[best], 1e-9)
             if self.account.affords(risk, self.explore_share):
                 found.append((curiosity.idle, action, risk))
         return max(found)[1:] if found else None
@@ -335,66 +261,59 @@ class OnlinePolicy(Policy):
             curiosity.idle = 0 if action in tried else curiosity.idle + 1
         if decision.explores:
             curiosity = self._curiosity[decision.seen.bin, decision.first]
-            paid = seconds < decision.best_seconds
-            curiosity.patience = (
-                0 if paid else min(max(2 * curiosity.patience, FIRST_PATIENCE), LAST_PATIENCE)
-            )
+            longer = min(max(2 * curiosity.patience, bandit.FIRST_PATIENCE), bandit.LAST_PATIENCE)
+            curiosity.patience = 0 if seconds < decision.best_seconds else longer
 
     def _observations(
         self, decision: Decision, attempts: Sequence[Outcome], seconds: float
     ) -> list[Observation]:
-        unit = unit_of(decision.expected)
-        starts = self._starts(decision, attempts, seconds)
+        unit, starts = bandit.unit_of(decision.expected), self._starts(decision, attempts, seconds)
         found = []
         for cell, discount in self._cells(decision.seen):
-            slowest = OUTLIER * scale_of(self.memory.cell(cell).values())
-            for start in starts:
-                cost = min(start.seconds, slowest * start.priced) / unit
-                name, priced = self.space.names[start.action], start.priced / unit
-                found.append(Observation(cell, name, start.count, cost, priced, discount))
+            slowest = bandit.OUTLIER * bandit.scale_of(self.memory.cell(cell).values())
+            for action, (count, taken, priced) in starts.items():
+                cost, name = min(taken, slowest * priced) / unit, self.space.names[action]
+                found.append(Observation(cell, name, count, cost, priced / unit, discount))
         return found
 
     def _starts(
         self, decision: Decision, attempts: Sequence[Outcome], seconds: float
-    ) -> list[StartTime]:
-        """What this solve tells about starting with each action."""
-        seen, expected = decision.seen, decision.expected
+    ) -> dict[int, tuple[int, float, float]]:
+        """What this solve tells about starting with each action: count, seconds, priced seconds.
+
+        The count is 0 where the solve did not start with the action.
+        """
+        expected = decision.expected
         before = seconds - sum(attempt.seconds or 0.0 for attempt in attempts)
-        starts: dict[int, StartTime] = {}
+        starts: dict[int, tuple[int, float, float]] = {}
         for i, attempt in enumerate(attempts):
             action = self.space.find(Action.parse(attempt.action))
             if action is not None and action in expected and action not in starts:
-                rest = attempts[i:]
-                taken = before + sum(later.seconds or 0.0 for later in rest)
-                priced = self.prior.priced(seen, climb_of(rest))
-                starts[action] = StartTime(action, int(i == 0), taken, priced)
+                taken = before + sum(later.seconds or 0.0 for later in attempts[i:])
+                priced = self.prior.priced(decision.seen, bandit.climb_of(attempts[i:]))
+                starts[action] = int(i == 0), taken, priced
         if not attempts[0].converged and decision.first in starts:
-            first = starts[decision.first]
+            _, taken, priced = starts[decision.first]
             for action in list(expected)[: list(expected).index(decision.first)]:
                 wasted = expected[action].sure
-                starts[action] = StartTime(action, 0, first.seconds + wasted, first.priced + wasted)
-        return list(starts.values())
+                starts[action] = 0, taken + wasted, priced + wasted
+        return starts
 
     def settings(self) -> dict[str, Any]:
         return {"explore": self.explore_share}
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> OnlinePolicy:
-        return cls(explore=settings["explore"])
 
     def arrays(self) -> Arrays:
         """The prior's facts, every arm of the memory, and when each shape was last solved."""
         arms = [(c, a, arm) for c, arms in self.memory.cells().items() for a, arm in arms.items()]
         numbers = [[arm.count, arm.weight, arm.cost, arm.priced] for _, _, arm in arms]
-        solves = [(name, "", count) for name, count in self._solves.items()]
-        solves += [(*key, count) for key, count in self._latest.items()]
+        solves = {(name, ""): count for name, count in self._solves.items()} | self._latest
         learned = {
             "arm cells": np.array([cell for cell, _, _ in arms], dtype=np.str_),
             "arm actions": np.array([action for _, action, _ in arms], dtype=np.str_),
             "arm numbers": np.array(numbers, dtype=np.float64).reshape(-1, 4),
-            "solve bins": np.array([name for name, _, _ in solves], dtype=np.str_),
-            "solve shapes": np.array([shape for _, shape, _ in solves], dtype=np.str_),
-            "solve counts": np.array([count for _, _, count in solves], dtype=np.int64),
+            "solve bins": np.array([name for name, _ in solves], dtype=np.str_),
+            "solve shapes": np.array([shape for _, shape in solves], dtype=np.str_),
+            "solve counts": np.array(list(solves.values()), dtype=np.int64),
         }
         return learned | {f"facts {k}": table for k, table in self.prior.arrays().items()}
 
@@ -417,50 +336,6 @@ class OnlinePolicy(Policy):
                 self._solves[key] = count
 
 
-def climb_of(attempts: Sequence[Outcome]) -> dict[str, Work]:
-    """The work of a solve's attempts, by format of the factors."""
-    climb: dict[str, Work] = {}
-    for attempt in attempts:
-        fmt = Action.parse(attempt.action)[0].name
-        work = Work(1, attempt.outer_iterations, attempt.inner_iterations)
-        climb[fmt] = climb.get(fmt, Work()) + work
-    return climb
-
-
-def unit_of(known: Mapping[int, Expectation]) -> float:
-    """The expected seconds of FP64 at once, which costs are relative to."""
-    return next(e.seconds for e in known.values() if e.fmt == FP64.name)
-
-
-def estimates(
-    known: Mapping[int, Expectation], near: Mapping[int, Arm], same: Mapping[int, Arm]
-) -> tuple[dict[int, float], float]:
-    """The expected cost of each start, and how many times slower than priced work is here.
-
-    `near` and `same` are what is remembered of the bin and of the shape.
-    """
-    unit, scale = unit_of(known), scale_of(near.values())
-    costs = {action: scale * e.seconds / unit for action, e in known.items()}
-    costs = {a: blended(costs[a], BIN_PRIOR, near.get(a, Arm())) for a in costs}
-    if same:
-        factor = scale_of(same.values()) / scale
-        scale *= factor
-        costs = {a: blended(factor * costs[a], SERIES_PRIOR, same.get(a, Arm())) for a in costs}
-    return costs, scale
-
-
-def blended(prior: float, prior_weight: float, arm: Arm) -> float:
-    """The mean of what was expected and what was observed."""
-    trust = prior_weight * PRIOR_DISCOUNT**arm.count
-    return (trust * prior + arm.cost) / (trust + arm.weight)
-
-
-def scale_of(arms: Collection[Arm]) -> float:
-    """Seconds taken over seconds priced, of all solves of a cell; 1 if there are none."""
-    priced = sum(arm.priced for arm in arms)
-    return sum(arm.cost for arm in arms) / priced if priced > 0 else 1.0
-
-
 def _start(action: str) -> str:
     """The part of an action's text that says how a solve starts."""
     return action.partition("-")[0]
@@ -468,36 +343,3 @@ def _start(action: str) -> str:
 
 def _shown(arm: Arm | None) -> str:
     return "-" if arm is None else f"{arm.cost / arm.weight:.2f} ({arm.count})"
-
-
-def _reason(
-    first: int,
-    best: int,
-    reserved: float,
-    known: Mapping[int, Expectation],
-    costs: Mapping[int, float],
-    near: Mapping[str, Arm],
-    account: Account,
-) -> str:
-    """Why a solve starts where it does, in words."""
-    solves = sum(arm.count for arm in near.values())
-    if not solves:
-        return told(known[first], list(known.values()))
-    unit, names = unit_of(known), {action: e.fmt.upper() for action, e in known.items()}
-    times = {action: milliseconds(cost * unit) for action, cost in costs.items()}
-    if reserved:
-        share = 100 * account.exploring / account.seconds
-        return (
-            f"{names[first]} first, to learn: expected {times[first]} against {times[best]} with "
-            f"{names[best]} first; exploring took {share:.1f} % of the time so far."
-        )
-    others = [action for action in costs if action != first]
-    if not others:
-        return f"{names[first]}, from {solves} solves like this: expected {times[first]}."
-    is_fp64 = known[first].fmt == FP64.name
-    rival = min(others, key=lambda a: (is_fp64 or known[a].fmt != FP64.name, costs[a]))
-    how = "FP64" if is_fp64 else f"{names[first]} first"
-    return (
-        f"{how}, from {solves} solves like this: expected {times[first]} against {times[rival]} "
-        f"with {names[rival]} first."
-    )

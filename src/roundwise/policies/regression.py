@@ -64,10 +64,7 @@ class RegressionPolicy(Policy):
     because: ClassVar[str] = "has the largest predicted reward of the actions tried in any context."
 
     def __init__(
-        self,
-        regressor: Any = None,
-        epsilon_min: float = 0.1,
-        kappa_feature: int | None = 0,
+        self, regressor: Any = None, epsilon_min: float = 0.1, kappa_feature: int | None = 0
     ) -> None:
         methods = (getattr(regressor, name, None) for name in ("fit", "predict"))
         if regressor is not None and not all(map(callable, methods)):
@@ -85,10 +82,9 @@ class RegressionPolicy(Policy):
         self._low, self._high = contexts.min(axis=0), contexts.max(axis=0)
         self._distinct = max(len(np.unique(contexts, axis=0)), 1)
         self._model = _fresh(self.regressor)
-        digits = np.array([[f.p * math.log10(2) for f in action] for action in self.space])
+        self._digits = np.array([[f.p * math.log10(2) for f in action] for action in self.space])
         ranges = np.array([[math.log10(f.max) for f in action] for action in self.space])
-        self._digits = digits
-        self._action_features = np.hstack([digits, ranges, method_indicators(self.space)])
+        self._action_features = np.hstack([self._digits, ranges, method_indicators(self.space)])
         self._sums: dict[tuple[State, int], list[float]] = {}  # [visits, sum of rewards]
         self._tried = np.zeros(len(self.space), dtype=bool)
         self._fitted_to = 0  # distinct data in the last fit
@@ -131,14 +127,12 @@ class RegressionPolicy(Policy):
 
     def _predicted(self, state: State) -> NDArray[np.float64]:
         """The prediction of the last fit for each action, -inf where it was tried nowhere."""
-        predicted = self._predictions.get(state)
-        if predicted is None:
+        if state not in self._predictions:
             actions = np.arange(len(self.space))
             rows = self._rows(np.tile(state, (len(actions), 1)), actions)
-            rows = (rows - self._middle) / self._scale
-            predicted = np.asarray(self._model.predict(rows), dtype=np.float64)
-            self._predictions[state] = predicted
-        return np.where(self._tried, predicted, -np.inf)
+            predicted = self._model.predict((rows - self._middle) / self._scale)
+            self._predictions[state] = np.asarray(predicted, dtype=np.float64)
+        return np.where(self._tried, self._predictions[state], -np.inf)
 
     def _rows(self, X: Contexts, actions: NDArray[np.intp]) -> NDArray[np.float64]:
         """What the regressor sees of each (context, action), before scaling."""

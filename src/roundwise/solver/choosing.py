@@ -23,7 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
-from roundwise.policies.look import KINDS, kind_of
+from roundwise.policies.look import KINDS, fitting_actions, kind_of
 from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
@@ -157,13 +157,10 @@ def allowed_actions(
     space: ActionSpace, matrix: GivenMatrix | Problem, known: dict[str, float]
 ) -> tuple[int, ...]:
     """The actions of a space whose method fits the matrix."""
-    fitting = set(BACKEND.methods(matrix.is_sparse))
-    if not known["looks_positive_definite"]:
-        fitting.discard("cholesky")
-    if not known["symmetric_pattern"]:
-        fitting.discard("superlu/mmd")
-    methods = [action.method or DEFAULT_METHOD for action in space]
-    return tuple(i for i, method in enumerate(methods) if method in fitting)
+    run_here = BACKEND.methods(matrix.is_sparse)
+    return tuple(
+        i for i in fitting_actions(space, known) if (space[i].method or DEFAULT_METHOD) in run_here
+    )
 
 
 def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:

@@ -20,12 +20,7 @@ from numpy.typing import NDArray
 import roundwise
 from roundwise.actions import ActionSpace
 from roundwise.costs import current_prices
-from roundwise.experiments.default_policy.comparing import (
-    FOLDS,
-    Comparison,
-    compare,
-    comparison_table,
-)
+from roundwise.experiments.default_policy import comparing
 from roundwise.experiments.default_policy.gathering import gather
 from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeView, progress_bar
@@ -50,7 +45,7 @@ def facts_of(views: Mapping[bool, OutcomeView], provenance: Mapping[str, Any]) -
     return Facts(tables, provenance)
 
 
-def winner(comparisons: Sequence[Comparison]) -> str:
+def winner(comparisons: Sequence[comparing.Comparison]) -> str:
     """The policy with the least total regret over all systems, the candidate in case of a tie.
 
     Another policy beats the candidate only if its regret is below the candidate's interval on
@@ -82,8 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     systems = policy_systems(asked.seed, asked.matrices, asked.scale)[:: asked.every]
     views = gather(systems, asked.table, asked.repeats, progress_bar("measuring the gallery"))
     prices = current_prices()
-    comparisons = compare(views, prices, progress_bar("comparing policies"))
-    table = comparison_table(comparisons)
+    comparisons = comparing.compare(views, prices, progress_bar("comparing policies"))
+    table = comparing.comparison_table(comparisons)
     print(format_text(table))
     with asked.table.with_name("policies.csv").open("w", newline="", encoding="utf-8") as stream:
         csv.writer(stream).writerows([table.header, *table.rows])
@@ -99,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": str(Machine.this()),
         "prices": prices.source,
         "chosen": f"{best}: least regret in measured time of {len(comparisons)} comparisons",
-        "folds": FOLDS,
+        "folds": comparing.FOLDS,
         "comparison": {"columns": list(table.header), "rows": [list(row) for row in table.rows]},
     }
     asked.out.write_text(facts_of(views, provenance).to_json(), encoding="utf-8")

@@ -25,6 +25,7 @@ from roundwise.evaluation import (
 )
 from roundwise.experiments.default_policy.gathering import KAPPA
 from roundwise.features import KAPPA_FLOOR
+from roundwise.formats import FP32
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import (
     FixedAction,
@@ -37,7 +38,7 @@ from roundwise.policies import (
     TheoryRule,
     ThompsonSampling,
 )
-from roundwise.policies.look import Seen
+from roundwise.policies.look import Seen, fitting_actions
 from roundwise.report import Table
 from roundwise.rewards import ClimbReward
 from roundwise.tuning import LOOK_CONTEXT, Context, train, view_contexts, view_rewards
@@ -63,22 +64,19 @@ def candidates(prices: Prices | None = None) -> list[Candidate]:
     """All policies that can be deployed; `prices` are this machine's if not given."""
     kappa = Context((KAPPA,), (KAPPA_FLOOR,))
 
-    def neighbours(rewards: Floats, space: ActionSpace) -> Policy:
+    def priced() -> NeighbourPolicy:
         return NeighbourPolicy(prices=prices)
 
-    def online(rewards: Floats, space: ActionSpace) -> Policy:
-        return OnlinePolicy(NeighbourPolicy(prices=prices))
-
-    def table(rewards: Floats, space: ActionSpace) -> Policy:
+    def table() -> TabularQ:
         return TabularQ(FeatureDiscretizer(4), alpha="1/N", generalise="nearest")
 
-    def fixed(fmt: str) -> Callable[[Floats, ActionSpace], Policy]:
-        return lambda rewards, space: FixedAction(_last_with(space, fmt))
+    def always_fp32(rewards: Floats, space: ActionSpace) -> Policy:
+        return FixedAction(max(i for i, action in enumerate(space) if action[0] == FP32))
 
     return [
-        Candidate("neighbours, priced", neighbours),
-        Candidate("online learner", online),
-        Candidate("tabular Q, 4 bins, 1/N, nearest", table),
+        Candidate("neighbours, priced", lambda rewards, space: priced()),
+        Candidate("online learner", lambda rewards, space: OnlinePolicy(priced())),
+        Candidate("tabular Q, 4 bins, 1/N, nearest", lambda rewards, space: table()),
         Candidate("linear UCB", lambda rewards, space: LinearUCB()),
         Candidate("Thompson sampling", lambda rewards, space: ThompsonSampling()),
         Candidate("gradient boosting", lambda rewards, space: RegressionPolicy(kappa_feature=None)),
@@ -88,13 +86,9 @@ def candidates(prices: Prices | None = None) -> list[Candidate]:
             lambda rewards, space: FixedAction(best_fixed_action(rewards)),
             BLIND,
         ),
-        Candidate("always FP32 first", fixed("fp32"), BLIND),
+        Candidate("always FP32 first", always_fp32, BLIND),
         Candidate("always FP64", lambda rewards, space: FixedAction(), BLIND),
     ]
-
-
-def _last_with(space: ActionSpace, fmt: str) -> int:
-    return max(i for i, action in enumerate(space) if action[0].name == fmt)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +107,7 @@ class Measured:
         met = np.array([[outcome.converged for outcome in row] for row in rows])
         ladders = [space.climb(a) for a in range(len(space))]
         climbs = climb_costs(cost_matrix(MeasuredTime(), rows), met, ladders)
-        allowed = [_fitting(space, view.features_of(i)) for i in range(len(rows))]
+        allowed = [fitting_actions(space, view.features_of(i)) for i in range(len(rows))]
         return cls(view, space, climbs, allowed)
 
     def seconds_of(self, features: Sequence[str]) -> Floats:
@@ -124,35 +118,22 @@ class Measured:
     @property
     def oracle(self) -> Floats:
         """Seconds of the best start of each system."""
-        masked = np.full(self.climbs.shape, np.inf)
-        for i, allowed in enumerate(self.allowed):
-            masked[i, list(allowed)] = self.climbs[i, list(allowed)]
-        return np.asarray(masked.min(axis=1))
+        pairs = zip(self.climbs, self.allowed, strict=True)
+        return np.array([climbs[list(allowed)].min() for climbs, allowed in pairs])
 
     @property
     def safe(self) -> Floats:
         return np.asarray(self.climbs[:, self.space.safe])
 
 
-def _fitting(space: ActionSpace, features: Mapping[str, float]) -> tuple[int, ...]:
-    """The actions whose method fits a system, as the front door sees it."""
-    unsuited = {
-        "cholesky": not features["looks_positive_definite"],
-        "superlu/mmd": not features["symmetric_pattern"],
-    }
-    return tuple(i for i, action in enumerate(space) if not unsuited.get(action.method, False))
-
-
-def chosen_seconds(candidate: Candidate, measured: Measured, folds: int = FOLDS) -> Floats:
+def chosen_seconds(candidate: Candidate, measured: Measured) -> Floats:
     """Seconds on each system if the policy, trained without its fold, decides; features paid."""
     view, space = measured.view, measured.space
     contexts = view_contexts(view, candidate.context)
     rewards = view_rewards(view, ClimbReward(), space)
-    seconds = np.zeros(len(contexts))
-    everyone = np.arange(len(contexts))
-    for fold in range(folds):
-        test = everyone[everyone % folds == fold]
-        known = everyone[everyone % folds != fold]
+    seconds, fold_of = np.zeros(len(contexts)), np.arange(len(contexts)) % FOLDS
+    for fold in range(FOLDS):
+        test, known = np.flatnonzero(fold_of == fold), np.flatnonzero(fold_of != fold)
         policy = candidate.make(rewards[known], space)
         rng = np.random.default_rng(fold)
         train(policy, contexts[known], rewards[known], space, EPISODES, rng, view.take(known))
@@ -168,12 +149,14 @@ def first_actions(
     They are those of the climb from it and of the features, but for systems so small that the
     front door does not look at them.
     """
-    contexts = view_contexts(measured.view, context)[systems]
+    contexts, space = view_contexts(measured.view, context)[systems], measured.space
     paid = measured.seconds_of([name for name in context.features if name != "n"])
     first, seconds = np.zeros(len(systems), dtype=np.intp), np.zeros(len(systems))
     for k, (i, state) in enumerate(zip(systems, policy.encode(contexts), strict=True)):
         if isinstance(policy, NeighbourPolicy) and _is_small(policy, state):
-            first[k], cost = _safe_start(measured, i), 0.0
+            # FP64 by the method of the system's kind: the first that fits, as the front door does.
+            safe = space[space.safe][0]
+            first[k], cost = next(a for a in measured.allowed[i] if space[a][0] == safe), 0.0
         else:
             first[k], cost = policy.rank(state, measured.allowed[i]).first, paid[i]
         seconds[k] = measured.climbs[i, first[k]] + cost
@@ -185,43 +168,17 @@ def _is_small(policy: NeighbourPolicy, seen: Seen) -> bool:
     return policy.small(seen.kind, seen.entries if seen.is_sparse else seen.n) is not None
 
 
-def _small(measured: Measured, prices: Prices | None) -> NDArray[np.bool_]:
-    """Which systems the front door would not look at."""
-    policy = NeighbourPolicy(prices=prices)
-    states = policy.states(view_contexts(measured.view, LOOK_CONTEXT))
-    return np.array([seen is not None and _is_small(policy, seen) for seen in states])
-
-
-def _safe_start(measured: Measured, system: int) -> int:
-    """FP64 by the method of the system's kind: the first that fits, as the front door takes it."""
-    space, allowed = measured.space, measured.allowed[system]
-    safest = [i for i in allowed if space[i][0] == space[space.safe][0]]
-    return safest[0]
-
-
 @dataclass(frozen=True)
 class Comparison:
-    """One policy on one kind of systems.
-
-    Attributes
-    ----------
-    regret : Interval
-        Mean log2 of its seconds over the oracle's; 1 means twice as long.
-    total : Interval
-        Its seconds over the oracle's, in all.
-    near : float
-        The share of systems on which it takes at most 1.05 times the oracle's time.
-    worst : float
-        Its speed against the safe action, on the system where that is lowest.
-    """
+    """One policy on one kind of systems."""
 
     kind: str
     policy: str
     systems: int
-    regret: Interval
-    total: Interval
-    near: float
-    worst: float
+    regret: Interval  # mean log2 of its seconds over the oracle's; 1 means twice as long
+    total: Interval  # its seconds over the oracle's, in all
+    near: float  # the share of systems where it takes at most 1.05 times the oracle's time
+    worst: float  # its speed against the safe action, on the system where that is lowest
 
 
 def compare(
@@ -234,13 +191,15 @@ def compare(
     The group "looked at" leaves out the systems that the front door solves in FP64 without a look,
     as no format gains time there: only the neighbour policy knows this beforehand.
     """
-    policies = candidates(prices)
+    policies, door = candidates(prices), NeighbourPolicy(prices=prices)
     found = []
     for done, (sparse, view) in enumerate(sorted(views.items())):
         measured = Measured.of(view)
         oracle, safe = measured.oracle, measured.safe
         kind = "sparse" if sparse else "dense"
-        groups = {"all": np.ones(len(oracle), dtype=bool), "looked at": ~_small(measured, prices)}
+        states = door.states(view_contexts(view, LOOK_CONTEXT))
+        looked_at = np.array([seen is None or not _is_small(door, seen) for seen in states])
+        groups = {"all": np.ones(len(oracle), dtype=bool), "looked at": looked_at}
         for i, candidate in enumerate(policies):
             if progress is not None:
                 progress(done * len(policies) + i, len(views) * len(policies))

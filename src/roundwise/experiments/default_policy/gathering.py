@@ -8,7 +8,7 @@ the table remembers which fingerprint each system has.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from roundwise.actions import ActionSpace
@@ -16,7 +16,6 @@ from roundwise.algorithms import VerifiedSolve
 from roundwise.backends import get_backend
 from roundwise.features import LOOK
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
-from roundwise.problems import LinearSystem
 from roundwise.problems.gallery import System
 
 ALGORITHM = VerifiedSolve()
@@ -27,74 +26,48 @@ FEATURES = {False: (*LOOK, KAPPA), True: (*LOOK, KAPPA, "fill_ratio")}
 """By whether systems are sparse."""
 
 
-def spaces() -> dict[bool, ActionSpace]:
-    """The actions for dense and for sparse systems."""
-    return {sparse: ALGORITHM.starts([sparse]) for sparse in (False, True)}
-
-
-class Index:
-    """Fingerprint, kind and family of each system by name, in a file beside the table."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self._known: dict[str, tuple[str, bool]] = {}
-        for line in lines:
-            name, fingerprint, sparse = json.loads(line)
-            self._known[name] = fingerprint, sparse
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._known
-
-    def __getitem__(self, name: str) -> tuple[str, bool]:
-        return self._known[name]
-
-    def add(self, name: str, problem: LinearSystem) -> None:
-        self._known[name] = problem.fingerprint, problem.is_sparse
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps([name, problem.fingerprint, problem.is_sparse]) + "\n")
-
-
 def gather(
-    systems: Sequence[System],
-    path: Path,
-    repeats: int,
-    progress: Callable[[int, int], None],
+    systems: Sequence[System], path: Path, repeats: int, progress: Callable[[int, int], None]
 ) -> dict[bool, OutcomeView]:
     """Run what the table at `path` lacks; the outcomes of dense and of sparse systems."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table, index, actions = OutcomeTable(path), Index(path.with_suffix(".systems.jsonl")), spaces()
+    actions = {sparse: ALGORITHM.starts([sparse]) for sparse in (False, True)}
+    table, index = OutcomeTable(path), path.with_suffix(".systems.jsonl")
+    lines = index.read_text(encoding="utf-8").splitlines() if index.exists() else []
+    known = {name: (fingerprint, sparse) for name, fingerprint, sparse in map(json.loads, lines)}
     machine = get_backend(ALGORITHM.arithmetic).machine
+    where = f"on {machine.key if machine else ''}, {repeats} times"
+    found: dict[bool, dict[str, None]] = {}
     for done, system in enumerate(systems):
         progress(done, len(systems))
-        key = f"{system.name} on {machine.key if machine else ''}, {repeats} times"
-        if key in index:
-            continue
-        problem = system.problem()
-        fill(
-            table,
-            ALGORITHM,
-            [problem],
-            actions[problem.is_sparse],
-            arithmetic=ALGORITHM.arithmetic,
-            features=FEATURES[problem.is_sparse],
-            repeats=repeats,
-            memory=False,
-        )
-        index.add(key, problem)
+        name = f"{system.name} {where}"
+        if name not in known:
+            known[name] = _measure(system, table, actions, repeats)
+            with index.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps([name, *known[name]]) + "\n")
+        fingerprint, sparse = known[name]
+        found.setdefault(sparse, {})[fingerprint] = None
     progress(len(systems), len(systems))
-    found: dict[bool, list[str]] = {}
-    for system in systems:
-        key = f"{system.name} on {machine.key if machine else ''}, {repeats} times"
-        fingerprint, sparse = index[key]
-        found.setdefault(sparse, []).append(fingerprint)
+    arithmetic = ALGORITHM.arithmetic
     return {
-        sparse: table.view(
-            ALGORITHM,
-            list(dict.fromkeys(fingerprints)),
-            actions[sparse],
-            ALGORITHM.arithmetic,
-            FEATURES[sparse],
-        )
-        for sparse, fingerprints in sorted(found.items())
+        sparse: table.view(ALGORITHM, list(them), actions[sparse], arithmetic, FEATURES[sparse])
+        for sparse, them in sorted(found.items())
     }
+
+
+def _measure(
+    system: System, table: OutcomeTable, actions: Mapping[bool, ActionSpace], repeats: int
+) -> tuple[str, bool]:
+    """Fill the system's row of the table; returns its fingerprint, and whether it is sparse."""
+    problem = system.problem()
+    fill(
+        table,
+        ALGORITHM,
+        [problem],
+        actions[problem.is_sparse],
+        arithmetic=ALGORITHM.arithmetic,
+        features=FEATURES[problem.is_sparse],
+        repeats=repeats,
+        memory=False,
+    )
+    return problem.fingerprint, problem.is_sparse
