@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms.scaling import shifted
 from roundwise.backends.native.storage import gemv
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem
@@ -37,7 +38,7 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
     NaN if r holds NaN.
     """
     if isinstance(x_norms, float):  # at once: small systems take microseconds
-        size = norm_A * x_norms + b_norms
+        size = norm_A * float(x_norms) + float(b_norms)  # Python's floats overflow silently
         if not (math.isfinite(size) and (size or not residual_norms)):
             return math.inf
         return residual_norms / size if residual_norms else 0.0
@@ -52,8 +53,9 @@ def passes(errors: Any, tolerance: float) -> bool:
 
     It is written so that NaN fails.
     """
-    accepted = errors <= tolerance
-    return bool(accepted if isinstance(errors, float) else accepted.all())
+    if isinstance(errors, float):
+        return bool(errors <= tolerance)
+    return bool(np.less_equal(errors, tolerance).all())
 
 
 class ErrorMeasure:
@@ -77,7 +79,7 @@ class ErrorMeasure:
         if shift == self._b_exponent == 0:
             return x, self.problem.b
         with np.errstate(over="ignore", under="ignore"):
-            return np.ldexp(x, shift), np.ldexp(self.problem.b, shift + self._b_exponent)
+            return shifted(x, shift), shifted(self.problem.b, shift + self._b_exponent)
 
     def forward(self, x: Vector) -> float:
         """``||x - x_true|| / ||x_true||`` (max norm); absolute if x_true is 0, NaN if unknown."""
