@@ -266,7 +266,7 @@ def test_action_spaces_fit_the_problems():
             [f"lu:fp32-{REST}", f"lu:fp64-{REST}", f"qr:fp64-{REST}"],
         ),
         ("lu:fp64-fp32-fp32-fp32", False, [f"lu:fp64-{REST}", f"qr:fp64-{REST}"]),
-        (f"lu:fp32-{REST}", True, [f"lu:fp64-{REST}"]),
+        (f"lu:fp32-{REST}", True, [f"lu:fp64-{REST}", f"superlu/colamd:fp64-{REST}"]),
     ],
 )
 def test_ladders_by_hand(first, is_sparse, rest):

@@ -37,7 +37,6 @@ class GmresIR(Algorithm):
     equilibrate : bool
         Scale rows and columns by powers of two first; needed for fp16 and fp8, whose range
         most matrices exceed. The stopping rule then sees the scaled system.
-    stop : StoppingRule
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")

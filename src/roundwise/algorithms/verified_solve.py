@@ -141,16 +141,15 @@ class VerifiedSolve(Algorithm):
         method = stages.method or DEFAULT_METHOD
         kind, fmt = "sparse" if problem.is_sparse else "dense", factor.fmt
         if method not in backend.methods(problem.is_sparse):
-            return Outcome(OutcomeStatus.UNSUITED, None, reason=f"{method} is not for {kind} A")
+            return _unsuited(f"{method} is not for {kind} A")
         if backend.supports(fmt) and not backend.supports(fmt, problem.is_sparse):
-            reason = f"{method} in {fmt} is not for {kind} A"
-            return Outcome(OutcomeStatus.UNSUITED, None, reason=reason)
+            return _unsuited(f"{method} in {fmt} is not for {kind} A")
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
             if method == "cholesky" and not shared.get(
                 "symmetric", lambda: is_symmetric(problem.A)
             ):
-                return Outcome(OutcomeStatus.UNSUITED, None, reason="A is not symmetric")
+                return _unsuited("A is not symmetric")
 
         def scaled() -> System:
             matrix = moderate(problem.A, *backend.sizes(problem.A))
@@ -351,6 +350,10 @@ def _lost_directions(factors: Factors) -> int:
         return 0
     noise = default_tolerance(len(pivots), factors.fmt) * pivots.max()
     return int(np.count_nonzero(pivots < noise))
+
+
+def _unsuited(reason: str) -> Outcome:
+    return Outcome(OutcomeStatus.UNSUITED, None, reason=reason)
 
 
 def _unholdable(dtype: Any) -> str:
