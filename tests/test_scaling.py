@@ -227,3 +227,12 @@ def test_shifting_a_complex_block_shifts_both_parts():
     with np.errstate(over="ignore"):
         overflown = shifted(np.array([1e308 + 0j]), 10)
     assert (overflown.real[0], overflown.imag[0]) == (np.inf, 0.0)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-200, 1.0, 1e200, 2.0**1022])
+def test_backward_errors_do_not_depend_on_the_size_of_the_matrix(size):
+    x = np.array([1.0, 0.5])
+    measure = ErrorMeasure(LinearSystem(np.eye(2) * size, np.ones(2) * size))
+    assert measure.backward(np.ones(2)) == 0
+    assert measure.backward(x) == 0.25  # |b - A x| = 1/2, over |A| |x| + |b| = 2
+    assert measure.componentwise(x) == 0.5 / 1.5
