@@ -98,10 +98,11 @@ def shifted(X: NDArray[Any], exponents: Any) -> NDArray[Any]:
     Multiplying by ``2.0**exponents`` instead would fail where that power is out of range, though
     the product is not.
     """
-    if X.dtype.kind != "c":
-        return np.asarray(np.ldexp(X, exponents))
-    result = np.empty_like(X)
-    result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
+    if X.dtype.kind == "c":
+        result = np.empty_like(X)
+        result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
+    else:
+        result = np.ldexp(X, exponents)
     return result
 
 
