@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 import roundwise as rw
-from roundwise.actions import format_action
 from roundwise.algorithms import Shared, Stage
 from roundwise.problems import Problem
 from roundwise.rewards import Reward
@@ -90,7 +89,7 @@ def main() -> None:
     new = eigen_problem(30, 1.8, rng)
     action = loaded.predict(new)
     error = PowerMethod().run(new, action).ferr
-    print(f"learned:    {format_action(action)}  error {error:.1e}")
+    print(f"learned:    {action}  error {error:.1e}")
 
 
 if __name__ == "__main__":

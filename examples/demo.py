@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import roundwise as rw
-from roundwise.actions import format_action, monotone_space
+from roundwise.actions import monotone_space
 from roundwise.evaluation import (
     accuracy_table,
     best_fixed_action,
@@ -103,7 +103,7 @@ def main() -> None:
     problem = data.test[0]
     action = tuners[best].predict(problem)
     outcome = algorithm.run(problem, action)
-    print(f"\nFor {problem.name} it picks {format_action(action)}: nbe {outcome.nbe:.1e}, ")
+    print(f"\nFor {problem.name} it picks {action}: nbe {outcome.nbe:.1e}, ")
     print(f"forward error {outcome.ferr:.1e}, {outcome.outer_iterations} refinement steps.")
 
     figure(tuners, chosen, kappas, space)

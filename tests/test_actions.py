@@ -12,12 +12,11 @@ import roundwise as rw
 from roundwise.actions import (
     Action,
     ActionSpace,
-    format_action,
+    as_action,
     full_space,
     implied_failures,
     list_space,
     monotone_space,
-    parse_action,
     top_k,
 )
 
@@ -27,10 +26,10 @@ LADDER = [rw.FloatFormat(f"p{p}", p, -126, 127) for p in (4, 8, 11, 17, 24)]
 
 
 def test_text_form_round_trip():
-    action = parse_action("bf16-fp32-fp64-fp64", STAGES)
+    action = as_action("bf16-fp32-fp64-fp64", STAGES)
     assert action == (rw.BF16, rw.FP32, rw.FP64, rw.FP64)
-    assert format_action(action) == "bf16-fp32-fp64-fp64"
-    assert parse_action("BF16 - fp32") == (rw.BF16, rw.FP32)
+    assert str(action) == "bf16-fp32-fp64-fp64"
+    assert as_action("BF16 - fp32") == (rw.BF16, rw.FP32)
 
 
 @pytest.mark.parametrize("m", range(1, 6))
@@ -166,8 +165,8 @@ def test_foreign_dict_is_refused(saved):
         (lambda: implied_failures(full_space(("a",), PAPER), 4), IndexError, "4 actions"),
         (lambda: implied_failures(full_space(("a",), PAPER), -1), IndexError, "4 actions"),
         (lambda: ActionSpace(("a",), ("fp64",)), TypeError, "list_space"),
-        (lambda: parse_action("fp64", STAGES), ValueError, "one for each stage"),
-        (lambda: parse_action(7), TypeError, "str"),
+        (lambda: as_action("fp64", STAGES), ValueError, "one for each stage"),
+        (lambda: as_action(7), TypeError, "str"),
         (
             lambda: full_space(("a",), ["fp64", rw.FloatFormat("fp64", 9, -9, 9)]),
             ValueError,

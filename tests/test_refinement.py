@@ -31,7 +31,13 @@ def refined(B, rule, backend="operation", factor="fp32", matrix=None, columns=No
 
     residual, update = stages["residual"], stages["update"]
     return refine(
-        (scaled, columns), solve, solve, residual, update, rule, lambda: residual.matrix(scaled.A)
+        (scaled, columns),
+        solve,
+        solve,
+        residual,
+        update,
+        rule,
+        lambda stage: stage.matrix(scaled.A),
     )
 
 
@@ -93,7 +99,7 @@ def test_a_failure_ends_the_loop_with_what_there_is():
     backend = get_backend("operation")
     scaled = scaled_down(A, *backend.sizes(A))
     stage = Stage("residual", rw.FP64, backend)
-    arguments = stage, stage, Steps(3), lambda: stage.matrix(A)
+    arguments = stage, stage, Steps(3), lambda stage: stage.matrix(A)
     nothing = refine((scaled, plain_columns(B)), fails, fails, *arguments)
     assert (nothing.status, nothing.X) == (rw.OutcomeStatus.OVERFLOW, None)
     assert nothing.reason
@@ -109,7 +115,9 @@ def test_a_start_need_not_be_a_solver():
     stage = Stage("residual", rw.FP64, backend)
     X = np.linalg.solve(A, B)
     rule = HalvingRule(1e-10)
-    found = refine((scaled, plain_columns(B)), X, None, stage, stage, rule, lambda: stage.matrix(A))
+    found = refine(
+        (scaled, plain_columns(B)), X, None, stage, stage, rule, lambda stage: stage.matrix(A)
+    )
     assert found.status is CONVERGED
     assert found.progress.steps == 0
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.actions import list_space, monotone_space, parse_action
+from roundwise.actions import as_action, list_space, monotone_space
 from roundwise.algorithms.stage import Tally
 from roundwise.rewards import (
     BITS_PROPORTIONAL,
@@ -35,8 +35,8 @@ from roundwise.rewards import (
 )
 
 STAGES = rw.GmresIR.stages
-FP64 = parse_action("fp64-fp64-fp64-fp64")
-MIXED = parse_action("bf16-tf32-fp32-fp64")
+FP64 = as_action("fp64-fp64-fp64-fp64")
+MIXED = as_action("bf16-tf32-fp32-fp64")
 
 
 def outcome(action="", ferr=1e-8, nbe=1e-16, inner=4, status="CONVERGED", **more):
@@ -149,7 +149,7 @@ def test_paper_monotonicity():
     by_error = [reward(ferr=e) for e in (1e-9, 1e-6, 1e-3, 0.9, 2.0)]
     by_work = [reward(inner=t) for t in (1, 2, 5, 100)]
     by_kappa = [reward(kappa=k) for k in (1e0, 1e2, 1e5, 1e12)]
-    by_bits = [reward(parse_action("-".join([f] * 4))) for f in ("bf16", "tf32", "fp32", "fp64")]
+    by_bits = [reward(as_action("-".join([f] * 4))) for f in ("bf16", "tf32", "fp32", "fp64")]
     for values in (by_error, by_work, by_kappa, by_bits):
         assert all(np.diff(values) < 0)
 

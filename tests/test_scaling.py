@@ -18,6 +18,7 @@ from roundwise.algorithms.scaling import (
     scaled_columns,
     scaled_down,
     scaled_system,
+    shifted,
 )
 from roundwise.backends import get_backend
 from roundwise.formats import FP32, FP64
@@ -205,3 +206,33 @@ def test_the_gate():
     assert not passes(0.0, np.nan)
     assert default_tolerance(100) == 10 * 2.0**-53 == default_tolerance(100, FP64)
     assert default_tolerance(9, FP32) == 3 * 2.0**-24
+
+
+def test_shifting_is_exact_where_the_power_of_two_is_out_of_range():
+    x = np.array([[1.5e300, -3.0], [5e-324, 0.75]], order="F")
+    down = shifted(x, np.array([-1030, 0]))
+    np.testing.assert_array_equal(down, [[1.5e300 * 2.0**-515 * 2.0**-515, -3.0], [0.0, 0.75]])
+    assert shifted(np.array([2.0**-1070]), 1072)[0] == 4.0
+    assert down.flags.f_contiguous
+
+
+def test_shifting_a_complex_block_shifts_both_parts():
+    z = np.array([[1e300 - 2e-300j, 3j], [-0.5 + 0.25j, 1e-10 + 7j]], order="F")
+    exponents = np.array([[-900, 4], [1000, 0]])
+    moved = shifted(z, exponents)
+    np.testing.assert_array_equal(moved.real, np.ldexp(z.real, exponents))
+    np.testing.assert_array_equal(moved.imag, np.ldexp(z.imag, exponents))
+    assert moved.flags.f_contiguous
+    # A complex product would make NaN of infinity times a zero part; shifting keeps the zero.
+    with np.errstate(over="ignore"):
+        overflown = shifted(np.array([1e308 + 0j]), 10)
+    assert (overflown.real[0], overflown.imag[0]) == (np.inf, 0.0)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-200, 1.0, 1e200, 2.0**1022])
+def test_backward_errors_do_not_depend_on_the_size_of_the_matrix(size):
+    x = np.array([1.0, 0.5])
+    measure = ErrorMeasure(LinearSystem(np.eye(2) * size, np.ones(2) * size))
+    assert measure.backward(np.ones(2)) == 0
+    assert measure.backward(x) == 0.25  # |b - A x| = 1/2, over |A| |x| + |b| = 2
+    assert measure.componentwise(x) == 0.5 / 1.5

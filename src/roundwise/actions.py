@@ -16,8 +16,6 @@ from typing import Any
 
 from roundwise.formats import FloatFormat, get_format
 
-FormatKey = tuple[int, int, str]
-
 
 class Action(tuple[FloatFormat, ...]):
     """The formats of the stages, in stage order, and the method.
@@ -81,22 +79,12 @@ def as_action(action: ActionLike, stages: Sequence[str] | None = None) -> Action
     return made
 
 
-def format_key(fmt: FloatFormat) -> FormatKey:
+def format_key(fmt: FloatFormat) -> tuple[int, int, str]:
     """Orders formats: significand bits, then exponent range, then name."""
     return fmt.p, fmt.emax - fmt.emin, fmt.name
 
 
-def format_action(action: Sequence[FloatFormat]) -> str:
-    """The text form of an action."""
-    return str(as_action(action))
-
-
-def parse_action(text: str, stages: Sequence[str] | None = None) -> Action:
-    """The action of a text form; see `Action.parse` and `as_action`."""
-    return as_action(text, stages)
-
-
-def action_key(action: Iterable[FloatFormat]) -> tuple[FormatKey, ...]:
+def action_key(action: Iterable[FloatFormat]) -> tuple[tuple[int, int, str], ...]:
     """Orders actions: lexicographic in `format_key`, the first stage counting most."""
     return tuple(format_key(fmt) for fmt in action)
 
@@ -105,14 +93,9 @@ def action_key(action: Iterable[FloatFormat]) -> tuple[FormatKey, ...]:
 class ActionSpace:
     """The actions to choose from, by index; make one with `monotone_space` and its like.
 
-    Parameters
-    ----------
-    stages : tuple of str
-    actions : tuple of Action
-        Unique, at least one, one format per stage.
-
-    Among actions with the same formats, the one with the later method in `methods` counts as
-    the safer: list methods with the safest last.
+    There is at least one, each is listed once and has one format per stage. Among actions with the
+    same formats, the one with the later method in `methods` counts as the safer: list methods with
+    the safest last.
     """
 
     stages: tuple[str, ...]
@@ -169,7 +152,6 @@ class ActionSpace:
         counts most: for refinement it is the residual, which bounds the accuracy that can be
         reached at all, while a poor first stage costs iterations.
         """
-
         return self.safest(range(len(self)))
 
     def safest(self, among: Iterable[int]) -> int:
@@ -273,8 +255,9 @@ def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSp
     """The given actions, as text or as sequences of formats, in the given order."""
     if isinstance(actions, str):
         raise TypeError(f"actions is the text {actions!r}; pass a list of actions: [{actions!r}]")
-    stages = _stages(stages)
-    return ActionSpace(stages, tuple(as_action(action, stages) for action in actions))
+    if isinstance(stages, str):
+        raise TypeError(f"stages is the text {stages!r}; pass a tuple of names")
+    return ActionSpace(tuple(stages), tuple(as_action(action, stages) for action in actions))
 
 
 def implied_failures(space: ActionSpace, failed: int) -> list[int]:
@@ -306,12 +289,6 @@ def _within(low: FloatFormat, high: FloatFormat) -> bool:
     )
 
 
-def _stages(stages: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(stages, str):
-        raise TypeError(f"stages is the text {stages!r}; pass a tuple of names")
-    return tuple(stages)
-
-
 def _product(
     stages: Sequence[str], formats: Iterable[str | FloatFormat]
 ) -> Iterator[tuple[FloatFormat, ...]]:
@@ -319,4 +296,4 @@ def _product(
         raise TypeError(f"formats is the text {formats!r}; pass a list of names: [{formats!r}]")
     # A format given twice (by name and as an object) is one format.
     ordered = sorted({get_format(fmt) for fmt in formats}, key=format_key)
-    return itertools.product(ordered, repeat=len(_stages(stages)))
+    return itertools.product(ordered, repeat=len(stages))

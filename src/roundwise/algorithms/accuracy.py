@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms.scaling import shifted
 from roundwise.backends.native.storage import gemv
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem
@@ -54,7 +55,7 @@ def passes(errors: Any, tolerance: float) -> bool:
     """
     if isinstance(errors, float):
         return bool(errors <= tolerance)
-    return bool((np.asarray(errors) <= tolerance).all())
+    return bool(np.less_equal(errors, tolerance).all())
 
 
 class ErrorMeasure:
@@ -64,21 +65,18 @@ class ErrorMeasure:
         self.problem = problem
         # Both backward errors are those of the system scaled by a power of two, where sums of
         # products of huge or tiny entries neither overflow nor vanish.
-        exponent = exponent_of(problem.A)
-        scale = 1.0 if abs(exponent) < _SAFE_EXPONENT else math.ldexp(1.0, -exponent)
-        self._A = problem.A * scale if scale != 1.0 else problem.A
-        self._b_exponent = 0 if scale == 1.0 else -exponent
+        self._shift = moderating_shift(problem.A)
+        self._A = problem.A * math.ldexp(1.0, self._shift) if self._shift else problem.A
         self._abs_A = abs(self._A)
         self._norm_A = float(self._abs_A.sum(axis=1).max())
 
     def _scaled(self, x: Vector) -> tuple[Vector, Vector]:
         """x and b such that ``A x = b`` still holds, both of moderate size."""
-        exponent = exponent_of(x)
-        shift = 0 if abs(exponent) < _SAFE_EXPONENT else -exponent
-        if shift == self._b_exponent == 0:
+        shift = moderating_shift(x)
+        if shift == self._shift == 0:
             return x, self.problem.b
         with np.errstate(over="ignore", under="ignore"):
-            return np.ldexp(x, shift), np.ldexp(self.problem.b, shift + self._b_exponent)
+            return shifted(x, shift), shifted(self.problem.b, shift + self._shift)
 
     def forward(self, x: Vector) -> float:
         """``||x - x_true|| / ||x_true||`` (max norm); absolute if x_true is 0, NaN if unknown."""
@@ -121,7 +119,7 @@ def max_norm(x: NDArray[Any]) -> float:
     return float(np.abs(x).max())
 
 
-def exponent_of(x: Any) -> int:
-    """The e with ``2**e <= max |x_i| < 2**(e + 1)``; 0 if x is zero."""
-    size = float(abs(x).max())
-    return math.frexp(size)[1] - 1 if size > 0 else 0
+def moderating_shift(x: Any) -> int:
+    """The e for which ``2**e x`` is of moderate size; 0 if x is, or is zero."""
+    exponent = math.frexp(float(abs(x).max()))[1] - 1
+    return 0 if abs(exponent) < _SAFE_EXPONENT else min(-exponent, 1000)  # 2**1000 is in range

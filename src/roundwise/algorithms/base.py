@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action, ActionLike, ActionSpace, as_action, monotone_space
 from roundwise.algorithms.stage import Stage, Stages, Tally
-from roundwise.backends import ArithmeticFailure, Backend, get_backend
+from roundwise.backends import ArithmeticFailure, Backend, Status, get_backend
 from roundwise.formats import FP64, FloatFormat
 
 PAPER_FORMATS = ("bf16", "tf32", "fp32", "fp64")
@@ -50,16 +50,7 @@ class OutcomeStatus(enum.Enum):
     @property
     def failed(self) -> bool:
         """Whether the run was broken off by an arithmetic failure, or its method is unsuited."""
-        return self in _FAILURES
-
-
-_FAILURES = {
-    OutcomeStatus.OVERFLOW,
-    OutcomeStatus.ZERO_PIVOT,
-    OutcomeStatus.NOT_POSITIVE_DEFINITE,
-    OutcomeStatus.NONFINITE_INPUT,
-    OutcomeStatus.UNSUITED,
-}
+        return self.name in Status.__members__ or self is OutcomeStatus.UNSUITED
 
 
 @dataclass(frozen=True)
@@ -68,18 +59,15 @@ class Outcome:
 
     Attributes
     ----------
-    status : OutcomeStatus
     x : array or None
         The result; after a failure the last finite one, None if there is none.
     ferr, nbe, cbe : float
         Normwise forward error and normwise and componentwise backward error, in float64
         against the original data; inf without a result, NaN where the truth is not known.
-    outer_iterations, inner_iterations : int
     history : tuple of dict
         Numbers of each outer step.
     reason : str
         What failed and where, if something did; or why the run ended without success.
-    action, arithmetic : str
     operations : dict
         ``(stage, format name)`` to `Tally`: flops and bytes moved, for a cost model to price.
     seconds : float or None
@@ -122,17 +110,13 @@ class Shared:
     Each is computed once, and so is a failure, which is raised again in every run that asks. A
     `Shared` belongs to the problem, algorithm and backend of its first run, and refuses others.
     It remembers the seconds that each thing took, and charges them to every run that uses it.
-
-    Attributes
-    ----------
-    reused, untimed : float
-        Seconds of the present run: those that sharing saved it, and those spent in `diagnostics`.
     """
 
     def __init__(self) -> None:
         self._made: dict[Hashable, tuple[Any, float]] = {}
         self._owner: tuple[Any, Any, str] | None = None
-        self._charged: set[Hashable] = set()  # in the present run
+        # Of the present run: what was charged, seconds saved by sharing, those of diagnostics.
+        self._charged: set[Hashable] = set()
         self.reused = self.untimed = 0.0
 
     def bind(self, problem: Any, algorithm: Any, arithmetic: str) -> None:
@@ -183,14 +167,8 @@ class Algorithm(ABC):
 
     A subclass is a frozen dataclass: fields are settings, `stages` names the steps, and `execute`
     does the work through the given `Stage` objects, which round, count and know their format.
-
-    Attributes
-    ----------
-    stages : tuple of str
-    has_methods : bool
-        Whether actions name a method, which `execute` finds in ``stages.method``.
-    arithmetic : str
-        The arithmetic model that it is made for: what `Tuner` takes by default.
+    Where `has_methods`, actions name a method, which `execute` finds in ``stages.method``.
+    `arithmetic` is the model that the algorithm is made for: what `Tuner` takes by default.
     """
 
     stages: ClassVar[tuple[str, ...]]
@@ -232,21 +210,13 @@ class Algorithm(ABC):
         backend: str | Backend = "operation",
         shared: Shared | None = None,
     ) -> Outcome:
-        """Run on a problem with one action.
+        """Run on a problem with one action: one format per stage, in stage order.
 
-        Parameters
-        ----------
-        problem : LinearSystem, or what the algorithm takes
-        action : Action, its text, or a sequence of formats
-            One format per stage, in stage order.
-        backend : str or Backend
-        shared : Shared, optional
-            Reused factors and matrices of earlier runs on the same problem.
+        With `shared`, factors and matrices of earlier runs on the same problem are reused.
         """
         action = self.formats(action)
         backend = get_backend(backend)
-        named = zip(self.stages, action, strict=True)
-        stages = Stages((Stage(name, fmt, backend) for name, fmt in named), action.method)
+        stages = Stages(self.stages, action, backend)
         shared = Shared() if shared is None else shared
         shared.bind(problem, self, backend.description)
         start = time.perf_counter()

@@ -11,15 +11,15 @@ Higham & Pranesh, SIAM J. Sci. Comput. 43 (2021), with CG in place of their GMRE
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.krylov import conjugate_gradients
 from roundwise.algorithms.methods import is_symmetric
-from roundwise.algorithms.refinement import Correction, refine_by_inner_solves
-from roundwise.algorithms.stage import Stage, Stages, Vector
+from roundwise.algorithms.refinement import refine_by_inner_solves
+from roundwise.algorithms.stage import Stages
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
-from roundwise.backends import Factors, Matrix
 from roundwise.problems import LinearSystem
 
 
@@ -53,8 +53,5 @@ class CgIR(Algorithm):
         if not shared.get("symmetric", lambda: is_symmetric(problem.A)):
             raise ValueError("CG-IR needs a symmetric matrix; use GmresIR or LuIR for this one")
         most = problem.n if self.max_inner is None else self.max_inner
-
-        def solve(stage: Stage, A: Matrix, M: Factors, r: Vector) -> Correction:
-            return conjugate_gradients(stage, A, M, r, self.tolerance, most)
-
+        solve = partial(conjugate_gradients, tolerance=self.tolerance, most=most)
         return refine_by_inner_solves(problem, stages, shared, solve, self.stop, "cholesky")

@@ -18,15 +18,8 @@ def modelled_bytes(
     right-hand side and residual in u_r. It is a model: what a run really took is measured by
     `roundwise.outcomes.fill`.
 
-    Parameters
-    ----------
-    n : int
-    action : str or sequence of formats
-    restart : int
-        Arnoldi steps of a GMRES cycle; n if it never restarts.
-    entries : (int, int), optional
-        The entries of a sparse A and of its factors, which have a 32-bit index each; by default
-        all are dense.
+    `restart` is the Arnoldi steps of a GMRES cycle, n if it never restarts. `entries` are those of
+    a sparse A and of its factors, which have a 32-bit index each; by default both are dense.
     """
     u_f, u, u_g, u_r = GmresIR().formats(action)
     if entries is None:

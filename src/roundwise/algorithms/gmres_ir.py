@@ -11,14 +11,14 @@ Carson & Higham, SIAM J. Sci. Comput. 39 (2017) and 40 (2018); Carson & Chen's A
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.refinement import Correction, refine_by_inner_solves
-from roundwise.algorithms.stage import Stage, Stages, Vector
+from roundwise.algorithms.refinement import refine_by_inner_solves
+from roundwise.algorithms.stage import Stages
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
-from roundwise.backends import Factors, Matrix
 from roundwise.problems import LinearSystem
 
 
@@ -37,7 +37,6 @@ class GmresIR(Algorithm):
     equilibrate : bool
         Scale rows and columns by powers of two first; needed for fp16 and fp8, whose range
         most matrices exceed. The stopping rule then sees the scaled system.
-    stop : StoppingRule
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
@@ -66,10 +65,7 @@ class GmresIR(Algorithm):
 
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         restart = problem.n if self.restart is None else self.restart
-
-        def solve(stage: Stage, A: Matrix, M: Factors, r: Vector) -> Correction:
-            return gmres(stage, A, M, r, self.tolerance, restart, self.cycles)
-
+        solve = partial(gmres, tolerance=self.tolerance, restart=restart, cycles=self.cycles)
         return refine_by_inner_solves(
             problem, stages, shared, solve, self.stop, equilibrate=self.equilibrate
         )

@@ -15,12 +15,12 @@ from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.refinement import (
-    Correction,
     refine_problem,
     shared_factors,
     shared_system,
+    substitution,
 )
-from roundwise.algorithms.stage import Stages, Vector
+from roundwise.algorithms.stage import Stages
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
 from roundwise.problems import LinearSystem
 
@@ -45,9 +45,5 @@ class LuIR(Algorithm):
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, update, residual = (stages[name] for name in self.stages)
         system = shared_system(problem, self.equilibrate, residual, shared)
-        factors = shared_factors(factor, system, shared)
-
-        def solve(b: Vector) -> Correction:
-            return Correction(factor.solve(factors, b))
-
+        solve = substitution(factor, shared_factors(factor, system, shared))
         return refine_problem(problem, system, solve, solve, residual, update, self.stop, shared)

@@ -18,30 +18,14 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Method:
-    """A way to factorize.
+    """A way to factorize; each failure leads to the next format, then to FP64 by another method."""
 
-    Attributes
-    ----------
-    name : str
-        As `Backend.analyse` knows it.
-    sparse : bool
-        Whether it is for sparse matrices.
-    formats : tuple of FloatFormat
-        That it is tried in, lowest first; each failure leads to the next one.
-    then : tuple of str
-        The methods to turn to, in FP64, once all formats have failed: the first that fits A.
-    chosen : bool
-        Whether policies choose it; if not, it is a last resort.
-    needs : str
-        The feature that a matrix must have; any will do if empty.
-    """
-
-    name: str
-    sparse: bool
-    formats: tuple[FloatFormat, ...]
-    then: tuple[str, ...] = ()
-    chosen: bool = True
-    needs: str = ""
+    name: str  # as `Backend.analyse` knows it
+    sparse: bool  # whether it is for sparse matrices
+    formats: tuple[FloatFormat, ...]  # that it is tried in, lowest first
+    then: tuple[str, ...] = ()  # the first of these that fits A is the next method
+    chosen: bool = True  # by policies; if not, it is a last resort
+    needs: str = ""  # the feature that a matrix must have; any will do if empty
 
 
 METHODS = {

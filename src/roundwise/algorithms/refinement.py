@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from scipy import sparse
 
 from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_system
+from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_system, shifted
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule
 from roundwise.backends import ArithmeticFailure, Factors, Matrix, Status
@@ -41,29 +42,20 @@ class Correction:
 
 
 Corrector = Callable[[Vector], Correction]
+MatrixOf = Callable[[Stage], Matrix]
+"""Gives A in the format of a stage."""
 
 
 @dataclass(eq=False)
 class Refined:
-    """What refinement arrived at.
-
-    Attributes
-    ----------
-    X : block or None
-        The last iterate; None if not even the first solve succeeded.
-    best, errors : block and array
-        The iterate with the smallest backward error of each column, and these errors.
-    status : OutcomeStatus
-    reason : str
-        The failure that ended the loop, if one did.
-    """
+    """What refinement arrived at."""
 
     progress: Progress
-    best: Vector
-    errors: NDArray[np.float64]
-    X: Vector | None = None
+    best: Vector  # the iterate with the smallest backward error of each column
+    errors: NDArray[np.float64]  # those of `best`
+    X: Vector | None = None  # the last iterate; None if not even the first solve succeeded
     status: OutcomeStatus = OutcomeStatus.ITERATION_LIMIT
-    reason: str = ""
+    reason: str = ""  # the failure that ended the loop, if one did
     history: list[dict[str, float]] = field(default_factory=list)
 
     def keep_better(self, errors: NDArray[np.float64]) -> None:
@@ -84,21 +76,12 @@ def refine(
     residual: Stage,
     update: Stage,
     stop: StoppingRule,
-    matrix: Callable[[], Matrix],
+    matrix: MatrixOf,
 ) -> Refined:
     """Refine until the rule stops; a kernel's failure ends the loop with its status.
 
-    Parameters
-    ----------
-    system : ScaledMatrix and ScaledColumns
-        What norms and right-hand sides are of.
-    start : Corrector or block
-        The first solve, or the X to start from.
-    correct : Corrector
-    residual, update : Stage
-    stop : StoppingRule
-    matrix : callable
-        Gives the system's matrix in the format of the residual stage, after the first solve.
+    `start` is the first solve, or the X to start from. `matrix` gives the system's matrix in the
+    format of the residual stage, and is asked after the first solve.
     """
     scaled, B = system[0], system[1].B
     b_norms = scaled.residual_norms(B)
@@ -107,7 +90,7 @@ def refine(
     try:
         X = with_unit_columns(start, B).Z if callable(start) else start
         refined.X = X
-        A = matrix()
+        A = matrix(residual)
         x_norms = scaled.solution_norms(X)
         while True:
             R = residual.residual(A, X, B)
@@ -148,12 +131,17 @@ def with_unit_columns(solve: Corrector, B: Vector) -> Correction:
     if not sizes.any():
         return Correction(np.zeros_like(B))
     exponents = np.frexp(sizes)[1] - 1
-    correction = solve(np.ldexp(B, -exponents))
+    correction = solve(shifted(B, -exponents))
     with np.errstate(over="ignore"):
-        Z = np.ldexp(correction.Z, exponents)
+        Z = shifted(correction.Z, exponents)
     if exponents.max() > 0 and not np.isfinite(Z).all():
         raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
     return Correction(Z, correction.iterations, correction.residual)
+
+
+def substitution(stage: Stage, factors: Factors) -> Corrector:
+    """The corrector that applies the factors alone."""
+    return lambda B: Correction(stage.solve(factors, B))
 
 
 def by_columns(solve: Callable[[Vector], Correction]) -> Corrector:
@@ -183,10 +171,7 @@ def refine_problem(
     """Refine one system, and measure the errors of the last iterate in float64."""
     with shared.diagnostics():
         measure = shared.get("errors", lambda: ErrorMeasure(problem))
-
-    def matrix() -> Matrix:
-        return shared_matrix(residual, system, shared)
-
+    matrix = partial(shared_matrix, system=system, shared=shared)
     refined = refine(system, start, correct, residual, update, stop, matrix)
     history = tuple(refined.history)
     if refined.X is None:
@@ -234,11 +219,7 @@ def refine_by_inner_solves(
     factors = shared_factors(factor, system, shared, method)
     A = shared_matrix(inner, system, shared)
     M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
-
-    def start(B: Vector) -> Correction:
-        return Correction(factor.solve(factors, B))
-
-    correct = by_columns(lambda r: solve(inner, A, M, r))
+    start, correct = substitution(factor, factors), by_columns(lambda r: solve(inner, A, M, r))
     return refine_problem(problem, system, start, correct, residual, update, stop, shared)
 
 
@@ -246,10 +227,7 @@ def shared_system(
     problem: LinearSystem, equilibrate: bool, residual: Stage, shared: Shared
 ) -> System:
     """The system to refine: the problem itself, or its row and column equilibration."""
-
-    def make() -> System:
-        return scaled_system(problem.A, problem.b, residual.backend, equilibrate)
-
+    make = partial(scaled_system, problem.A, problem.b, residual.backend, equilibrate)
     return shared.get("system", make, residual)
 
 

@@ -85,11 +85,25 @@ class ScaledColumns:
 
     def solution(self, X: Array) -> Array:
         """X in the given scale; infinite where float64 cannot hold it."""
-        return X if self.exponents is None else np.ldexp(X, self.exponents)
+        return X if self.exponents is None else shifted(X, self.exponents)
 
     def scaled_solution(self, x: Array) -> Array:
         """What `solution` takes x from."""
-        return x if self.exponents is None else np.ldexp(x, -self.exponents)
+        return x if self.exponents is None else shifted(x, -self.exponents)
+
+
+def shifted(X: NDArray[Any], exponents: Any) -> NDArray[Any]:
+    """``2**exponents X``, entry by entry; of a complex X both parts are shifted.
+
+    Multiplying by ``2.0**exponents`` instead would fail where that power is out of range, though
+    the product is not.
+    """
+    if X.dtype.kind == "c":
+        result = np.empty_like(X)
+        result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
+    else:
+        result = np.ldexp(X, exponents)
+    return result
 
 
 def column_norms(X: Array, weights: Array | None = None) -> Array:
@@ -139,10 +153,8 @@ def _scaled(A: Any, by_rows_and_columns: bool | None) -> ScaledMatrix:
         rows[:] = rows.max()
         exponents -= rows[0]
     entries = np.ldexp(fractions, exponents)
-    if sparse.issparse(A):
-        A = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
-    else:
-        A = entries
+    is_sparse = sparse.issparse(A)
+    A = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape) if is_sparse else entries
     matrix = ScaledMatrix(A, 0.0, rows, columns)
     given = abs(A) if columns is None else abs(A) * np.ldexp(1.0, columns)
     sums = np.asarray(given.sum(axis=1)).reshape(-1, 1)

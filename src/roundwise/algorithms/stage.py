@@ -13,6 +13,7 @@ from functools import wraps
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from roundwise.actions import Action
 from roundwise.backends import Backend, Factors, Matrix
 from roundwise.formats import FloatFormat
 
@@ -140,6 +141,7 @@ class Stage:
 class Stages(dict[str, Stage]):
     """The stages of a run by name, and the method of its action ("" if it has none)."""
 
-    def __init__(self, stages: Iterable[Stage], method: str = "") -> None:
-        super().__init__((stage.name, stage) for stage in stages)
-        self.method = method
+    def __init__(self, names: Iterable[str], action: Action, backend: Backend) -> None:
+        named = zip(names, action, strict=True)
+        super().__init__((name, Stage(name, fmt, backend)) for name, fmt in named)
+        self.method = action.method

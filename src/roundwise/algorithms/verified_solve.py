@@ -15,8 +15,9 @@ One run tries one action: one factorization and what can be got out of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,12 +30,14 @@ from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.algorithms.refinement import (
     Correction,
+    MatrixOf,
     Refined,
     System,
     by_columns,
     refine,
     shared_factors,
     shared_matrix,
+    substitution,
 )
 from roundwise.algorithms.scaling import ScaledColumns, moderate, scaled_columns
 from roundwise.algorithms.stage import Stage, Stages, Vector
@@ -44,9 +47,6 @@ from roundwise.formats import FP32, FP64, FloatFormat, get_format
 from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
-MatrixOf = Callable[[Stage], Matrix]
-"""Gives A in the format of a stage."""
-
 INNER_TOLERANCE = 1e-6
 RESTART = 30
 CHECK_AFTER = 12
@@ -56,28 +56,18 @@ of the budget is given up: two such cycles are needed."""
 
 @dataclass(eq=False)
 class Answer:
-    """The best X so far, column by column, and how refinement got there.
-
-    Attributes
-    ----------
-    X, errors : block and array
-        The best iterate and the backward error of each column.
-    before, last : arrays
-        The last two corrections of each column, relative to x.
-    unholdable : bool
-        X passes the gate, but rounded to the type of the answer it does not.
-    """
+    """The best X so far, column by column, and how refinement got there."""
 
     X: Vector
-    errors: Array
-    before: Array
+    errors: Array  # the backward error of each column
+    before: Array  # the last two corrections of each column, relative to x
     last: Array
     status: OutcomeStatus
     reason: str
     steps: int
     inner_iterations: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
-    unholdable: bool = False
+    unholdable: bool = False  # X passes the gate, but rounded to the answer's type it does not
 
     @classmethod
     def of(cls, refined: Refined) -> Answer:
@@ -151,16 +141,15 @@ class VerifiedSolve(Algorithm):
         method = stages.method or DEFAULT_METHOD
         kind, fmt = "sparse" if problem.is_sparse else "dense", factor.fmt
         if method not in backend.methods(problem.is_sparse):
-            return Outcome(OutcomeStatus.UNSUITED, None, reason=f"{method} is not for {kind} A")
+            return _unsuited(f"{method} is not for {kind} A")
         if backend.supports(fmt) and not backend.supports(fmt, problem.is_sparse):
-            reason = f"{method} in {fmt} is not for {kind} A"
-            return Outcome(OutcomeStatus.UNSUITED, None, reason=reason)
+            return _unsuited(f"{method} in {fmt} is not for {kind} A")
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))
             if method == "cholesky" and not shared.get(
                 "symmetric", lambda: is_symmetric(problem.A)
             ):
-                return Outcome(OutcomeStatus.UNSUITED, None, reason="A is not symmetric")
+                return _unsuited("A is not symmetric")
 
         def scaled() -> System:
             matrix = moderate(problem.A, *backend.sizes(problem.A))
@@ -168,9 +157,8 @@ class VerifiedSolve(Algorithm):
 
         system = shared.get("system", scaled, residual)
         factors = shared_factors(factor, system, shared, method)
-        outcome, _ = self.attempt(
-            system, factors, stages, lambda stage: shared_matrix(stage, system, shared)
-        )
+        matrix = partial(shared_matrix, system=system, shared=shared)
+        outcome, _ = self.attempt(system, factors, stages, matrix)
         if outcome.x is None:
             return outcome
         x = outcome.x[:, 0]
@@ -189,16 +177,7 @@ class VerifiedSolve(Algorithm):
     ) -> tuple[Outcome, Answer]:
         """Refine with these factors until every column passes the gate, or cannot.
 
-        Parameters
-        ----------
-        system : ScaledMatrix and ScaledColumns
-        factors : Factors
-            In the format of the factor stage.
-        stages : Stages
-        matrix : callable
-            Gives A in the format of a stage.
-        dtype : dtype
-            Of the answer: float32 answers pass float32's gate.
+        `dtype` is that of the answer: float32 answers pass float32's gate.
         """
         tolerance = self.target(system[0].n, dtype)
         # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
@@ -243,15 +222,8 @@ class VerifiedSolve(Algorithm):
         self, system: System, factors: Factors, stages: Stages, matrix: MatrixOf, target: float
     ) -> Answer:
         factor, update, inner, residual = (stages[name] for name in self.stages)
-
-        def substitute(R: Vector) -> Correction:
-            return Correction(factor.solve(factors, R))
-
-        def residual_matrix() -> Matrix:
-            return matrix(residual)
-
-        halving = HalvingRule(target, self.least_steps)
-        plain = refine(system, substitute, substitute, residual, update, halving, residual_matrix)
+        substitute, halving = substitution(factor, factors), HalvingRule(target, self.least_steps)
+        plain = refine(system, substitute, substitute, residual, update, halving, matrix)
         answer = Answer.of(plain)
         if passes(answer.errors, target) or plain.X is None:
             return answer
@@ -272,7 +244,7 @@ class VerifiedSolve(Algorithm):
             corrector = _GmresWithin(budget, inner, A, M, check)
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             start, correct = answer.X[:, [column]], by_columns(corrector)
-            refined = refine(one, start, correct, residual, update, rule, residual_matrix)
+            refined = refine(one, start, correct, residual, update, rule, matrix)
             answer.take(column, refined)
             if not answer.errors[column] <= target:
                 answer.reason = answer.reason or "GMRES with these factors does not get there"
@@ -376,8 +348,12 @@ def _lost_directions(factors: Factors) -> int:
     pivots = factors.pivots
     if pivots is None:
         return 0
-    noise = np.sqrt(len(pivots)) * factors.fmt.unit_roundoff * pivots.max()
+    noise = default_tolerance(len(pivots), factors.fmt) * pivots.max()
     return int(np.count_nonzero(pivots < noise))
+
+
+def _unsuited(reason: str) -> Outcome:
+    return Outcome(OutcomeStatus.UNSUITED, None, reason=reason)
 
 
 def _unholdable(dtype: Any) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from roundwise.actions import Action, parse_action
+from roundwise.actions import Action, as_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.algorithms.methods import METHODS
 from roundwise.backends import get_backend
@@ -39,7 +39,7 @@ def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) 
     if text is None:
         return None
     with bad_value():
-        action = parse_action(text, VerifiedSolve.stages)
+        action = as_action(text, VerifiedSolve.stages)
         if action.method and action.method not in METHODS:
             raise UnknownNameError("method", action.method, list(METHODS))
     return action

@@ -1,7 +1,6 @@
-"""Features: numbers computed from a problem, each with what it cost to compute.
+"""The definitions of the features, and how they are computed and timed.
 
-`FEATURES` lists them, `compute_features` computes and times them, `paper_context` makes the
-paper's context vector from them. A feature is a float and never NaN: where it has no finite
+A feature is a float and never NaN: where it has no finite
 float64 value (a singular A, an overflow) it is ``inf``. A sparse A stays sparse except in
 `kappa_exact`. All but the condition numbers take a few passes over the entries of A or its factors.
 """
@@ -19,6 +18,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms.scaling import shifted
 from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import look
@@ -73,17 +73,11 @@ class Feature:
 def compute_features(
     problem: Problem, names: Iterable[str], factors: SupportsSolve | None = None
 ) -> dict[str, FeatureValue]:
-    """Compute features of a problem, each timed on its own.
+    """Compute features of a problem, by keys of `FEATURES`, each timed on its own.
 
-    Parameters
-    ----------
-    problem : Problem
-    names : iterable of str
-        Keys of `FEATURES`.
-    factors : Factors, optional
-        A factorization of ``problem.A`` in any format, for the features with
-        ``needs_factors``; what it cost is not in their seconds. `kappa_est` takes any object
-        whose ``solve(b, transpose=False)`` applies the inverse to a block of columns.
+    Those with ``needs_factors`` take a factorization of ``problem.A`` in any format; what it cost
+    is not in their seconds. `kappa_est` takes any object whose ``solve(b, transpose=False)``
+    applies the inverse to a block of columns.
     """
     if isinstance(names, str):
         raise TypeError(f"names is the text {names!r}; pass a list of names: [{names!r}]")
@@ -97,17 +91,16 @@ def compute_features(
     if shape != problem.A.shape:
         raise ValueError(f"factors are {shape}, A is {problem.A.shape}; pass the factors of A")
     values = {}
-    groups: dict[str, Mapping[str, float]] = {}
+    groups: dict[str, Any] = {}
     for name in names:
         feature = FEATURES[name]
         arguments = (problem, factors) if feature.needs_factors else (problem,)
         start = perf_counter()
-        if not feature.group:
-            value = float(feature.compute(*arguments))
-        else:
-            if feature.group not in groups:
-                groups[feature.group] = feature.compute(*arguments)
-            value = float(groups[feature.group][name])
+        found = groups[feature.group] if feature.group in groups else feature.compute(*arguments)
+        if feature.group:
+            groups[feature.group] = found
+            found = found[name]
+        value = float(found)
         seconds = perf_counter() - start
         if math.isnan(value):
             raise RoundwiseError(f"{name} is NaN; check that the factors are finite and of this A")
@@ -136,15 +129,8 @@ def compute_with_factors(
     backend factorizes, and as its time says nothing, it is not in them. If A is singular in the
     format, those features are infinite, and their seconds are what it took to learn that.
 
-    Parameters
-    ----------
-    problem : Problem
-    names : sequence of str
-        Keys of `FEATURES`.
-    arithmetic : str or Backend
-        That of the runs that the features are for.
-    fmt : str or FloatFormat
-        The format of the factorization. Condition numbers beyond its precision are not seen.
+    `arithmetic` is that of the runs that the features are for, `fmt` the format of the
+    factorization. Condition numbers beyond its precision are not seen.
     """
     backend = get_backend(arithmetic)
     timed = backend.timed
@@ -169,13 +155,9 @@ def paper_context(features: Mapping[str, SupportsFloat], kappa: str = "kappa_exa
     """The paper's context, ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``.
 
     d_c and d_n are `KAPPA_FLOOR` and `NORM_FLOOR`. The first entry is ``inf`` where kappa is.
-
-    Parameters
-    ----------
-    features : mapping
-        Numbers, or what `compute_features` returns, with `kappa` and ``"norm_inf"`` in it.
-    kappa : str
-        ``"kappa_exact"`` (the paper's emulated experiments) or ``"kappa_est"`` (its native one).
+    `features` are numbers, or what `compute_features` returns, with `kappa` and ``"norm_inf"``
+    among them; `kappa` is ``"kappa_exact"`` in the paper's emulated experiments, ``"kappa_est"`` in
+    its native one.
     """
     floors = {kappa: KAPPA_FLOOR, "norm_inf": NORM_FLOOR}
     for name in floors:
@@ -331,7 +313,7 @@ def _largest(A: Any) -> float:
 
 def _scaled_to_one(A: Any) -> Any:
     """A times the power of two that brings its largest entry into [1/2, 1)."""
-    return _like(A, np.ldexp(_entries(A), -math.frexp(_largest(A))[1]))
+    return _like(A, shifted(_entries(A), -math.frexp(_largest(A))[1]))
 
 
 @np.errstate(over="ignore")  # a sum beyond float64 is inf
@@ -355,8 +337,8 @@ FEATURES: dict[str, Feature] = {
         Feature("symmetry", symmetry, "1 - ||A - A'||_F / (2 ||A||_F)"),
         Feature("diagonal_dominance", diagonal_dominance, "min_i |a_ii| / sum_j |a_ij|"),
         Feature("row_scale_spread", row_scale_spread, "max_i m_i / min_i m_i, m_i = max_j |a_ij|"),
-        Feature("entries", look.entries, "stored entries"),
-        Feature("columns", look.columns, "right-hand sides"),
+        Feature("entries", lambda problem: problem.A.size, "stored entries; n^2 for a dense A"),
+        Feature("columns", lambda problem: problem.b[0].size, "right-hand sides"),
         Feature("sparse", lambda problem: problem.is_sparse, "1 for a sparse A, 0 for a dense one"),
         Feature("symmetric_pattern", look.symmetric_pattern, "1 for a nearly symmetric pattern"),
         Feature("looks_positive_definite", look.looks_positive_definite, "A = A', diagonal > 0"),

@@ -53,16 +53,6 @@ def cholesky_from() -> int:
     return CHOLESKY_FROM if has_own_lu() else TINY
 
 
-def entries(problem: Any) -> float:
-    """Stored entries; n^2 for a dense matrix."""
-    return float(problem.A.nnz if problem.is_sparse else problem.n**2)
-
-
-def columns(problem: Any) -> float:
-    """Right-hand sides."""
-    return float(problem.b.shape[1] if problem.b.ndim == 2 else 1)
-
-
 def symmetric_pattern(problem: Any) -> float:
     """1 if a sparse matrix has a nearly symmetric pattern and few zeros on the diagonal, else 0."""
     return float(problem.is_sparse and suits_symmetric_mode(problem.A))

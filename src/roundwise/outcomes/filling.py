@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.actions import Action, ActionLike, format_action
+from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend, get_backend
 from roundwise.exceptions import UnknownNameError
@@ -234,7 +234,7 @@ def _by_name(actions: Iterable[Action]) -> dict[str, Action]:
         for fmt in action:
             if named.setdefault(fmt.name, fmt) != fmt:
                 raise ValueError(f"two formats are called {fmt.name}; give each its own name")
-        found[format_action(action)] = action
+        found[str(action)] = action
     return found
 
 

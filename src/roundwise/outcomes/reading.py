@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import Action, ActionLike, format_action
+from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
 from roundwise.outcomes.keys import Setting, StoredArithmetic
@@ -85,7 +85,7 @@ class Selection:
     @property
     def pairs(self) -> list[Pair]:
         """Fingerprint and text of the action, problem by problem."""
-        names = [format_action(action) for action in self.actions]
+        names = [str(action) for action in self.actions]
         return [(fingerprint, name) for fingerprint in self.fingerprints for name in names]
 
     def check_formats(self) -> None:

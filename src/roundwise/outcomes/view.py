@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import Action, format_action
+from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.outcomes.keys import StoredArithmetic
 from roundwise.outcomes.records import StoredProblem, history_from_json, operations_from_json
@@ -61,7 +61,7 @@ class OutcomeView:
     @cached_property
     def action_names(self) -> tuple[str, ...]:
         """The actions as text, like ``bf16-fp32-fp64-fp64``."""
-        return tuple(format_action(action) for action in self.actions)
+        return tuple(str(action) for action in self.actions)
 
     @property
     def failed(self) -> NDArray[np.bool_]:

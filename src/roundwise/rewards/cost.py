@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from roundwise.actions import Action, format_action
+from roundwise.actions import Action
 from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import MachineProfile, MeasuredTime
 from roundwise.rewards.base import ProblemFacts, Reward, baseline_of
@@ -42,14 +42,13 @@ class CostReward(Reward):
                 f"the baseline {baseline.action!r} costs nothing ({baseline.status.name}: "
                 f"{baseline.reason}); leave out problems that it cannot start on"
             )
-        if outcome is baseline or format_action(action) == baseline.action:
+        if outcome is baseline or str(action) == baseline.action:
             return {"saving": 0.0, "fallback": 0.0}
         if not self.target.met(outcome, facts):
             return {"saving": 0.0, "fallback": math.log2(F / (c + F))}
         if not c > 0:
             raise ValueError(
-                f"the run of {format_action(action)} met the target at no cost; its operations "
-                "were not counted"
+                f"the run of {action} met the target at no cost; its operations were not counted"
             )
         return {"saving": math.log2(F / c), "fallback": 0.0}
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import ActionSpace
+from roundwise.algorithms.accuracy import default_tolerance, passes
 from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import OutcomeRow
-from roundwise.formats import FP64
 from roundwise.rewards.base import ProblemFacts, Saved, baseline_of, from_saved, with_baseline
 
 
@@ -41,8 +41,8 @@ class BackwardErrorTarget(AccuracyTarget):
             raise ValueError(f"tolerance = {self.tolerance}; choose tolerance > 0, or None")
 
     def met(self, outcome: Outcome, facts: ProblemFacts) -> bool:
-        default = math.sqrt(facts.n) * FP64.unit_roundoff
-        return bool(outcome.nbe <= (default if self.tolerance is None else self.tolerance))
+        tolerance = default_tolerance(facts.n) if self.tolerance is None else self.tolerance
+        return passes(outcome.nbe, tolerance)
 
 
 def strict_success(

@@ -109,7 +109,7 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     """The features that say which methods fit; a caller who knows saves the look."""
     names = ["symmetric_pattern"] if matrix.is_sparse else ["looks_positive_definite"]
     known = {"symmetric_pattern": 0.0, "looks_positive_definite": 0.0}
-    if matrix.scaled.columns is not None and not matrix.is_sparse:
+    if matrix.columns is not None and not matrix.is_sparse:
         names = []  # rows and columns are scaled: A is no longer symmetric; its pattern may be
     elif positive_definite is not None:
         known["looks_positive_definite"] = float(positive_definite)

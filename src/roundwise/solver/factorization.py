@@ -56,9 +56,7 @@ class Factorization:
         features_seconds: float = 0.0,
     ) -> None:
         self._matrix, self._backend, self._choice = matrix, backend, choice
-        self._tol = tol
-        self._features_seconds = features_seconds
-        self._learn = choice.learn
+        self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
         self._level = 0
         self._factors: Factors | None = None  # of this level
         self._analyses: dict[str, Analysis] = {}  # by method: a climb analyses a pattern once
@@ -142,17 +140,13 @@ class Factorization:
     ) -> _Try:
         """One rung: its factors, and refinement with them."""
         action, start = self._choice.ladder[level], perf_counter()
-        stages = Stages(
-            Stage(name, fmt, self._backend)
-            for name, fmt in zip(algorithm.stages, action, strict=True)
-        )
+        stages = Stages(algorithm.stages, action, self._backend)
         answer = factors = None
         try:
             factors = self._factors_of(level)
             made = perf_counter()
-            system = self._matrix.scaled, columns.scaled
             outcome, answer = algorithm.attempt(
-                system, factors, stages, self._matrix_of, columns.dtype
+                (self._matrix, columns), factors, stages, self._matrix_of, columns.dtype
             )
         except ArithmeticFailure as failure:
             made = perf_counter()
@@ -182,17 +176,13 @@ class Factorization:
         with self._climbing:  # what one thread makes, others wait for
             if level < self._level:  # another thread has climbed on
                 return self._made(level)
-            reusable = level > self._level and self._same_factors(self._level, level)
-            if level > self._level:
-                self._level = level
-                self._factors = self._factors if reusable else None
+            here, higher = self.action, self._choice.ladder[level]
+            if (here.method, here[0]) != (higher.method, higher[0]):
+                self._factors = None
+            self._level = level
             if self._factors is None:
                 self._factors = self._made(level)
             return self._factors
-
-    def _same_factors(self, one: int, other: int) -> bool:
-        first, second = self._choice.ladder[one], self._choice.ladder[other]
-        return (first.method, first[0]) == (second.method, second[0])
 
     def _made(self, level: int) -> Factors:
         action, A = self._choice.ladder[level], self._matrix.A
@@ -220,7 +210,7 @@ class Factorization:
         norm, _ = self._backend.sizes(self._matrix.A.T)
         condition = condition_estimate(self._matrix.A, last.factors, norm)
         rate = condition * action[0].unit_roundoff
-        if not rate < 1 or self._matrix.scaled.columns is not None:  # these are of a scaled x
+        if not rate < 1 or self._matrix.columns is not None:  # these are of a scaled x
             return math.nan, math.nan
         bound = max(last.answer.remaining_correction(rate), condition * FP64.unit_roundoff)
         return bound + (FP32.unit_roundoff if columns.dtype == np.float32 else 0.0), condition

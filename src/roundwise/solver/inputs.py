@@ -21,25 +21,12 @@ Array = NDArray[np.float64]
 _NOT_FINITE = "has NaN or infinite entries; replace or remove them (numpy.isfinite finds them)"
 
 
-@dataclass(frozen=True, eq=False)
-class GivenMatrix:
-    """A square, finite, real A, scaled to moderate size, as features and policies see it."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GivenMatrix(ScaledMatrix):
+    """A, scaled to moderate size, as features and policies see it."""
 
-    scaled: ScaledMatrix
     dtype: Any  # float32 or float64: of the matrix as it was given
     b: Array  # stands for the right-hand sides: only its shape is looked at
-
-    @property
-    def A(self) -> Any:
-        return self.scaled.A
-
-    @property
-    def n(self) -> int:
-        return self.scaled.n
-
-    @property
-    def is_sparse(self) -> bool:
-        return self.scaled.is_sparse
 
     @property
     def density(self) -> float:
@@ -47,11 +34,10 @@ class GivenMatrix:
         return float(nonzeros) / self.n**2
 
 
-@dataclass(frozen=True, eq=False)
-class GivenColumns:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GivenColumns(ScaledColumns):
     """Right-hand sides, scaled, and what the answer is to look like."""
 
-    scaled: ScaledColumns
     was_vector: bool
     dtype: Any  # float32 if A and b are, else float64: of the answer
 
@@ -63,8 +49,9 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1) -> GivenMatrix:
     norm, largest = backend.sizes(A)
     if not math.isfinite(largest):
         raise ValueError(f"A {_NOT_FINITE}")
-    scaled = moderate(A.astype(np.float64, copy=False), norm, largest)
-    return GivenMatrix(scaled, dtype, np.broadcast_to(0.0, (scaled.n, columns)))
+    made = moderate(A.astype(np.float64, copy=False), norm, largest)
+    b = np.broadcast_to(0.0, (made.n, columns))
+    return GivenMatrix(made.A, made.norm, made.rows, made.columns, dtype=dtype, b=b)
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> GivenColumns:
@@ -80,7 +67,8 @@ def checked_columns(b: Any, matrix: GivenMatrix) -> GivenColumns:
     B = np.array(b, dtype=np.float64, order="F")
     if not np.isfinite(B).all():
         raise ValueError(f"b {_NOT_FINITE}")
-    return GivenColumns(scaled_columns(B, matrix.scaled), b.ndim == 1, dtype)
+    made = scaled_columns(B, matrix)
+    return GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
 
 
 def dense_array(name: str, values: Any) -> NDArray[Any]:

@@ -20,7 +20,6 @@ class Solution:
 
     Attributes
     ----------
-    x : array
     status : str
         ``"accepted"``: at the first attempt; ``"escalated"``: after others had failed.
     action : str
@@ -109,16 +108,10 @@ def _sentence(attempt: Outcome) -> str:
 
 
 class SolveFailed(RoundwiseError, np.linalg.LinAlgError):
-    """No answer passed the gate.
+    """No answer passed the gate, for `reason`.
 
-    Attributes
-    ----------
-    reason : str
-    x : array or None
-        The best that was found, None if there is nothing.
-    backward_error : float
-        Its backward error, infinite if there is nothing.
-    attempts : tuple of Outcome
+    `x` is the best that was found, None if there is nothing, and `backward_error` is its backward
+    error, infinite if there is nothing. `attempts` are the outcomes of all actions tried.
     """
 
     def __init__(

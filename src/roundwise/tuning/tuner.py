@@ -46,20 +46,17 @@ class Tuner:
     algorithm : Algorithm
         For the front door, `VerifiedSolve`, the defaults below are the native ones: the actions
         that fit the problems, `LOOK_CONTEXT`, `ClimbReward`, `NeighbourPolicy`. For the others
-        they are the paper's.
+        they are the paper's: `PAPER_CONTEXT`, `PaperReward` with W1, `TabularQ`.
     formats : sequence of formats, optional
         ``algorithm.action_space(formats, problems)`` are the actions, unless `space` is given.
     space : ActionSpace, optional
     policy : Policy, optional
-        The paper's `TabularQ`, or `NeighbourPolicy`, if not given.
     reward : Reward, optional
-        The paper's with W1, or the measured time of a climb, if not given.
     context : Context, optional
-        What the policy sees; the paper's, or the cheap look, if not given.
+        What the policy sees.
     arithmetic : str, optional
         The algorithm's own if not given.
-    episodes : int
-    seed : int
+    episodes, seed : int
         Of the exploration.
     table : OutcomeTable or path, optional
         Where outcomes are kept; a temporary file if not given.
@@ -68,10 +65,7 @@ class Tuner:
 
     Attributes
     ----------
-    policy_ : Policy
-        Trained.
-    space_ : ActionSpace
-    curves_ : TrainingCurves
+    policy_, space_, curves_ : Policy, ActionSpace, TrainingCurves
     contexts_, rewards_ : arrays (N, d) and (N, A)
         Of the training problems; not kept in a saved file.
     provenance_ : dict
@@ -115,7 +109,9 @@ class Tuner:
         problems = list(problems)
         if not problems:
             raise ValueError("no training problems; pass at least one")
-        space = self._make_space(problems)
+        space = self.space
+        if space is None:
+            space = self.algorithm.action_space(self.formats, problems)
         with self._open_table() as table:
             fill(
                 table,
@@ -189,11 +185,9 @@ class Tuner:
             )
         features = compute_with_factors(problem, self._feature_names(), self.arithmetic)
         context = self.context.vector(features)
-        reward = self._reward()(
-            outcome,
-            ProblemFacts.from_problem(problem, kappa_for(self._reward(), features), baseline),
-            self.space_[index],
-        )
+        kappa = kappa_for(self._reward(), features)
+        facts = ProblemFacts.from_problem(problem, kappa, baseline)
+        reward = self._reward()(outcome, facts, self.space_[index])
         self.policy_.update(self.policy_.encode(context[None])[0], index, reward)
         return reward
 
@@ -269,15 +263,9 @@ class Tuner:
             return copy.deepcopy(self.policy)
         return NeighbourPolicy() if self.algorithm.has_methods else TabularQ()
 
-    def _make_space(self, problems: Sequence[Problem] = ()) -> ActionSpace:
-        if self.space is not None:
-            return self.space
-        return self.algorithm.action_space(self.formats, problems)
-
     def _feature_names(self) -> tuple[str, ...]:
         """The context's features, and what the reward or the policy needs besides."""
-        names = self.context.features
-        names = (*names, *self._policy().study_features)
+        names = (*self.context.features, *self._policy().study_features)
         if self._reward().needs_kappa and not {"kappa_exact", "kappa_est"} & set(names):
             names = (*names, "kappa_exact")
         return names
