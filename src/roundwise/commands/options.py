@@ -56,6 +56,19 @@ def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None
     return path
 
 
+def checked_sizes(
+    ctx: click.Context, param: click.Parameter, sizes: tuple[int, int] | None
+) -> tuple[int, int] | None:
+    if sizes is not None and sizes[0] > sizes[1]:
+        raise click.BadParameter(f"{sizes[0]} > {sizes[1]}; pass the smaller size first")
+    return sizes
+
+
+def sizes_option(help_text: str, *, least: int) -> Callable[[F], F]:
+    kind = (click.IntRange(min=least), click.IntRange(min=least))
+    return _valued_option("--sizes", kind, help_text, metavar="MIN MAX", callback=checked_sizes)
+
+
 def count_option(
     name: str, help_text: str, *, least: int = 1, default: int | None = None, metavar: str = "N"
 ) -> Callable[[F], F]:
@@ -136,4 +149,4 @@ def refuse_given(names: Iterable[str], remedy: str) -> None:
     ctx = click.get_current_context()
     for name in names:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} {remedy}")
+            raise click.UsageError(f"--{name} is {remedy}")

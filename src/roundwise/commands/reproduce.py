@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from roundwise.commands.endings import echo_json, interruptible
 from roundwise.commands.options import (
@@ -18,7 +16,9 @@ from roundwise.commands.options import (
     choice_option,
     count_option,
     json_option,
+    refuse_given,
     seed_option,
+    sizes_option,
 )
 from roundwise.experiments.native.settings import ORDERS, NativeSettings
 from roundwise.experiments.native.study import NativeStudy
@@ -27,7 +27,7 @@ from roundwise.experiments.released.study import DepartureStudy
 from roundwise.experiments.simulated import EXPERIMENTS, Settings, SimulatedStudy
 from roundwise.experiments.writing import Written, write
 from roundwise.outcomes import progress_bar
-from roundwise.report import Finding, format_text
+from roundwise.report import format_text
 
 T = TypeVar("T", Settings, NativeSettings)
 
@@ -59,12 +59,7 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     "--systems",
     "Training systems, and test systems; of native, half as many for training.  [default: 100]",
 )
-@click.option(
-    "--sizes",
-    type=(click.IntRange(min=2), click.IntRange(min=2)),
-    metavar="MIN MAX",
-    help="Smallest and largest n.  [default: 100 500; native: 1000 1500]",
-)
+@sizes_option("Smallest and largest n.  [default: 100 500; native: 1000 1500]", least=2)
 @count_option("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
 @choice_option(
     "--actions",
@@ -135,12 +130,8 @@ def reproduce_command(
       roundwise reproduce native --quick
       roundwise reproduce departures
     """
-    if sizes is not None and sizes[0] > sizes[1]:
-        raise click.BadParameter("the smallest n comes first", param_hint="--sizes")
-    context = click.get_current_context()
     for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
-        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{option} is {reason}; leave --{option} out")
+        refuse_given([option], f"{reason}; leave it out")
     study: Study[Any, Any]
     if experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
@@ -162,7 +153,12 @@ def reproduce_command(
         return
     for part in written.parts:
         _show_part(part)
-    _show_findings(written.report.findings)
+    if written.report.findings:
+        click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
+        for finding in written.report.findings:
+            click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
+            click.echo(wrapped("    ", finding.evidence))
+        click.echo()
     click.echo("SUMMARY\n")
     for line in written.report.summary:
         click.echo(wrapped("* ", line))
@@ -192,16 +188,6 @@ def _show_part(part: Part) -> None:
         if table.note:
             click.echo("\n" + wrapped("", table.note))
         click.echo()
-
-
-def _show_findings(findings: Sequence[Finding]) -> None:
-    if not findings:
-        return
-    click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
-    for finding in findings:
-        click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
-        click.echo(wrapped("    ", finding.evidence))
-    click.echo()
 
 
 def wrapped(lead: str, text: str) -> str:

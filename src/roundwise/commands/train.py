@@ -35,7 +35,7 @@ from roundwise.commands.systems import (
     check_kappa,
     check_kinds,
     load_systems,
-    sizes_option,
+    system_sizes_option,
     systems_argument,
 )
 from roundwise.discretizer import FeatureDiscretizer
@@ -75,8 +75,6 @@ LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
 """The policies that can be trained for each algorithm, the default first. Nine cheap features are
 too many for the paper's ten bins each, and none of them is a condition number."""
 
-GMRES_IR_OPTIONS = ("reward", "profile", "weights", "kappa", "tau", "arithmetic", "jobs")
-
 
 def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     if path.suffix != ".json":
@@ -98,7 +96,7 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 )
 @table_option
 @count_option("--train", "How many systems of a data set.  [default: 100]")
-@sizes_option
+@system_sizes_option
 @seed_option("Seed of the data set and of the exploration.")
 @choice_option(
     "--algorithm",
@@ -151,16 +149,10 @@ def train_command(
     seed: int,
     algorithm: str,
     policy: str | None,
-    reward: str,
-    profile: str | None,
-    weights: str | None,
-    kappa: str,
-    tau: float,
-    arithmetic: str,
     formats: list[FloatFormat] | None,
     episodes: int,
-    jobs: int | None,
     as_json: bool,
+    **for_gmres_ir: Any,
 ) -> None:
     """Train a policy: which systems need which precisions.
 
@@ -196,15 +188,13 @@ def train_command(
     settings: dict[str, Any]
     if algorithm == "verified-solve":
         refuse_given(
-            GMRES_IR_OPTIONS,
-            "is for gmres-ir; verified-solve runs natively, one run at a time, sees cheap features "
+            for_gmres_ir,
+            "for gmres-ir; verified-solve runs natively, one run at a time, sees cheap features "
             "and is rewarded by measured time: leave it out",
         )
         settings = {"algorithm": VerifiedSolve(), "formats": formats}
     else:
-        settings = gmres_ir_settings(
-            reward, profile, weights, kappa, tau, arithmetic, formats, systems
-        ) | {"jobs": jobs}
+        settings = gmres_ir_settings(systems, formats, **for_gmres_ir)
     start = time.perf_counter()
     loaded = load_systems(systems, "train", train, seed, sizes)
     if algorithm == "verified-solve":
@@ -245,30 +235,30 @@ def train_command(
 
 
 def gmres_ir_settings(
+    systems: Sequence[str],
+    formats: list[FloatFormat] | None,
+    *,
     reward: str,
     profile: str | None,
     weights: str | None,
     kappa: str,
     tau: float,
     arithmetic: str,
-    formats: list[FloatFormat] | None,
-    systems: Sequence[str],
+    jobs: int | None,
 ) -> dict[str, Any]:
-    """What a `Tuner` for GMRES-IR is made with."""
+    """What a `Tuner` for GMRES-IR is made with, from the options that are for GMRES-IR alone."""
     formats = formats or default_formats(arithmetic)
     goal = chosen_reward(reward, profile, weights, systems, formats)
     with bad_value("--tau"):
-        algorithm = (
-            GmresIR.paper(tau)
-            if reward == "paper"
-            else GmresIR(tolerance=tau, stop=DeploymentRule())
-        )
+        paper = reward == "paper"
+        algorithm = GmresIR.paper(tau) if paper else GmresIR(tolerance=tau, stop=DeploymentRule())
     return {
         "algorithm": algorithm,
         "formats": formats,
         "reward": goal,
         "context": Context((KAPPAS[kappa], "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR)),
         "arithmetic": arithmetic,
+        "jobs": jobs,
     }
 
 
@@ -317,14 +307,12 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
         fitting = [allowed_actions(tuner.space_, system, known) for system, known in pairs]
         states = zip(policy.encode(tuner.contexts_), fitting, strict=True)
         chosen = np.array([policy.rank(state, allowed).first for state, allowed in states])
-    names = tuner.space_.names
-    seen = np.count_nonzero(policy.counts.any(axis=1)) if isinstance(policy, TabularQ) else None
     return {
-        "systems": {"name": systems.name, "count": len(systems.members)},
+        "systems": systems.facts(),
         "arithmetic": tuner.arithmetic,
         "episodes": tuner.episodes,
         "seed": tuner.seed,
-        "states": None if seen is None else int(seen),
+        "states": int(policy.counts.any(axis=1).sum()) if isinstance(policy, TabularQ) else None,
         "coverage": policy.coverage,
         "reward": {
             "policy": float(rewards[np.arange(len(rewards)), chosen].mean()),
@@ -332,7 +320,7 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
             "best_fixed": float(rewards[:, best_fixed_action(rewards)].mean()),
             "all_fp64": float(rewards[:, tuner.space_.safe].mean()),
         },
-        "actions": dict(Counter(names[i] for i in chosen).most_common()),
+        "actions": dict(Counter(tuner.space_.names[i] for i in chosen).most_common()),
     }
 
 
@@ -353,8 +341,6 @@ def training_text(facts: dict[str, Any], systems: str) -> Iterator[str]:
     )
     if reward["oracle"] <= reward["all_fp64"]:
         yield "            no action beats all-FP64 on any of these systems, so none was learned"
-    for lead, (name, count) in zip(
-        ["  chosen  ", *[" " * 10] * len(facts["actions"])], facts["actions"].items(), strict=False
-    ):
-        yield f"{lead}{count:>4} x {name}"
+    for i, (name, count) in enumerate(facts["actions"].items()):
+        yield f"{'' if i else '  chosen':<10}{count:>4} x {name}"
     yield f"  time      {facts['seconds']:.1f} s"
