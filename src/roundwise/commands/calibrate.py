@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from roundwise.commands.endings import echo_json
+from roundwise.commands.endings import echo
 from roundwise.commands.options import FILE, json_option
 from roundwise.costs.calibration import (
     QUICK_SIZES,
@@ -52,10 +52,8 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
         progress=progress_bar("calibrate"),
     )
     path = save_profile(measured, out)
-    if as_json:
-        echo_json(asdict(measured) | {"path": str(path)})
-    else:
-        click.echo("\n".join([*text(measured), f"profile: {path}"]))
+    facts = asdict(measured) | {"path": str(path)}
+    echo(facts, [*text(measured), f"profile: {path}"], as_json)
 
 
 def text(measured: Calibration) -> Iterator[str]:

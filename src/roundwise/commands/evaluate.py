@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from roundwise.backends import get_backend
-from roundwise.commands.endings import data_errors, echo_json, interruptible
+from roundwise.commands.endings import data_errors, echo, interruptible
 from roundwise.commands.judgements import judge, judge_times
 from roundwise.commands.options import (
     EXISTING_FILE,
@@ -114,21 +114,15 @@ def evaluate_command(
     trained = set(tuner.provenance_["problems"])
     kind = tuner.policy_.name.replace("_", "-")
     known = sum(system.fingerprint in trained for system in loaded.members)
-    if as_json:
-        echo_json(
-            {
-                "policy": str(policy),
-                "kind": kind,
-                "algorithm": name,
-                "arithmetic": tuner.arithmetic,
-                "systems": loaded.facts() | {"trained_on": known},
-                "table": str(outcomes.path),
-                "outcomes_computed": new,
-                **asdict(judged),
-            }
-        )
-        return
-    click.echo(
-        f"{policy}: {kind} policy for {name} on {loaded}, {known or 'none'} of them trained on"
-    )
-    click.echo("\n".join(judged.lines()))
+    title = f"{policy}: {kind} policy for {name} on {loaded}, {known or 'none'} of them trained on"
+    facts = {
+        "policy": str(policy),
+        "kind": kind,
+        "algorithm": name,
+        "arithmetic": tuner.arithmetic,
+        "systems": loaded.facts() | {"trained_on": known},
+        "table": str(outcomes.path),
+        "outcomes_computed": new,
+        **asdict(judged),
+    }
+    echo(facts, [title, *judged.lines()], as_json)

@@ -12,7 +12,7 @@ import click
 
 import roundwise
 from roundwise.backends import BACKENDS, native_formats
-from roundwise.commands.endings import echo_json
+from roundwise.commands.endings import echo
 from roundwise.commands.options import EXISTING_FILE, json_option
 from roundwise.costs import ProfileError, load_profile, profile_path
 from roundwise.formats import NAMED_FORMATS
@@ -36,11 +36,7 @@ def info_command(table: Path | None, as_json: bool) -> None:
       roundwise info --table dense.sqlite --json
     """
     facts = installation_facts() if table is None else table_summary(table)
-    text = installation_text if table is None else table_text
-    if as_json:
-        echo_json(facts)
-    else:
-        click.echo("\n".join(text(facts)))
+    echo(facts, installation_text(facts) if table is None else table_text(facts), as_json)
 
 
 def installation_facts() -> dict[str, Any]:

@@ -34,39 +34,42 @@ def bad_value(option: str | None = None) -> Iterator[None]:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def parsed_formats(
-    ctx: click.Context, param: click.Parameter, text: str | None
-) -> list[FloatFormat] | None:
-    if text is None:
-        return None
-    with bad_value():
-        return [get_format(name.strip()) for name in text.split(",")]
+def when_given(check: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A callback for an option: its value goes through `check`, if there is one."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        with bad_value():
+            return None if value is None else check(value)
+
+    return callback
 
 
-def checked_jobs(ctx: click.Context, param: click.Parameter, count: int | None) -> int | None:
-    if count is not None and count != -1 and count < 1:
-        raise click.BadParameter(f"{count}; pass at least 1, or -1 for all cores")
+def parsed_formats(text: str) -> list[FloatFormat]:
+    return [get_format(name.strip()) for name in text.split(",")]
+
+
+def checked_jobs(count: int) -> int:
+    if count != -1 and count < 1:
+        raise ValueError(f"{count}; pass at least 1, or -1 for all cores")
     return count
 
 
-def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+def checked_output(path: Path) -> Path:
     """Refuse, before any work, a file whose folder does not exist."""
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"folder {path.parent} does not exist; make it first")
+    if not path.parent.is_dir():
+        raise ValueError(f"folder {path.parent} does not exist; make it first")
     return path
 
 
-def checked_sizes(
-    ctx: click.Context, param: click.Parameter, sizes: tuple[int, int] | None
-) -> tuple[int, int] | None:
-    if sizes is not None and sizes[0] > sizes[1]:
-        raise click.BadParameter(f"{sizes[0]} > {sizes[1]}; pass the smaller size first")
+def checked_sizes(sizes: tuple[int, int]) -> tuple[int, int]:
+    if sizes[0] > sizes[1]:
+        raise ValueError(f"{sizes[0]} > {sizes[1]}; pass the smaller size first")
     return sizes
 
 
 def sizes_option(help_text: str, *, least: int) -> Callable[[F], F]:
     kind = (click.IntRange(min=least), click.IntRange(min=least))
-    return _valued_option("--sizes", kind, help_text, metavar="MIN MAX", callback=checked_sizes)
+    return _valued_option("--sizes", kind, help_text, metavar="MIN MAX", check=checked_sizes)
 
 
 def count_option(
@@ -99,7 +102,7 @@ def _valued_option(
     help_text: str,
     default: object = None,
     metavar: str | None = None,
-    callback: Callable[..., Any] | None = None,
+    check: Callable[[Any], Any] | None = None,
 ) -> Callable[[F], F]:
     """An option whose help shows its default, if it has one."""
     return click.option(
@@ -108,7 +111,7 @@ def _valued_option(
         default=default,
         show_default=default is not None,
         metavar=metavar,
-        callback=callback,
+        callback=check and when_given(check),
         help=help_text,
     )
 
@@ -122,7 +125,7 @@ table_option = _valued_option(
     FILE,
     "Where outcomes are kept.  [default: POLICY.sqlite]",
     metavar="PATH",
-    callback=checked_output,
+    check=checked_output,
 )
 formats_option = _valued_option(
     "--formats",
@@ -130,10 +133,10 @@ formats_option = _valued_option(
     "Actions are all choices whose bits do not decrease from stage to stage.  "
     "[default: the paper's bf16,tf32,fp32,fp64, as far as the arithmetic runs them]",
     metavar="F,F,...",
-    callback=parsed_formats,
+    check=parsed_formats,
 )
 jobs_option = _valued_option(
-    "--jobs", int, "Processes; -1 for all cores.  [default: 1]", metavar="N", callback=checked_jobs
+    "--jobs", int, "Processes; -1 for all cores.  [default: 1]", metavar="N", check=checked_jobs
 )
 
 

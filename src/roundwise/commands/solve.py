@@ -23,9 +23,9 @@ from roundwise.commands.options import (
     EXISTING_FILE,
     FILE,
     arithmetic_option,
-    bad_value,
     checked_output,
     json_option,
+    when_given,
 )
 from roundwise.commands.systems import check_kappa
 from roundwise.commands.verdict import Verdict
@@ -35,13 +35,10 @@ from roundwise.solver import SolveFailed, solve
 from roundwise.tuning import Tuner
 
 
-def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) -> Action | None:
-    if text is None:
-        return None
-    with bad_value():
-        action = parse_action(text, VerifiedSolve.stages)
-        if action.method and action.method not in METHODS:
-            raise UnknownNameError("method", action.method, list(METHODS))
+def parsed_action(text: str) -> Action:
+    action = parse_action(text, VerifiedSolve.stages)
+    if action.method and action.method not in METHODS:
+        raise UnknownNameError("method", action.method, list(METHODS))
     return action
 
 
@@ -49,7 +46,12 @@ def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) 
 @click.argument("matrix", metavar="A.mtx", type=EXISTING_FILE)
 @click.argument("rhs", metavar="[b.mtx]", type=EXISTING_FILE, required=False)
 @click.option(
-    "-o", "--out", type=FILE, metavar="x.mtx", callback=checked_output, help="File to write x to."
+    "-o",
+    "--out",
+    type=FILE,
+    metavar="x.mtx",
+    callback=when_given(checked_output),
+    help="File to write x to.",
 )
 @click.option(
     "--policy",
@@ -60,7 +62,7 @@ def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) 
 @click.option(
     "--action",
     metavar="[METHOD:]F-F-F-F",
-    callback=parsed_action,
+    callback=when_given(parsed_action),
     help="Run the formats of factor, update, gmres and residual once: with a method by the front "
     "door's algorithm, without one by GMRES-IR.",
 )

@@ -23,6 +23,7 @@ from roundwise.commands.options import (
     jobs_option,
     seed_option,
     tau_option,
+    when_given,
 )
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
@@ -30,14 +31,10 @@ from roundwise.outcomes.optional import require
 from roundwise.problems import DATA_SETS
 
 
-def parsed_shard(
-    ctx: click.Context, param: click.Parameter, text: str | None
-) -> tuple[int, int] | None:
-    if text is None:
-        return None
+def parsed_shard(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal() and 1 <= int(i) <= int(n)):
-        raise click.BadParameter(f"{text!r}; pass i/n with 1 <= i <= n, e.g. 1/4")
+        raise ValueError(f"{text!r}; pass i/n with 1 <= i <= n, e.g. 1/4")
     return int(i), int(n)
 
 
@@ -58,7 +55,7 @@ def parsed_shard(
 @click.option(
     "--shard",
     metavar="i/n",
-    callback=parsed_shard,
+    callback=when_given(parsed_shard),
     help="Compute only the i-th of n parts; merge them later.",
 )
 def fill_command(

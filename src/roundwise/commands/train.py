@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
-from roundwise.commands.endings import data_errors, echo_json, interruptible
+from roundwise.commands.endings import data_errors, echo, interruptible
 from roundwise.commands.options import (
     FILE,
     arithmetic_option,
@@ -28,6 +28,7 @@ from roundwise.commands.options import (
     seed_option,
     table_option,
     tau_option,
+    when_given,
 )
 from roundwise.commands.systems import (
     KAPPAS,
@@ -76,11 +77,10 @@ LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
 too many for the paper's ten bins each, and none of them is a condition number."""
 
 
-def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+def json_name(path: Path) -> Path:
     if path.suffix != ".json":
-        raise click.BadParameter(f"{path}; a policy is saved as JSON: choose a name in .json")
-    checked_output(ctx, param, path)
-    return path
+        raise ValueError(f"{path}; a policy is saved as JSON: choose a name in .json")
+    return checked_output(path)
 
 
 @click.command("train")
@@ -91,7 +91,7 @@ def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     type=FILE,
     required=True,
     metavar="POLICY.json",
-    callback=json_name,
+    callback=when_given(json_name),
     help="File to write the policy to; an npz file stands beside it.",
 )
 @table_option
@@ -228,10 +228,7 @@ def train_command(
         **training_facts(tuner, loaded),
         "seconds": time.perf_counter() - start,
     }
-    if as_json:
-        echo_json(facts)
-    else:
-        click.echo("\n".join(training_text(facts, str(loaded))))
+    echo(facts, training_text(facts, str(loaded)), as_json)
 
 
 def gmres_ir_settings(
