@@ -9,18 +9,9 @@ from pathlib import Path
 import click
 
 from roundwise.backends import get_backend
+from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo, interruptible
 from roundwise.commands.judgements import judge, judge_times
-from roundwise.commands.options import (
-    EXISTING_FILE,
-    count_option,
-    jobs_option,
-    json_option,
-    refuse_given,
-    seed_option,
-    table_option,
-    tau_option,
-)
 from roundwise.commands.systems import (
     KAPPAS,
     check_kappa,
@@ -34,15 +25,15 @@ from roundwise.tuning import Tuner
 
 
 @click.command("evaluate")
-@click.argument("policy", metavar="POLICY.json", type=EXISTING_FILE)
+@click.argument("policy", metavar="POLICY.json", type=options.EXISTING_FILE)
 @systems_argument
-@count_option("--test", "How many held-out systems of a data set.  [default: 100]")
+@options.count("--test", "How many held-out systems of a data set.  [default: 100]")
 @system_sizes_option
-@seed_option("Seed of the data set; its held-out half is never trained on.")
-@tau_option("Tolerance of success.  [default: that of the policy's inner GMRES]")
-@table_option
-@jobs_option
-@json_option()
+@options.seed("Seed of the data set; its held-out half is never trained on.")
+@options.tau("Tolerance of success.  [default: that of the policy's inner GMRES]")
+@options.table
+@options.jobs
+@options.as_json()
 def evaluate_command(
     policy: Path,
     systems: Sequence[str],
@@ -73,7 +64,7 @@ def evaluate_command(
     name = type(tuner.algorithm).__name__
     timed = tuner.algorithm.has_methods  # the front door's algorithm
     if timed:
-        refuse_given(
+        options.refuse_given(
             ("tau", "jobs"),
             "for policies for GMRES-IR; this one is judged by the gate and by the time of one "
             "run after the other: leave it out",

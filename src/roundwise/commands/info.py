@@ -12,8 +12,8 @@ import click
 
 import roundwise
 from roundwise.backends import BACKENDS, native_formats
+from roundwise.commands import options
 from roundwise.commands.endings import echo
-from roundwise.commands.options import EXISTING_FILE, json_option
 from roundwise.costs import ProfileError, load_profile, profile_path
 from roundwise.formats import NAMED_FORMATS
 from roundwise.machine.identity import Machine
@@ -22,8 +22,8 @@ from roundwise.outcomes.summary import table_summary
 
 
 @click.command("info")
-@click.option("--table", type=EXISTING_FILE, metavar="PATH", help="Tell what a table holds.")
-@json_option()
+@options.valued("--table", options.EXISTING_FILE, "Tell what a table holds.", metavar="PATH")
+@options.as_json()
 def info_command(table: Path | None, as_json: bool) -> None:
     """Tell what is installed, or what a table holds.
 

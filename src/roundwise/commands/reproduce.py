@@ -9,17 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from roundwise.commands import options
 from roundwise.commands.endings import echo_json, interruptible
-from roundwise.commands.options import (
-    FOLDER,
-    arithmetic_option,
-    choice_option,
-    count_option,
-    json_option,
-    refuse_given,
-    seed_option,
-    sizes_option,
-)
 from roundwise.experiments.native.settings import ORDERS, NativeSettings
 from roundwise.experiments.native.study import NativeStudy
 from roundwise.experiments.protocol import Part, Study, reproduce
@@ -55,43 +46,42 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     type=click.Choice([*EXPERIMENTS, "all", "native", "departures"]),
 )
 @click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
-@count_option(
+@options.count(
     "--systems",
     "Training systems, and test systems; of native, half as many for training.  [default: 100]",
 )
-@sizes_option("Smallest and largest n.  [default: 100 500; native: 1000 1500]", least=2)
-@count_option("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
-@choice_option(
+@options.sizes("Smallest and largest n.  [default: 100 500; native: 1000 1500]", least=2)
+@options.count("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
+@options.choice(
     "--actions",
     ["25", "35"],
     "The paper's highest 25 actions, or all monotone ones.",
     default="25",
 )
-@choice_option(
+@options.choice(
     "--order",
     ORDERS,
     "Of native: actions are monotone in the order of the stages, or in that of the paper's "
     "native study, (u_f, u_g, u, u_r).  [default: stages]",
 )
-@arithmetic_option("Round every operation, or what is stored.  [default: operation]")
-@count_option("--jobs", "Processes.  [default: all cores]")
-@seed_option("Of the data sets and of the first training.")
-@click.option(
+@options.arithmetic("Round every operation, or what is stored.  [default: operation]")
+@options.count("--jobs", "Processes.  [default: all cores]")
+@options.seed("Of the data sets and of the first training.")
+@options.valued(
     "--cache",
-    type=FOLDER,
-    default=Path("out"),
-    show_default=True,
-    metavar="DIR",
-    help="Where outcomes are kept: one table (an SQLite file) per data set.",
+    options.FOLDER,
+    "Where outcomes are kept: one table (an SQLite file) per data set.",
+    Path("out"),
+    "DIR",
 )
 @click.option(
     "--out",
-    type=FOLDER,
+    type=options.FOLDER,
     metavar="DIR",
     help="Where report, tables and figures go.  [default: out/reproduce, out/native or "
     "out/departures]",
 )
-@json_option("Print all numbers for programs.")
+@options.as_json("Print all numbers for programs.")
 def reproduce_command(
     experiment: str,
     quick: bool,
@@ -131,7 +121,7 @@ def reproduce_command(
       roundwise reproduce departures
     """
     for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
-        refuse_given([option], f"{reason}; leave it out")
+        options.refuse_given([option], f"{reason}; leave it out")
     study: Study[Any, Any]
     if experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
@@ -165,9 +155,9 @@ def reproduce_command(
     click.echo(f"\nReport: {written.files[0]}")
 
 
-def _given(defaults: T, **options: Any) -> T:
+def _given(defaults: T, **chosen: Any) -> T:
     """The settings with those options that were given."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in chosen.items() if value is not None}
     return replace(defaults, **given)
 
 

@@ -11,20 +11,19 @@ import click
 
 from roundwise.actions import ActionSpace
 from roundwise.backends import Backend
+from roundwise.commands import options
 from roundwise.commands.endings import data_errors
-from roundwise.commands.options import sizes_option
 from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
 from roundwise.tuning import Context
 
-DEFAULT_COUNT = 100
 KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
 
 systems_argument = click.argument(
     "systems", metavar="dense|sparse|pde|FILE...", nargs=-1, required=True
 )
-system_sizes_option = sizes_option(
-    "Range of n of a data set.  [default: 100 500, the paper's]", least=4
+system_sizes_option = options.sizes(
+    "Range of n of a data set, from 4 on.  [default: 100 500, the paper's]", least=4
 )
 
 
@@ -55,11 +54,11 @@ def load_systems(
 ) -> Systems:
     """Return one half of a data set, or the systems of Matrix Market files, all with x_true."""
     if len(names) == 1 and names[0] in DATA_SETS:
-        count = DEFAULT_COUNT if count is None else count
-        counts = {"train": (count, 0), "test": (0, count)}[half]
-        options = {} if sizes is None else {"sizes": sizes}
-        data = DATA_SETS[names[0]](*counts, seed=seed, **options)
-        return Systems(names[0], data.train if half == "train" else data.test)
+        count = 100 if count is None else count
+        counts = (count, 0) if half == "train" else (0, count)
+        given = {} if sizes is None else {"sizes": sizes}
+        data = DATA_SETS[names[0]](*counts, seed=seed, **given)
+        return Systems(names[0], getattr(data, half))
     for name in names:
         if name in DATA_SETS:
             raise click.UsageError(
@@ -67,7 +66,8 @@ def load_systems(
             )
         if not Path(name).is_file():
             raise click.BadParameter(
-                f"{name!r} is no file and no data set ({', '.join(DATA_SETS)})", param_hint="FILE"
+                f"{name!r} is no file and no data set ({', '.join(DATA_SETS)})",
+                param_hint="FILE",
             )
     if count is not None:
         raise click.UsageError(f"--{half} counts generated systems; of files all are taken")

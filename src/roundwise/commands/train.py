@@ -12,24 +12,8 @@ import click
 import numpy as np
 
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
+from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo, interruptible
-from roundwise.commands.options import (
-    FILE,
-    arithmetic_option,
-    bad_value,
-    checked_output,
-    choice_option,
-    count_option,
-    default_formats,
-    formats_option,
-    jobs_option,
-    json_option,
-    refuse_given,
-    seed_option,
-    table_option,
-    tau_option,
-    when_given,
-)
 from roundwise.commands.systems import (
     KAPPAS,
     Systems,
@@ -80,66 +64,63 @@ too many for the paper's ten bins each, and none of them is a condition number."
 def json_name(path: Path) -> Path:
     if path.suffix != ".json":
         raise ValueError(f"{path}; a policy is saved as JSON: choose a name in .json")
-    return checked_output(path)
+    return options.checked_output(path)
 
 
 @click.command("train")
 @systems_argument
-@click.option(
-    "-o",
-    "--out",
-    type=FILE,
+@options.output(
+    "File to write the policy to; an npz file stands beside it.",
+    "POLICY.json",
     required=True,
-    metavar="POLICY.json",
-    callback=when_given(json_name),
-    help="File to write the policy to; an npz file stands beside it.",
+    check=json_name,
 )
-@table_option
-@count_option("--train", "How many systems of a data set.  [default: 100]")
+@options.table
+@options.count("--train", "How many systems of a data set.  [default: 100]")
 @system_sizes_option
-@seed_option("Seed of the data set and of the exploration.")
-@choice_option(
+@options.seed("Seed of the data set and of the exploration.")
+@options.choice(
     "--algorithm",
     LEARNERS,
     "What the policy is for: the paper's, or what `roundwise solve` runs (verified-solve).",
     default="gmres-ir",
 )
-@choice_option(
+@options.choice(
     "--policy",
     LEARNERS["verified-solve"],
     "What learns: similar systems and prices of this machine (neighbours, for verified-solve), a "
     "model, or the paper's table (tabular).  [default: thompson; neighbours for verified-solve]",
 )
-@choice_option(
+@options.choice(
     "--reward",
     ["cost", "paper"],
     "Modelled speedup at full accuracy, or Carson & Chen's reward.",
     default="cost",
 )
-@choice_option(
+@options.choice(
     "--profile",
     PROFILES,
     "The machine that prices operations, for --reward cost.  [default: generic-avx512-cpu]",
 )
-@choice_option(
+@options.choice(
     "--weights",
     WEIGHTS,
     "Accuracy first (W1) or precision too (W2), for --reward paper.  [default: W1]",
 )
-@choice_option(
+@options.choice(
     "--kappa",
     KAPPAS,
     "The condition number that the policy sees: by an SVD, or from an FP64 factorization.",
     default="exact",
 )
-@tau_option(
+@options.tau(
     "Tolerance of the inner GMRES; with --reward paper also stagnation ratio.", default=1e-6
 )
-@arithmetic_option("Round every operation, or what is stored.", default="operation")
-@formats_option
-@count_option("--episodes", "Passes over the systems in training.", default=100)
-@jobs_option
-@json_option()
+@options.arithmetic("Round every operation, or what is stored.", default="operation")
+@options.formats
+@options.count("--episodes", "Passes over the systems in training.", default=100)
+@options.jobs
+@options.as_json()
 def train_command(
     systems: Sequence[str],
     out: Path,
@@ -187,7 +168,7 @@ def train_command(
         )
     settings: dict[str, Any]
     if algorithm == "verified-solve":
-        refuse_given(
+        options.refuse_given(
             for_gmres_ir,
             "for gmres-ir; verified-solve runs natively, one run at a time, sees cheap features "
             "and is rewarded by measured time: leave it out",
@@ -244,9 +225,9 @@ def gmres_ir_settings(
     jobs: int | None,
 ) -> dict[str, Any]:
     """What a `Tuner` for GMRES-IR is made with, from the options that are for GMRES-IR alone."""
-    formats = formats or default_formats(arithmetic)
+    formats = formats or options.default_formats(arithmetic)
     goal = chosen_reward(reward, profile, weights, systems, formats)
-    with bad_value("--tau"):
+    with options.bad_value("--tau"):
         paper = reward == "paper"
         algorithm = GmresIR.paper(tau) if paper else GmresIR(tolerance=tau, stop=DeploymentRule())
     return {
