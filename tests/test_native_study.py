@@ -313,7 +313,7 @@ def test_the_command(tmp_path):
     [
         (["native", "--jobs", 2], "timed one by one"),
         (["native", "--arithmetic", "storage"], "the hardware's"),
-        (["native", "--sizes", 30, 20], "smallest n comes first"),
+        (["native", "--sizes", 30, 20], "the smaller size first"),
         (["dense", "--order", "paper"], "--order is for native"),
     ],
 )

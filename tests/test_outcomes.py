@@ -697,7 +697,8 @@ def test_kill_in_the_middle_of_a_write_is_rolled_back(table):
     content = table.content()
     code = """
 import os, pathlib, signal, sys
-from roundwise.outcomes.schema import opened, transaction
+from roundwise._sqlite import transaction
+from roundwise.outcomes.schema import opened
 with opened(pathlib.Path(sys.argv[1])) as connection, transaction(connection):
     connection.execute("PRAGMA cache_size = 1")  # so that pages reach the file before the commit
     connection.execute("UPDATE outcome SET history = history || history, nbe = 0.0")

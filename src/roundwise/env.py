@@ -78,8 +78,7 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
             raise ValueError(f"contexts have shape {X.shape}; pass one row for each problem")
         if not np.isfinite(X).all():
             raise ValueError("contexts hold NaN or inf; leave out problems that are singular")
-        self.contexts = X
-        self.space = space
+        self.contexts, self.space = X, space
         self.observation_space = _bounding_box(X)
         self.action_space = gymnasium.spaces.Discrete(len(space))
         self._problem: int | None = None
@@ -173,23 +172,20 @@ class _LiveSolves:
 
     def __call__(self, problem: int, action: int) -> float:
         known = self.known.setdefault(problem, {})
-        if not known:
-            self._run(problem, self.space.safe)
-        if action not in known:
-            self._run(problem, action)
-            if len(known) == len(self.space):
-                del self.shared[problem]  # the factors are large, and of no further use
+        for index in (self.space.safe, action):  # the safe action is the baseline of the problem
+            if index not in known:
+                known[index] = self._run(problem, index)
+        if len(known) == len(self.space):
+            self.shared.pop(problem, None)  # the factors are large, and of no further use
         return known[action]
 
-    def _run(self, problem: int, action: int) -> None:
-        """Run the action; the first one on a problem is the safe one, which is its baseline."""
+    def _run(self, problem: int, action: int) -> float:
         system, formats = self.problems[problem], self.space[action]
         shared = self.shared.setdefault(problem, Shared())
         outcome = self.algorithm.run(system, formats, self.backend, shared)
         if problem not in self.facts:
-            facts = ProblemFacts.from_problem(system, self.kappas[problem], outcome)
-            self.facts[problem] = facts
-        self.known[problem][action] = self.reward(outcome, self.facts[problem], formats)
+            self.facts[problem] = ProblemFacts.from_problem(system, self.kappas[problem], outcome)
+        return self.reward(outcome, self.facts[problem], formats)
 
 
 def _bounding_box(X: Vector) -> gymnasium.spaces.Box[np.float64]:

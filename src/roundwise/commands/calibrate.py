@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from roundwise.commands.endings import echo_json
-from roundwise.commands.options import FILE, json_option
+from roundwise.commands import options
+from roundwise.commands.endings import echo
 from roundwise.costs.calibration import (
     QUICK_SIZES,
     SECONDS_PER_KERNEL,
@@ -30,9 +30,9 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 
 @click.command("calibrate")
 @click.option("--quick", is_flag=True, help="Small sizes and few repeats: takes some seconds.")
-@json_option("Print what was measured, for programs.")
-@click.option(
-    "--out", type=FILE, metavar="PATH", help="Write the profile there.  [default: the cache folder]"
+@options.as_json("Print what was measured, for programs.")
+@options.valued(
+    "--out", options.FILE, "Write the profile there.  [default: the cache folder]", metavar="PATH"
 )
 def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     """Measure what native arithmetic costs on this machine.
@@ -52,10 +52,8 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
         progress=progress_bar("calibrate"),
     )
     path = save_profile(measured, out)
-    if as_json:
-        echo_json(asdict(measured) | {"path": str(path)})
-    else:
-        click.echo("\n".join([*text(measured), f"profile: {path}"]))
+    facts = asdict(measured) | {"path": str(path)}
+    echo(facts, [*text(measured), f"profile: {path}"], as_json)
 
 
 def text(measured: Calibration) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,14 @@ def data_errors() -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def echo(facts: Mapping[str, Any], lines: Iterable[str], as_json: bool) -> None:
+    """Print `facts` as JSON, or the lines that tell them to people."""
+    if as_json:
+        echo_json(facts)
+    else:
+        click.echo("\n".join(lines))
 
 
 def echo_json(facts: Mapping[str, Any]) -> None:

@@ -9,24 +9,15 @@ from pathlib import Path
 import click
 
 from roundwise.backends import get_backend
-from roundwise.commands.endings import data_errors, echo_json, interruptible
-from roundwise.commands.judgements import Judgement, TimedJudgement, judge, judge_times
-from roundwise.commands.options import (
-    EXISTING_FILE,
-    count_option,
-    jobs_option,
-    json_option,
-    refuse_given,
-    seed_option,
-    table_option,
-    tau_option,
-)
+from roundwise.commands import options
+from roundwise.commands.endings import data_errors, echo, interruptible
+from roundwise.commands.judgements import judge, judge_times
 from roundwise.commands.systems import (
     KAPPAS,
     check_kappa,
     check_methods,
     load_systems,
-    sizes_option,
+    system_sizes_option,
     systems_argument,
 )
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
@@ -34,15 +25,15 @@ from roundwise.tuning import Tuner
 
 
 @click.command("evaluate")
-@click.argument("policy", metavar="POLICY.json", type=EXISTING_FILE)
+@click.argument("policy", metavar="POLICY.json", type=options.EXISTING_FILE)
 @systems_argument
-@count_option("--test", "How many held-out systems of a data set.  [default: 100]")
-@sizes_option
-@seed_option("Seed of the data set; its held-out half is never trained on.")
-@tau_option("Tolerance of success.  [default: that of the policy's inner GMRES]")
-@table_option
-@jobs_option
-@json_option()
+@options.count("--test", "How many held-out systems of a data set.  [default: 100]")
+@system_sizes_option
+@options.seed("Seed of the data set; its held-out half is never trained on.")
+@options.tau("Tolerance of success.  [default: that of the policy's inner GMRES]")
+@options.table
+@options.jobs
+@options.as_json()
 def evaluate_command(
     policy: Path,
     systems: Sequence[str],
@@ -70,22 +61,25 @@ def evaluate_command(
       roundwise evaluate mine.json dense --test 20 --sizes 500 2000
     """
     tuner = Tuner.load(policy)
+    name = type(tuner.algorithm).__name__
     timed = tuner.algorithm.has_methods  # the front door's algorithm
     if timed:
-        refuse_given(
+        options.refuse_given(
             ("tau", "jobs"),
-            "is for policies for GMRES-IR; this one is judged by the gate and by the time of one "
+            "for policies for GMRES-IR; this one is judged by the gate and by the time of one "
             "run after the other: leave it out",
         )
     else:
-        tau = success_tolerance(tuner) if tau is None else tau
+        tau = getattr(tuner.algorithm, "tolerance", None) if tau is None else tau
+        if tau is None:
+            raise click.UsageError(f"{name} has no tolerance; pass --tau")
         if not tau > 0:
             raise click.BadParameter(f"{tau}; choose a number > 0", param_hint="--tau")
     loaded = load_systems(systems, "test", test, seed, sizes)
     check_kappa(tuner.context, loaded.members)
     # Tables group the systems by condition number: the one that the policy sees, if any.
-    seen = (name for name in KAPPAS.values() if name in tuner.context.features)
-    kappa = next(seen, "kappa_exact")
+    seen = [kappa for kappa in KAPPAS.values() if kappa in tuner.context.features]
+    kappa = (*seen, "kappa_exact")[0]
     needed: tuple[str, ...] = (kappa,)
     if timed:
         check_methods(tuner.space_, get_backend(tuner.arithmetic), loaded.members)
@@ -107,42 +101,19 @@ def evaluate_command(
     with data_errors():
         new = interruptible(filled, outcomes)
         view = outcomes.view(tuner.algorithm, loaded.members, tuner.space_, tuner.arithmetic)
-        judged: Judgement | TimedJudgement
-        if timed:
-            judged = judge_times(tuner, view)
-        else:
-            assert tau is not None
-            judged = judge(tuner, view, kappa, tau)
+        judged = judge_times(tuner, view) if tau is None else judge(tuner, view, kappa, tau)
     trained = set(tuner.provenance_["problems"])
     kind = tuner.policy_.name.replace("_", "-")
     known = sum(system.fingerprint in trained for system in loaded.members)
-    if as_json:
-        echo_json(
-            {
-                "policy": str(policy),
-                "kind": kind,
-                "algorithm": type(tuner.algorithm).__name__,
-                "arithmetic": tuner.arithmetic,
-                "systems": {
-                    "name": loaded.name,
-                    "count": len(loaded.members),
-                    "trained_on": known,
-                },
-                "table": str(outcomes.path),
-                "outcomes_computed": new,
-                **asdict(judged),
-            }
-        )
-        return
-    name = type(tuner.algorithm).__name__
-    click.echo(
-        f"{policy}: {kind} policy for {name} on {loaded}, {known or 'none'} of them trained on"
-    )
-    click.echo("\n".join(judged.lines()))
-
-
-def success_tolerance(tuner: Tuner) -> float:
-    tolerance = getattr(tuner.algorithm, "tolerance", None)
-    if tolerance is None:
-        raise click.UsageError(f"{type(tuner.algorithm).__name__} has no tolerance; pass --tau")
-    return float(tolerance)
+    title = f"{policy}: {kind} policy for {name} on {loaded}, {known or 'none'} of them trained on"
+    facts = {
+        "policy": str(policy),
+        "kind": kind,
+        "algorithm": name,
+        "arithmetic": tuner.arithmetic,
+        "systems": loaded.facts() | {"trained_on": known},
+        "table": str(outcomes.path),
+        "outcomes_computed": new,
+        **asdict(judged),
+    }
+    echo(facts, [title, *judged.lines()], as_json)

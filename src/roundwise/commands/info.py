@@ -12,8 +12,8 @@ import click
 
 import roundwise
 from roundwise.backends import BACKENDS, native_formats
-from roundwise.commands.endings import echo_json
-from roundwise.commands.options import EXISTING_FILE, json_option
+from roundwise.commands import options
+from roundwise.commands.endings import echo
 from roundwise.costs import ProfileError, load_profile, profile_path
 from roundwise.formats import NAMED_FORMATS
 from roundwise.machine.identity import Machine
@@ -22,8 +22,8 @@ from roundwise.outcomes.summary import table_summary
 
 
 @click.command("info")
-@click.option("--table", type=EXISTING_FILE, metavar="PATH", help="Tell what a table holds.")
-@json_option()
+@options.valued("--table", options.EXISTING_FILE, "Tell what a table holds.", metavar="PATH")
+@options.as_json()
 def info_command(table: Path | None, as_json: bool) -> None:
     """Tell what is installed, or what a table holds.
 
@@ -36,11 +36,7 @@ def info_command(table: Path | None, as_json: bool) -> None:
       roundwise info --table dense.sqlite --json
     """
     facts = installation_facts() if table is None else table_summary(table)
-    text = installation_text if table is None else table_text
-    if as_json:
-        echo_json(facts)
-    else:
-        click.echo("\n".join(text(facts)))
+    echo(facts, installation_text(facts) if table is None else table_text(facts), as_json)
 
 
 def installation_facts() -> dict[str, Any]:

@@ -75,10 +75,8 @@ def judge(tuner: Tuner, view: OutcomeView, kappa: str, tau: float) -> Judgement:
     picked = [row[i] for row, i in zip(rows, chosen.tolist(), strict=True)]
     speedup = None
     if isinstance(reward, CostReward):
-        facts = [
-            ProblemFacts.from_stored(problem, value)
-            for problem, value in zip(view.problems, kappas.tolist(), strict=True)
-        ]
+        pairs = zip(view.problems, kappas.tolist(), strict=True)
+        facts = [ProblemFacts.from_stored(problem, value) for problem, value in pairs]
         speedup = modelled_speedup(
             cost_matrix(reward.cost, rows),
             met_matrix(reward.target, rows, facts, space),
@@ -115,15 +113,8 @@ class Times:
 class TimedJudgement:
     """What a policy for the front door is worth in measured time.
 
-    Attributes
-    ----------
-    safe_action : str
-    actions : dict
-        How many systems start with each action.
-    sufficed : dict
-        On how many of them it was enough.
-    times : tuple of Times
-        Of the policy, its features' time included, and of the references.
+    `actions` counts the systems that start with each action, `sufficed` those on which it was
+    enough. `times` are of the policy, its features' time included, and of the references.
     """
 
     safe_action: str

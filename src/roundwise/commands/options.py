@@ -34,93 +34,120 @@ def bad_value(option: str | None = None) -> Iterator[None]:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def parsed_formats(
-    ctx: click.Context, param: click.Parameter, text: str | None
-) -> list[FloatFormat] | None:
-    if text is None:
-        return None
-    with bad_value():
-        return [get_format(name.strip()) for name in text.split(",")]
+def parsed_formats(text: str) -> list[FloatFormat]:
+    return [get_format(name.strip()) for name in text.split(",")]
 
 
-def checked_jobs(ctx: click.Context, param: click.Parameter, count: int | None) -> int | None:
-    if count is not None and count != -1 and count < 1:
-        raise click.BadParameter(f"{count}; pass at least 1, or -1 for all cores")
+def checked_jobs(count: int) -> int:
+    if count != -1 and count < 1:
+        raise ValueError(f"{count}; pass at least 1, or -1 for all cores")
     return count
 
 
-def checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+def checked_output(path: Path) -> Path:
     """Refuse, before any work, a file whose folder does not exist."""
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"folder {path.parent} does not exist; make it first")
+    if not path.parent.is_dir():
+        raise ValueError(f"folder {path.parent} does not exist; make it first")
     return path
 
 
-def count_option(
+def checked_sizes(sizes: tuple[int, int]) -> tuple[int, int]:
+    if sizes[0] > sizes[1]:
+        raise ValueError(f"{sizes[0]} > {sizes[1]}; pass the smaller size first")
+    return sizes
+
+
+def output(
+    help_text: str,
+    metavar: str,
+    *,
+    required: bool = False,
+    check: Callable[[Path], Path] = checked_output,
+) -> Callable[[F], F]:
+    return valued("-o --out", FILE, help_text, metavar=metavar, check=check, required=required)
+
+
+def sizes(help_text: str, *, least: int) -> Callable[[F], F]:
+    kind = (click.IntRange(min=least), click.IntRange(min=least))
+    return valued("--sizes", kind, help_text, metavar="MIN MAX", check=checked_sizes)
+
+
+def count(
     name: str, help_text: str, *, least: int = 1, default: int | None = None, metavar: str = "N"
 ) -> Callable[[F], F]:
-    return _valued_option(name, click.IntRange(min=least), help_text, default, metavar)
+    return valued(name, click.IntRange(min=least), help_text, default, metavar)
 
 
-def choice_option(
+def choice(
     name: str, choices: Iterable[str], help_text: str, *, default: str | None = None
 ) -> Callable[[F], F]:
-    return _valued_option(name, click.Choice(list(choices)), help_text, default)
+    return valued(name, click.Choice(list(choices)), help_text, default)
 
 
-def seed_option(help_text: str) -> Callable[[F], F]:
-    return count_option("--seed", help_text, least=0, default=0, metavar="S")
+def seed(help_text: str) -> Callable[[F], F]:
+    return count("--seed", help_text, least=0, default=0, metavar="S")
 
 
-def arithmetic_option(help_text: str, *, default: str | None = None) -> Callable[[F], F]:
-    return choice_option("--arithmetic", BACKENDS, help_text, default=default)
+def arithmetic(help_text: str, *, default: str | None = None) -> Callable[[F], F]:
+    return choice("--arithmetic", BACKENDS, help_text, default=default)
 
 
-def tau_option(help_text: str, *, default: float | None = None) -> Callable[[F], F]:
-    return _valued_option("--tau", click.FLOAT, help_text, default, "T")
+def tau(help_text: str, *, default: float | None = None) -> Callable[[F], F]:
+    return valued("--tau", click.FLOAT, help_text, default, "T")
 
 
-def _valued_option(
-    name: str,
+def valued(
+    names: str,
     kind: Any,
     help_text: str,
     default: object = None,
     metavar: str | None = None,
-    callback: Callable[..., Any] | None = None,
+    check: Callable[[Any], Any] | None = None,
+    required: bool = False,
 ) -> Callable[[F], F]:
-    """An option whose help shows its default, if it has one."""
+    """An option whose help shows its default, if it has one.
+
+    `names` are separated by a blank. The value goes through `check`, if there is one; a
+    ValueError of it is a usage error.
+    """
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        with bad_value():
+            return value if value is None or check is None else check(value)
+
+    shown: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
     return click.option(
-        name,
+        *names.split(),
         type=kind,
-        default=default,
-        show_default=default is not None,
         metavar=metavar,
         callback=callback,
+        required=required,
         help=help_text,
+        **shown,
     )
 
 
-def json_option(help_text: str = "Print JSON, for programs.") -> Callable[[F], F]:
+def as_json(help_text: str = "Print JSON, for programs.") -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-table_option = _valued_option(
+table = valued(
     "--table",
     FILE,
     "Where outcomes are kept.  [default: POLICY.sqlite]",
     metavar="PATH",
-    callback=checked_output,
+    check=checked_output,
 )
-formats_option = _valued_option(
+formats = valued(
     "--formats",
     str,
     "Actions are all choices whose bits do not decrease from stage to stage.  "
     "[default: the paper's bf16,tf32,fp32,fp64, as far as the arithmetic runs them]",
     metavar="F,F,...",
-    callback=parsed_formats,
+    check=parsed_formats,
 )
-jobs_option = _valued_option(
-    "--jobs", int, "Processes; -1 for all cores.  [default: 1]", metavar="N", callback=checked_jobs
+jobs = valued(
+    "--jobs", int, "Processes; -1 for all cores.  [default: 1]", metavar="N", check=checked_jobs
 )
 
 
@@ -136,4 +163,4 @@ def refuse_given(names: Iterable[str], remedy: str) -> None:
     ctx = click.get_current_context()
     for name in names:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} {remedy}")
+            raise click.UsageError(f"--{name} is {remedy}")

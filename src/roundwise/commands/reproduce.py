@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
+from roundwise.commands import options
 from roundwise.commands.endings import echo_json, interruptible
-from roundwise.commands.options import (
-    FOLDER,
-    arithmetic_option,
-    choice_option,
-    count_option,
-    json_option,
-    seed_option,
-)
 from roundwise.experiments.native.settings import ORDERS, NativeSettings
 from roundwise.experiments.native.study import NativeStudy
 from roundwise.experiments.protocol import Part, Study, reproduce
@@ -27,7 +18,7 @@ from roundwise.experiments.released.study import DepartureStudy
 from roundwise.experiments.simulated import EXPERIMENTS, Settings, SimulatedStudy
 from roundwise.experiments.writing import Written, write
 from roundwise.outcomes import progress_bar
-from roundwise.report import Finding, format_text
+from roundwise.report import format_text
 
 T = TypeVar("T", Settings, NativeSettings)
 
@@ -55,48 +46,42 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     type=click.Choice([*EXPERIMENTS, "all", "native", "departures"]),
 )
 @click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
-@count_option(
+@options.count(
     "--systems",
     "Training systems, and test systems; of native, half as many for training.  [default: 100]",
 )
-@click.option(
-    "--sizes",
-    type=(click.IntRange(min=2), click.IntRange(min=2)),
-    metavar="MIN MAX",
-    help="Smallest and largest n.  [default: 100 500; native: 1000 1500]",
-)
-@count_option("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
-@choice_option(
+@options.sizes("Smallest and largest n.  [default: 100 500; native: 1000 1500]", least=2)
+@options.count("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
+@options.choice(
     "--actions",
     ["25", "35"],
     "The paper's highest 25 actions, or all monotone ones.",
     default="25",
 )
-@choice_option(
+@options.choice(
     "--order",
     ORDERS,
     "Of native: actions are monotone in the order of the stages, or in that of the paper's "
     "native study, (u_f, u_g, u, u_r).  [default: stages]",
 )
-@arithmetic_option("Round every operation, or what is stored.  [default: operation]")
-@count_option("--jobs", "Processes.  [default: all cores]")
-@seed_option("Of the data sets and of the first training.")
-@click.option(
+@options.arithmetic("Round every operation, or what is stored.  [default: operation]")
+@options.count("--jobs", "Processes.  [default: all cores]")
+@options.seed("Of the data sets and of the first training.")
+@options.valued(
     "--cache",
-    type=FOLDER,
-    default=Path("out"),
-    show_default=True,
-    metavar="DIR",
-    help="Where outcomes are kept: one table (an SQLite file) per data set.",
+    options.FOLDER,
+    "Where outcomes are kept: one table (an SQLite file) per data set.",
+    Path("out"),
+    "DIR",
 )
 @click.option(
     "--out",
-    type=FOLDER,
+    type=options.FOLDER,
     metavar="DIR",
     help="Where report, tables and figures go.  [default: out/reproduce, out/native or "
     "out/departures]",
 )
-@json_option("Print all numbers for programs.")
+@options.as_json("Print all numbers for programs.")
 def reproduce_command(
     experiment: str,
     quick: bool,
@@ -135,12 +120,8 @@ def reproduce_command(
       roundwise reproduce native --quick
       roundwise reproduce departures
     """
-    if sizes is not None and sizes[0] > sizes[1]:
-        raise click.BadParameter("the smallest n comes first", param_hint="--sizes")
-    context = click.get_current_context()
     for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
-        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{option} is {reason}; leave --{option} out")
+        options.refuse_given([option], f"{reason}; leave it out")
     study: Study[Any, Any]
     if experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
@@ -162,16 +143,21 @@ def reproduce_command(
         return
     for part in written.parts:
         _show_part(part)
-    _show_findings(written.report.findings)
+    if written.report.findings:
+        click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
+        for finding in written.report.findings:
+            click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
+            click.echo(wrapped("    ", finding.evidence))
+        click.echo()
     click.echo("SUMMARY\n")
     for line in written.report.summary:
         click.echo(wrapped("* ", line))
     click.echo(f"\nReport: {written.files[0]}")
 
 
-def _given(defaults: T, **options: Any) -> T:
+def _given(defaults: T, **chosen: Any) -> T:
     """The settings with those options that were given."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in chosen.items() if value is not None}
     return replace(defaults, **given)
 
 
@@ -192,16 +178,6 @@ def _show_part(part: Part) -> None:
         if table.note:
             click.echo("\n" + wrapped("", table.note))
         click.echo()
-
-
-def _show_findings(findings: Sequence[Finding]) -> None:
-    if not findings:
-        return
-    click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
-    for finding in findings:
-        click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
-        click.echo(wrapped("    ", finding.evidence))
-    click.echo()
 
 
 def wrapped(lead: str, text: str) -> str:

@@ -18,15 +18,8 @@ from roundwise.actions import Action, as_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.algorithms.methods import METHODS
 from roundwise.backends import get_backend
+from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo_json
-from roundwise.commands.options import (
-    EXISTING_FILE,
-    FILE,
-    arithmetic_option,
-    bad_value,
-    checked_output,
-    json_option,
-)
 from roundwise.commands.systems import check_kappa
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
@@ -35,38 +28,34 @@ from roundwise.solver import SolveFailed, solve
 from roundwise.tuning import Tuner
 
 
-def parsed_action(ctx: click.Context, param: click.Parameter, text: str | None) -> Action | None:
-    if text is None:
-        return None
-    with bad_value():
-        action = as_action(text, VerifiedSolve.stages)
-        if action.method and action.method not in METHODS:
-            raise UnknownNameError("method", action.method, list(METHODS))
+def parsed_action(text: str) -> Action:
+    action = as_action(text, VerifiedSolve.stages)
+    if action.method and action.method not in METHODS:
+        raise UnknownNameError("method", action.method, list(METHODS))
     return action
 
 
 @click.command("solve")
-@click.argument("matrix", metavar="A.mtx", type=EXISTING_FILE)
-@click.argument("rhs", metavar="[b.mtx]", type=EXISTING_FILE, required=False)
-@click.option(
-    "-o", "--out", type=FILE, metavar="x.mtx", callback=checked_output, help="File to write x to."
-)
-@click.option(
+@click.argument("matrix", metavar="A.mtx", type=options.EXISTING_FILE)
+@click.argument("rhs", metavar="[b.mtx]", type=options.EXISTING_FILE, required=False)
+@options.output("File to write x to.", "x.mtx")
+@options.valued(
     "--policy",
-    type=EXISTING_FILE,
+    options.EXISTING_FILE,
+    "Let a policy that `roundwise train` saved choose.",
     metavar="POLICY.json",
-    help="Let a policy that `roundwise train` saved choose.",
 )
-@click.option(
+@options.valued(
     "--action",
-    metavar="[METHOD:]F-F-F-F",
-    callback=parsed_action,
-    help="Run the formats of factor, update, gmres and residual once: with a method by the front "
+    str,
+    "Run the formats of factor, update, gmres and residual once: with a method by the front "
     "door's algorithm, without one by GMRES-IR.",
+    metavar="[METHOD:]F-F-F-F",
+    check=parsed_action,
 )
-@arithmetic_option("For --action and --policy.  [default: operation for --action, else native]")
+@options.arithmetic("For --action and --policy.  [default: operation for --action, else native]")
 @click.option("--explain", is_flag=True, help="Tell why it was solved in this way.")
-@json_option()
+@options.as_json()
 def solve_command(
     matrix: Path,
     rhs: Path | None,
@@ -115,7 +104,11 @@ def solve_command(
         if tuner is not None:
             check_kappa(tuner.context, systems[:1])
         if action is not None:
-            verdict = Verdict.of_runs(systems, rhs is None, *asked_run(action, arithmetic))
+            algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
+            reason = f"You asked for {action}."
+            verdict = Verdict.of_runs(
+                systems, rhs is None, algorithm, action, arithmetic, reason, 0.0
+            )
         elif tuner is not None and emulated:
             run = chosen_run(tuner, systems[0], arithmetic)
             verdict = Verdict.of_runs(systems, rhs is None, *run)
@@ -144,18 +137,13 @@ def solved(systems: Sequence[LinearSystem], b_assumed: bool, tuner: Tuner | None
     return Verdict.of_solve(systems[0], b_assumed, answer)
 
 
-Run = tuple[Algorithm, Action, str, str, float]
-"""What to run in which arithmetic, why, and the seconds that it took to choose."""
+def chosen_run(
+    tuner: Tuner, system: LinearSystem, arithmetic: str
+) -> tuple[Algorithm, Action, str, str, float]:
+    """The action that ranks first among those that run in an emulated arithmetic.
 
-
-def asked_run(action: Action, arithmetic: str) -> Run:
-    """The front door's algorithm for an action with a method, GMRES-IR for one without."""
-    algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
-    return algorithm, action, arithmetic, f"You asked for {action}.", 0.0
-
-
-def chosen_run(tuner: Tuner, system: LinearSystem, arithmetic: str) -> Run:
-    """The action that ranks first among those that run in an emulated arithmetic."""
+    Returns what to run in which arithmetic, why, and the seconds that it took to choose.
+    """
     policy, methods = tuner.policy_, get_backend(arithmetic).methods(system.is_sparse)
     allowed = [i for i, a in enumerate(policy.space) if not a.method or a.method in methods]
     if not allowed:

@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from roundwise.actions import ActionSpace
 from roundwise.backends import Backend
+from roundwise.commands import options
 from roundwise.commands.endings import data_errors
 from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
 from roundwise.tuning import Context
 
-DEFAULT_COUNT = 100
 KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
 
 systems_argument = click.argument(
     "systems", metavar="dense|sparse|pde|FILE...", nargs=-1, required=True
 )
-sizes_option = click.option(
-    "--sizes",
-    type=click.IntRange(min=4),
-    nargs=2,
-    metavar="MIN MAX",
-    help="Range of n of a data set.  [default: 100 500, the paper's]",
+system_sizes_option = options.sizes(
+    "Range of n of a data set, from 4 on.  [default: 100 500, the paper's]", least=4
 )
 
 
@@ -45,6 +41,9 @@ class Systems:
         size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         return f"{count} {self.name} system{plural}, n = {size}"
 
+    def facts(self) -> dict[str, Any]:
+        return {"name": self.name, "count": len(self.members)}
+
 
 def load_systems(
     names: Sequence[str],
@@ -54,17 +53,12 @@ def load_systems(
     sizes: tuple[int, int] | None = None,
 ) -> Systems:
     """Return one half of a data set, or the systems of Matrix Market files, all with x_true."""
-    if sizes is not None and sizes[0] > sizes[1]:
-        raise click.BadParameter(
-            f"{sizes[0]} > {sizes[1]}; pass the smaller size first", param_hint="--sizes"
-        )
     if len(names) == 1 and names[0] in DATA_SETS:
-        count = DEFAULT_COUNT if count is None else count
-        counts = {"train": (count, 0), "test": (0, count)}[half]
-        options = {} if sizes is None else {"sizes": sizes}
-        data = DATA_SETS[names[0]](*counts, seed=seed, **options)
-        return Systems(names[0], data.train if half == "train" else data.test)
-    known = ", ".join(DATA_SETS)
+        count = 100 if count is None else count
+        counts = (count, 0) if half == "train" else (0, count)
+        given = {} if sizes is None else {"sizes": sizes}
+        data = DATA_SETS[names[0]](*counts, seed=seed, **given)
+        return Systems(names[0], getattr(data, half))
     for name in names:
         if name in DATA_SETS:
             raise click.UsageError(
@@ -72,7 +66,8 @@ def load_systems(
             )
         if not Path(name).is_file():
             raise click.BadParameter(
-                f"{name!r} is no file and no data set ({known})", param_hint="FILE"
+                f"{name!r} is no file and no data set ({', '.join(DATA_SETS)})",
+                param_hint="FILE",
             )
     if count is not None:
         raise click.UsageError(f"--{half} counts generated systems; of files all are taken")

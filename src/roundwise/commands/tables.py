@@ -11,55 +11,41 @@ import click
 
 from roundwise.actions import monotone_space
 from roundwise.algorithms import GmresIR
+from roundwise.commands import options
 from roundwise.commands.endings import interruptible
-from roundwise.commands.options import (
-    EXISTING_FILE,
-    FILE,
-    arithmetic_option,
-    bad_value,
-    count_option,
-    default_formats,
-    formats_option,
-    jobs_option,
-    seed_option,
-    tau_option,
-)
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
 from roundwise.outcomes.optional import require
 from roundwise.problems import DATA_SETS
 
 
-def parsed_shard(
-    ctx: click.Context, param: click.Parameter, text: str | None
-) -> tuple[int, int] | None:
-    if text is None:
-        return None
+def parsed_shard(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal() and 1 <= int(i) <= int(n)):
-        raise click.BadParameter(f"{text!r}; pass i/n with 1 <= i <= n, e.g. 1/4")
+        raise ValueError(f"{text!r}; pass i/n with 1 <= i <= n, e.g. 1/4")
     return int(i), int(n)
 
 
 @click.command("fill")
 @click.argument("problem_set", metavar="dense|sparse|pde", type=click.Choice(list(DATA_SETS)))
-@click.option("--table", type=FILE, required=True, metavar="PATH", help="The file to fill.")
-@count_option("--train", "Training systems.", least=0, default=100)
-@count_option("--test", "Held-out systems.", least=0, default=100)
-@seed_option("Seed of the systems.")
-@tau_option("Tolerance of the inner GMRES, and stagnation ratio.", default=1e-6)
-@arithmetic_option(
+@click.option("--table", type=options.FILE, required=True, metavar="PATH", help="The file to fill.")
+@options.count("--train", "Training systems.", least=0, default=100)
+@options.count("--test", "Held-out systems.", least=0, default=100)
+@options.seed("Seed of the systems.")
+@options.tau("Tolerance of the inner GMRES, and stagnation ratio.", default=1e-6)
+@options.arithmetic(
     "Round every operation, or what is stored; or run and time it.", default="operation"
 )
-@formats_option
-@count_option("--repeats", "Timed runs of each native action.  [default: 3]", metavar="R")
-@jobs_option
+@options.formats
+@options.count("--repeats", "Timed runs of each native action.  [default: 3]", metavar="R")
+@options.jobs
 @click.option("--dask", metavar="ADDRESS", help="Compute on the cluster of this Dask scheduler.")
-@click.option(
+@options.valued(
     "--shard",
+    str,
+    "Compute only the i-th of n parts; merge them later.",
     metavar="i/n",
-    callback=parsed_shard,
-    help="Compute only the i-th of n parts; merge them later.",
+    check=parsed_shard,
 )
 def fill_command(
     problem_set: str,
@@ -94,7 +80,7 @@ def fill_command(
         raise click.UsageError("--jobs and --dask are both given; choose one")
     if train + test == 0:
         raise click.UsageError("--train and --test are both 0; ask for at least one system")
-    with bad_value("--tau"):
+    with options.bad_value("--tau"):
         algorithm = GmresIR.paper(tau)
     if arithmetic == "native" and not (jobs in (None, 1) and dask is None):
         raise click.UsageError(
@@ -102,7 +88,7 @@ def fill_command(
         )
     if arithmetic != "native" and repeats is not None:
         raise click.UsageError("--repeats is for --arithmetic native: others are not timed")
-    space = monotone_space(algorithm.stages, formats or default_formats(arithmetic))
+    space = monotone_space(algorithm.stages, formats or options.default_formats(arithmetic))
     target = OutcomeTable(table)  # complains before any work
 
     def filled() -> int:
@@ -139,8 +125,8 @@ def dask_client(address: str | None) -> AbstractContextManager[Any]:
 
 
 @click.command("merge")
-@click.argument("out", type=FILE)
-@click.argument("tables", metavar="TABLE...", type=EXISTING_FILE, nargs=-1, required=True)
+@click.argument("out", type=options.FILE)
+@click.argument("tables", metavar="TABLE...", type=options.EXISTING_FILE, nargs=-1, required=True)
 def merge_command(out: Path, tables: Sequence[Path]) -> None:
     """Merge tables of outcomes, say those of shards.
 

@@ -12,30 +12,15 @@ import click
 import numpy as np
 
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
-from roundwise.commands.endings import data_errors, echo_json, interruptible
-from roundwise.commands.options import (
-    FILE,
-    arithmetic_option,
-    bad_value,
-    checked_output,
-    choice_option,
-    count_option,
-    default_formats,
-    formats_option,
-    jobs_option,
-    json_option,
-    refuse_given,
-    seed_option,
-    table_option,
-    tau_option,
-)
+from roundwise.commands import options
+from roundwise.commands.endings import data_errors, echo, interruptible
 from roundwise.commands.systems import (
     KAPPAS,
     Systems,
     check_kappa,
     check_kinds,
     load_systems,
-    sizes_option,
+    system_sizes_option,
     systems_argument,
 )
 from roundwise.discretizer import FeatureDiscretizer
@@ -75,73 +60,67 @@ LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
 """The policies that can be trained for each algorithm, the default first. Nine cheap features are
 too many for the paper's ten bins each, and none of them is a condition number."""
 
-GMRES_IR_OPTIONS = ("reward", "profile", "weights", "kappa", "tau", "arithmetic", "jobs")
 
-
-def json_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+def json_name(path: Path) -> Path:
     if path.suffix != ".json":
-        raise click.BadParameter(f"{path}; a policy is saved as JSON: choose a name in .json")
-    checked_output(ctx, param, path)
-    return path
+        raise ValueError(f"{path}; a policy is saved as JSON: choose a name in .json")
+    return options.checked_output(path)
 
 
 @click.command("train")
 @systems_argument
-@click.option(
-    "-o",
-    "--out",
-    type=FILE,
+@options.output(
+    "File to write the policy to; an npz file stands beside it.",
+    "POLICY.json",
     required=True,
-    metavar="POLICY.json",
-    callback=json_name,
-    help="File to write the policy to; an npz file stands beside it.",
+    check=json_name,
 )
-@table_option
-@count_option("--train", "How many systems of a data set.  [default: 100]")
-@sizes_option
-@seed_option("Seed of the data set and of the exploration.")
-@choice_option(
+@options.table
+@options.count("--train", "How many systems of a data set.  [default: 100]")
+@system_sizes_option
+@options.seed("Seed of the data set and of the exploration.")
+@options.choice(
     "--algorithm",
     LEARNERS,
     "What the policy is for: the paper's, or what `roundwise solve` runs (verified-solve).",
     default="gmres-ir",
 )
-@choice_option(
+@options.choice(
     "--policy",
     LEARNERS["verified-solve"],
     "What learns: similar systems and prices of this machine (neighbours, for verified-solve), a "
     "model, or the paper's table (tabular).  [default: thompson; neighbours for verified-solve]",
 )
-@choice_option(
+@options.choice(
     "--reward",
     ["cost", "paper"],
     "Modelled speedup at full accuracy, or Carson & Chen's reward.",
     default="cost",
 )
-@choice_option(
+@options.choice(
     "--profile",
     PROFILES,
     "The machine that prices operations, for --reward cost.  [default: generic-avx512-cpu]",
 )
-@choice_option(
+@options.choice(
     "--weights",
     WEIGHTS,
     "Accuracy first (W1) or precision too (W2), for --reward paper.  [default: W1]",
 )
-@choice_option(
+@options.choice(
     "--kappa",
     KAPPAS,
     "The condition number that the policy sees: by an SVD, or from an FP64 factorization.",
     default="exact",
 )
-@tau_option(
+@options.tau(
     "Tolerance of the inner GMRES; with --reward paper also stagnation ratio.", default=1e-6
 )
-@arithmetic_option("Round every operation, or what is stored.", default="operation")
-@formats_option
-@count_option("--episodes", "Passes over the systems in training.", default=100)
-@jobs_option
-@json_option()
+@options.arithmetic("Round every operation, or what is stored.", default="operation")
+@options.formats
+@options.count("--episodes", "Passes over the systems in training.", default=100)
+@options.jobs
+@options.as_json()
 def train_command(
     systems: Sequence[str],
     out: Path,
@@ -151,16 +130,10 @@ def train_command(
     seed: int,
     algorithm: str,
     policy: str | None,
-    reward: str,
-    profile: str | None,
-    weights: str | None,
-    kappa: str,
-    tau: float,
-    arithmetic: str,
     formats: list[FloatFormat] | None,
     episodes: int,
-    jobs: int | None,
     as_json: bool,
+    **for_gmres_ir: Any,
 ) -> None:
     """Train a policy: which systems need which precisions.
 
@@ -195,16 +168,14 @@ def train_command(
         )
     settings: dict[str, Any]
     if algorithm == "verified-solve":
-        refuse_given(
-            GMRES_IR_OPTIONS,
-            "is for gmres-ir; verified-solve runs natively, one run at a time, sees cheap features "
+        options.refuse_given(
+            for_gmres_ir,
+            "for gmres-ir; verified-solve runs natively, one run at a time, sees cheap features "
             "and is rewarded by measured time: leave it out",
         )
         settings = {"algorithm": VerifiedSolve(), "formats": formats}
     else:
-        settings = gmres_ir_settings(
-            reward, profile, weights, kappa, tau, arithmetic, formats, systems
-        ) | {"jobs": jobs}
+        settings = gmres_ir_settings(systems, formats, **for_gmres_ir)
     start = time.perf_counter()
     loaded = load_systems(systems, "train", train, seed, sizes)
     if algorithm == "verified-solve":
@@ -238,37 +209,34 @@ def train_command(
         **training_facts(tuner, loaded),
         "seconds": time.perf_counter() - start,
     }
-    if as_json:
-        echo_json(facts)
-    else:
-        click.echo("\n".join(training_text(facts, str(loaded))))
+    echo(facts, training_text(facts, str(loaded)), as_json)
 
 
 def gmres_ir_settings(
+    systems: Sequence[str],
+    formats: list[FloatFormat] | None,
+    *,
     reward: str,
     profile: str | None,
     weights: str | None,
     kappa: str,
     tau: float,
     arithmetic: str,
-    formats: list[FloatFormat] | None,
-    systems: Sequence[str],
+    jobs: int | None,
 ) -> dict[str, Any]:
-    """What a `Tuner` for GMRES-IR is made with."""
-    formats = formats or default_formats(arithmetic)
+    """What a `Tuner` for GMRES-IR is made with, from the options that are for GMRES-IR alone."""
+    formats = formats or options.default_formats(arithmetic)
     goal = chosen_reward(reward, profile, weights, systems, formats)
-    with bad_value("--tau"):
-        algorithm = (
-            GmresIR.paper(tau)
-            if reward == "paper"
-            else GmresIR(tolerance=tau, stop=DeploymentRule())
-        )
+    with options.bad_value("--tau"):
+        paper = reward == "paper"
+        algorithm = GmresIR.paper(tau) if paper else GmresIR(tolerance=tau, stop=DeploymentRule())
     return {
         "algorithm": algorithm,
         "formats": formats,
         "reward": goal,
         "context": Context((KAPPAS[kappa], "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR)),
         "arithmetic": arithmetic,
+        "jobs": jobs,
     }
 
 
@@ -317,14 +285,12 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
         fitting = [allowed_actions(tuner.space_, system, known) for system, known in pairs]
         states = zip(policy.encode(tuner.contexts_), fitting, strict=True)
         chosen = np.array([policy.rank(state, allowed).first for state, allowed in states])
-    names = tuner.space_.names
-    seen = np.count_nonzero(policy.counts.any(axis=1)) if isinstance(policy, TabularQ) else None
     return {
-        "systems": {"name": systems.name, "count": len(systems.members)},
+        "systems": systems.facts(),
         "arithmetic": tuner.arithmetic,
         "episodes": tuner.episodes,
         "seed": tuner.seed,
-        "states": None if seen is None else int(seen),
+        "states": int(policy.counts.any(axis=1).sum()) if isinstance(policy, TabularQ) else None,
         "coverage": policy.coverage,
         "reward": {
             "policy": float(rewards[np.arange(len(rewards)), chosen].mean()),
@@ -332,7 +298,7 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
             "best_fixed": float(rewards[:, best_fixed_action(rewards)].mean()),
             "all_fp64": float(rewards[:, tuner.space_.safe].mean()),
         },
-        "actions": dict(Counter(names[i] for i in chosen).most_common()),
+        "actions": dict(Counter(tuner.space_.names[i] for i in chosen).most_common()),
     }
 
 
@@ -353,8 +319,6 @@ def training_text(facts: dict[str, Any], systems: str) -> Iterator[str]:
     )
     if reward["oracle"] <= reward["all_fp64"]:
         yield "            no action beats all-FP64 on any of these systems, so none was learned"
-    for lead, (name, count) in zip(
-        ["  chosen  ", *[" " * 10] * len(facts["actions"])], facts["actions"].items(), strict=False
-    ):
-        yield f"{lead}{count:>4} x {name}"
+    for i, (name, count) in enumerate(facts["actions"].items()):
+        yield f"{'' if i else '  chosen':<10}{count:>4} x {name}"
     yield f"  time      {facts['seconds']:.1f} s"

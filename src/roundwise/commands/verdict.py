@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from typing import Any
 
@@ -23,38 +23,20 @@ from roundwise.solver import Solution, SolveFailed
 class Verdict:
     """Whether the answers to the right-hand sides of one matrix pass the gate, and how they came.
 
-    Attributes
-    ----------
-    system : LinearSystem
-        With the first right-hand side.
-    b_assumed : bool
-        Whether b was made from an assumed x, so that the error of x is known.
-    algorithm : Algorithm
-    arithmetic : str
-    decision : str
-        Why the first attempt was made.
-    attempts : sequence of Outcome
-        With `by_column`, attempt k is the answer for column k. If not, the attempts were made one
-        after the other for all columns together, and the last one is the answer.
-    X : array (n, columns) or None
-        The answers, as far as there are any.
-    timings : dict
-        Seconds by purpose.
-    story : str
-        `Solution.explain`, where there is a `Solution`.
-    forward_error_bound, condition : float
-        As in `Solution`; NaN where not known.
+    `system` has the first right-hand side. With `by_column`, attempt k is the answer for column k;
+    if not, the attempts were made one after the other for all columns together, and the last one
+    is the answer. `X` (n, columns) has the answers, if there is one for each column.
     """
 
     system: LinearSystem
-    b_assumed: bool
+    b_assumed: bool  # made from an assumed x, so that the error of x is known
     algorithm: Algorithm
     arithmetic: str
-    decision: str
     attempts: Sequence[Outcome]
     by_column: bool
     X: NDArray[np.float64] | None
-    timings: Mapping[str, float]
+    timings: Mapping[str, float]  # seconds by purpose
+    decision: str = ""  # why the first attempt was made
     story: str = ""
     forward_error_bound: float = nan
     condition: float = nan
@@ -64,26 +46,13 @@ class Verdict:
         cls, system: LinearSystem, b_assumed: bool, answer: Solution | SolveFailed
     ) -> Verdict:
         """The verdict on what `roundwise.solve` returned or raised for all columns."""
-        verdict = cls(
-            system,
-            b_assumed,
-            VerifiedSolve(),
-            answer.attempts[-1].arithmetic,
-            "",
-            answer.attempts,
-            False,
-            answer.x,
-            {"solve": sum(attempt.seconds or 0.0 for attempt in answer.attempts)},
-        )
-        if isinstance(answer, SolveFailed):
-            return verdict
-        return replace(
-            verdict,
-            decision=answer.decision,
-            timings=answer.timings,
-            story=answer.explain(),
-            forward_error_bound=answer.forward_error_bound,
-            condition=answer.condition,
+        facts: dict[str, Any] = {"timings": {"solve": _seconds(answer.attempts)}}
+        if isinstance(answer, Solution):
+            names = ("timings", "decision", "forward_error_bound", "condition")
+            facts = {name: getattr(answer, name) for name in names} | {"story": answer.explain()}
+        attempts, arithmetic = answer.attempts, answer.attempts[-1].arithmetic
+        return cls(
+            system, b_assumed, VerifiedSolve(), arithmetic, attempts, False, answer.x, **facts
         )
 
     @classmethod
@@ -99,21 +68,11 @@ class Verdict:
     ) -> Verdict:
         """Run one action on the systems, which differ in b only, one after the other."""
         attempts = [algorithm.run(system, action, arithmetic) for system in systems]
-        answers = [attempt.x for attempt in attempts]
-        found = [x for x in answers if x is not None]
+        found = [attempt.x for attempt in attempts if attempt.x is not None]
+        X = np.array(found).T if len(found) == len(systems) else None
+        timings = {"features": deciding_seconds, "solve": _seconds(attempts)}
         return cls(
-            systems[0],
-            b_assumed,
-            algorithm,
-            arithmetic,
-            decision,
-            attempts,
-            True,
-            np.array(found).T if len(found) == len(systems) else None,
-            {
-                "features": deciding_seconds,
-                "solve": sum(attempt.seconds or 0.0 for attempt in attempts),
-            },
+            systems[0], b_assumed, algorithm, arithmetic, attempts, True, X, timings, decision
         )
 
     @property
@@ -128,7 +87,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        return passes([outcome.nbe for outcome in self.answers], self.tolerance)
+        return passes(self.backward_error, self.tolerance)
 
     @property
     def backward_error(self) -> float:
@@ -171,10 +130,9 @@ class Verdict:
         else:
             yield self.decision
             hidden = {"reason"} if len(self.answers) > 1 else {"reason", "column"}
-            rows = [
-                {_heading(key): value for key, value in row.items() if key not in hidden}
-                for row in self.rows()
-            ]
+            shown = [key for key in self.rows()[0] if key not in hidden]
+            headings = {key: key.removesuffix("_iterations").replace("_", " ") for key in shown}
+            rows = [{headings[key]: row[key] for key in shown} for row in self.rows()]
             yield f"\n{format_table(rows)}\n"
         if self.b_assumed:
             yield f"forward error {self.forward_error:.2g}"
@@ -221,5 +179,5 @@ class Verdict:
         }
 
 
-def _heading(key: str) -> str:
-    return key.removesuffix("_iterations").replace("_", " ")
+def _seconds(attempts: Sequence[Outcome]) -> float:
+    return sum(attempt.seconds or 0.0 for attempt in attempts)

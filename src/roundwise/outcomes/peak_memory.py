@@ -11,46 +11,31 @@ from pathlib import Path
 from roundwise.algorithms import Shared
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # what clear_refs takes to set VmHWM to VmRSS; see proc(5)
-
-
-class PeakMemory:
-    """The bytes that work needed beyond those in use when it began; pauses do not count."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._release()
-        self._base = _resident("VmRSS")
-
-    def pause(self) -> None:
-        self.bytes = max(self.bytes, _resident("VmHWM") - self._base)
-        self._before = _resident("VmRSS")
-
-    def go_on(self) -> None:
-        """Count again. Memory allocated during the pause is not charged to the work."""
-        self._release()
-        self._base += _resident("VmRSS") - self._before
-
-    @staticmethod
-    def _release() -> None:
-        """Give freed memory back to the system, and forget the peak so far."""
-        ctypes.CDLL(None).malloc_trim(0)
-        _CLEAR.write_text(_RESET_PEAK)
 
 
 class _Watched(Shared):
-    """Pauses the count during diagnostics, which are not part of a run."""
+    """Counts the bytes that a run needs beyond those in use when it began.
 
-    def __init__(self, memory: PeakMemory) -> None:
+    Diagnostics are not part of a run: neither their peak nor what they leave allocated counts.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self._memory = memory
+        self.bytes = 0
+        _forget_peak()
+        self._base = _resident("VmRSS")
+
+    def count(self) -> None:
+        self.bytes = max(self.bytes, _resident("VmHWM") - self._base)
 
     @contextmanager
     def diagnostics(self) -> Iterator[None]:
-        self._memory.pause()
+        self.count()
+        before = _resident("VmRSS")
         with super().diagnostics():
             yield
-        self._memory.go_on()
+        _forget_peak()
+        self._base += _resident("VmRSS") - before
 
 
 def can_measure() -> bool:
@@ -58,7 +43,7 @@ def can_measure() -> bool:
     if not _CLEAR.exists() or not hasattr(ctypes.CDLL(None), "malloc_trim"):
         return False
     try:
-        PeakMemory()
+        _forget_peak()
     except PermissionError:
         return False  # some sandboxes forbid it
     return True
@@ -72,10 +57,16 @@ def peak_bytes(run: Callable[[Shared], object]) -> int | None:
     """
     if not can_measure():
         return None
-    memory = PeakMemory()
-    run(_Watched(memory))
-    memory.pause()
-    return memory.bytes
+    watched = _Watched()
+    run(watched)
+    watched.count()
+    return watched.bytes
+
+
+def _forget_peak() -> None:
+    """Give freed memory back to the system, and forget the peak so far."""
+    ctypes.CDLL(None).malloc_trim(0)
+    _CLEAR.write_text("5")  # sets VmHWM to VmRSS; see proc(5)
 
 
 def _resident(name: str) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from roundwise._sqlite import SECONDS_TO_WAIT, FileKind
 from roundwise.exceptions import RoundwiseError
 
 APPLICATION_ID = 0x52574F54  # "RWOT"; in the header of the file, where `file` and SQLite show it
@@ -137,76 +138,30 @@ class OutcomeTableError(RoundwiseError):
     """An outcome table that cannot be read or written, or whose facts contradict others."""
 
 
+_FILE = FileKind(
+    name="outcome table",
+    application_id=APPLICATION_ID,
+    error=OutcomeTableError,
+    if_damaged="restore it from a copy, or delete it and fill it again",
+    if_locked="give each its own file and merge them",
+)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode, closed at the end; errors of SQLite get one clear line."""
-    try:
-        # Waits up to a minute for another process to finish its transaction.
-        with closing(sqlite3.connect(path, timeout=60.0, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            yield connection
-    except sqlite3.DatabaseError as error:
-        raise OutcomeTableError(f"{path}: {_remedy(path, error)}") from error
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing: commits at the end, and rolls back if anything is raised."""
-    connection.execute("BEGIN IMMEDIATE")
-    with connection:  # commits or rolls back; it does not close
-        yield
+    with (
+        _FILE.errors(path),
+        closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        yield connection
 
 
 def prepare(path: Path) -> None:
     """Check that the file is a sound outcome table; make it if it is empty or not there."""
-    newest = len(MIGRATIONS)
+    upgrades = [sum(MIGRATIONS[version:], ()) for version in range(len(MIGRATIONS))]
     with opened(path) as connection:
-        version = _checked_version(connection, path)
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
-            raise OutcomeTableError(f"{path}: damaged ({' '.join(damage.split())}); {_RESTORE}")
-        if version < newest:
-            with transaction(connection):
-                # Another process may have been first.
-                for statements in MIGRATIONS[_checked_version(connection, path) :]:
-                    for statement in statements:
-                        connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {newest}")
-
-
-def _checked_version(connection: sqlite3.Connection, path: Path) -> int:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != APPLICATION_ID and (application or version or tables):
-        raise OutcomeTableError(f"{path}: a database, but no outcome table; {_OTHER_PATH}")
-    if version > len(MIGRATIONS):
-        raise OutcomeTableError(
-            f"{path}: has schema version {version}, newer than this Roundwise knows "
-            f"({len(MIGRATIONS)}); upgrade roundwise"
-        )
-    return int(version)
-
-
-_OTHER_PATH = "choose another path"
-_RESTORE = "restore it from a copy, or delete it and fill it again"
-
-
-def _remedy(path: Path, error: sqlite3.DatabaseError) -> str:
-    # Python 3.11 and later give SQLite's own code; the low byte is the primary one.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_NOTADB:
-        return f"no outcome table; {_OTHER_PATH}"
-    if code == sqlite3.SQLITE_CORRUPT:
-        return f"damaged ({error}); {_RESTORE}"
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return "locked by another process for a minute; give each its own file and merge them"
-    if code == sqlite3.SQLITE_READONLY:
-        return "cannot be written; give write permission to it and its folder, or copy it"
-    if code == sqlite3.SQLITE_FULL:
-        return "the disk is full; free some space and fill again: finished problems are stored"
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return "cannot be opened; check that its folder exists and may be written"
-    return f"SQLite reports: {error}"
+        _FILE.check(connection, path, len(upgrades))
+        _FILE.upgrade(connection, path, upgrades)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from roundwise._sqlite import transaction
 from roundwise.features import FeatureValue
 from roundwise.outcomes.keys import Setting
 from roundwise.outcomes.records import StoredProblem, to_json
-from roundwise.outcomes.schema import OutcomeTableError, opened, transaction
+from roundwise.outcomes.schema import OutcomeTableError, opened
 
 Row = Mapping[str, Any]
 

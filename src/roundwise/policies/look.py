@@ -56,7 +56,7 @@ EDGES: dict[str, tuple[float, ...]] = {
     "n (sparse)": (1_000, 5_000, 20_000),
 }
 """Between these values, systems count as alike when a solver learns from its own solves. Bins are
-stored by number: change `policies.memory.VERSION` when these change."""
+stored by number: append to `policies.memory._UPGRADES` when these change."""
 
 
 @dataclass(frozen=True)

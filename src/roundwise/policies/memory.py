@@ -16,15 +16,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from roundwise._sqlite import SECONDS_TO_WAIT, FileKind, transaction
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import Machine
 
 APPLICATION_ID = 0x52574D45  # "RWME"
-VERSION = 2  # 2: bins are stored by number, starts as actions
-SECONDS_TO_WAIT = 60.0
 
-_TABLES = (
-    """
+_CREATE = """
     CREATE TABLE arm (
         machine TEXT NOT NULL,
         cell TEXT NOT NULL,       -- the systems that it is about: `Seen.bin` or `Seen.series`
@@ -34,7 +32,13 @@ _TABLES = (
         cost REAL NOT NULL,       -- sum of seconds over priced seconds in FP64, discounted
         priced REAL NOT NULL,     -- the same of what the work was priced at
         PRIMARY KEY (machine, cell, action)
-    ) WITHOUT ROWID""",
+    ) WITHOUT ROWID"""
+
+_UPGRADES = (
+    (_CREATE,),
+    # Version 2 stores bins by number, and starts as actions. The keys of version 1 were sentences;
+    # its numbers stay in the file.
+    ("ALTER TABLE arm RENAME TO arm_1", _CREATE),
 )
 
 _ADD = """
@@ -48,6 +52,15 @@ _ADD = """
 
 class MemoryFileError(RoundwiseError):
     """A file that cannot serve as a solver's memory; the message says why and what to do."""
+
+
+_FILE = FileKind(
+    name="solver's memory",
+    application_id=APPLICATION_ID,
+    error=MemoryFileError,
+    if_damaged="move or delete it, and learning starts anew",
+    if_locked="choose another path",
+)
 
 
 @dataclass(frozen=True)
@@ -125,22 +138,15 @@ class Memory:
         """Add these, all or none."""
         machine = self.machine
         rows = [vars(observation) | {"machine": machine} for observation in observations]
-        try:
-            connection = self._here()
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:  # commits, or rolls back
-                connection.executemany(_ADD, rows)
-        except sqlite3.DatabaseError as error:
-            raise self._error(error) from error
+        with _FILE.errors(self.path), transaction(connection := self._here()):
+            connection.executemany(_ADD, rows)
 
     def close(self) -> None:
         self._connection.close()
 
     def _execute(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
+        with _FILE.errors(self.path):
             return self._here().execute(query, arguments).fetchall()
-        except sqlite3.DatabaseError as error:
-            raise self._error(error) from error
 
     def _here(self) -> sqlite3.Connection:
         """The connection; a forked process gets its own, as SQLite demands."""
@@ -150,71 +156,19 @@ class Memory:
 
     def _open(self) -> sqlite3.Connection:
         target = ":memory:" if self.path is None else self.path
-        try:
+        with _FILE.errors(self.path):
             connection = sqlite3.connect(
                 target, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
             )
-        except sqlite3.DatabaseError as error:
-            raise self._error(error) from error
-        try:
-            self._prepare(connection)
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise self._error(error) from error
-        except MemoryFileError:
-            connection.close()
-            raise
+            try:
+                _FILE.check(connection, self.path, len(_UPGRADES))
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                _FILE.upgrade(connection, self.path, _UPGRADES)
+            except BaseException:
+                connection.close()
+                raise
         return connection
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Check that the file is a sound memory, before anything is written; make an empty one."""
-        version = self._checked_version(connection)
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
-            raise MemoryFileError(f"{self.path}: damaged ({' '.join(damage.split())}); {_REMEDY}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        if version == VERSION:
-            return
-        connection.execute("BEGIN IMMEDIATE")
-        with connection:
-            if self._checked_version(connection) == VERSION:
-                return  # another process was first
-            if version == 1:  # its keys were sentences; the numbers stay in the file
-                connection.execute("ALTER TABLE arm RENAME TO arm_1")
-            for statement in _TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _checked_version(self, connection: sqlite3.Connection) -> int:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if application != APPLICATION_ID and (application or version or tables):
-            raise MemoryFileError(
-                f"{self.path}: a database, but no solver's memory; choose another path"
-            )
-        if version > VERSION:
-            raise MemoryFileError(
-                f"{self.path}: has schema version {version}, this Roundwise knows {VERSION}; "
-                "upgrade roundwise, or choose another path"
-            )
-        return int(version)
-
-    def _error(self, error: sqlite3.DatabaseError) -> MemoryFileError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        reasons = {
-            sqlite3.SQLITE_NOTADB: "no solver's memory; choose another path",
-            sqlite3.SQLITE_CORRUPT: f"damaged ({error}); {_REMEDY}",
-            sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder exists",
-            sqlite3.SQLITE_READONLY: "cannot be written; give write permission",
-            sqlite3.SQLITE_BUSY: "locked by another process for a minute; choose another path",
-        }
-        return MemoryFileError(f"{self.path}: {reasons.get(code, f'SQLite reports: {error}')}")
-
-
-_REMEDY = "move or delete it, and learning starts anew"
 
 
 def _copied(path: Path | None, rows: list[tuple[Any, ...]] | None) -> Memory:
