@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ class FileKind:
 
     def check(self, connection: sqlite3.Connection, path: Path | None, newest: int) -> None:
         """Refuse, without writing, a file that is foreign, newer or damaged."""
-        self._version(connection, path, newest)
+        with snapshot(connection):  # else another process may make the file between two looks
+            self._version(connection, path, newest)
         damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if damage != "ok":
             raise self.error(f"{path}: damaged ({' '.join(damage.split())}); {self.if_damaged}")
@@ -52,7 +54,9 @@ class FileKind:
         An empty file has version 0.
         """
         newest = len(upgrades)
-        if self._version(connection, path, newest) == newest:
+        with snapshot(connection):
+            version = self._version(connection, path, newest)
+        if version == newest:
             return
         with transaction(connection):
             version = self._version(connection, path, newest)
@@ -100,3 +104,28 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     with connection:  # commits or rolls back; it does not close
         yield
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is read within sees the file as it was at the first look."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the journal; SQLite does not wait for other processes here, so this does."""
+    deadline = time.monotonic() + SECONDS_TO_WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

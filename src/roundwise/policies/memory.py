@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from roundwise._sqlite import SECONDS_TO_WAIT, FileKind, transaction
+from roundwise._sqlite import SECONDS_TO_WAIT, FileKind, transaction, use_write_ahead_log
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import Machine
 
@@ -162,7 +162,7 @@ class Memory:
             )
             try:
                 _FILE.check(connection, self.path, len(_UPGRADES))
-                connection.execute("PRAGMA journal_mode = WAL")
+                use_write_ahead_log(connection)
                 connection.execute("PRAGMA synchronous = NORMAL")
                 _FILE.upgrade(connection, self.path, _UPGRADES)
             except BaseException:
