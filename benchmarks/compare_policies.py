@@ -21,6 +21,7 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.costs import GENERIC_AVX512_CPU, H200_LIKE, cost_matrix
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.evaluation import best_fixed_action, format_table, regret_table
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
@@ -36,14 +37,11 @@ from roundwise.policies import (
 )
 from roundwise.problems import DATA_SETS
 from roundwise.rewards import (
-    GENERIC_AVX512_CPU,
-    H200_LIKE,
     CostReward,
     PaperReward,
     ProblemFacts,
     Reward,
     StrictTarget,
-    cost_matrix,
     met_matrix,
 )
 from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards

@@ -12,6 +12,7 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.actions import monotone_space
+from roundwise.costs import GENERIC_AVX512_CPU, cost_matrix
 from roundwise.evaluation import (
     accuracy_table,
     best_fixed_action,
@@ -22,14 +23,7 @@ from roundwise.evaluation import (
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
 from roundwise.policies import FixedAction, TabularQ, TheoryRule, ThompsonSampling
 from roundwise.problems import dense_set
-from roundwise.rewards import (
-    GENERIC_AVX512_CPU,
-    CostReward,
-    ProblemFacts,
-    StrictTarget,
-    cost_matrix,
-    met_matrix,
-)
+from roundwise.rewards import CostReward, ProblemFacts, StrictTarget, met_matrix
 from roundwise.tuning import PAPER_CONTEXT, Tuner, view_contexts, view_rewards
 
 TAU = 1e-6

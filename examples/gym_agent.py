@@ -12,9 +12,10 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.actions import monotone_space
+from roundwise.costs import H200_LIKE
 from roundwise.env import PrecisionEnv
 from roundwise.outcomes import OutcomeTable, fill
-from roundwise.rewards import H200_LIKE, CostReward
+from roundwise.rewards import CostReward
 
 
 class EpsilonGreedy:

@@ -8,17 +8,12 @@ import scipy.sparse as sp
 from command_line import fail, interrupt, stored, succeed
 
 import roundwise as rw
+from roundwise.costs import H200_LIKE
 from roundwise.experiments.simulated import EXPERIMENTS
 from roundwise.outcomes import OutcomeTable
 from roundwise.policies import POLICIES
 from roundwise.problems import randsvd, write_matrix_market
-from roundwise.rewards import (
-    H200_LIKE,
-    BackwardErrorTarget,
-    ClimbReward,
-    CostReward,
-    PaperReward,
-)
+from roundwise.rewards import BackwardErrorTarget, ClimbReward, CostReward, PaperReward
 from roundwise.tuning import LOOK_CONTEXT, Tuner
 
 QUICK = ["--formats", "fp32,fp64", "--episodes", "30"]

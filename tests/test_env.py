@@ -13,9 +13,10 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 import roundwise as rw
 from roundwise import env as env_module
 from roundwise.actions import list_space, monotone_space
+from roundwise.costs import H200_LIKE
 from roundwise.env import PrecisionEnv
 from roundwise.outcomes import OutcomeTable, fill
-from roundwise.rewards import H200_LIKE, PAPER_W1, CostReward
+from roundwise.rewards import PAPER_W1, CostReward
 from roundwise.tuning import PAPER_CONTEXT, Context, view_contexts, view_rewards
 
 ALGORITHM = rw.GmresIR.paper()

@@ -185,7 +185,6 @@ def test_usage_by_hand():
     assert low.stages["residual"] == {"bf16": 0.0, "fp32": 0.5, "fp64": 0.5}
     assert everything.formats == pytest.approx({"bf16": 1 / 3, "fp32": 2 / 3, "fp64": 1.0})
     assert len(table.to_rows()) == 3
-    assert len(table.to_rows(by_stage=True)) == 6
 
 
 def test_usage_sums_to_the_number_of_stages():

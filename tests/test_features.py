@@ -15,7 +15,6 @@ from roundwise.features import (
     FeatureValue,
     compute_features,
     log10_floored,
-    paper_context,
 )
 from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import (
@@ -27,6 +26,7 @@ from roundwise.problems import (
     randsvd,
 )
 from roundwise.problems.dense import haar_orthogonal
+from roundwise.tuning import PAPER_CONTEXT
 
 U64 = 2.0**-53
 CHEAP = [
@@ -513,11 +513,11 @@ def test_log10_floored():
 
 def test_the_context_of_the_paper():
     A = np.diag([1.0, 1e-4])
-    features = compute_features(system(A), ["norm_inf", "kappa_exact", "kappa_est"], factorize(A))
-    for kappa in ("kappa_exact", "kappa_est"):
-        np.testing.assert_allclose(paper_context(features, kappa), [4, 0], atol=1e-14)
-    np.testing.assert_allclose(paper_context({"kappa_exact": 0.5, "norm_inf": 1e-20}), [0, -20])
+    features = compute_features(system(A), ["norm_inf", "kappa_exact"])
+    np.testing.assert_allclose(PAPER_CONTEXT.vector(features), [4, 0], atol=1e-14)
+    small = {"kappa_exact": 0.5, "norm_inf": 1e-20}
+    np.testing.assert_allclose(PAPER_CONTEXT.vector(small), [0, -20])
     zero = compute_features(system(np.zeros((2, 2))), ["norm_inf", "kappa_exact"])
-    np.testing.assert_allclose(paper_context(zero), [math.inf, math.log10(2.0**-1022)])
-    with pytest.raises(ValueError, match="features lack 'kappa_est'"):
-        paper_context({"norm_inf": 1.0}, "kappa_est")
+    np.testing.assert_allclose(PAPER_CONTEXT.vector(zero), [math.inf, math.log10(2.0**-1022)])
+    with pytest.raises(ValueError, match="features lack kappa_exact"):
+        PAPER_CONTEXT.vector({"norm_inf": 1.0})

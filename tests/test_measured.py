@@ -12,6 +12,7 @@ import roundwise as rw
 from roundwise.algorithms import Shared
 from roundwise.algorithms import base as algorithms_base
 from roundwise.backends import NativeBackend
+from roundwise.costs import MeasuredTime
 from roundwise.features import definitions as features
 from roundwise.outcomes import (
     NATIVE_FEATURES,
@@ -27,7 +28,7 @@ from roundwise.outcomes.keys import algorithm_json, feature_arithmetic
 from roundwise.outcomes.reading import measurement_arrays
 from roundwise.outcomes.summary import table_summary
 from roundwise.problems import randsvd
-from roundwise.rewards import CostReward, MeasuredTime
+from roundwise.rewards import CostReward
 
 GMRES_IR = rw.GmresIR.paper()
 ACTIONS = ("fp32-fp32-fp64-fp64", "fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64")

@@ -11,23 +11,25 @@ import pytest
 import roundwise as rw
 from roundwise.actions import as_action, list_space, monotone_space
 from roundwise.algorithms.stage import Tally
-from roundwise.rewards import (
+from roundwise.costs import (
     BITS_PROPORTIONAL,
     GENERIC_AVX512_CPU,
     H200_LIKE,
-    PAPER_W1,
-    PAPER_W2,
     PROFILES,
-    BackwardErrorTarget,
-    CostReward,
     MachineProfile,
     MeasuredTime,
+    Rate,
+    cost_matrix,
+)
+from roundwise.rewards import (
+    PAPER_W1,
+    PAPER_W2,
+    BackwardErrorTarget,
+    CostReward,
     PaperReward,
     ProblemFacts,
-    Rate,
     Reward,
     StrictTarget,
-    cost_matrix,
     met_matrix,
     reward_from_dict,
     reward_matrix,

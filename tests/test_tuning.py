@@ -10,19 +10,12 @@ import pytest
 
 import roundwise as rw
 from roundwise.actions import list_space, monotone_space, top_k
+from roundwise.costs import H200_LIKE
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.outcomes import OutcomeTable
 from roundwise.policies import FixedAction, LinearUCB, Oracle, Policy, RegressionPolicy, TabularQ
 from roundwise.problems import LinearSystem, randsvd
-from roundwise.rewards import (
-    H200_LIKE,
-    PAPER_W1,
-    PAPER_W2,
-    CostReward,
-    ProblemFacts,
-    Reward,
-    StrictTarget,
-)
+from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, ProblemFacts, Reward, StrictTarget
 from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, TunerFileError, train
 
 FORMATS = ("bf16", "fp32", "fp64")

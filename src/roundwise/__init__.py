@@ -15,7 +15,7 @@ from roundwise.algorithms import (
 )
 from roundwise.backends import ArithmeticFailure, Status, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
-from roundwise.features import FEATURES, compute_features, paper_context
+from roundwise.features import FEATURES, compute_features
 from roundwise.formats import (
     BF16,
     E4M3,
@@ -80,7 +80,6 @@ __all__ = [
     "get_format",
     "get_num_threads",
     "get_simd_level",
-    "paper_context",
     "problems",
     "read_matrix_market",
     "register_format",

@@ -31,9 +31,8 @@ class FeatureDiscretizer:
     ----------
     bins_ : tuple of int
         Points in use, after `fit`; `n_states_` is their product.
-    bin_centers_, bin_edges_ : tuples of arrays
-        The points, in the units of the feature, and the ``bins_[j] + 1`` values that bound their
-        cells: the ends of the fitted range and the midpoints (on the feature's scale) between.
+    bin_centers_ : tuple of arrays
+        The points, in the units of the feature.
     """
 
     def __init__(
@@ -90,12 +89,6 @@ class FeatureDiscretizer:
         indices = self.bin_indices(X)
         return np.asarray(np.ravel_multi_index(tuple(indices.T), self.bins_), dtype=np.intp)
 
-    def outside(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """Which rows of X lie beyond the fitted range in some feature."""
-        X = self._checked(X)
-        low, high = self._ends
-        return np.asarray(((low > X) | (high < X)).any(axis=1))
-
     def coordinates(self, state: int) -> tuple[int, ...]:
         """The point's index in each feature: the inverse of the row-major index."""
         self._check_fitted()
@@ -104,15 +97,6 @@ class FeatureDiscretizer:
     @property
     def bin_centers_(self) -> tuple[NDArray[np.float64], ...]:
         return tuple(self._unscaled(self._points()))
-
-    @property
-    def bin_edges_(self) -> tuple[NDArray[np.float64], ...]:
-        return tuple(
-            self._unscaled(
-                np.concatenate([points[:1], points[:-1] + np.diff(points) / 2, [high]])
-                for points, high in zip(self._points(), self._high, strict=True)
-            )
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Settings and, once fitted, the range; for JSON."""

@@ -8,21 +8,3 @@ from roundwise.algorithms.lu_ir import LuIR
 from roundwise.algorithms.stage import Stage, Stages, Tally
 from roundwise.algorithms.stopping import DeploymentRule, PaperRule, StoppingRule
 from roundwise.algorithms.verified_solve import VerifiedSolve
-
-__all__ = [
-    "Algorithm",
-    "CgIR",
-    "DeploymentRule",
-    "GmresIR",
-    "LuIR",
-    "Outcome",
-    "OutcomeStatus",
-    "PaperRule",
-    "Shared",
-    "Stage",
-    "Stages",
-    "StoppingRule",
-    "Tally",
-    "VerifiedSolve",
-    "modelled_bytes",
-]

@@ -1,6 +1,6 @@
 """`VerifiedSolve`: the front door as an algorithm. Factorize, refine, pass the gate or say why not.
 
-One run tries one action: one factorization and what can be got out of it.
+One run tries one action:
 
 1. Factorize by the action's method, in the format of the factor stage.
 2. Refine all columns together with the factors alone, as long as corrections halve.
@@ -8,8 +8,6 @@ One run tries one action: one factorization and what can be got out of it.
    by column. It is given up early if it is not on its way, or at once if many pivots have drowned
    in rounding errors.
 4. The gate: every column's backward error, in float64 against the data as given.
-
-`VerifiedSolve.climb` says which actions to try in turn; `roundwise.solve` does that.
 """
 
 from __future__ import annotations

@@ -31,21 +31,3 @@ def get_backend(arithmetic: str | Backend = "operation") -> Backend:
     if arithmetic not in BACKENDS:
         raise UnknownNameError("arithmetic model", arithmetic, list(BACKENDS))
     return BACKENDS[arithmetic]()
-
-
-__all__ = [
-    "BACKENDS",
-    "ENGINES",
-    "Analysis",
-    "ArithmeticFailure",
-    "Backend",
-    "Factors",
-    "Matrix",
-    "NativeBackend",
-    "OperationBackend",
-    "Status",
-    "StorageBackend",
-    "UnsupportedFormat",
-    "get_backend",
-    "native_formats",
-]

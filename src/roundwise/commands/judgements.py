@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from roundwise.costs import cost_matrix
 from roundwise.evaluation import (
     AccuracyTable,
     Interval,
@@ -30,7 +31,7 @@ from roundwise.experiments.default_policy.comparing import (
     judged,
 )
 from roundwise.outcomes import OutcomeView
-from roundwise.rewards import CostReward, ProblemFacts, cost_matrix, met_matrix
+from roundwise.rewards import CostReward, ProblemFacts, met_matrix
 from roundwise.tuning import Tuner, view_contexts, view_rewards
 
 

@@ -23,6 +23,7 @@ from roundwise.commands.systems import (
     system_sizes_option,
     systems_argument,
 )
+from roundwise.costs import PROFILES
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.evaluation import best_fixed_action
 from roundwise.experiments.simulated import EXPERIMENTS
@@ -38,7 +39,7 @@ from roundwise.policies import (
     TabularQ,
     ThompsonSampling,
 )
-from roundwise.rewards import PROFILES, CostReward, PaperReward, Reward
+from roundwise.rewards import CostReward, PaperReward, Reward
 from roundwise.solver.choosing import allowed_actions
 from roundwise.tuning import Context, Tuner
 

@@ -6,7 +6,17 @@
 """
 
 from roundwise.costs.calibration import Calibration, calibrate
-from roundwise.costs.machines import MachineProfile, MeasuredTime, OutcomeRow, Rate, cost_matrix
+from roundwise.costs.machines import (
+    BITS_PROPORTIONAL,
+    GENERIC_AVX512_CPU,
+    H200_LIKE,
+    PROFILES,
+    MachineProfile,
+    MeasuredTime,
+    OutcomeRow,
+    Rate,
+    cost_matrix,
+)
 from roundwise.costs.prices import Prices, Shape, Work, current_prices
 from roundwise.costs.stored import (
     ProfileError,
@@ -15,22 +25,3 @@ from roundwise.costs.stored import (
     profile_path,
     save_profile,
 )
-
-__all__ = [
-    "Calibration",
-    "MachineProfile",
-    "MeasuredTime",
-    "OutcomeRow",
-    "Prices",
-    "ProfileError",
-    "Rate",
-    "Shape",
-    "Work",
-    "cache_folder",
-    "calibrate",
-    "cost_matrix",
-    "current_prices",
-    "load_profile",
-    "profile_path",
-    "save_profile",
-]

@@ -32,29 +32,3 @@ from roundwise.evaluation.regret import (
 )
 from roundwise.evaluation.tables import format_table
 from roundwise.rewards.targets import strict_success
-
-__all__ = [
-    "PAPER_RANGES",
-    "AccuracyTable",
-    "Interval",
-    "KappaRange",
-    "RangeAccuracy",
-    "RegretTable",
-    "SeedSpread",
-    "Speedup",
-    "UsageTable",
-    "accuracy_table",
-    "assign_ranges",
-    "best_fixed_action",
-    "climb_costs",
-    "format_table",
-    "mean_interval",
-    "modelled_speedup",
-    "paper_success",
-    "ratio_interval",
-    "regret_table",
-    "regrets",
-    "seed_spread",
-    "strict_success",
-    "usage_table",
-]

@@ -193,15 +193,9 @@ class UsageTable:
 
     ranges: tuple[RangeUsage, ...]
 
-    def to_rows(self, by_stage: bool = False) -> list[Row]:
-        """Rows for `format_table`: one per range, or one per range and stage."""
-        if not by_stage:
-            return [{"range": r.name, "count": r.count, **r.formats} for r in self.ranges]
-        return [
-            {"range": r.name, "count": r.count, "stage": stage, **shares}
-            for r in self.ranges
-            for stage, shares in r.stages.items()
-        ]
+    def to_rows(self) -> list[Row]:
+        """Rows for `format_table`, one per range."""
+        return [{"range": r.name, "count": r.count, **r.formats} for r in self.ranges]
 
 
 def usage_table(

@@ -1,7 +1,7 @@
 """Features: numbers computed from a problem, each with what it cost to compute.
 
 `FEATURES` lists them, `compute_features` computes and times them. `LOOK` names the cheap ones that
-the front door decides by; `paper_context` makes the paper's context vector.
+the front door decides by.
 """
 
 from roundwise.features.definitions import (
@@ -15,21 +15,5 @@ from roundwise.features.definitions import (
     compute_with_factors,
     condition_estimate,
     log10_floored,
-    paper_context,
 )
 from roundwise.features.look import LOOK
-
-__all__ = [
-    "FEATURES",
-    "KAPPA_EXACT_SPARSE_LIMIT",
-    "KAPPA_FLOOR",
-    "LOOK",
-    "NORM_FLOOR",
-    "Feature",
-    "FeatureValue",
-    "compute_features",
-    "compute_with_factors",
-    "condition_estimate",
-    "log10_floored",
-    "paper_context",
-]

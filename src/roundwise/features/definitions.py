@@ -8,7 +8,7 @@ float64 value (a singular A, an overflow) it is ``inf``. A sparse A stays sparse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol, SupportsFloat
@@ -149,21 +149,6 @@ def compute_with_factors(
         for feature in compute_features(problem, rest, factors).values():
             values[feature.name] = replace(feature, seconds=feature.seconds + charged)
     return values
-
-
-def paper_context(features: Mapping[str, SupportsFloat], kappa: str = "kappa_exact") -> Vector:
-    """The paper's context, ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``.
-
-    d_c and d_n are `KAPPA_FLOOR` and `NORM_FLOOR`. The first entry is ``inf`` where kappa is.
-    `features` are numbers, or what `compute_features` returns, with `kappa` and ``"norm_inf"``
-    among them; `kappa` is ``"kappa_exact"`` in the paper's emulated experiments, ``"kappa_est"`` in
-    its native one.
-    """
-    floors = {kappa: KAPPA_FLOOR, "norm_inf": NORM_FLOOR}
-    for name in floors:
-        if name not in features:
-            raise ValueError(f"features lack {name!r}; ask compute_features for it too")
-    return np.array([log10_floored(features[name], floor) for name, floor in floors.items()])
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore")

@@ -12,16 +12,3 @@ from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.timed_runs import NATIVE_FEATURES
 from roundwise.outcomes.view import STATUSES, OutcomeView
-
-__all__ = [
-    "NATIVE_FEATURES",
-    "PAPER_FEATURES",
-    "RESULTS_VERSION",
-    "STATUSES",
-    "OutcomeTable",
-    "OutcomeTableError",
-    "OutcomeView",
-    "StoredProblem",
-    "fill",
-    "progress_bar",
-]

@@ -45,7 +45,7 @@ from roundwise.outcomes.writing import ProblemResults, Row
 from roundwise.problems import Problem
 
 PAPER_FEATURES = ("kappa_exact", "norm_inf")
-"""What `roundwise.features.paper_context` needs."""
+"""What `roundwise.tuning.PAPER_CONTEXT` needs."""
 
 
 @dataclass(frozen=True)

@@ -68,25 +68,6 @@ class OutcomeView:
         """Where an arithmetic failure broke the run off, (N, A)."""
         return np.array([status.failed for status in STATUSES])[self.status]
 
-    @cached_property
-    def flops(self) -> NDArray[np.float64]:
-        """Operations of each stage, (N, A, number of stages)."""
-        return self._tallies[..., 0]
-
-    @cached_property
-    def bytes(self) -> NDArray[np.float64]:
-        """Traffic of each stage, (N, A, number of stages)."""
-        return self._tallies[..., 1]
-
-    @cached_property
-    def _tallies(self) -> NDArray[np.float64]:
-        tallies = np.zeros((*self.shape, len(self.stages), 2))
-        place = {stage: k for k, stage in enumerate(self.stages)}
-        for index, text in np.ndenumerate(self.operations_json):
-            for (stage, _), tally in operations_from_json(text).items():
-                tallies[(*index, place[stage])] = tally.flops, tally.bytes
-        return tallies
-
     def outcome(self, problem: int, action: int) -> Outcome:
         """One outcome, as the algorithm returned it but for x, which is not stored.
 

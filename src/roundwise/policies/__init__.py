@@ -18,28 +18,6 @@ from roundwise.policies.online import OnlinePolicy
 from roundwise.policies.regression import RegressionPolicy
 from roundwise.policies.tabular import TabularQ
 
-__all__ = [
-    "POLICIES",
-    "Escalation",
-    "Facts",
-    "FactsError",
-    "FixedAction",
-    "LinearUCB",
-    "Memory",
-    "MemoryFileError",
-    "NeighbourPolicy",
-    "OnlinePolicy",
-    "Oracle",
-    "Policy",
-    "Ranking",
-    "RegressionPolicy",
-    "TabularQ",
-    "TheoryRule",
-    "ThompsonSampling",
-    "load_policy",
-    "shipped_facts",
-]
-
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
     for policy in (

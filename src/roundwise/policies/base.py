@@ -1,12 +1,7 @@
 """The policy contract: `Policy`, the `Ranking` that it gives, and what the policies share.
 
-A policy of your own overrides three methods and names itself (`examples/custom_policy.py`):
-
-    class MeanReward(Policy):
-        name = "mean"
-        def begin(self, contexts): ...               # forget everything
-        def expected(self, state): ...               # expected rewards, -inf where untried
-        def update(self, state, action, reward): ... # learn
+A policy of your own overrides `begin`, `expected` and `update`, and names itself; see
+`examples/custom_policy.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from roundwise.problems.datasets import (
     one_blas_thread,
     pde_set,
     sparse_set,
-    summary,
 )
 from roundwise.problems.dense import randsvd
 from roundwise.problems.gallery import FAMILIES, policy_systems
@@ -23,32 +22,3 @@ from roundwise.problems.pde import (
 )
 from roundwise.problems.problem import Matrix, Problem, Vector
 from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd
-
-__all__ = [
-    "DATA_SETS",
-    "FAMILIES",
-    "Dataset",
-    "LinearSystem",
-    "Matrix",
-    "Problem",
-    "Vector",
-    "anisotropic_2d",
-    "convection_diffusion_2d",
-    "convection_diffusion_3d",
-    "dense_set",
-    "high_contrast_2d",
-    "laplace_3d",
-    "one_blas_thread",
-    "pde_set",
-    "poisson_2d",
-    "policy_systems",
-    "random_banded",
-    "random_sparse",
-    "random_sparse_spd",
-    "randsvd",
-    "read_columns",
-    "read_matrix_market",
-    "sparse_set",
-    "summary",
-    "write_matrix_market",
-]

@@ -11,7 +11,7 @@ depend on the machine, through LAPACK and NumPy's vectorised sine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -116,42 +116,6 @@ def pde_set(
                 return convection_diffusion_2d(m, eps, (rng.uniform(-10, 10), rng.uniform(-10, 10)))
 
     return _build("pde", draw, n_train, n_test, seed)
-
-
-@dataclass(frozen=True)
-class SummaryRow:
-    """One row of a data set's summary; a density is the number of nonzeros over n**2."""
-
-    subset: str
-    count: int
-    kappa_min: float
-    kappa_max: float
-    n_min: int
-    n_max: int
-    density_min: float
-    density_max: float
-
-
-def summary(problems: Iterable[LinearSystem], subset: str = "all") -> tuple[SummaryRow, ...]:
-    """Size, density and 2-norm condition number ranges, as in the paper's tables.
-
-    Returns a row for all problems, named `subset`, and, where they belong to several
-    families (``meta["family"]``), one row per family. Condition numbers come from
-    singular values: O(n**3) work and n**2 memory per problem.
-    """
-    every: list[tuple[float, int, float]] = []
-    families: dict[str, list[tuple[float, int, float]]] = {}
-    for problem in problems:
-        A = problem.A if isinstance(problem.A, np.ndarray) else problem.A.toarray()
-        every.append((float(np.linalg.cond(A)), problem.n, problem.density))
-        families.setdefault(str(problem.meta.get("family", "")), []).append(every[-1])
-    if not every:
-        raise ValueError("there are no problems to summarise; pass at least one")
-    rows = []
-    for name, facts in [(subset, every), *(families.items() if len(families) > 1 else ())]:
-        ends = [end(values) for values in zip(*facts, strict=True) for end in (min, max)]
-        rows.append(SummaryRow(name, len(facts), *ends))
-    return tuple(rows)
 
 
 def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:

@@ -10,22 +10,3 @@ from roundwise.report.images import write_figure
 from roundwise.report.markdown import format_markdown, replace_block, write_markdown
 from roundwise.report.tables import format_text, write_csv
 from roundwise.report.text import scientific
-
-__all__ = [
-    "Cell",
-    "Figure",
-    "Finding",
-    "Report",
-    "Section",
-    "Table",
-    "Verdict",
-    "format_html",
-    "format_markdown",
-    "format_text",
-    "replace_block",
-    "scientific",
-    "write_csv",
-    "write_figure",
-    "write_html",
-    "write_markdown",
-]

@@ -9,17 +9,6 @@ here: `reward_matrix` turns a table of outcomes into rewards, for any reward, in
 from collections.abc import Iterable
 from typing import Any
 
-from roundwise.costs.machines import (
-    BITS_PROPORTIONAL,
-    GENERIC_AVX512_CPU,
-    H200_LIKE,
-    PROFILES,
-    MachineProfile,
-    MeasuredTime,
-    OutcomeRow,
-    Rate,
-    cost_matrix,
-)
 from roundwise.rewards.base import ProblemFacts, Reward, from_saved, reward_matrix
 from roundwise.rewards.climb import ClimbReward
 from roundwise.rewards.cost import CostReward
@@ -31,33 +20,6 @@ from roundwise.rewards.targets import (
     met_matrix,
     target_from_dict,
 )
-
-__all__ = [
-    "BITS_PROPORTIONAL",
-    "GENERIC_AVX512_CPU",
-    "H200_LIKE",
-    "PAPER_W1",
-    "PAPER_W2",
-    "PROFILES",
-    "REWARDS",
-    "AccuracyTarget",
-    "BackwardErrorTarget",
-    "ClimbReward",
-    "CostReward",
-    "MachineProfile",
-    "MeasuredTime",
-    "OutcomeRow",
-    "PaperReward",
-    "ProblemFacts",
-    "Rate",
-    "Reward",
-    "StrictTarget",
-    "cost_matrix",
-    "met_matrix",
-    "reward_from_dict",
-    "reward_matrix",
-    "target_from_dict",
-]
 
 REWARDS: dict[str, type[Reward]] = {
     reward.name: reward for reward in (PaperReward, CostReward, ClimbReward)

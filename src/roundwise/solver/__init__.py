@@ -5,14 +5,3 @@ from roundwise.solver.factorization import Factorization
 from roundwise.solver.front_door import factor, solve
 from roundwise.solver.learning import Solver
 from roundwise.solver.solution import Solution, SolveFailed
-
-__all__ = [
-    "Choice",
-    "Factorization",
-    "Solution",
-    "SolveFailed",
-    "Solver",
-    "default_policy",
-    "factor",
-    "solve",
-]

@@ -5,16 +5,3 @@ from roundwise.tuning.deployed import DeployedPolicy
 from roundwise.tuning.files import TunerFileError
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
 from roundwise.tuning.tuner import Tuner
-
-__all__ = [
-    "LOOK_CONTEXT",
-    "PAPER_CONTEXT",
-    "Context",
-    "DeployedPolicy",
-    "TrainingCurves",
-    "Tuner",
-    "TunerFileError",
-    "train",
-    "view_contexts",
-    "view_rewards",
-]

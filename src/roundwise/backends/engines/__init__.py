@@ -4,5 +4,3 @@ from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.superlu import SuperLUEngine, suits_symmetric_mode
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (SuperLUEngine(),)}
-
-__all__ = ["ENGINES", "Engine", "SuperLUEngine", "Symbolic", "suits_symmetric_mode"]

@@ -1,9 +1,8 @@
 """Make the shipped policy: measure the gallery, compare all policies, and write the facts.
 
 ``make default-policy`` on an idle machine; `gathering` and `comparing` say what is done. The file
-that ships is written only if the neighbour policy, which alone runs without extras and is priced
-for every machine, has the least regret of all that were compared, or none has less beyond its
-interval; else the command says which policy won.
+that ships is written only if no other policy beats the neighbour policy (see `winner`), which alone
+runs without extras and is priced for every machine; else the command says which one does.
 """
 
 from __future__ import annotations
@@ -46,20 +45,16 @@ def facts_of(views: Mapping[bool, OutcomeView], provenance: Mapping[str, Any]) -
 
 
 def winner(comparisons: Sequence[comparing.Comparison]) -> str:
-    """The policy with the least total regret over all systems, the candidate in case of a tie.
+    """The neighbour policy, unless another one's regret is below its interval.
 
-    Another policy beats the candidate only if its regret is below the candidate's interval on
-    some kind of systems, and no higher than it on the other.
+    On some kind of systems, that is, and on no kind above the interval.
     """
-    mean: dict[str, float] = {}
-    comparisons = [c for c in comparisons if c.kind.endswith("all")]
-    for c in comparisons:
-        mean[c.policy] = mean.get(c.policy, 0.0) + c.systems * c.regret.value
-    ours = {c.kind: c.regret for c in comparisons if c.policy == CANDIDATE}
-    for name in sorted(mean, key=mean.__getitem__):
-        theirs = {c.kind: c.regret for c in comparisons if c.policy == name}
-        below = any(theirs[kind].value < ours[kind].low for kind in ours)
-        if name != CANDIDATE and below and all(theirs[k].value <= ours[k].high for k in ours):
+    rows = [c for c in comparisons if c.kind.endswith("all")]
+    ours = {c.kind: c.regret for c in rows if c.policy == CANDIDATE}
+    for name in dict.fromkeys(c.policy for c in rows):
+        theirs = {c.kind: c.regret.value for c in rows if c.policy == name}
+        above = any(theirs[kind] > ours[kind].high for kind in ours)
+        if not above and any(theirs[kind] < ours[kind].low for kind in ours):
             return name
     return CANDIDATE
 

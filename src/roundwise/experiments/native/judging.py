@@ -10,20 +10,14 @@ from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms import modelled_bytes
+from roundwise.costs import MeasuredTime
 from roundwise.evaluation import best_fixed_action
 from roundwise.experiments.native.gather import NativeGathered
 from roundwise.experiments.native.settings import RESTART, RULE, NativeSettings, spaces
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import Policy, RegressionPolicy, TabularQ
-from roundwise.rewards import (
-    PAPER_W1,
-    PAPER_W2,
-    BackwardErrorTarget,
-    CostReward,
-    MeasuredTime,
-    Reward,
-)
+from roundwise.rewards import PAPER_W1, PAPER_W2, BackwardErrorTarget, CostReward, Reward
 from roundwise.tuning import Context, train, view_contexts, view_rewards
 
 Floats = NDArray[np.float64]

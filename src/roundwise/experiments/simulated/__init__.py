@@ -7,5 +7,3 @@
 
 from roundwise.experiments.simulated.experiment import EXPERIMENTS, Settings
 from roundwise.experiments.simulated.study import SimulatedStudy
-
-__all__ = ["EXPERIMENTS", "Settings", "SimulatedStudy"]
