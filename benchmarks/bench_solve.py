@@ -1,7 +1,7 @@
 """`roundwise.solve` against `numpy.linalg.solve`, LAPACK's `dsgesv` and `spsolve`, all included.
 
 Run on an idle machine, on all its cores: ``make speed``. Every contender solves every system in
-this one process, medians of several times (of one at n = 4000, where there are 40 systems);
+this one process, medians of several times (of one at n = 4000, where there are 30 systems);
 between contenders it waits until the threads of the last one's BLAS have stopped spinning. Writes
 out/solve.csv, out/solve-summary.csv and out/solve.png; `make speed-docs` puts them into README.md.
 """
@@ -262,7 +262,7 @@ def main() -> None:
             (10, (500, 500), 7),
             (100, (1000, 1500), 5),
             (10, (2000, 2000), 5),
-            (40, (4000, 4000), 1),
+            (30, (4000, 4000), 1),
         ]
     )
     rows: list[Row] = []
