@@ -13,7 +13,7 @@ from scipy import sparse
 from roundwise.algorithms.accuracy import backward_errors, default_tolerance, passes
 from roundwise.backends.native.small import solve_at_once
 from roundwise.features.look import cholesky_from
-from roundwise.solver.choosing import BACKEND, get_chooser
+from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array
 
@@ -73,20 +73,20 @@ def solve(
     >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    tol = _checked_tolerance(tol)
+    tol, chooser = _checked_tolerance(tol), get_chooser(policy)
     if not (sparse.issparse(A) or sparse.issparse(b)):
         A, b = dense_array("A", A), dense_array("b", b)
         if A.ndim > 2 or b.ndim > 2:
             if full_output:
                 raise ValueError("full_output describes one system; loop over the stacked ones")
-            return _solve_stacked(A, b, tol=tol, policy=policy, assume_a=assume_a)
+            return _solve_stacked(A, b, tol=tol, policy=chooser, assume_a=assume_a)
         if not full_output and assume_a is None:
-            x = _solve_at_once(A, b, tol, get_chooser(policy).at_once)
+            x = _solve_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
     shape = np.shape(b)
     columns = max(1, shape[1]) if len(shape) == 2 else 1
-    factorization = _factorization(A, tol, policy, assume_a, columns)
+    factorization = _factorization(A, tol, chooser, assume_a, columns)
     return factorization.solve(b, full_output=full_output)
 
 
@@ -105,11 +105,11 @@ def factor(
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
     A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
-    return _factorization(A, _checked_tolerance(tol), policy, assume_a, columns)
+    return _factorization(A, _checked_tolerance(tol), get_chooser(policy), assume_a, columns)
 
 
 def _factorization(
-    A: Any, tol: float | None, policy: Any, assume_a: Structure | None, columns: int
+    A: Any, tol: float | None, chooser: Chooser, assume_a: Structure | None, columns: int
 ) -> Factorization:
     """A factorization that refers to A, which must not change as long as it is in use."""
     if assume_a not in (None, "gen", "pos"):
@@ -117,7 +117,7 @@ def _factorization(
     start = perf_counter()
     matrix = checked_matrix(A, BACKEND, columns)
     positive_definite = None if assume_a is None else assume_a == "pos"
-    choice = get_chooser(policy).choose(matrix, positive_definite)
+    choice = chooser.choose(matrix, positive_definite)
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start)
 
 
