@@ -1,8 +1,4 @@
-"""A system as the look sees it: which others it is like, for policies that compare systems.
-
-The numbers come from the features of `roundwise.features.LOOK`, on the scale of
-`roundwise.tuning.LOOK_CONTEXT`.
-"""
+"""A system as the features of `LOOK_CONTEXT` show it, for policies that compare systems."""
 
 from __future__ import annotations
 
