@@ -87,14 +87,24 @@ def row_features(problem: Any) -> dict[str, float]:
     coherence, remainder = 0.0, 1.0
     if problem.is_sparse:
         A = problem.A
-        lines = [_in_range(A.data[A.indptr[i] : A.indptr[i + 1]][None]) for i in rows]
-        norms = np.array([_norms(line * line)[0] for line, _ in lines])
-        diagonal = np.ldexp(A.diagonal()[rows], [int(exponents[0]) for _, exponents in lines])
+        lengths = A.indptr[rows + 1] - A.indptr[rows]
+        of_row = np.repeat(np.arange(count), lengths)  # of each entry of the sampled rows
+        before = np.cumsum(lengths) - lengths
+        entries = A.data[np.arange(len(of_row)) + np.repeat(A.indptr[rows] - before, lengths)]
+        largest = np.zeros(count)
+        np.maximum.at(largest, of_row, np.abs(entries))
+        exponents = _shifts(largest)
+        entries = np.ldexp(entries, exponents[of_row])
+        norms = np.sqrt(np.bincount(of_row, entries * entries, count))
+        diagonal = np.ldexp(A.diagonal()[rows], exponents)
     else:
         A = problem.A if problem.A.flags.c_contiguous else problem.A.T
-        sampled, _ = _in_range(A[rows])
+        sampled = A[rows]
+        exponents = _shifts(np.maximum(sampled.max(axis=1), -sampled.min(axis=1)))
+        if exponents.any():
+            sampled = np.ldexp(sampled, exponents[:, None])
         squares = sampled * sampled
-        norms = _norms(squares)
+        norms = np.sqrt(np.einsum("ij->i", squares))
         diagonal = sampled[np.arange(count), rows]
         squares[np.arange(count), rows] = 0.0
         coherence, remainder = _angles(sampled, squares, norms)
@@ -103,17 +113,12 @@ def row_features(problem: Any) -> dict[str, float]:
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
 
 
-def _norms(squares: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("ij->i", squares)))
-
-
-def _in_range(rows: Array) -> tuple[Array, NDArray[np.int32]]:
-    """Rows times powers of two, which no feature sees, if squares could leave float64's range."""
-    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
-    exponents = -np.frexp(largest)[1]
+def _shifts(largest: Array) -> NDArray[np.int32]:
+    """Exponents that bring rows into range, which no feature sees, if squares could leave it."""
+    exponents = np.asarray(-np.frexp(largest)[1], dtype=np.int32)
     if np.abs(exponents).max(initial=0) < SAFE_EXPONENT:
-        return rows, np.zeros_like(exponents)
-    return np.ldexp(rows, exponents[:, None]), exponents
+        exponents[:] = 0
+    return exponents
 
 
 def _angles(rows: Array, squares: Array, norms: Array) -> tuple[float, float]:

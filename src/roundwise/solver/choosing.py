@@ -45,10 +45,7 @@ class Choice:
 
 
 class Chooser(Protocol):
-    """What the front door asks: which actions to try for a matrix.
-
-    `at_once`: dense systems with fewer unknowns are solved in FP64 without asking.
-    """
+    """What the front door asks about A, unless it is dense with fewer unknowns than `at_once`."""
 
     @property
     def at_once(self) -> int: ...
@@ -131,10 +128,7 @@ def suited_method(matrix: GivenMatrix, known: dict[str, float]) -> str:
 
 
 def assumed(action: Action, matrix: GivenMatrix, known: dict[str, float]) -> Action:
-    """The action, by Cholesky if the caller says that a sparse A is positive definite.
-
-    No policy chooses that: whether a sparse A is positive definite is not looked for.
-    """
+    """The action; by Cholesky, which no policy chooses, if a sparse A is said to be definite."""
     if matrix.is_sparse and known["looks_positive_definite"]:
         return Action(action, "cholesky")
     return action
@@ -193,9 +187,7 @@ def default_policy() -> NeighbourPolicy:
     return policy
 
 
-class _Default:
-    """The shipped policy, read when first asked: importing stays light."""
-
+class _Default:  # the shipped policy, read when first asked: importing stays light
     @property
     def at_once(self) -> int:
         return default_policy().at_once

@@ -75,20 +75,24 @@ class SuperLUSymbolic(Symbolic):
     def __init__(self, pattern: sparse.csr_array, ordering: str) -> None:
         require_square(pattern.shape)
         self._pattern, self._ordering = pattern, ordering
-        self._order: NDArray[np.int32] | None = None
+        self._places: NDArray[np.int32] | None = None  # of columns in the first order
         self._permutes_rows, self._is_cholesky = ordering != "colamd", ordering == "cholesky"
         self._method = ordering if self._is_cholesky else f"{SuperLUEngine.name}/{ordering}"
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> SuperLUFactors:
-        options, order = OPTIONS[self._ordering], self._order
-        if order is None:
+        options = OPTIONS[self._ordering]
+        if self._places is None:
             found = self._factorized(_with_values(self._pattern, values).tocsc(), fmt, options)
-            self._order = np.argsort(found.perm_c).astype(np.int32)
+            self._places = found.perm_c
             return SuperLUFactors(fmt, found, self._method)
         A = _with_values(self._permuted, values[self._permuted.data])
         found = self._factorized(A, fmt, options | {"permc_spec": "NATURAL"})
-        rows = order if self._permutes_rows else None
-        return SuperLUFactors(fmt, found, self._method, rows, order)
+        rows = self._order if self._permutes_rows else None
+        return SuperLUFactors(fmt, found, self._method, rows, self._order)
+
+    @cached_property
+    def _order(self) -> NDArray[np.int32]:
+        return np.argsort(np.asarray(self._places)).astype(np.int32)
 
     @cached_property
     def _permuted(self) -> sparse.csc_array:
