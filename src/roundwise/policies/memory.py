@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -160,14 +161,13 @@ class Memory:
             connection = sqlite3.connect(
                 target, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
             )
-            try:
+            with ExitStack() as unless_ready:
+                unless_ready.callback(connection.close)
                 _FILE.check(connection, self.path, len(_UPGRADES))
                 use_write_ahead_log(connection)
                 connection.execute("PRAGMA synchronous = NORMAL")
                 _FILE.upgrade(connection, self.path, _UPGRADES)
-            except BaseException:
-                connection.close()
-                raise
+                unless_ready.pop_all()
         return connection
 
 

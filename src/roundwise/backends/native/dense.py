@@ -124,7 +124,7 @@ class DenseMatrix(Matrix):
         else:
             work, swaps, info = getrf(work)
         if info != 0:
-            raise self._failure(info, work, kernel, Status.ZERO_PIVOT, self._columns)
+            raise self._failure(info, work, kernel, Status.ZERO_PIVOT, np.asarray)
         rows = np.arange(len(work), dtype=np.float64)[:, None]
         perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
         packed = narrowed(work, self.fmt, kernel)
@@ -136,8 +136,8 @@ class DenseMatrix(Matrix):
         lower = not self._transposed  # A's lower triangle is the upper one of A'
         work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
         if info != 0 or not _is_finite(work):
-            read = (np.tril if lower else np.triu)(self._columns)
-            raise self._failure(info, work, kernel, Status.NOT_POSITIVE_DEFINITE, read)
+            triangle = np.tril if lower else np.triu
+            raise self._failure(info, work, kernel, Status.NOT_POSITIVE_DEFINITE, triangle)
         packed = narrowed(work, self.fmt, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, None, self._transposed)
 
@@ -148,11 +148,11 @@ class DenseMatrix(Matrix):
         return stored(self._columns, COMPUTED_IN[self.fmt], copy=True)
 
     def _failure(
-        self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, read: NDArray[Any]
+        self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, part: Any
     ) -> ArithmeticFailure:
-        """What to raise: `read` is the part of A that was factorized, `work` what it became."""
+        """What to raise: ``part(A)`` was factorized, and is copied only if `work` is not finite."""
         if info < 0 or not _is_finite(work):
-            return nonfinite(kernel, self.fmt, read)
+            return nonfinite(kernel, self.fmt, part(self._columns))
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
