@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, Verified
 from roundwise.algorithms.verified_solve import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.features import condition_estimate
-from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.formats import FP32, FP64, FP64X2, FloatFormat
 from roundwise.solver.choosing import Choice
 from roundwise.solver.inputs import GivenColumns, GivenMatrix, checked_columns
 from roundwise.solver.solution import Solution, SolveFailed
@@ -40,6 +40,10 @@ class _Try:
         unholdable = self.answer is not None and self.answer.unholdable
         return (singular and action.method != "cholesky") or unholdable
 
+    def is_as_good_as_it_gets(self, action: Action) -> bool:
+        """Whether x passes the gate, and FP64 factors cannot make it more accurate."""
+        return self.answer is not None and self.answer.passed and action[0] == FP64
+
 
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
@@ -54,7 +58,11 @@ class Factorization:
         backend: Backend,
         tol: float | None = None,
         features_seconds: float = 0.0,
+        accuracy: Literal["backward", "forward"] = "backward",
     ) -> None:
+        self._accuracy: Literal["backward", "forward"] = accuracy
+        if accuracy == "forward":
+            choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
         self._matrix, self._backend, self._choice = matrix, backend, choice
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
         self._level = 0
@@ -96,14 +104,15 @@ class Factorization:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
-        algorithm = VerifiedSolve(self._tol, least_steps=BOUND_STEPS if full_output else 0)
+        least_steps = BOUND_STEPS if full_output else 0
+        algorithm = VerifiedSolve(self._tol, least_steps=least_steps, accuracy=self._accuracy)
         tolerance = algorithm.target(self._matrix.n, columns.dtype)
         level, ladder = self._level, self._choice.ladder
         tries: list[_Try] = []
         while True:
             last = self._try(algorithm, level, columns, timings)
             tries.append(last)
-            if last.outcome.converged:
+            if last.outcome.converged or last.is_as_good_as_it_gets(ladder[level]):
                 break
             if level == len(ladder) - 1 or last.is_final(ladder[level]):
                 raise _failure(tries, tolerance, columns)
@@ -214,6 +223,11 @@ class Factorization:
             return math.nan, math.nan
         bound = max(last.answer.remaining_correction(rate), condition * FP64.unit_roundoff)
         return bound + (FP32.unit_roundoff if columns.dtype == np.float32 else 0.0), condition
+
+
+def _with_exact_residuals(ladder: tuple[Action, ...]) -> tuple[Action, ...]:
+    """The same actions with residuals in FP64X2, each once."""
+    return tuple(dict.fromkeys(Action((*action[:3], FP64X2), action.method) for action in ladder))
 
 
 def _failure(tries: list[_Try], tolerance: float, columns: GivenColumns) -> SolveFailed:
