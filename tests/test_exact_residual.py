@@ -116,9 +116,24 @@ def test_fp64x2_is_for_residuals_alone():
             rw.GmresIR().run(system, "fp32-fp64-fp64-fp64x2", arithmetic)
 
 
-def test_largest_row_sum(level):
+def test_backward_error_of_small_systems(level):
+    """Integers: residual, norms and quotients of powers of two are exact."""
     rng = np.random.default_rng(0)
     for n in SIZES:
-        A = np.asfortranarray(rng.integers(-9, 10, (n, n)).astype(float))  # sums are exact
-        assert _kernels.native_largest_row_sum(A, False) == abs(A).sum(axis=1).max()
-        assert _kernels.native_largest_row_sum(A, True) == abs(A).sum(axis=0).max()
+        A = rng.integers(-9, 10, (n, n)).astype(float)
+        X, B = (np.asfortranarray(rng.integers(-9, 10, (n, 2)).astype(float)) for _ in range(2))
+        sizes = abs(A).sum(axis=1).max() * abs(X).max(axis=0) + abs(B).max(axis=0)
+        worst = (abs(B - A @ X).max(axis=0) / sizes).max()
+        for M in (A, np.asfortranarray(A)):
+            assert exact.backward_error(M, X, B) == worst
+            assert exact.backward_error(M, X[:, 0], B[:, 0]) <= worst
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e301])
+def test_backward_error_of_what_is_out_of_range_is_not_small(bad):
+    A, b = np.array([[2.0, 1.0], [1.0, 3.0]]), np.ones(2)
+    for where in range(3):
+        operands = [A.copy(), b.copy(), b.copy()]
+        operands[where].flat[0] = bad
+        assert not exact.backward_error(*operands) <= 1
+    assert exact.backward_error(A, np.zeros(2), np.zeros(2)) == np.inf

@@ -20,7 +20,7 @@ POLICIES = ("default", *(fmt.name for fmt in native_formats()))
 
 
 def drawn_system(rng):
-    """A and b, n = 1 to 30: benign, ill-conditioned, badly scaled, of few digits or tiny integers."""
+    """A and b, n = 1 to 30: benign, ill-conditioned, badly scaled, or small integers."""
     n, columns = int(rng.integers(1, 31)), int(rng.choice([1, 1, 1, 3]))
     kind = rng.integers(5)
     A = rng.standard_normal((n, n))

@@ -57,7 +57,7 @@ PROBLEMS |= {f"{name}, sparse": p for name, p in SPARSE.items()}
 def passes(problem, outcome):
     """In exact arithmetic; the gate's own residual errs by about u."""
     error = exact.backward_error(problem.A, outcome.x, problem.b)
-    return error <= math.sqrt(problem.n) * U + U
+    return error <= math.sqrt(problem.n) * U * (1 + 16 * U)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import (
-    backward_errors,
-    default_tolerance,
-    passes,
-    upper_bounds,
-)
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.features.look import cholesky_from
@@ -169,20 +164,9 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     solved = solve_at_once(A, b)
     if solved is None:
         return None
-    x, residual, norm = solved
-    norms: Any = [np.abs(v).max(axis=0) for v in (residual, x, b)]
-    if b.ndim == 1:
-        norms = [float(size) for size in norms]
-        low = high = norm * norms[1] + norms[2]
-    else:
-        sizes = norm * norms[1] + norms[2]
-        low, high = sizes.min(), sizes.max()
-    # Products of huge or tiny numbers are not to be trusted: a closer look scales them first.
-    if not 1e-264 < low <= high < 1e300:
-        return None
-    errors = backward_errors(norms[0], norm, *norms[1:])
-    bounds = upper_bounds(errors, n, exact.error_of(n, exact.block_for(n)))
-    return x if passes(bounds, default_tolerance(n) if tol is None else tol) else None
+    x, error = solved
+    bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
+    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:

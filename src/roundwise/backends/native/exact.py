@@ -60,6 +60,20 @@ def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:
     return R
 
 
+LEAST, MOST = 1e-264, 1e300
+"""Between these, products of the numbers of a system neither overflow nor vanish."""
+
+
+def backward_error(A: Array, x: Array, b: Array) -> float:
+    """The largest ``||b - A x|| / (||A|| ||x|| + ||b||)`` over the columns, on one thread.
+
+    For small dense systems: all norms in one call, with residuals in blocks of `block_for`.
+    Infinite where the divisor is so large or small that A and b should be scaled first.
+    """
+    columns, transpose = (A.T, True) if A.flags.c_contiguous else (A, False)
+    return _kernels.native_backward_error(columns, transpose, x, b, block_for(len(A)), LEAST, MOST)
+
+
 class ExactMatrix(Matrix):
     """A float64 matrix for residuals in fp64x2, which is all that it can do."""
 

@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-import roundwise._kernels as _kernels
 from roundwise.backends.native import exact
 from roundwise.backends.native.dense import getrf
 
 Array = NDArray[np.float64]
 
 
-def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float] | None:
-    """x, ``b - A x`` and ``||A||_inf`` for float64 A and b (vector or columns), by LU.
+def solve_at_once(A: Array, b: Array) -> tuple[Array, float] | None:
+    """x for float64 A and b (vector or columns) by LU, and its `exact.backward_error`.
 
-    The residual is that of `exact.residual`, in blocks of `exact.block_for`. None if A is singular
-    in FP64. Inf and NaN are left to the caller.
+    None if A is singular in FP64. Inf and NaN are left to the caller.
     """
     if not (A.flags.forc and A.flags.aligned):
         A = A.copy()
@@ -30,5 +28,4 @@ def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float] | None:
     if info != 0:
         return None
     x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)
-    residual = exact.residual(A, x, b, exact.block_for(len(A)))
-    return x, residual, _kernels.native_largest_row_sum(columns, bool(flip))
+    return x, exact.backward_error(A, x, np.asfortranarray(b))
