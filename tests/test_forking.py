@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -275,8 +276,9 @@ def test_a_thread_that_forks_while_it_holds_a_lock_does_not_wait_for_itself_for_
 
 
 def test_locks_are_forgotten_with_their_owners():
-    before = len(_forking._locks)
     lock = ForkSafeLock()
-    assert len(_forking._locks) == before + 1
+    reference = ref(lock)
+    assert reference in _forking._locks
     del lock
-    assert len(_forking._locks) == before
+    assert reference() is None
+    assert all(known() is not None for known in _forking._locks.copy())

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Lock, get_ident
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     )
 
 
-class cached_property(functools.cached_property[T], Generic[T]):
+class cached_property(functools.cached_property[T]):
     """`functools.cached_property` without a lock: two threads at once compute the same twice."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:

@@ -116,7 +116,7 @@ class Memory:
             self._disconnect()
 
     def in_forked_child(self, whole: bool) -> None:
-        if not whole and self._connection is not None:
+        if self._connection is not None and not (whole and self.path is None):
             # Never to be closed, not even when the process ends: closing it here could remove
             # locks, or the log, that the parent relies on.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
