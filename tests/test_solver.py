@@ -309,6 +309,27 @@ def test_a_wrong_assumption_costs_time_only(form):
     assert backward_error(indefinite, solution.x, b) <= np.sqrt(N) * U
 
 
+def test_cholesky_is_given_up_at_once_only_where_more_bits_cannot_help():
+    def attempts(A):
+        solution = rw.solve(A, b, policy="fp32", assume_a="pos", full_output=True)
+        assert backward_error(A, solution.x, b) <= np.sqrt(N) * U
+        return [(one.action.partition("-")[0], one.status.name) for one in solution.attempts]
+
+    rng = np.random.default_rng(5)
+    Q, _ = np.linalg.qr(rng.standard_normal((N, N)))
+    below = np.linspace(1, 2, N)
+    below[0] = 1e-10  # beside FP32's rounding errors, nobody knows its sign
+    definite = (Q * below) @ Q.T
+    definite += definite.T
+    found = attempts(definite)
+    assert found[0] == ("cholesky:fp32", "NOT_POSITIVE_DEFINITE")
+    assert found[1] == ("cholesky:fp64", "CONVERGED")
+    indefinite = (Q * np.linspace(-1, 2, N)) @ Q.T
+    indefinite += indefinite.T
+    found = attempts(indefinite)
+    assert found == [("cholesky:fp32", "INDEFINITE"), ("lu:fp64", "CONVERGED")]
+
+
 def test_the_story_of_a_solution():
     solution = rw.solve(A, b, policy="fp32", full_output=True)
     assert solution.status == "accepted"

@@ -286,6 +286,17 @@ def test_every_ladder_ends_in_fp64_with_a_method_that_suits():
         assert bits == sorted(bits)
 
 
+def test_a_matrix_that_is_proved_indefinite_is_not_tried_by_cholesky_again():
+    ladder = ALGORITHM.climb(Action.parse(f"cholesky:fp32-{REST}"), NATIVE)
+    methods = [(rung.method, rung[0].name) for rung in ladder]
+    assert methods[:3] == [("cholesky", "fp32"), ("cholesky", "fp64"), ("lu", "fp64")]
+    statuses = rw.OutcomeStatus
+    assert ALGORITHM.rung_after(ladder, 0, statuses.NOT_POSITIVE_DEFINITE) == 1
+    assert ALGORITHM.rung_after(ladder, 0, statuses.INDEFINITE) == 2
+    assert ALGORITHM.rung_after(ladder[:2], 0, statuses.INDEFINITE) is None
+    assert ALGORITHM.rung_after(ladder, len(ladder) - 1, statuses.STAGNATED) is None
+
+
 def test_in_emulation_ladders_have_the_methods_of_emulation():
     ladder = ALGORITHM.climb(Action.parse(f"cholesky:fp32-{REST}"), get_backend("operation"))
     assert names(ladder)[-1] == f"lu:fp64-{REST}"

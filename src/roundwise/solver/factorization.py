@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from threading import Lock
 from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
 from roundwise.algorithms.verified_solve import Answer
@@ -69,7 +69,7 @@ class Factorization:
         self._factors: Factors | None = None  # of this level
         self._analyses: dict[str, Analysis] = {}  # by method: a climb analyses a pattern once
         self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
-        self._climbing = Lock()
+        self._climbing = ForkSafeLock()  # what it protects is consistent after every statement
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,9 +114,11 @@ class Factorization:
             tries.append(last)
             if last.outcome.converged or last.is_as_good_as_it_gets(ladder[level]):
                 break
-            if level == len(ladder) - 1 or last.is_final(ladder[level]):
+            higher = algorithm.rung_after(ladder, level, last.outcome.status)
+            if higher is None or last.is_final(ladder[level]):
                 raise _failure(tries, tolerance, columns)
-            level += 1
+            tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
+            level = higher
         attempts = tuple(one.outcome for one in tries)
         with self._climbing:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None

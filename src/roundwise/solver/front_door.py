@@ -82,6 +82,7 @@ def solve(
     """
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
     _check_accuracy(accuracy)
+    given = A
     if not (sparse.issparse(A) or sparse.issparse(b)):
         A, b = dense_array("A", A), dense_array("b", b)
         if A.ndim > 2 or b.ndim > 2:
@@ -95,6 +96,8 @@ def solve(
                 return x
     shape = np.shape(b)
     columns = max(1, shape[1]) if len(shape) == 2 else 1
+    if isinstance(given, np.ndarray):
+        A = given  # in the other byte order, say: it is converted again, into a copy of our own
     factorization = _factorization(A, tol, chooser, assume_a, columns, accuracy)
     return factorization.solve(b, full_output=full_output)
 
@@ -116,8 +119,7 @@ def factor(
     """
     _check_accuracy(accuracy)
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
-    A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
-    return _factorization(A, tol, chooser, assume_a, columns, accuracy)
+    return _factorization(A, tol, chooser, assume_a, columns, accuracy, copy=True)
 
 
 def _factorization(
@@ -127,12 +129,13 @@ def _factorization(
     assume_a: Structure | None,
     columns: int,
     accuracy: Accuracy,
+    copy: bool = False,
 ) -> Factorization:
-    """A factorization that refers to A, which must not change as long as it is in use."""
+    """A factorization that refers to A, which must not change while it is in use, or to a copy."""
     if assume_a not in (None, "gen", "pos"):
         raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns)
+    matrix = checked_matrix(A, BACKEND, columns, copy)
     positive_definite = None if assume_a is None else assume_a == "pos"
     choice = chooser.choose(matrix, positive_definite)
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
