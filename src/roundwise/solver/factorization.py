@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
-from roundwise.algorithms.verified_solve import Answer
+from roundwise.algorithms.answer import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.features import condition_estimate
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat
