@@ -231,7 +231,9 @@ def singular(_):
     return rw.solve(np.zeros((2, 2)), np.ones(2))
 
 
-@pytest.mark.parametrize(("work", "error"), [(misspelled, rw.UnknownNameError), (singular, rw.SolveFailed)])
+@pytest.mark.parametrize(
+    ("work", "error"), [(misspelled, rw.UnknownNameError), (singular, rw.SolveFailed)]
+)
 def test_a_pool_of_processes_hands_on_what_a_worker_raised(work, error):
     with pytest.raises(error) as here:
         work(None)

@@ -171,6 +171,8 @@ def fill(
             tasks.append(Task(*asked, factors_in, runs, timed and memory is not False))
             lacking = ()
 
+    if tasks:
+        table.check_writable()
     done = before = int(stored.sum())
     if progress is not None:
         progress(done, stored.size)
