@@ -94,6 +94,7 @@ ERRORS = {
         UnsupportedFormat("native runs no e4m3; choose fp32"),
         costs.ProfileError("no profile"),
         outcomes.OutcomeTableError("no table"),
+        outcomes.WorkersLost("no workers"),
         policies.FactsError("no facts"),
         policies.MemoryFileError("no memory"),
         tuning.TunerFileError("no tuner"),

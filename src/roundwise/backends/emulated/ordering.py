@@ -41,7 +41,7 @@ def has_regular_pattern(A: sparse.csc_array) -> bool:
     `structural_rank` takes minutes for some orders of the rows of a grid's matrix.)
     """
     n = A.shape[0]
-    if np.count_nonzero(A.diagonal()) == n:
+    if np.all(A.diagonal() != 0):
         return True
     if A.nnz < n or (np.diff(A.indptr) == 0).any() or np.unique(A.indices).size < n:
         return False
@@ -50,7 +50,7 @@ def has_regular_pattern(A: sparse.csc_array) -> bool:
     heads = np.concatenate([rows, np.repeat(columns, np.diff(A.indptr)), np.full(n, end)])
     size = (2 * n + 2, 2 * n + 2)
     network = sparse.csr_array((np.ones(tails.size, dtype=np.int32), (tails, heads)), shape=size)
-    return int(maximum_flow(network, start, end, method="dinic").flow_value) == n
+    return bool(maximum_flow(network, start, end, method="dinic").flow_value == n)
 
 
 def colamd(A: sparse.csc_array, **options: Any) -> NDArray[np.int32] | None:
