@@ -70,6 +70,13 @@ class ProblemResults:
     formats: Mapping[str, str] = field(default_factory=dict)  # name to definition
 
 
+def check_writable(path: Path) -> None:
+    """Try a write that changes nothing; permissions do not tell, as SQLite needs a journal."""
+    with opened(path) as connection, transaction(connection):
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
 def write_results(path: Path, results: ProblemResults) -> None:
     """Write the results of one task, all or nothing."""
     with opened(path) as connection, transaction(connection):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,30 +30,60 @@ class TunerFileError(RoundwiseError, ValueError):
 
 
 def write_tuner(path: Path, content: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write both files; each replaces its predecessor in one step."""
+    """Write both files; each replaces its predecessor in one step.
+
+    The arrays that the replaced JSON names are removed, and no other file.
+    """
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     packed = buffer.getvalue()
     digest = hashlib.sha256(packed).hexdigest()
-    beside = path.with_name(f"{path.stem}.{digest[:12]}.npz")
+    beside = _arrays_beside(path, digest)
     header = {"schema": SCHEMA, "version": VERSION, "arrays": beside.name, "sha256": digest}
     text = json.dumps(header | dict(content), indent=1, allow_nan=False)
+    old = _own_arrays(path)
     # The JSON is replaced last and names its arrays: the old pair or the new is always whole.
     replace_file(beside, packed)
     replace_file(path, text.encode() + b"\n")
-    for old in path.parent.glob(f"{path.stem}.????????????.npz"):
-        if old != beside:
-            old.unlink()
+    if old is not None and old != beside:
+        old.unlink(missing_ok=True)
+
+
+def _arrays_beside(path: Path, digest: str) -> Path:
+    """The npz file of a tuner that is saved at `path`."""
+    return path.with_name(f"{path.stem}.{digest[:12]}.npz")
+
+
+def _own_arrays(path: Path) -> Path | None:
+    """The arrays that were saved with the tuner at `path`, if there is one.
+
+    A copy or a link of another tuner's JSON names the arrays of that one: these are not its own.
+    """
+    try:
+        saved = _content(path)
+    except (TunerFileError, OSError):
+        return None  # there is none
+    digest = saved.get("sha256")
+    if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
+        return None
+    own = _arrays_beside(path, digest)
+    return own if own.name == saved.get("arrays") else None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """What the JSON says, of whatever version."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of 5000 digits
+        raise TunerFileError(f"{path} is no JSON ({error}); save the tuner again") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise TunerFileError(f"{path} is no saved tuner; pass a file that Tuner.save wrote")
+    return content
 
 
 def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
     """The content and the arrays, or a `TunerFileError`."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TunerFileError(f"{path} is no JSON ({error}); save the tuner again") from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise TunerFileError(f"{path} is no saved tuner; pass a file that Tuner.save wrote")
+    content = _content(path)
     version = content.get("version")
     if type(version) is not int or version != VERSION:
         raise TunerFileError(

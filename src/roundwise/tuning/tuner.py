@@ -192,7 +192,10 @@ class Tuner:
         return reward
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write ``path`` (JSON) and an npz file of the same name beside it."""
+        """Write ``path`` (JSON) and, beside it, an npz file: ``path``'s name and 12 digits.
+
+        A tuner that was saved there before is replaced: its two files, and no other.
+        """
         self._check_fitted()
         path = Path(path)
         if path.suffix != ".json":
