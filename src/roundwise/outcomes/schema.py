@@ -161,7 +161,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def prepare(path: Path) -> None:
     """Check that the file is a sound outcome table; make it if it is empty or not there."""
-    upgrades = [sum(MIGRATIONS[version:], ()) for version in range(len(MIGRATIONS))]
+    upgrades = tuple(sum(MIGRATIONS[version:], ()) for version in range(len(MIGRATIONS)))
     with opened(path) as connection:
         _FILE.check(connection, path, len(upgrades))
         _FILE.upgrade(connection, path, upgrades)

@@ -33,7 +33,7 @@ from roundwise.algorithms import Outcome
 from roundwise.policies import bandit
 from roundwise.policies.bandit import Account, Curiosity
 from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
-from roundwise.policies.look import Seen, bin_in_words
+from roundwise.policies.look import Seen, bin_in_words, is_key
 from roundwise.policies.memory import Arm, Memory, Observation
 from roundwise.policies.neighbours import Expectation, NeighbourPolicy
 
@@ -198,7 +198,8 @@ class OnlinePolicy(Policy):
     def summary(self) -> str:
         """A table of what is remembered: similar systems, then shapes that were solved often."""
         with self._lock:
-            cells, account = self.memory.cells(), replace(self.account)
+            known, account = self.memory.cells(), replace(self.account)
+        cells = {name: arms for name, arms in known.items() if is_key(name)}
         solves = {name: sum(arm.count for arm in arms.values()) for name, arms in cells.items()}
         often = (name for name in sorted(cells) if "=" in name and solves[name] >= OFTEN)
         shown = [*(name for name in cells if "=" not in name), *often]
