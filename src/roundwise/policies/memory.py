@@ -240,13 +240,15 @@ class Memory:
             write(self._connection, _rows_of(self._waiting))
             self._waiting.clear()
             self._in_use = True
+            if self._patience == 0.0:
+                self._be_patient(SECONDS_TO_WRITE)
         else:
             self._warn(f"{self.path}: cannot be written; give write permission to it and its folder")
 
     def _tried(self, use: Callable[[], T]) -> T | None:
-        """Use the file; a failure is a warning. After a wait in vain, do not wait the next time."""
+        """Use the file; a failure is a warning. After a wait in vain, do not wait until a write."""
         try:
-            found = use()
+            return use()
         except sqlite3.DatabaseError as error:
             if code_of(error) in _LOCKED:
                 self._be_patient(0.0)
@@ -255,10 +257,6 @@ class Memory:
             self._warn(f"{self.path}: {FILE.remedy(error)}")
         except MemoryFileError as error:
             self._warn(str(error))
-        else:
-            if self._patience == 0.0:
-                self._be_patient(SECONDS_TO_WRITE)
-            return found
         return None
 
     def _warn(self, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
@@ -78,12 +79,13 @@ def opened(path: Path | None, seconds: float) -> tuple[sqlite3.Connection, bool]
 
     If the file or its folder is read-only, the connection is to a copy in memory.
     """
+    if path is not None and path.is_file() and not os.access(path, os.W_OK):
+        return _copied(path), False  # SQLite would leave a read-only log beside it
     try:
         return _opened(path, seconds), True
     except sqlite3.DatabaseError as error:
-        if path is None or code_of(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-            raise
-        if not path.is_file():
+        unwritable = code_of(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+        if path is None or not path.is_file() or not unwritable:
             raise
     return _copied(path), False
 
@@ -104,11 +106,12 @@ def _opened(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 
 def _copied(path: Path) -> sqlite3.Connection:
-    """A copy in memory of a file that nobody can write now, not even SQLite its log beside it."""
+    """A copy in memory of a file that cannot be written, or SQLite's log beside it."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     with ExitStack() as unless_ready:
         unless_ready.callback(connection.close)
-        address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        logged = path.with_name(f"{path.name}-wal").exists()  # another process may write to it
+        address = f"{path.absolute().as_uri()}?mode=ro&immutable={int(not logged)}"
         with closing(sqlite3.connect(address, uri=True)) as source:
             source.backup(connection)
         FILE.check(connection, path, len(_UPGRADES))
