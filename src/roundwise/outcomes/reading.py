@@ -19,7 +19,7 @@ from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
 from roundwise.outcomes.keys import Setting, StoredArithmetic
-from roundwise.outcomes.records import StoredProblem, format_json, from_json
+from roundwise.outcomes.records import StoredProblem, format_json, from_json, numbers_of
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError, opened
 from roundwise.outcomes.view import STATUSES, OutcomeView
 from roundwise.outcomes.writing import COLUMNS
@@ -136,6 +136,7 @@ class Selection:
             problems=self.problems(),
             actions=self.actions,
             status=_status_codes(columns["status"]),
+            source=self.path,
             ferr=columns["ferr"].astype(np.float64),
             nbe=columns["nbe"].astype(np.float64),
             cbe=columns["cbe"].astype(np.float64),
@@ -217,8 +218,9 @@ def measurement_arrays(
     names = tuple(dict.fromkeys((*stages, "verify")))
     found: dict[Pair, list[list[float]]] = {}  # seconds, peak memory, timings
     for fingerprint, action, seconds, timings, peak in rows:
-        times = from_json(timings)
-        run = [seconds, np.nan if peak is None else peak, *(times.get(k, 0.0) for k in names)]
+        times = numbers_of(from_json(timings))
+        run = [np.nan if x is None else x for x in (seconds, peak)]
+        run += [times.get(k, 0.0) for k in names]
         found.setdefault((fingerprint, action), []).append(run)
     medians = np.full((len(pairs), 2 + len(names)), np.nan)
     peak_bytes = np.full(len(pairs), np.nan)
@@ -239,8 +241,4 @@ def measurement_arrays(
 def _status_codes(names: NDArray[Any]) -> NDArray[np.int8]:
     """The statuses as indices into `STATUSES`."""
     codes = {status.name: code for code, status in enumerate(STATUSES)}
-    if unknown := set(names.flat) - codes.keys():
-        raise OutcomeTableError(
-            f"the table holds the unknown status {min(unknown)!r}; upgrade roundwise"
-        )
     return np.array([codes[name] for name in names.flat], dtype=np.int8).reshape(names.shape)

@@ -243,7 +243,9 @@ class Memory:
             if self._patience == 0.0:
                 self._be_patient(SECONDS_TO_WRITE)
         else:
-            self._warn(f"{self.path}: cannot be written; give write permission to it and its folder")
+            self._warn(
+                f"{self.path}: cannot be written; give write permission to it and its folder"
+            )
 
     def _tried(self, use: Callable[[], T]) -> T | None:
         """Use the file; a failure is a warning. After a wait in vain, do not wait until a write."""

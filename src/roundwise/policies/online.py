@@ -329,7 +329,10 @@ class OnlinePolicy(Policy):
             raise ValueError("the saved memory is corrupt; save the policy again")
         self.memory.clear()
         for cell, action, (count, *rest) in zip(cells, actions, numbers.tolist(), strict=True):
-            self.memory.put(str(cell), str(action), Arm(int(count), *rest))
+            arm = Arm(int(count), *rest)
+            if not arm.is_sound:
+                raise ValueError(f"the saved memory of {str(cell)!r} is corrupt; save again")
+            self.memory.put(str(cell), str(action), arm)
         for key, shape, count in zip(bins.tolist(), shapes.tolist(), counts.tolist(), strict=True):
             if shape:
                 self._latest[key, shape] = count
