@@ -139,7 +139,8 @@ def mutate_database(path, rng):
             # SQLite refuses some changes itself: a key twice, a column that an index needs.
             with suppress(sqlite3.DatabaseError, OverflowError):
                 _change_database(connection, rng)
-        connection.execute("PRAGMA journal_mode = DELETE")
+        with suppress(sqlite3.DatabaseError):
+            connection.execute("PRAGMA journal_mode = DELETE")  # no log beside the file
 
 
 def _change_database(connection, rng):
@@ -178,6 +179,7 @@ def _change_database(connection, rng):
 
 def _cell(old, rng):
     if isinstance(old, str) and old[:1] in ("{", "[") and rng.random() < 0.7:
-        return mutated_json(old.encode(), rng).decode(errors="replace")
+        with suppress(json.JSONDecodeError):  # an earlier mutation may have damaged it
+            return mutated_json(old.encode(), rng).decode(errors="replace")
     value = rng.choice([*HOSTILE, b"\xff\xfe", "\ud7ff", "9" * 5000])
     return json.dumps(value) if isinstance(value, list | dict) else value

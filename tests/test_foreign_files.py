@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import shutil
+import sqlite3
 import warnings
 from pathlib import Path
 
@@ -184,7 +185,7 @@ def test_outcome_tables(tables, tmp_path):
         view = table.view(algorithm, problems, space, arithmetic)
         for k in range(len(problems)):
             view.row(k)
-        assert OutcomeTable(merged).view(algorithm, problems, space, arithmetic).shape == view.shape
+        OutcomeTable(merged)  # checks it
 
     for case in range(COUNT):
         rng = random.Random(case)
@@ -298,3 +299,72 @@ def test_matrix_market_files(tmp_path):
             path.write_bytes(mutated_text(rng.choice(sources), rng))
         refused += check(path, load, ValueError, case) is not None
     assert COUNT / 4 < refused < COUNT
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("coordinate real general\n1000000000 1000000000 1\n1 1 1.0\n", "claims 1000000000 rows"),
+        ("coordinate real general\n3 3 1000000000\n1 1 1.0\n", "claims 1000000000 entries"),
+        ("array real general\n100000 100000\n1.0\n", "claims 10000000000 entries"),
+        ("array real symmetric\n100000 100000\n1.0\n", "claims 5000050000 entries"),
+        ("array real general\n1 2\n1.0\n2.0\n", "1 x 2 matrix"),
+        ("array real symmetric\n1 2\n1.0\n2.0\n", "1 x 2 matrix"),
+        ("coordinate real general\n1 1 1\n1 1 1.0\n1 1 2.0\n", "claims 1 entries of 3 numbers"),
+        ("coordinate real general\n1 1 1\n1 1 1.0E", "no number"),
+        ("coordinate real general\n2 2 2\n1 1 1.0\n2 3 1.0\n", "not within"),
+        ("coordinate real general\n2 2 2\n1 1 1.0\n2 1.5 1.0\n", "not within"),
+        ("coordinate real lopsided\n1 1 1\n1 1 1.0\n", "lopsided"),
+        ("coordinate real general\n-1 -1 1\n1 1 1.0\n", "sizes"),
+        ("coordinate real general\n" + "9" * 5000 + " 1 1\n1 1 1.0\n", "sizes"),
+    ],
+)
+def test_claims_of_a_matrix_market_file_are_checked_first(tmp_path, text, reason):
+    path = tmp_path / "claims.mtx"
+    path.write_text("%%MatrixMarket matrix " + text)
+    with pytest.raises(ValueError, match=reason) as caught:
+        read_matrix_market(path)
+    assert str(path) in str(caught.value)
+    assert str(path) in fail(1, "solve", path)
+
+
+def test_a_right_hand_side_of_empty_columns_is_refused(tmp_path):
+    scipy.io.mmwrite(tmp_path / "a.mtx", sp.eye_array(3))
+    path = tmp_path / "b.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n3 100000000 1\n1 1 1.0\n")
+    with pytest.raises(ValueError, match="leave out the columns"):
+        list(read_columns(tmp_path / "a.mtx", path))
+
+
+def test_skew_symmetric_and_many_digits(tmp_path):
+    """By hand; SciPy's reader crashes on numbers of 25 digits."""
+    path = tmp_path / "skew.mtx"
+    path.write_text("%%MatrixMarket matrix array real skew-symmetric\n2 2\n3\n")
+    np.testing.assert_array_equal(read_matrix_market(path).A, [[0, -3], [3, 0]])
+    path.write_text(
+        "%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n"
+        "2 1 3.0000000000000000000000001\n"
+    )
+    np.testing.assert_array_equal(read_matrix_market(path).A.toarray(), [[0, -3], [3, 0]])
+
+
+# The command
+
+
+def test_commands_end_with_one_line(tables, tuners, tmp_path):
+    matrix, policy, table = tmp_path / "a.mtx", tmp_path / "policy.json", tmp_path / "t.sqlite"
+    scipy.io.mmwrite(matrix, SYSTEM.A)
+    policy.write_text('{"schema": "roundwise-tuner", "version": ' + "9" * 5000 + "}")
+    assert str(policy) in fail(1, "solve", matrix, "--policy", policy)
+    policy.write_text(tuners[0].read_text().replace('"version": 1', '"version": null'))
+    assert str(policy) in fail(1, "solve", matrix, "--policy", policy)
+    shutil.copy(tables[1][0], table)
+    with sqlite3.connect(table) as other:
+        other.execute("UPDATE outcome SET status = 'zzz' WHERE rowid = 1")
+    other.close()
+    for command in (("merge", tmp_path / "out.sqlite", table), ("info", "--table", table)):
+        line = fail(1, *command)
+        assert str(table) in line
+        assert "is no outcome" in line
+    with pytest.raises(OutcomeTableError, match="is no outcome"):
+        OutcomeTable(table)

@@ -39,6 +39,8 @@ class FileKind:
             yield
         except sqlite3.DatabaseError as error:
             raise self.error(f"{path}: {self.remedy(error)}") from error
+        except UnicodeDecodeError as error:  # SQLite quotes what a damaged file says
+            raise self.damaged(path, error) from error
 
     def check(self, connection: sqlite3.Connection, path: Path | None, newest: int) -> None:
         """Refuse, without writing, a file that is foreign, newer or damaged."""

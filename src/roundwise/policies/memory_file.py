@@ -52,10 +52,10 @@ _REMOVE_UNSOUND = f"""
     DELETE FROM arm
     WHERE machine = :machine AND cell = :cell AND action = :action AND NOT ({SOUND})"""
 
-_ADD = """
+_ADD = f"""
     INSERT INTO arm VALUES (:machine, :cell, :action, :count, :weight, :cost, :priced)
     ON CONFLICT DO UPDATE SET
-        count = count + excluded.count,
+        count = min(count + excluded.count, {LARGEST_COUNT}),
         weight = weight * :discount + excluded.weight,
         cost = cost * :discount + excluded.cost,
         priced = priced * :discount + excluded.priced"""
@@ -87,6 +87,8 @@ def opened(path: Path | None, seconds: float) -> tuple[sqlite3.Connection, bool]
         unwritable = code_of(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
         if path is None or not path.is_file() or not unwritable:
             raise
+    except UnicodeDecodeError as error:  # SQLite quotes what a damaged file says
+        raise FILE.damaged(path, error) from error
     return _copied(path), False
 
 

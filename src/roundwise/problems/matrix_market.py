@@ -246,13 +246,13 @@ def _unreadable(source: Path) -> Iterator[None]:
 def _numbers(text: bytes, header: Header) -> NDArray[np.float64]:
     """All numbers of the entries, one entry in a row; one that is missing or none is an error."""
     width = 3 if header.layout == "coordinate" else 1
-    with warnings.catch_warnings():  # NumPy stops at what is no number, and warns
+    with warnings.catch_warnings():  # older NumPys stop at what is no number, and warn
         warnings.simplefilter("error", DeprecationWarning)
         try:
             numbers = (
                 np.fromstring(text, dtype=np.float64, sep=" ") if text.strip() else np.empty(0)
             )
-        except DeprecationWarning as error:
+        except (DeprecationWarning, ValueError) as error:
             raise ValueError("something among its entries is no number") from error
     if len(numbers) != width * header.entries:
         raise ValueError(
