@@ -3,6 +3,7 @@
 Everything follows from the `random.Random` that is passed: a failing case can be made again.
 """
 
+import copy
 import json
 import re
 import sqlite3
@@ -126,7 +127,7 @@ def _hostile(value, rng):
         return [value]
     if kind == 1 and isinstance(value, int | float):
         return rng.choice((-value, value * 2, value + 1, value * 10**9, str(value)))
-    return rng.choice(HOSTILE)
+    return copy.deepcopy(rng.choice(HOSTILE))  # later mutations change it
 
 
 def mutate_database(path, rng):

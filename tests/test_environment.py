@@ -296,9 +296,13 @@ def test_a_full_disk_makes_learning_wait(tmp_path, full_disk):
     memory = Memory(path)
     memory.add([observation()])
     full_disk(1 << 12)
-    with pytest.warns(MemoryFileWarning, match="disk"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         for k in range(300):
             memory.add([observation(cell=f"cell {k}")])
+    (told,) = caught
+    assert told.category is MemoryFileWarning
+    assert "disk" in str(told.message)
     full_disk(resource.RLIM_INFINITY)
     memory.close()
     assert len(Memory(path).cells()) == 301

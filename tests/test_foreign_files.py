@@ -24,6 +24,7 @@ from cases import FRONT_DOOR_POLICIES, LEARNERS
 from command_line import fail
 from exact import backward_error
 from fuzz_files import mutate_database, mutated_bytes, mutated_json, mutated_text
+from test_calibration import calibration
 
 import roundwise as rw
 from roundwise.costs import ProfileError, current_prices, load_profile, prices, save_profile
@@ -35,7 +36,6 @@ from roundwise.policies.memory import Observation
 from roundwise.problems import randsvd, read_columns, read_matrix_market
 from roundwise.solver.choosing import default_policy
 from roundwise.tuning import TunerFileError
-from test_calibration import calibration
 
 COUNT = int(os.environ.get("ROUNDWISE_FUZZ_FILES", "200"))
 ADDRESS_SPACE = 4 << 30

@@ -40,7 +40,7 @@ from roundwise.outcomes import (
 )
 from roundwise.outcomes.keys import Setting, StoredArithmetic, algorithm_json
 from roundwise.outcomes.records import StoredProblem, from_json, outcome_facts, to_json
-from roundwise.outcomes.schema import DamagedText, opened
+from roundwise.outcomes.schema import DamagedText
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.problems import randsvd
 from roundwise.tuning import PAPER_CONTEXT

@@ -1,4 +1,4 @@
-"""Files that others may have written, moved or damaged: reading them strictly, writing them whole."""
+"""Files that others may have written or damaged: reading them strictly, writing them whole."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class FileKind:
         connection.execute("PRAGMA trusted_schema = OFF")  # it may not be ours
         with snapshot(connection):  # else another process may make the file between two looks
             self._version(connection, path, newest)
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if damage != "ok":
             raise self.damaged(path, damage)
 

@@ -17,7 +17,7 @@ from roundwise._sqlite import transaction
 from roundwise.features import FeatureValue
 from roundwise.outcomes.keys import Setting
 from roundwise.outcomes.records import StoredProblem, to_json
-from roundwise.outcomes.schema import OutcomeTableError, opened
+from roundwise.outcomes.schema import FILE, OutcomeTableError, opened
 
 Row = Mapping[str, Any]
 
@@ -96,27 +96,29 @@ def merge_table(path: Path, other: Path) -> None:
         connection.execute("ATTACH DATABASE ? AS other", (str(other),))
         try:
             with transaction(connection):
-                for row in _rows_of_other(connection, "format"):
+                for row in _rows_of(other, connection, "format"):
                     _insert(connection, "format", row)
                 ids = {  # the numbers of rows there, to those here
                     table: {
                         row["id"]: _identify(connection, table, row)
-                        for row in _rows_of_other(connection, table)
+                        for row in _rows_of(other, connection, table)
                     }
                     for table in ("problem", "setting", "origin")
                 }
                 for table in ("feature", "outcome", "measurement"):
-                    for row in _rows_of_other(connection, table):
+                    for row in _rows_of(other, connection, table):
                         references = {name: ids[name][row[name]] for name in ids if name in row}
                         _insert(connection, table, {**row, **references})
         except OutcomeTableError as error:
             raise OutcomeTableError(f"{other} contradicts {path}: {error}") from None
 
 
-def _rows_of_other(connection: sqlite3.Connection, table: str) -> Iterator[Row]:
-    cursor = connection.execute(f"SELECT * FROM other.{table}")
-    names = [column[0] for column in cursor.description]
-    return (dict(zip(names, row, strict=True)) for row in cursor)
+def _rows_of(other: Path, connection: sqlite3.Connection, table: str) -> Iterator[Row]:
+    """The rows of the attached table; errors in reading them name its file."""
+    with FILE.errors(other):
+        cursor = connection.execute(f"SELECT * FROM other.{table}")
+        names = [column[0] for column in cursor.description]
+        yield from (dict(zip(names, row, strict=True)) for row in cursor)
 
 
 def _identify(connection: sqlite3.Connection, table: str, row: Row) -> int:

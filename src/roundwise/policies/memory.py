@@ -122,6 +122,7 @@ class Memory:
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
+        self._connection: sqlite3.Connection | None = None
         self._told: set[str] = set()  # reasons of warnings
         self._in_use = True  # False from a warning to the next write: one is enough
         self._begin()
@@ -196,8 +197,7 @@ class Memory:
         """Nothing waits, and no file is open in this process."""
         self._process = os.getpid()
         self._waiting: Waiting = {}
-        self._connection: sqlite3.Connection | None = None
-        self._writable = False
+        self._connection, self._writable = None, False
         self._patience = SECONDS_TO_WRITE
         self._end = weakref.finalize(self, _end, self.path, self._waiting, self._process)
 
@@ -276,7 +276,7 @@ def _rows_of(waiting: Waiting) -> list[dict[str, Any]]:
     return [vars(new) | {"machine": machine} for (machine, _, _), new in waiting.items()]
 
 
-def _end(path: Path, waiting: Waiting, process: int) -> None:
+def _end(path: Path | None, waiting: Waiting, process: int) -> None:
     """Write what still waits, as the `Memory` is no longer used or the process ends."""
     if not waiting or process != os.getpid():
         return

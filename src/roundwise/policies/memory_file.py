@@ -1,4 +1,4 @@
-"""The file of a `Memory`: its SQLite schema, how it is opened, and which rows of it are believed."""
+"""The file of a `Memory`: its SQLite schema, how it is opened, which of its rows are believed."""
 
 from __future__ import annotations
 

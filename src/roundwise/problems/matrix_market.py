@@ -7,11 +7,9 @@ import io
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.io
@@ -72,13 +70,13 @@ def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
 
     def check(header: Header) -> None:
         if header.rows != n or header.columns < 1:
-            raise ValueError(
-                f"{rhs} holds a {header.rows} x {header.columns} right-hand side; "
+            raise Unfit(
+                f"holds a {header.rows} x {header.columns} right-hand side; "
                 f"pass one column with {n} rows, or several"
             )
         if header.columns > max(1, header.entries):
-            raise ValueError(
-                f"{rhs} has {header.columns} columns, but {header.entries} entries; leave out the "
+            raise Unfit(
+                f"has {header.columns} columns, but {header.entries} entries; leave out the "
                 "columns without any"
             )
 
@@ -119,6 +117,10 @@ _ENTRY_BYTES = {"coordinate": len("1 1 1\n"), "array": len("1\n")}
 _LONGEST_LINE = 1 << 16  # of the header
 
 
+class Unfit(ValueError):
+    """A file that can be read does not serve here; `_read` puts its name before the reason."""
+
+
 class Header(NamedTuple):
     """What the first lines of a file claim."""
 
@@ -130,7 +132,7 @@ class Header(NamedTuple):
     entries: int  # stored ones
 
     @classmethod
-    def read(cls, stream: IO[bytes]) -> Header:
+    def read(cls, stream: BinaryIO | gzip.GzipFile) -> Header:
         """From the banner, comments and the line of sizes; the stream is then at the entries."""
         banner = stream.readline(_LONGEST_LINE).decode("ascii", "replace").lower().split()
         if banner[:2] != ["%%matrixmarket", "matrix"] or len(banner) != 5:
@@ -163,15 +165,15 @@ class Header(NamedTuple):
     def check(self, source: Path) -> None:
         """Refuse what has no real values, and claims of more entries than the file can hold."""
         if self.field == "complex":
-            raise ValueError(f"{source} is complex; only real systems: write its real form first")
+            raise Unfit("is complex; only real systems: write its real form first")
         if self.field == "pattern":
-            raise ValueError(f"{source} is a pattern without values; pass a file with real values")
+            raise Unfit("is a pattern without values; pass a file with real values")
         size = source.stat().st_size
         holds = size * (_DEFLATED_AT_MOST if _is_packed(source) else 1)
         if self.entries * _ENTRY_BYTES[self.layout] > holds + 1:
             raise ValueError(
-                f"{source} is no readable Matrix Market file: it claims {self.entries} entries, "
-                f"more than its {size} bytes can hold; it was cut off or damaged: get it again"
+                f"it claims {self.entries} entries, more than its {size} bytes can hold; it was "
+                "cut off or damaged: get it again"
             )
 
 
@@ -185,21 +187,21 @@ def _check_word(word: str, known: Collection[str]) -> None:
         raise ValueError(f"its first line says {word!r}, not one of {', '.join(known)}")
 
 
-def _check_square(source: Path, header: Header) -> None:
+def _check_square(header: Header) -> None:
     n = header.rows
     if n != header.columns:
-        raise ValueError(f"{source} holds a {n} x {header.columns} matrix; pass a square one")
+        raise Unfit(f"holds a {n} x {header.columns} matrix; pass a square one")
     covered = header.entries * (1 if header.symmetry == "general" else 2)
     if header.layout == "coordinate" and n > covered:
-        raise ValueError(
-            f"{source} claims {n} rows, but only {header.entries} entries: rows without any make "
-            "the matrix singular; pass a nonsingular one"
+        raise Unfit(
+            f"claims {n} rows, but only {header.entries} entries: rows without any make the matrix "
+            "singular; pass a nonsingular one"
         )
 
 
 def _read_square(source: Path) -> tuple[Any, str, dict[str, Any]]:
     """The matrix, its name, and the meta of its system."""
-    A = _read(source, partial(_check_square, source))
+    A = _read(source, _check_square)
     name = source.name.removesuffix(".gz").removesuffix(".mtx")
     return A, name, {"generator": "read_matrix_market", "family": name, "file": source.name}
 
@@ -209,20 +211,19 @@ def _read(source: Path, check: Callable[[Header], None]) -> Any:
     if not source.is_file():
         missing = "is no file" if source.exists() else "does not exist"
         raise FileNotFoundError(f"{source} {missing}; pass the path of a Matrix Market file")
-    with _unreadable(source):
-        stream = gzip.open(source) if _is_packed(source) else source.open("rb")
-    with stream:
-        with _unreadable(source):
+    try:
+        with gzip.open(source) if _is_packed(source) else source.open("rb") as stream:
             header = Header.read(stream)
-        header.check(source)
-        check(header)
-        with _unreadable(source):
+            header.check(source)
+            check(header)
             numbers = _numbers(stream.read(), header)
-            A = (
-                _sparse(numbers, header)
-                if header.layout == "coordinate"
-                else _dense(numbers, header)
-            )
+        A = _sparse(numbers, header) if header.layout == "coordinate" else _dense(numbers, header)
+    except Unfit as error:
+        raise ValueError(f"{source} {error}") from None
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{source} is no readable Matrix Market file: {one_line(error)}"
+        ) from error
     if not np.isfinite(A.data if sp.issparse(A) else A).all():
         raise ValueError(f"{source} holds NaN or infinite entries; replace them first")
     return A
@@ -230,17 +231,6 @@ def _read(source: Path, check: Callable[[Header], None]) -> Any:
 
 def _is_packed(source: Path) -> bool:
     return source.suffix == ".gz"
-
-
-@contextmanager
-def _unreadable(source: Path) -> Iterator[None]:
-    """Errors of a damaged text, a corrupt gzip stream or a disk, as one line with the file."""
-    try:
-        yield
-    except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{source} is no readable Matrix Market file: {one_line(error)}"
-        ) from error
 
 
 def _numbers(text: bytes, header: Header) -> NDArray[np.float64]:

@@ -90,6 +90,8 @@ def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
+        if odd := [name for name, array in arrays.items() if array.dtype.kind not in "biufU"]:
+            raise ValueError(f"{odd[0]} holds neither real numbers nor text")
     except _DAMAGED as error:
         raise TunerFileError(
             f"{one_line(beside)} is damaged ({one_line(error)}); save the tuner again"
