@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._files import one_line
 from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
@@ -94,8 +95,8 @@ class Selection:
         for fmt in {fmt for action in self.actions for fmt in action}:
             if known.get(fmt.name, format_json(fmt)) != format_json(fmt):
                 raise OutcomeTableError(
-                    f"{self.path}: {fmt.name} is {known[fmt.name]} there, but {format_json(fmt)} "
-                    "here; give one format one name"
+                    f"{self.path}: {fmt.name} is {one_line(known[fmt.name])} there, but "
+                    f"{format_json(fmt)} here; give one format one name"
                 )
 
     def counts(self, kind: str) -> NDArray[np.int64]:

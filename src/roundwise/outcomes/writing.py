@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from roundwise._files import one_line
 from roundwise._sqlite import transaction
 from roundwise.features import FeatureValue
 from roundwise.outcomes.keys import Setting
@@ -146,8 +147,8 @@ def _insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
     for name, old, new in zip(facts, stored, _values(row, facts), strict=False):
         if old != new:
             raise OutcomeTableError(
-                f"{_describe(connection, table, row)}: {name} is {old} in the table, but {new} "
-                "was given; the two were computed or named differently, so keep them in two tables"
+                f"{_describe(connection, table, row)}: {name} is {one_line(old)} in the table, but "
+                f"{one_line(new)} was given; the two were computed or named differently, so keep them in two tables"
             )
 
 
