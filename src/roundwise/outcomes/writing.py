@@ -148,7 +148,8 @@ def _insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
         if old != new:
             raise OutcomeTableError(
                 f"{_describe(connection, table, row)}: {name} is {one_line(old)} in the table, but "
-                f"{one_line(new)} was given; the two were computed or named differently, so keep them in two tables"
+                f"{one_line(new)} was given; the two were computed or named differently, so keep "
+                "them in two tables"
             )
 
 
