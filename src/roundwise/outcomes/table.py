@@ -189,5 +189,5 @@ class OutcomeTable:
     def origins(self) -> list[dict[str, str]]:
         """Where the facts were computed: versions, machine, instruction set."""
         with opened(self.path) as connection:
-            rows = connection.execute("SELECT facts FROM origin ORDER BY facts").fetchall()
-        return [from_json(text) for (text,) in rows]
+            rows = connection.execute("SELECT facts FROM origin ORDER BY facts")
+            return [from_json(text) for (text,) in rows]

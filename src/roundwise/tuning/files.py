@@ -11,18 +11,26 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from roundwise._files import replace_file
+from roundwise._files import one_line, read_json, replace_file
 from roundwise.exceptions import RoundwiseError
 from roundwise.policies.base import Arrays
 
 SCHEMA = "roundwise-tuner"
 VERSION = 1
+
+
+# What NumPy and zipfile raise on damaged archives; the last two on flags of a zip that they lack.
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError, MemoryError),
+    *(NotImplementedError, RuntimeError),
+)
 
 
 class TunerFileError(RoundwiseError, ValueError):
@@ -73,9 +81,11 @@ def _own_arrays(path: Path) -> Path | None:
 def _content(path: Path) -> dict[str, Any]:
     """What the JSON says, of whatever version."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError: also an integer of 5000 digits
-        raise TunerFileError(f"{path} is no JSON ({error}); save the tuner again") from error
+        content = read_json(path)
+    except ValueError as error:
+        raise TunerFileError(
+            f"{path} is no JSON ({one_line(error)}); save the tuner again"
+        ) from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise TunerFileError(f"{path} is no saved tuner; pass a file that Tuner.save wrote")
     return content
@@ -87,21 +97,34 @@ def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
     version = content.get("version")
     if type(version) is not int or version != VERSION:
         raise TunerFileError(
-            f"{path} has version {version!r}, this Roundwise reads {VERSION}; "
+            f"{path} has version {one_line(repr(version), 40)}, this Roundwise reads {VERSION}; "
             "use the version of Roundwise that saved it, or train again"
         )
     name = content.get("arrays")
-    if not isinstance(name, str) or Path(name).name != name:
+    if not isinstance(name, str) or Path(name).name != name or not name.endswith(".npz"):
         raise TunerFileError(f"{path} names no arrays beside it; save the tuner again")
     beside = path.with_name(name)
-    if not beside.is_file():
-        raise TunerFileError(f"{beside} is missing; keep it beside {path.name}")
-    packed = beside.read_bytes()
+    try:
+        packed = beside.read_bytes()
+    except FileNotFoundError as error:
+        raise TunerFileError(
+            f"{one_line(beside)} is missing; keep it beside {path.name}"
+        ) from error
+    except (OSError, ValueError) as error:  # a folder, a name that no file can have
+        raise TunerFileError(
+            f"{path}: its arrays cannot be read ({one_line(error)}); save the tuner again"
+        ) from error
     if hashlib.sha256(packed).hexdigest() != content.get("sha256"):
-        raise TunerFileError(f"{beside} does not belong to {path.name}; save the tuner again")
+        raise TunerFileError(
+            f"{one_line(beside)} does not belong to {path.name}; save the tuner again"
+        )
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise TunerFileError(f"{beside} is damaged ({error}); save the tuner again") from error
+        if odd := [name for name, array in arrays.items() if array.dtype.kind not in "biufU"]:
+            raise ValueError(f"{odd[0]} holds neither real numbers nor text")
+    except _DAMAGED as error:
+        raise TunerFileError(
+            f"{one_line(beside)} is damaged ({one_line(error)}); save the tuner again"
+        ) from error
     return content, arrays
