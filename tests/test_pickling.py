@@ -33,7 +33,9 @@ from roundwise import (
     solver,
     tuning,
 )
+from roundwise._forking import ForkSafeLock
 from roundwise.backends import UnsupportedFormat
+from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
 
 PUBLIC = (
@@ -70,6 +72,7 @@ def public_classes():
         kind
         for kind in classes - LEFT_OUT
         if kind.__module__.startswith("roundwise.")
+        and not kind.__module__.startswith("roundwise._")
         and not inspect.isabstract(kind)
         and not getattr(kind, "_is_protocol", False)
         and not issubclass(kind, Exception)
@@ -93,6 +96,7 @@ ERRORS = {
         rw.SolveFailed("A is singular", np.arange(3.0), 0.5, (an_outcome(),)),
         UnsupportedFormat("native runs no e4m3; choose fp32"),
         costs.ProfileError("no profile"),
+        ProfileMissingError("no profile at all"),
         outcomes.OutcomeTableError("no table"),
         outcomes.WorkersLost("no workers"),
         policies.FactsError("no facts"),
@@ -163,7 +167,7 @@ def same(one, other):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, policies.Memory):  # a connection to a database
         return one.path == other.path and one.cells() == other.cells()
-    if isinstance(one, type(threading.Lock())):
+    if isinstance(one, ForkSafeLock | type(threading.Lock())):
         return True
     if isinstance(one, enum.Enum | Path) or not state(one):
         # Without attributes, an object of a class that defines no equality is like all others.
