@@ -29,6 +29,9 @@ LARGEST_SUM = 900
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
 
+SMALLEST_NORMAL = -1021
+"""The exponent, as `numpy.frexp` has it, below which float64 numbers are subnormal."""
+
 
 @dataclass(frozen=True, eq=False)
 class ScaledMatrix:
@@ -38,6 +41,7 @@ class ScaledMatrix:
     norm: float  # of the matrix as it was given, in the infinity norm, over 2**max(e)
     rows: NDArray[np.int32] | None = None  # e, if A had to be scaled
     columns: NDArray[np.int32] | None = None  # f, if columns had to be scaled, too
+    is_exact: bool = True  # no entry became subnormal or zero
 
     @property
     def n(self) -> int:
@@ -153,9 +157,10 @@ def _scaled(A: Any, by_rows_and_columns: bool | None) -> ScaledMatrix:
         rows[:] = rows.max()
         exponents -= rows[0]
     entries = np.ldexp(fractions, exponents)
+    is_exact = bool(exponents.min(where=fractions != 0, initial=0) >= SMALLEST_NORMAL)
     is_sparse = sparse.issparse(A)
     A = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape) if is_sparse else entries
-    matrix = ScaledMatrix(A, 0.0, rows, columns)
+    matrix = ScaledMatrix(A, 0.0, rows, columns, is_exact)
     given = abs(A) if columns is None else abs(A) * np.ldexp(1.0, columns)
     sums = np.asarray(given.sum(axis=1)).reshape(-1, 1)
     return replace(matrix, norm=float(matrix.residual_norms(sums)[0]))

@@ -14,6 +14,7 @@ from roundwise.algorithms.accuracy import backward_errors, default_tolerance, pa
 from roundwise.backends.native.small import solve_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
+from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array
 
@@ -142,7 +143,9 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     solved = solve_at_once(A, b)
     if solved is None:
         return None
-    x, residual, norm = solved
+    x, residual, norm, least_pivot = solved
+    if not least_pivot > SUSPICIOUS * norm:
+        return None  # a closer look is needed
     norms: Any = [np.abs(v).max(axis=0) for v in (residual, x, b)]
     if b.ndim == 1:
         norms = [float(size) for size in norms]
@@ -152,6 +155,8 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
         low, high = sizes.min(), sizes.max()
     # Products of huge or tiny numbers are not to be trusted: a closer look scales them first.
     if not 1e-264 < low <= high < 1e300:
+        return None
+    if np.greater(SUSPICIOUS * norm * norms[1], norms[2]).any():  # only an ill-conditioned A can
         return None
     errors = backward_errors(norms[0], norm, *norms[1:])
     return x if passes(errors, default_tolerance(n) if tol is None else tol) else None

@@ -51,7 +51,8 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1) -> GivenMatrix:
         raise ValueError(f"A {_NOT_FINITE}")
     made = moderate(A.astype(np.float64, copy=False), norm, largest)
     b = np.broadcast_to(0.0, (made.n, columns))
-    return GivenMatrix(made.A, made.norm, made.rows, made.columns, dtype=dtype, b=b)
+    scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
+    return GivenMatrix(*scaled, dtype=dtype, b=b)
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> GivenColumns:

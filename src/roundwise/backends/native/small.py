@@ -17,8 +17,8 @@ from roundwise.backends.native.storage import gemv
 Array = NDArray[np.float64]
 
 
-def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float] | None:
-    """x, ``b - A x`` and ``||A||_inf`` for float64 A and b (vector or columns), by LU.
+def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float, float] | None:
+    """x, ``b - A x``, ``||A||_inf`` and the smallest pivot for float64 A and b, by LU.
 
     None if A is singular in FP64. Inf and NaN are left to the caller.
     """
@@ -37,4 +37,6 @@ def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float] | None:
         product = gemv(columns, x[:, 0], bool(flip))[:, None]
     else:
         product = blas.dgemm(1.0, columns, x, trans_a=flip)
-    return x, b - product, lapack.dlange("1" if flip else "I", columns)
+    pivots = np.abs(lu.diagonal())
+    least = pivots[pivots.argmin()]  # min() would take twice as long
+    return x, b - product, lapack.dlange("1" if flip else "I", columns), least
