@@ -21,7 +21,7 @@ from roundwise.policies import (
     ThompsonSampling,
 )
 
-FORMATS = list(rw.NAMED_FORMATS.values())
+FORMATS = [fmt for fmt in rw.NAMED_FORMATS.values() if fmt.p <= rw.FP64.p]  # of float64 arrays
 
 # Formats that try the corners of the definition.
 ODD_FORMATS = [

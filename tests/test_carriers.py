@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference
+from cases import FORMATS
 
 import roundwise as rw
 from roundwise.backends.emulated.carriers import carrier_type, is_innocuous
@@ -73,7 +74,7 @@ def test_square_roots_are_innocuous():
 
 
 def test_carriers_of_the_named_formats():
-    narrow = {fmt.name for fmt in rw.NAMED_FORMATS.values() if carrier_type(fmt) is np.float32}
+    narrow = {fmt.name for fmt in FORMATS if carrier_type(fmt) is np.float32}
     assert narrow == {"e4m3", "e5m2", "bf16", "fp16", "tf32", "fp32"}
     assert not is_innocuous(rw.TF32, rw.FP32)  # its products are guarded
 

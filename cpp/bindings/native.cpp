@@ -174,9 +174,62 @@ template <class T> void bind_vector_operations(nb::module_& m) {
     });
 }
 
+// A vector or the columns of a matrix.
+struct Block {
+    std::int64_t rows, count;
+    template <class X> explicit Block(const X& x)
+        : rows(x.ndim() == 0 ? 0 : length(x.shape(0))), count(rows == 0 ? 0 : length(x.size()) / rows) {}
+    bool operator==(const Block& other) const { return rows == other.rows && count == other.count; }
+};
+
+void require_blocks(std::int64_t rows, std::int64_t columns, const Block& x, const Block& b,
+                    const Block& r) {
+    require(b == r && x.count == b.count && b.rows == rows && x.rows == columns,
+            "the shapes of X, B and R do not match A; pass R and B as A X, with as many columns as X");
+}
+
+template <class I> void bind_sparse_exact(nb::module_& m) {
+    define(m, "native_exact_sparse_residual",
+           [](VectorIn<I> starts, VectorIn<I> places, VectorIn<double> values, std::int64_t columns,
+              ArrayIn<double> x, ArrayIn<double> b, ArrayOut<double> r, int threads) {
+        require(starts.size() >= 1, "indptr is empty; pass compressed rows");
+        const std::int64_t rows = length(starts.size()) - 1;
+        require_blocks(rows, columns, Block(x), Block(b), Block(r));
+        const I entries = starts.data()[rows];
+        require(entries <= length(places.size()) && entries <= length(values.size()),
+                "indptr points past the entries; pass a valid matrix in compressed rows");
+        const auto kernel = [] {
+            if constexpr (sizeof(I) == 4) return exact_kernels().sparse_residual;
+            else return exact_kernels().long_sparse_residual;
+        }();
+        nb::gil_scoped_release release;
+        kernel(rows, columns, starts.data(), places.data(), values.data(), Block(x).count, x.data(),
+               b.data(), r.data(), threads);
+    });
+}
+
+void bind_exact(nb::module_& m) {
+    define(m, "native_exact_residual", [](MatrixIn<double> a, bool transpose, ArrayIn<double> x,
+                                          ArrayIn<double> b, ArrayOut<double> r, std::int64_t block,
+                                          int threads) {
+        const std::int64_t rows = length(a.shape(0)), columns = length(a.shape(1));
+        require_blocks(transpose ? columns : rows, transpose ? rows : columns, Block(x), Block(b), Block(r));
+        require(block >= 0, "block < 0; pass 0 for twice the precision, or a number of products");
+        nb::gil_scoped_release release;
+        exact_kernels().residual(rows, columns, a.data(), transpose, Block(x).count, x.data(), b.data(),
+                                 r.data(), block, threads);
+    });
+    define(m, "native_largest_row_sum", [](MatrixIn<double> a, bool transpose) {
+        return exact_kernels().largest_row_sum(length(a.shape(0)), length(a.shape(1)), a.data(), transpose);
+    });
+    bind_sparse_exact<std::int32_t>(m);
+    bind_sparse_exact<std::int64_t>(m);
+}
+
 }  // namespace
 
 void bind_native(nb::module_& m) {
+    bind_exact(m);
     bind_bf16(m);
     m.def("native_level", [] { return name_of(native_level()); });
     bind_lu<float>(m);

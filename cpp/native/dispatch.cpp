@@ -25,6 +25,10 @@ ROUNDWISE_DECLARE_NATIVE_LEVEL(native_baseline)
 ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx2)
 ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx512)
 
+namespace exact_baseline { extern const ExactKernels exact_kernels; }
+namespace exact_avx2 { extern const ExactKernels exact_kernels; }
+namespace exact_avx512 { extern const ExactKernels exact_kernels; }
+
 namespace {
 
 #if defined(ROUNDWISE_X86_LEVELS)
@@ -123,6 +127,14 @@ template <> const NativeKernels<double>& native_kernels() {
     if (native_level() == Level::avx2) return native_avx2::double_kernels;
 #endif
     return native_baseline::double_kernels;
+}
+
+const ExactKernels& exact_kernels() {
+#if defined(ROUNDWISE_X86_LEVELS)
+    if (native_level() == Level::avx512) return exact_avx512::exact_kernels;
+    if (native_level() == Level::avx2) return exact_avx2::exact_kernels;
+#endif
+    return exact_baseline::exact_kernels;
 }
 
 }  // namespace roundwise

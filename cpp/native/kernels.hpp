@@ -76,4 +76,25 @@ template <class T> struct NativeKernels : LuKernels<T> {
 
 constexpr std::int64_t norm_parts = 16;
 
+// R = B - A X of doubles in twice their precision, each entry rounded once at the end: exact.hpp says
+// how, and what a `block` other than 0 does. X, B and R have `count` columns. One table per level, as
+// above.
+struct ExactKernels {
+    // A is rows x columns; with `transpose`, R = B - A' X.
+    void (*residual)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+                     std::int64_t count, const double* x, const double* b, double* r,
+                     std::int64_t block, int threads);
+
+    // A in compressed rows, with indices of 32 or of 64 bits.
+    void (*sparse_residual)(std::int64_t rows, std::int64_t columns, const std::int32_t* starts,
+                            const std::int32_t* places, const double* values, std::int64_t count,
+                            const double* x, const double* b, double* r, int threads);
+    void (*long_sparse_residual)(std::int64_t rows, std::int64_t columns, const std::int64_t* starts,
+                                 const std::int64_t* places, const double* values, std::int64_t count,
+                                 const double* x, const double* b, double* r, int threads);
+
+    // ||A|| in the infinity norm, or ||A'||, rounded to double; on one thread.
+    double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);
+};
+
 }  // namespace roundwise

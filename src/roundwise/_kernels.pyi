@@ -104,3 +104,29 @@ def native_norms(a: _Computed, threads: int, /) -> tuple[float, float, float]: .
 # These two return whether all that they wrote is finite; the rows of V are contiguous.
 def native_axpy(alpha: float, x: _Computed, y: _Computed, /) -> bool: ...
 def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool: ...
+
+# Residuals in twice the precision; `x`, `b` and `r` are vectors or Fortran-ordered blocks.
+_Doubles = NDArray[float64]
+
+def native_exact_residual(
+    a: _Doubles,
+    transpose: bool,
+    x: _Doubles,
+    b: _Doubles,
+    r: _Doubles,
+    block: int,
+    threads: int,
+    /,
+) -> None: ...
+def native_exact_sparse_residual(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: _Doubles,
+    columns: int,
+    x: _Doubles,
+    b: _Doubles,
+    r: _Doubles,
+    threads: int,
+    /,
+) -> None: ...
+def native_largest_row_sum(a: _Doubles, transpose: bool, /) -> float: ...

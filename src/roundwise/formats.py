@@ -18,14 +18,15 @@ Overflow = Literal["inf", "nan", "saturate"]
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """A binary floating-point format, no wider than float64.
+    """A binary floating-point format, no wider than the sum of two float64 numbers.
 
     Parameters
     ----------
     name : str
         Used in messages, actions and saved files.
     p : int
-        Significand bits, the implicit one included; 2 to 53.
+        Significand bits, the implicit one included; 2 to 53, or 106 for a number that is kept as
+        the sum of two float64 ones (``fp64x2``), in which only native kernels compute.
     emin, emax : int
         Exponents of the smallest and largest normal binade (IEEE 754's convention).
     subnormals : bool
@@ -57,8 +58,8 @@ class FloatFormat:
         for field in ("p", "emin", "emax"):
             if type(getattr(self, field)) is not int:
                 raise TypeError(f"{field} must be an int, got {getattr(self, field)!r}")
-        if not 2 <= self.p <= 53:
-            raise ValueError(f"p = {self.p} is out of range; choose 2 <= p <= 53")
+        if not 2 <= self.p <= 53 and self.p != 106:
+            raise ValueError(f"p = {self.p} is out of range; choose 2 <= p <= 53, or 106")
         if not -1022 <= self.emin <= 0 <= self.emax <= 1023:
             raise ValueError(
                 f"emin = {self.emin}, emax = {self.emax}; choose -1022 <= emin <= 0 <= emax <= "
@@ -80,7 +81,9 @@ class FloatFormat:
 
     @property
     def max(self) -> float:
-        """The largest finite number."""
+        """The largest finite number, rounded down to float64 if that cannot hold it."""
+        if self.p > 53:
+            return math.ldexp(2**53 - 1, self.emax - 52)
         lost = 2 if self.top_code_is_nan else 1
         return math.ldexp(2**self.p - lost, self.emax - self.p + 1)
 
@@ -97,6 +100,8 @@ class FloatFormat:
     @property
     def bits(self) -> int:
         """Bits of an encoding: sign, exponent (zero and specials included) and fraction."""
+        if self.p > 53:
+            return 2 * FP64.bits
         exponents = self.emax - self.emin + 2 + (self.overflow == "inf")
         return 1 + (exponents - 1).bit_length() + self.p - 1
 
@@ -109,6 +114,9 @@ class FloatFormat:
         return self.name
 
 
+FP64X2 = FloatFormat("fp64x2", 106, -969, 1023)
+"""Twice the precision of float64: a format of residuals, which native kernels compute in it."""
+
 FP64 = FloatFormat("fp64", 53, -1022, 1023)
 FP32 = FloatFormat("fp32", 24, -126, 127)
 TF32 = FloatFormat("tf32", 11, -126, 127)
@@ -118,7 +126,7 @@ E5M2 = FloatFormat("e5m2", 3, -14, 15)
 E4M3 = FloatFormat("e4m3", 4, -6, 8, overflow="nan", top_code_is_nan=True)
 
 NAMED_FORMATS: dict[str, FloatFormat] = {
-    fmt.name: fmt for fmt in (E4M3, E5M2, BF16, FP16, TF32, FP32, FP64)
+    fmt.name: fmt for fmt in (E4M3, E5M2, BF16, FP16, TF32, FP32, FP64, FP64X2)
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
-from roundwise.formats import FloatFormat, Overflow, get_format
+from roundwise.formats import FP64, FloatFormat, Overflow, get_format
 from roundwise.machine.threads import get_num_threads
 
 Mode = Literal["nearest", "toward_zero", "up", "down", "stochastic"]
@@ -25,6 +25,10 @@ MODES: tuple[str, ...] = get_args(Mode)
 @cache
 def kernel_format(fmt: FloatFormat) -> _kernels.Format:
     """The format in the form that the compiled kernels take."""
+    if fmt.p > FP64.p:
+        raise ValueError(
+            f"{fmt} has more bits than float64, which cannot hold its numbers; use fp64"
+        )
     overflow = get_args(Overflow).index(fmt.overflow)
     return _kernels.Format(fmt.p, fmt.emin, fmt.max, fmt.subnormals, overflow)
 

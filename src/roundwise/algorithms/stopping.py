@@ -44,6 +44,23 @@ class Progress:
             return np.ones_like(self.x_norms[0])
         return self.z_norms[step - 1] / np.maximum(self.x_norms[step - 1], _TINY)
 
+    def slowest_rate(self) -> Array:
+        """The largest ratio of a relative correction to the one before."""
+        sizes = np.array([self.relative_correction(step) for step in range(self.steps + 1)])
+        ratios = sizes[1:] / np.maximum(sizes[:-1], _TINY)
+        return np.asarray(ratios.max(axis=0, initial=0.0))
+
+    def remaining(self) -> Array:
+        """About what all further corrections would amount to, relative to x; at least 1 step.
+
+        ``2 ||z|| rate / (1 - rate)`` for the last correction z. The first correction alone says
+        little of the rate, which is then taken to be 1024 times as large as it looks.
+        """
+        last, rate = self.relative_correction(self.steps), self.slowest_rate()
+        if self.steps == 1:
+            return 1024 * last * rate
+        return np.where(rate < 1, 2 * last * rate / np.maximum(1 - rate, _TINY), np.inf)
+
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -185,6 +202,34 @@ class HalvingRule(StoppingRule):
             if not (good | (now <= 0.5 * before)).all():
                 return OutcomeStatus.STAGNATED
         return OutcomeStatus.ITERATION_LIMIT if steps >= self.max_steps else None
+
+
+@dataclass(frozen=True)
+class ForwardRule(StoppingRule):
+    """Go on until x is right to the last place, by factors that contract errors fast enough.
+
+    For residuals in twice the working precision (Demmel et al., ACM Trans. Math. Softw. 32(2),
+    2006).
+
+    - converged: every backward error is at most `tolerance`, and all corrections to come would
+      amount to less than u relative to x (`Progress.remaining`), u the update format's;
+    - stagnated: a correction, relative to x, is more than `slowest` times the one before;
+    - the limit: `max_steps` corrections.
+    """
+
+    tolerance: float
+    slowest: float = 0.25
+    max_steps: int = 30
+
+    def after_residual(self, progress: Progress) -> OutcomeStatus | None:
+        if not progress.steps:
+            return None
+        small = progress.remaining() <= progress.update_format.unit_roundoff
+        if small.all() and passes(progress.backward_errors[-1], self.tolerance):
+            return OutcomeStatus.CONVERGED
+        if not (progress.slowest_rate() <= self.slowest).all():
+            return OutcomeStatus.STAGNATED
+        return OutcomeStatus.ITERATION_LIMIT if progress.steps >= self.max_steps else None
 
 
 @dataclass(frozen=True)

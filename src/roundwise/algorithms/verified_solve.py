@@ -7,7 +7,8 @@ One run tries one action:
 3. Where they do not: GMRES in the format of the gmres stage, the factors as preconditioner, column
    by column. It is given up early if it is not on its way, or at once if many pivots have drowned
    in rounding errors.
-4. The gate: every column's backward error, in float64 against the data as given.
+4. The gate: every column's backward error, against the data as given. It is computed in twice
+   the precision wherever float64 leaves a doubt.
 """
 
 from __future__ import annotations
@@ -16,13 +17,20 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action, ActionSpace
-from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors, default_tolerance, passes
+from roundwise.algorithms.accuracy import (
+    ErrorMeasure,
+    backward_errors,
+    default_tolerance,
+    passes,
+    upper_bounds,
+    within,
+)
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
@@ -39,9 +47,10 @@ from roundwise.algorithms.refinement import (
 )
 from roundwise.algorithms.scaling import ScaledColumns, moderate, scaled_columns
 from roundwise.algorithms.stage import Stage, Stages, Vector
-from roundwise.algorithms.stopping import BudgetRule, HalvingRule
+from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
-from roundwise.formats import FP32, FP64, FloatFormat, get_format
+from roundwise.backends.native import exact
+from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
@@ -66,6 +75,9 @@ class Answer:
     inner_iterations: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     unholdable: bool = False  # X passes the gate, but rounded to the answer's type it does not
+    passed: bool = False  # X passes the gate
+    full_accuracy: float = math.inf
+    """A bound of the relative error that refinement to full accuracy reached; infinite if not."""
 
     @classmethod
     def of(cls, refined: Refined) -> Answer:
@@ -81,6 +93,18 @@ class Answer:
             refined.progress.steps,
             history=refined.history,
         )
+
+    @classmethod
+    def of_full_accuracy(cls, refined: Refined) -> Answer:
+        """What refinement under a `ForwardRule` gave: if that was reached, the last iterate."""
+        answer = cls.of(refined)
+        if refined.status is OutcomeStatus.CONVERGED:
+            progress = refined.progress
+            answer.X, answer.errors = refined.X, progress.backward_errors[-1]
+            # Adding the last correction to x rounds once.
+            rounding = progress.update_format.unit_roundoff
+            answer.full_accuracy = float(progress.remaining().max(initial=0.0)) + rounding
+        return answer
 
     def take(self, column: int, refined: Refined) -> None:
         """Take what GMRES gave for one column."""
@@ -123,6 +147,9 @@ class VerifiedSolve(Algorithm):
         as long as half of an FP64 factorization.)
     least_steps : int
         Corrections to compute even if the gate asks for fewer: an error bound needs two.
+    accuracy : {"backward", "forward"}
+        ``"forward"``: refine until x itself is right to a few units in the last place, which
+        needs residuals in fp64x2. An attempt whose factors do not allow that stagnates.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
@@ -132,6 +159,7 @@ class VerifiedSolve(Algorithm):
     tolerance: float | None = None
     budget: int = 40
     least_steps: int = 0
+    accuracy: Literal["backward", "forward"] = "backward"
 
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, residual = stages["factor"], stages["residual"]
@@ -181,20 +209,24 @@ class VerifiedSolve(Algorithm):
         # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
         target = tolerance / (4 if dtype == np.float32 else 1)
         answer = self._refined(system, factors, stages, matrix, target)
-        residual = stages["residual"]
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
-        errors = answer.errors
-        if residual.fmt != FP64 or not np.array_equal(kept, answer.X):
-            # The gate counts in float64, and judges what is returned.
-            gate = residual if residual.fmt == FP64 else Stage("gate", FP64, residual.backend)
-            errors = _errors(system, kept, gate, matrix)
-        worst = float(errors.max(initial=0.0))
+        errors = answer.errors if np.array_equal(kept, answer.X) else None
+        judged, answer.passed = self._gate(
+            system, kept, errors, stages["residual"], matrix, tolerance
+        )
+        worst = float(judged.max(initial=0.0))
         worst = math.inf if math.isnan(worst) else worst
         status, reason = answer.status, answer.reason
-        if passes(errors, tolerance):
+        if answer.passed and self.accuracy == "forward" and math.isinf(answer.full_accuracy):
+            if status is OutcomeStatus.CONVERGED:
+                status = OutcomeStatus.STAGNATED
+            reason = reason or "corrections do not shrink fast enough for full accuracy"
+        elif answer.passed:
             status, reason = OutcomeStatus.CONVERGED, ""
-        elif residual.fmt == FP64 and passes(answer.errors, target):
+        elif (
+            errors is None and stages["residual"].fmt.p >= FP64.p and passes(answer.errors, target)
+        ):
             status, reason = OutcomeStatus.OVERFLOW, _unholdable(dtype)
             answer.unholdable = True
         elif status is OutcomeStatus.CONVERGED:
@@ -210,6 +242,40 @@ class VerifiedSolve(Algorithm):
         )
         return outcome, answer
 
+    def _gate(
+        self,
+        system: System,
+        X: Vector,
+        errors: Array | None,
+        residual: Stage,
+        matrix: MatrixOf,
+        tolerance: float,
+    ) -> tuple[Array, bool]:
+        """The backward errors of X, and whether they are at most the tolerance in exact arithmetic.
+
+        `errors` are those that refinement computed, None if it did not. Where their upper bounds
+        are above the tolerance, but they are not, or where a report is asked for (`least_steps`),
+        residuals are computed in twice the precision; the errors are upper bounds then.
+        """
+        n, sparse = system[0].n, system[0].is_sparse
+        unknown = residual.backend.residual_error(residual.fmt, n, sparse)
+        if errors is None or math.isinf(unknown):
+            residual = Stage("gate", FP64, residual.backend)
+            errors = _errors(system, X, residual.residual(matrix(residual), X, system[1].B))
+            unknown = residual.backend.residual_error(FP64, n, sparse)
+        bounds = upper_bounds(errors, n, unknown)
+        doubtful = ~(bounds <= tolerance) & ~(errors - min(unknown, 1.0) > tolerance)
+        if self.least_steps:
+            doubtful |= np.isfinite(errors)
+        if doubtful.any():
+            columns = np.flatnonzero(doubtful)
+            B = system[1].B[:, columns]
+            R = exact.residual(system[0].A, X[:, columns], B)
+            exactly = _errors((system[0], ScaledColumns(B)), X[:, columns], R)
+            bounds[columns] = upper_bounds(exactly, n, exact.error_of(n))
+            errors = np.where(doubtful, bounds, errors)
+        return errors, passes(bounds, tolerance)
+
     def target(self, n: int, dtype: Any = np.float64) -> float:
         """The backward error that the gate accepts."""
         if self.tolerance is not None:
@@ -220,9 +286,20 @@ class VerifiedSolve(Algorithm):
         self, system: System, factors: Factors, stages: Stages, matrix: MatrixOf, target: float
     ) -> Answer:
         factor, update, inner, residual = (stages[name] for name in self.stages)
-        substitute, halving = substitution(factor, factors), HalvingRule(target, self.least_steps)
-        plain = refine(system, substitute, substitute, residual, update, halving, matrix)
-        answer = Answer.of(plain)
+        # What is known of the residual's error is kept free, so that what stops here also passes.
+        n, backend = system[0].n, residual.backend
+        unknown, doubled = (
+            backend.residual_error(fmt, n, system[0].is_sparse) for fmt in (residual.fmt, FP64X2)
+        )
+        if residual.fmt == FP64 and doubled < target / 2 < unknown < math.inf:
+            residual, unknown = Stage("residual", FP64X2, backend), doubled
+        if unknown < target:
+            target = within(target, n, unknown)
+        substitute = substitution(factor, factors)
+        forward = self.accuracy == "forward" and residual.fmt == FP64X2
+        rule = ForwardRule(target) if forward else HalvingRule(target, self.least_steps)
+        plain = refine(system, substitute, substitute, residual, update, rule, matrix)
+        answer = Answer.of_full_accuracy(plain) if forward else Answer.of(plain)
         if passes(answer.errors, target) or plain.X is None:
             return answer
         budget = None if factor.fmt == FP64 else self.budget
@@ -237,12 +314,12 @@ class VerifiedSolve(Algorithm):
             return answer
         slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
         check = None if budget is None else (CHECK_AFTER, slow)
-        rule = BudgetRule(target, budget, slow)
+        gmres_rule = BudgetRule(target, budget, slow)
         for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             corrector = _GmresWithin(budget, inner, A, M, check)
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             start, correct = answer.X[:, [column]], by_columns(corrector)
-            refined = refine(one, start, correct, residual, update, rule, matrix)
+            refined = refine(one, start, correct, residual, update, gmres_rule, matrix)
             answer.take(column, refined)
             if not answer.errors[column] <= target:
                 answer.reason = answer.reason or "GMRES with these factors does not get there"
@@ -255,7 +332,8 @@ class VerifiedSolve(Algorithm):
         """Every method that fits some of the problems, in every native format that it has.
 
         Without problems, those of dense systems. The other stages are in FP64, which the gate
-        asks for. FP64's LU, or SuperLU with COLAMD, is the safe action.
+        asks for; residuals also in FP64X2 if that is among the formats, and only in FP64X2 for
+        full accuracy. FP64's LU, or SuperLU with COLAMD, is the safe action.
         """
         return self.starts({problem.is_sparse for problem in problems} or {False}, formats)
 
@@ -265,8 +343,12 @@ class VerifiedSolve(Algorithm):
         """The actions that a solve may start with: for dense systems, sparse ones, or both."""
         backend = get_backend(self.arithmetic)
         wanted = None if formats is None else {get_format(fmt) for fmt in formats} | {FP64}
+        residuals = [self._rest[-1]]
+        if wanted and FP64X2 in wanted and FP64X2 not in residuals:
+            residuals.append(FP64X2)
         actions = [
-            Action((fmt, FP64, FP64, FP64), method.name)
+            Action((fmt, FP64, FP64, residual), method.name)
+            for residual in residuals
             for kind in sorted(sparse)
             for method in METHODS.values()
             if method.chosen and method.sparse == kind
@@ -275,17 +357,22 @@ class VerifiedSolve(Algorithm):
         ]
         return ActionSpace(self.stages, tuple(actions))
 
+    @property
+    def _rest(self) -> tuple[FloatFormat, FloatFormat, FloatFormat]:
+        """The formats of the stages after factorization that are always good enough."""
+        return FP64, FP64, FP64X2 if self.accuracy == "forward" else FP64
+
     def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
         """The ladder from an action on, each rung reusing what the one before has paid for.
 
-        First the same factors with FP64 in all other stages, then factors of the next format, then
-        FP64 factors of the next method.
+        First the same factors with FP64 in all other stages (FP64X2 in residuals for full
+        accuracy), then factors of the next format, then FP64 factors of the next method.
         """
         method = first.method or DEFAULT_METHOD
-        factor, fp64 = first[0], (FP64,) * 3
+        factor, rest = first[0], self._rest
         ladder = [Action(first, method)]
-        if tuple(first[1:]) != fp64:
-            ladder.append(Action((factor, *fp64), method))
+        if any(fmt.p < least.p for fmt, least in zip(first[1:], rest, strict=True)):
+            ladder.append(Action((factor, *rest), method))
         while True:
             known = METHODS.get(method)
             higher = [fmt for fmt in known.formats if fmt.p > factor.p] if known else []
@@ -298,7 +385,7 @@ class VerifiedSolve(Algorithm):
             else:
                 return tuple(ladder)
             if backend.supports(factor, sparse):
-                ladder.append(Action((factor, *fp64), method))
+                ladder.append(Action((factor, *rest), method))
 
 
 @dataclass
@@ -330,10 +417,9 @@ def _last_corrections(refined: Refined) -> tuple[Array, Array]:
     return before, last
 
 
-def _errors(system: System, X: Vector, gate: Stage, matrix: MatrixOf) -> Array:
-    """The backward errors of X, its residual computed in the format of a stage."""
+def _errors(system: System, X: Vector, R: Vector) -> Array:
+    """The backward errors of X, whose residual is R."""
     scaled, columns = system
-    R = gate.residual(matrix(gate), X, columns.B)
     norms = scaled.solution_norms(X), scaled.residual_norms(columns.B)
     return np.asarray(backward_errors(scaled.residual_norms(R), scaled.norm, *norms))
 

@@ -11,6 +11,7 @@ something, and the machine that its results belong to. Nobody asks for its class
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -254,6 +255,14 @@ class Backend(ABC):
         for r, b in zip(R.T, B.T, strict=True):
             r[:] = self.axpy(-1.0, r, b, A.fmt)
         return R
+
+    def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
+        """The c for which ``|r_ij| u + c (|A| |X| + |B|)_ij`` bounds the error of a residual.
+
+        r_ij is an entry of the residual in a format, u float64's unit roundoff, and n the number
+        of unknowns. Infinite if there is no such bound.
+        """
+        return math.inf
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:
         """``X + Z`` for blocks of columns; a new block. It may leave inf and NaN, too."""

@@ -11,23 +11,20 @@ import sys
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.error_bound import PROVED_UP_TO, proved_errors, relative_errors
 from roundwise.algorithms.singularity import Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.native import exact
-from roundwise.backends.native.dense import getrf
 from roundwise.exceptions import IllConditionedWarning
-from roundwise.features import stretched_vector
 from roundwise.formats import FP64
 from roundwise.solver.inputs import GivenColumns, GivenMatrix
 from roundwise.solver.solution import right_digits
+from roundwise.solver.weakness import Weakness, Weighed
 
 Array = NDArray[np.float64]
 
@@ -35,33 +32,29 @@ FEW_DIGITS = 1e-3
 """The relative error from which on a solve warns."""
 
 SUSPICIOUS = 1e-10
-"""Pivots that differ by this factor, or an x that is as much smaller than it could be, are a sign
-of trouble. The condition number is then perhaps beyond 1e13, where few digits are left."""
+"""Pivots that differ by this factor, or an x that is as much larger than b over A, are a sign of
+trouble. The condition number is then perhaps beyond 1e13, where few digits are left."""
+
+LOW_FACTORS = 16
+"""Pivots of low factors below this multiple of their rounding errors are a sign of trouble."""
 
 HARMLESS = 1e12
 """With a condition number below that, FP64 residuals leave some digits right."""
 
 RESOLVED = 0.25
-"""Factors tell A from a singular matrix if they bring A's weakest direction back to this part."""
+"""Factors with a `Weakness.rate` below that are good enough to estimate errors with."""
 
 SAFETY = 2.0
 """An estimated error is this multiple of what one more correction would change."""
 
-CERTAIN = 10.0
+CAUTION = 10.0
 """The same, where only the condition number and the backward error are known."""
 
-LOST = 6
-"""How many directions that low factors lost are told apart."""
-
-PURIFICATIONS = 3
-"""How often other directions are shrunk."""
-
+_U, _ETA = 2.0**-53, 2.0**-1074
 _PROVED = "proved, all rounding errors counted"
 _CORRECTED = "estimated from one more correction of x"
 _CONDITIONED = "estimated from the condition number and the backward error"
-_UNKNOWN = "A is singular to working precision, or close to it: no digit is certain"
-
-_U, _ETA = 2.0**-53, 2.0**-1074
+_UNKNOWN = "A is singular to working precision, or close to it"
 
 
 @dataclass(frozen=True)
@@ -81,20 +74,14 @@ class Accuracy:
 UNEXAMINED = Accuracy(math.nan, False, "not asked for", math.nan)
 
 
-def warn_of(found: Accuracy) -> None:
-    """Warn of few digits, at the line that called into Roundwise."""
-    digits = right_digits(found.error)
-    count = "no digit" if digits == 0 else "one digit" if digits == 1 else f"{digits} digits"
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"{count} of x can be relied on: A's condition number is at least {found.condition:.1e}. "
-        "x solves a system that differs from yours by rounding errors only "
-        "(full_output=True tells more)",
-        IllConditionedWarning,
-        stacklevel=level,
-    )
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """An answer, and what it comes from."""
+
+    X: Array  # scaled, and rounded to the type that is returned
+    columns: GivenColumns
+    factors: Factors
+    backward_error: float
 
 
 class Examiner:
@@ -102,6 +89,7 @@ class Examiner:
 
     def __init__(self, matrix: GivenMatrix, backend: Backend) -> None:
         self._matrix, self._backend = matrix, backend
+        self._weighed = Weighed(matrix.A, backend)
         self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen
 
     @cached_property
@@ -113,7 +101,7 @@ class Examiner:
     def suspects(self, factors: Factors, X: Array, columns: GivenColumns) -> bool:
         """Whether A or an answer shows signs of trouble, at next to no cost.
 
-        Nothing proves that there are none: a matrix can hide its condition from its pivots.
+        Nothing proves that there is none: a matrix can hide its condition from its pivots.
         """
         matrix = self._matrix
         sizes = matrix.norm * matrix.solution_norms(X)
@@ -127,93 +115,78 @@ class Examiner:
             self._signs = factors, self._signs_of(factors)
         return self._signs[1]
 
+    @np.errstate(all="ignore")
     def _signs_of(self, factors: Factors) -> bool:
         pivots, n = factors.pivots, self._matrix.n
-        limit = max(SUSPICIOUS, default_tolerance(n, factors.fmt))
+        limit = SUSPICIOUS
+        if factors.fmt != FP64:
+            limit = max(limit, LOW_FACTORS * default_tolerance(n, factors.fmt))
         if pivots is not None:
             return bool(pivots.min() < limit * pivots.max())
-        probe = np.where(np.random.default_rng(0).random(n) < 0.5, -1.0, 1.0)
-        try:
-            y = factors.solve(probe)
+        try:  # what a random vector is stretched to tells about as much
+            y = factors.solve(np.random.default_rng(0).standard_normal(n))
         except ArithmeticFailure:
             return True
-        return not limit * self._norms[1] * np.abs(y).max() < 1
+        return not limit * self._weighed.norm_inf * np.abs(y).max() < 1
 
-    @cached_property
-    def _norms(self) -> tuple[float, float]:
-        """The 1-norm and the infinity norm of the scaled A."""
-        A = self._matrix.A
-        return self._backend.sizes(A.T)[0], self._backend.sizes(A)[0]
+    def looked_at(self, answer: Examined) -> Accuracy:
+        """`examined`, after signs of trouble, unless those of low factors mean nothing."""
+        if answer.factors.fmt != FP64:
+            if self._weighed.weakness(answer.factors).condition < HARMLESS:
+                return UNEXAMINED
+        return self.examined(answer)
 
     @np.errstate(all="ignore")
-    def accuracy(
-        self, factors: Factors, X: Array, columns: GivenColumns, backward_error: float
-    ) -> Accuracy:
-        """What is known about the error of X, which `factors` helped to find.
+    def examined(self, answer: Examined) -> Accuracy:
+        """What is known about the error of an answer.
 
-        X is the scaled answer. A bound is proved if n is small and A not too close to a singular
-        matrix; the error is estimated otherwise.
+        A bound is proved if n is small and A not too close to a singular matrix; if not, the error
+        is estimated. FP64 factors are made for that if n is small, or low ones tell nothing.
         """
-        residual = exact.residual(self._matrix.A, X, columns.B)
-        if self._matrix.n <= PROVED_UP_TO and self._inverse is not None:
-            bounds = self._proved(X, columns, residual)
-            if math.isfinite(bounds):
-                return Accuracy(bounds, True, _PROVED, self._condition_of(self._longest_column))
-        weakest = self.weakest_direction(factors)
-        return self._estimated(weakest, factors, X, columns, residual, backward_error)
+        residual = exact.residual(self._matrix.A, answer.X, answer.columns.B)
+        factors = answer.factors
+        if self._matrix.n <= PROVED_UP_TO:
+            error = self._proved(answer, residual)
+            if math.isfinite(error):
+                return Accuracy(error, True, _PROVED, self._weighed.condition_from(self._longest))
+        elif factors.fmt != FP64:
+            found = self._estimated(answer, factors, residual)
+            if math.isfinite(found.error):
+                return found
+        best = factors if factors.fmt == FP64 else self._fp64_factors
+        if best is None:
+            return Accuracy(math.inf, False, _UNKNOWN, self._weighed.weakness(factors).condition)
+        return self._estimated(answer, best, residual)
 
-    def examined(
-        self, factors: Factors, X: Array, columns: GivenColumns, backward_error: float
-    ) -> Accuracy:
-        """The same, with FP64 factors if low ones cannot tell A from a singular matrix."""
-        found = self.accuracy(factors, X, columns, backward_error)
-        if math.isfinite(found.error) or factors.fmt == FP64:
-            return found
-        try:
-            better = self._backend.matrix(self._matrix.A, FP64).lu()
-        except ArithmeticFailure:
-            return found
-        return self.accuracy(better, X, columns, backward_error)
-
-    def looked_at(
-        self, factors: Factors, X: Array, columns: GivenColumns, backward_error: float
-    ) -> Accuracy:
-        """`examined`, after signs of trouble, unless those of low factors mean nothing."""
-        if factors.fmt != FP64 and self.weakest_direction(factors).condition < HARMLESS:
-            return UNEXAMINED
-        return self.examined(factors, X, columns, backward_error)
-
-    def _estimated(
-        self,
-        weakest: Direction,
-        factors: Factors,
-        X: Array,
-        columns: GivenColumns,
-        residual: Array,
-        backward_error: float,
-    ) -> Accuracy:
-        condition = weakest.condition
-        if weakest.rate < RESOLVED:
+    def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> Accuracy:
+        weakness, A = self._weighed.weakness(factors), self._matrix.A
+        error, how = math.inf, _UNKNOWN
+        if weakness.rate < RESOLVED:
+            M = factors.to(FP64)
             try:
-                Z = factors.solve(residual)
-                Z = np.abs(Z) + np.abs(factors.solve(exact.residual(self._matrix.A, Z, residual)))
+                Z = M.solve(residual)
+                Z = np.abs(Z) + np.abs(M.solve(exact.residual(A, Z, residual)))
             except ArithmeticFailure:
-                return Accuracy(math.inf, False, _UNKNOWN, condition)
-            errors = SAFETY / (1 - weakest.rate) * Z
-            error = float(relative_errors(errors, X, columns.exponents).max(initial=0.0))
-            return Accuracy(error, False, _CORRECTED, condition)
-        error = CERTAIN * condition * max(backward_error, _U)
-        if factors.fmt == FP64 or self._matrix.columns is not None or not error < 1:
-            return Accuracy(math.inf, False, _UNKNOWN, condition)
-        return Accuracy(error, False, _CONDITIONED, condition)
+                return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
+            error, how = self._relative(SAFETY / (1 - weakness.rate) * Z, answer), _CORRECTED
+        elif weakness.condition < HARMLESS and self._matrix.columns is None:
+            error = CAUTION * weakness.condition * max(answer.backward_error, _U)
+            how = _CONDITIONED
+        return Accuracy(error, False, how, weakness.condition)
 
-    def _proved(self, X: Array, columns: GivenColumns, residual: Array) -> float:
-        A, n = self._dense, self._matrix.n
-        size = (np.abs(A) @ np.abs(X) + np.abs(columns.B)) * (1 + (n + 4) * _U)
+    def _relative(self, errors: Array, answer: Examined) -> float:
+        ratios = relative_errors(errors, answer.X, answer.columns.exponents)
+        return float(ratios.max(initial=0.0))
+
+    def _proved(self, answer: Examined, residual: Array) -> float:
+        """A bound that holds in exact arithmetic; infinite if there is none."""
+        if self._inverse is None:
+            return math.inf
+        A, X, B, n = self._dense, answer.X, answer.columns.B, self._matrix.n
+        size = (np.abs(A) @ np.abs(X) + np.abs(B)) * (1 + (n + 4) * _U)
         uncertainty = 1.01 * (_U * np.abs(residual) + exact.error_of(n) * size)
         uncertainty = np.where(size > 0, uncertainty + 8 * (n + 1) * _ETA, 0.0)
-        errors = proved_errors(self._inverse, A, X, residual, uncertainty)
-        return float(relative_errors(errors, X, columns.exponents).max(initial=0.0))
+        return self._relative(proved_errors(self._inverse, A, X, residual, uncertainty), answer)
 
     @cached_property
     def _dense(self) -> Array:
@@ -221,66 +194,40 @@ class Examiner:
         return np.asarray(A.toarray() if self._matrix.is_sparse else A)
 
     @cached_property
+    def _fp64_factors(self) -> Factors | None:
+        """FP64 factors of A, whatever the answer's are; None if there are none."""
+        try:
+            return self._backend.matrix(self._matrix.A, FP64).lu()
+        except ArithmeticFailure:
+            return None
+
+    @cached_property
     def _inverse(self) -> Array | None:
         """An approximation of ``A^-1``; None if it cannot be computed in FP64."""
-        with np.errstate(all="ignore"):
-            lu, swaps, info = getrf(np.array(self._dense, order="F"))
-            if info != 0:
-                return None
-            inverse, info = lapack.dgetri(lu, swaps)
-        return inverse if info == 0 and np.isfinite(inverse).all() else None
+        if self._fp64_factors is None:
+            return None
+        try:
+            return np.asarray(self._fp64_factors.solve(np.eye(self._matrix.n)))
+        except ArithmeticFailure:
+            return None
 
     @property
-    def _longest_column(self) -> Array:
+    def _longest(self) -> Array:
+        """The column of the inverse that makes its norm."""
         assert self._inverse is not None
         return np.asarray(self._inverse[:, np.abs(self._inverse).sum(axis=0).argmax()])
 
-    def _condition_of(self, y: Array) -> float:
-        """``||A|| ||y|| / ||A y||`` in the 1-norm: no condition number is below that."""
-        y = y / np.abs(y).max()
-        image = exact.residual(self._matrix.A, y[:, None], np.zeros((len(y), 1)))
-        bound = np.abs(image).sum() + exact.error_of(len(y)) * self._norms[0] * np.abs(y).sum()
-        return float(self._norms[0] * np.abs(y).sum() / bound) if bound else math.inf
 
-    def weakest_direction(self, factors: Factors) -> Direction:
-        """A y that A maps to as little as these factors can tell, and how well they can."""
-        M = factors.to(FP64)
-        _, y = stretched_vector(self._matrix.A, M, self._norms[0])
-        if y is None or not y.any():
-            return Direction(math.inf, math.inf)
-        rate, condition = self._rate(M, y), self._condition_of(y)
-        if factors.fmt != FP64 and not rate < RESOLVED:
-            y = self._purified(M, y)
-            condition = max(condition, self._condition_of(y))
-        return Direction(condition, rate)
-
-    def _rate(self, M: Factors, y: Array) -> float:
-        """``||y - M^-1 A y|| / ||y||``: near 1 if A maps y to less than the factors can tell."""
-        y = y[:, None] / np.abs(y).max()
-        try:
-            left = y + M.solve(exact.residual(self._matrix.A, y, np.zeros_like(y)))
-        except ArithmeticFailure:
-            return math.inf
-        return float(np.abs(left).max())
-
-    def _purified(self, M: Factors, y: Array) -> Array:
-        """Of a few directions that the factors lost, the one that A maps to the least.
-
-        ``I - M^-1 A`` keeps those that A maps to less than the factors can tell from nothing, and
-        shrinks all others.
-        """
-        A, n = self._matrix.A, self._matrix.n
-        starts = np.random.default_rng(0).standard_normal((n, min(n, LOST) - 1))
-        Y, _ = np.linalg.qr(np.column_stack([y, M.solve(starts)]) if starts.size else y[:, None])
-        for _ in range(PURIFICATIONS):
-            Y, _ = np.linalg.qr(Y - M.solve(np.asarray(A @ Y)))
-        combinations = np.linalg.svd(np.asarray(A @ Y), full_matrices=False)[2]
-        return np.asarray(Y @ combinations[-1])
-
-
-@dataclass(frozen=True)
-class Direction:
-    """What A does to a vector that it maps to little."""
-
-    condition: float  # of A, at least, as the vector proves
-    rate: float  # what is left of the vector after the factors have solved for it
+def warn_of(found: Accuracy) -> None:
+    """Warn of few digits, at the line that called into Roundwise."""
+    digits = right_digits(found.error)
+    count = "No digit" if digits == 0 else "One digit" if digits == 1 else f"{digits} digits"
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{count} of x can be relied on: A's condition number is at least {found.condition:.1e}. "
+        "(x solves a nearby system; full_output=True tells more.)",
+        IllConditionedWarning,
+        stacklevel=level,
+    )

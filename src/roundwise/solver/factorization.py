@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,13 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
 from roundwise.algorithms.verified_solve import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors, Matrix
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.solver.choosing import Choice
 from roundwise.solver.examining import (
     FEW_DIGITS,
     UNEXAMINED,
     Accuracy,
+    Examined,
     Examiner,
     Singularity,
     warn_of,
@@ -46,6 +47,10 @@ class _Try:
         zero_pivot = self.outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
         return zero_pivot and action.method != "cholesky"
 
+    def is_as_good_as_it_gets(self, action: Action) -> bool:
+        """Whether x passes the gate, and FP64 factors cannot make it more accurate."""
+        return self.answer is not None and self.answer.passed and action[0] == FP64
+
 
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
@@ -60,7 +65,11 @@ class Factorization:
         backend: Backend,
         tol: float | None = None,
         features_seconds: float = 0.0,
+        accuracy: Literal["backward", "forward"] = "backward",
     ) -> None:
+        self._accuracy: Literal["backward", "forward"] = accuracy
+        if accuracy == "forward":
+            choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
         self._matrix, self._backend, self._choice = matrix, backend, choice
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
         self._level = 0
@@ -103,14 +112,15 @@ class Factorization:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
-        algorithm = VerifiedSolve(self._tol, least_steps=BOUND_STEPS if full_output else 0)
+        least_steps = BOUND_STEPS if full_output else 0
+        algorithm = VerifiedSolve(self._tol, least_steps=least_steps, accuracy=self._accuracy)
         tolerance = algorithm.target(self._matrix.n, columns.dtype)
         level, ladder = self._level, self._choice.ladder
         tries: list[_Try] = []
         while True:
             last = self._try(algorithm, level, columns, timings)
             tries.append(last)
-            if last.outcome.converged:
+            if last.outcome.converged or last.is_as_good_as_it_gets(ladder[level]):
                 break
             if level == len(ladder) - 1 or self._is_final(last, ladder[level]):
                 raise _failure(tries, tolerance, columns, self._singularity(last, ladder[level]))
@@ -213,9 +223,9 @@ class Factorization:
         assert last.factors is not None
         if not (full_output or self._examiner.suspects(last.factors, last.answer.X, columns)):
             return UNEXAMINED
-        X = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))  # what is returned
-        look = self._examiner.examined if full_output else self._examiner.looked_at
-        return look(last.factors, X, columns, last.outcome.nbe)
+        returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
+        answer = Examined(returned, columns, last.factors, last.outcome.nbe)
+        return self._examiner.examined(answer) if full_output else self._examiner.looked_at(answer)
 
     def _is_final(self, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x cannot be held."""
@@ -234,6 +244,11 @@ class Factorization:
 
 
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
+
+
+def _with_exact_residuals(ladder: tuple[Action, ...]) -> tuple[Action, ...]:
+    """The same actions with residuals in FP64X2, each once."""
+    return tuple(dict.fromkeys(Action((*action[:3], FP64X2), action.method) for action in ladder))
 
 
 def _failure(

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import backward_errors, default_tolerance, passes
+from roundwise.algorithms.accuracy import (
+    backward_errors,
+    default_tolerance,
+    passes,
+    upper_bounds,
+)
+from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
@@ -20,6 +26,7 @@ from roundwise.solver.inputs import checked_matrix, dense_array
 
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
+Accuracy = Literal["backward", "forward"]
 
 
 def solve(
@@ -30,6 +37,7 @@ def solve(
     policy: Any = "default",
     full_output: bool = False,
     assume_a: Structure | None = None,
+    accuracy: Accuracy = "backward",
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
@@ -52,6 +60,10 @@ def solve(
     assume_a : {"gen", "pos"}, optional
         ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
         large dense A that is symmetric with a positive diagonal is tried as such.
+    accuracy : {"backward", "forward"}
+        ``"forward"``: refine x with residuals in twice the precision until it is right to a few
+        units in the last place, which the default does not ask for. Where the condition number is
+        beyond the reach of FP64 factors (about 1e15), a warning says so, and x is as by default.
 
     Returns
     -------
@@ -75,19 +87,21 @@ def solve(
     array([0.09090909, 0.63636364])
     """
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
+    _check_accuracy(accuracy)
     if not (sparse.issparse(A) or sparse.issparse(b)):
         A, b = dense_array("A", A), dense_array("b", b)
         if A.ndim > 2 or b.ndim > 2:
             if full_output:
                 raise ValueError("full_output describes one system; loop over the stacked ones")
-            return _solve_stacked(A, b, tol=tol, policy=chooser, assume_a=assume_a)
-        if not full_output and assume_a is None:
+            options = {"tol": tol, "policy": chooser, "assume_a": assume_a, "accuracy": accuracy}
+            return _solve_stacked(A, b, **options)
+        if not full_output and assume_a is None and accuracy == "backward":
             x = _solve_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
     shape = np.shape(b)
     columns = max(1, shape[1]) if len(shape) == 2 else 1
-    factorization = _factorization(A, tol, chooser, assume_a, columns)
+    factorization = _factorization(A, tol, chooser, assume_a, columns, accuracy)
     return factorization.solve(b, full_output=full_output)
 
 
@@ -98,6 +112,7 @@ def factor(
     policy: Any = "default",
     assume_a: Structure | None = None,
     columns: int = 1,
+    accuracy: Accuracy = "backward",
 ) -> Factorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
@@ -105,12 +120,19 @@ def factor(
     copied, so that it may change before the next solve. `columns` is how many right-hand sides to
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
+    _check_accuracy(accuracy)
+    tol, chooser = _checked_tolerance(tol), get_chooser(policy)
     A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
-    return _factorization(A, _checked_tolerance(tol), get_chooser(policy), assume_a, columns)
+    return _factorization(A, tol, chooser, assume_a, columns, accuracy)
 
 
 def _factorization(
-    A: Any, tol: float | None, chooser: Chooser, assume_a: Structure | None, columns: int
+    A: Any,
+    tol: float | None,
+    chooser: Chooser,
+    assume_a: Structure | None,
+    columns: int,
+    accuracy: Accuracy,
 ) -> Factorization:
     """A factorization that refers to A, which must not change as long as it is in use."""
     if assume_a not in (None, "gen", "pos"):
@@ -119,7 +141,12 @@ def _factorization(
     matrix = checked_matrix(A, BACKEND, columns)
     positive_definite = None if assume_a is None else assume_a == "pos"
     choice = chooser.choose(matrix, positive_definite)
-    return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start)
+    return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
+
+
+def _check_accuracy(accuracy: Any) -> None:
+    if accuracy not in ("backward", "forward"):
+        raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
 
 
 def _checked_tolerance(tol: Any) -> float | None:
@@ -159,7 +186,8 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     if np.greater(SUSPICIOUS * norm * norms[1], norms[2]).any():  # only an ill-conditioned A can
         return None
     errors = backward_errors(norms[0], norm, *norms[1:])
-    return x if passes(errors, default_tolerance(n) if tol is None else tol) else None
+    bounds = upper_bounds(errors, n, exact.error_of(n, exact.block_for(n)))
+    return x if passes(bounds, default_tolerance(n) if tol is None else tol) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:

@@ -32,7 +32,8 @@ class EmulatedBackend(Backend):
     """Arithmetic in any format that a hardware type carries exactly, alike on every machine."""
 
     def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
-        return tuple(sorted(NAMED_FORMATS.values(), key=lambda fmt: fmt.p))
+        named = [fmt for fmt in NAMED_FORMATS.values() if is_emulated(fmt)]
+        return tuple(sorted(named, key=lambda fmt: fmt.p))
 
     def supports(self, fmt: str | FloatFormat, sparse: bool = False) -> bool:
         return is_emulated(get_format(fmt))

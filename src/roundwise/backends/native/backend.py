@@ -8,6 +8,7 @@ compute in it. Every other format is refused: nothing is emulated here.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from scipy.sparse import issparse
 import roundwise._kernels as _kernels
 from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
+from roundwise.backends.native import exact
 from roundwise.backends.native.dense import DenseMatrix
+from roundwise.backends.native.exact import ExactMatrix
 from roundwise.backends.native.sparse import EngineAnalysis, SparseMatrix, engine_methods
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
@@ -26,7 +29,7 @@ from roundwise.backends.native.storage import (
     require_native_sparse,
 )
 from roundwise.backends.native.vectors import NativeVectors
-from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format
+from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 
 
@@ -103,7 +106,11 @@ class NativeBackend(NativeVectors):
         return fmt
 
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
-        fmt = self._format(fmt)
+        if (fmt := get_format(fmt)) == FP64X2:
+            return ExactMatrix(self._matrix(A, FP64).array)
+        return self._matrix(A, self._format(fmt))
+
+    def _matrix(self, A: Any, fmt: FloatFormat) -> DenseMatrix | SparseMatrix:
         A = real_matrix(A)
         if issparse(A):
             require_native_sparse(fmt)
@@ -122,14 +129,25 @@ class NativeBackend(NativeVectors):
         return norm_one if rows_first else norm_inf, largest
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
-        """``B - A X`` by one product for all columns; inf and NaN are left to the caller."""
-        if A.fmt is not FP64 and A.fmt != COMPUTED_IN[A.fmt]:
+        """``B - A X``; inf and NaN are left to the caller.
+
+        In FP64 its error is known, and for dense A larger than in FP64X2: see `exact`.
+        """
+        if isinstance(A, ExactMatrix):
+            return exact.residual(A.array, X, B)
+        if A.fmt == FP64:
+            assert isinstance(A, DenseMatrix | SparseMatrix)
+            return exact.residual(A.array, X, B, exact.block_for(A.shape[1]))
+        if A.fmt != COMPUTED_IN[A.fmt]:
             return super().residual(A, X, B)
         with np.errstate(all="ignore"):
             product = A.times(X)
-            if A.fmt is FP64:
-                return B - product
             return (B.astype(product.dtype, copy=False) - product).astype(np.float64, copy=False)
+
+    def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
+        if fmt == FP64 and not sparse:
+            return exact.error_of(n, exact.block_for(n))
+        return exact.error_of(n) if fmt in (FP64, FP64X2) else math.inf
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:
         """``X + Z``; in FP64 inf and NaN are left to the caller."""

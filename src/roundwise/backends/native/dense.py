@@ -89,6 +89,11 @@ class DenseMatrix(Matrix):
     def _stored(self) -> NDArray[Any]:
         return stored(self._columns, self.fmt)
 
+    @property
+    def array(self) -> NDArray[Any]:
+        """The matrix as it is stored in its format, in either memory order."""
+        return self._stored.T if self._transposed else self._stored
+
     def prepared(self) -> DenseMatrix:
         _ = self._stored
         return self
@@ -111,8 +116,7 @@ class DenseMatrix(Matrix):
     def qr(self) -> QRFactors:
         require_square(self.shape)
         require_qr(self.fmt)
-        A = self._stored.T if self._transposed else self._stored
-        return QRFactors.of(A, self.fmt, self._columns)
+        return QRFactors.of(self.array, self.fmt, self._columns)
 
     def lu(self) -> DenseFactors:
         require_square(self.shape)

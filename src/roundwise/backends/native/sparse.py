@@ -37,6 +37,11 @@ class SparseMatrix(Matrix):
         if not np.isfinite(self.rows.data).all():
             raise nonfinite("rounding the matrix", fmt, csr.data)
 
+    @property
+    def array(self) -> sparse.csr_array:
+        """The matrix in its format."""
+        return self.rows
+
     def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         x = checked_vector(x, self.shape[0 if transpose else 1])
         A = self.rows.T if transpose else self.rows

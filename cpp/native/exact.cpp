@@ -1,0 +1,12 @@
+// Compiled once per instruction set, without fusing multiply-adds (see CMakeLists.txt).
+#include "native/exact.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+extern const ExactKernels exact_kernels;
+constexpr ExactKernels exact_kernels = {exact_residual, exact_sparse_residual<std::int32_t>,
+                                        exact_sparse_residual<std::int64_t>, largest_row_sum};
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

@@ -1,0 +1,295 @@
+// Residuals B - A X in twice the precision of double: what the gate of a solve rests on.
+//
+// A sum is kept as high + low. The error of an addition is a double itself and is added to low (Knuth's
+// TwoSum); so is that of a product (a fused multiply-add gives it; without that instruction, Dekker's
+// splitting does). Only the additions to low are rounded: after n products the sum is off by at most
+// 4 (n + 8)^2 u^2 sum_j |a_ij| |x_j|, u = 2^-53 (docs/accuracy.md; after Ogita, Rump & Oishi, SIAM J.
+// Sci. Comput. 26(6), 2005).
+//
+// For many right-hand sides there is a cheaper way: `block` products are summed in double before
+// they are added to high + low. That adds (block + 1) u sum_j |a_ij| |x_j| to the error.
+//
+// This file must be compiled with -ffp-contract=off: a compiler that fuses high + a x loses the error.
+#pragma once
+
+#include "common/carrier.hpp"
+#include "common/parallel.hpp"
+#include "native/kernels.hpp"
+
+#if defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr bool has_fused = true;
+#else
+constexpr bool has_fused = false;
+#endif
+
+// a b + c, rounded once; only where has_fused.
+inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) {
+#if defined(__AVX512F__)
+    return _mm512_fmadd_pd(a, b, c);
+#elif defined(__FMA__)
+    return _mm256_fmadd_pd(a, b, c);
+#else
+    Vector<double> result;
+    for (int lane = 0; lane < Lanes<double>::count; ++lane)
+        result[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
+    return result;
+#endif
+}
+
+// a b + c, rounded once or twice.
+template <class V> inline V multiply_add(V a, V b, V c) {
+    if constexpr (has_fused) return fused(a, b, c);
+    else return a * b + c;
+}
+
+// The upper half of a's bits (Veltkamp); the rest fits into as many.
+template <class V> inline V upper_half(V a) {
+    const V scaled = a * 134217729.0;  // 2^27 + 1
+    return scaled - (scaled - a);
+}
+
+// a b - product, exactly, for product = a b rounded.
+template <class V> inline V product_error(V a, V b, V product) {
+    if constexpr (has_fused) return fused(a, b, -product);
+    const V a1 = upper_half(a), a2 = a - a1, b1 = upper_half(b), b2 = b - b1;
+    return a2 * b2 - (((product - a1 * b1) - a2 * b1) - a1 * b2);
+}
+
+// A sum in twice the precision; V is double or a vector of them.
+template <class V> struct TwiceSum {
+    V high, low;
+
+    void add(V term) {
+        const V sum = high + term, part = sum - high;
+        low += (high - (sum - part)) + (term - part);
+        high = sum;
+    }
+
+    void add_product(V a, V b) {
+        const V product = a * b, error = product_error(a, b, product);
+        const V sum = high + product, part = sum - high;
+        low += error + ((high - (sum - part)) + (product - part));
+        high = sum;
+    }
+};
+
+// The sum over all lanes.
+inline TwiceSum<double> over_lanes(const TwiceSum<Vector<double>>& sums) {
+    TwiceSum<double> total = {0.0, 0.0};
+    for (int lane = 0; lane < Lanes<double>::count; ++lane) {
+        total.add(sums.high[lane]);
+        total.low += sums.low[lane];
+    }
+    return total;
+}
+
+// b - sum
+inline double subtracted_from(double b, TwiceSum<double> sum) {
+    TwiceSum<double> left = {b, 0.0};
+    left.add(-sum.high);
+    return left.high + (left.low - sum.low);
+}
+
+// R (K x C) = B - A' X, for K columns of A, which are contiguous. block = 0: every product exactly.
+template <int K, int C, bool exact>
+inline void subtract_dots(std::int64_t m, const double* a, std::int64_t a_step, const double* x,
+                          std::int64_t x_step, const double* b, double* r, std::int64_t r_step,
+                          std::int64_t block) {
+    constexpr int lanes = Lanes<double>::count;
+    using V = Vector<double>;
+    TwiceSum<V> sums[K][C] = {};
+    const auto add = [&](const V (&columns)[K], const V (&xs)[C], V (&parts)[K][C]) {
+        for (int k = 0; k < K; ++k)
+            for (int c = 0; c < C; ++c)
+                if constexpr (exact) sums[k][c].add_product(columns[k], xs[c]);
+                else parts[k][c] = multiply_add(columns[k], xs[c], parts[k][c]);
+    };
+    std::int64_t i = 0;
+    while (i < m) {
+        V parts[K][C] = {};
+        const std::int64_t end = exact || m - i < block * lanes ? m : i + block * lanes;
+        for (; i + lanes <= end; i += lanes) {
+            V columns[K], xs[C];
+            for (int k = 0; k < K; ++k) columns[k] = load(a + i + k * a_step);
+            for (int c = 0; c < C; ++c) xs[c] = load(x + i + c * x_step);
+            add(columns, xs, parts);
+        }
+        if (end == m && i < m) {
+            V columns[K], xs[C];
+            for (int k = 0; k < K; ++k) columns[k] = load_first(a + i + k * a_step, m - i);
+            for (int c = 0; c < C; ++c) xs[c] = load_first(x + i + c * x_step, m - i);
+            add(columns, xs, parts);
+            i = m;
+        }
+        if constexpr (!exact)
+            for (int k = 0; k < K; ++k)
+                for (int c = 0; c < C; ++c) sums[k][c].add(parts[k][c]);
+    }
+    for (int k = 0; k < K; ++k)
+        for (int c = 0; c < C; ++c)
+            r[k + c * r_step] = subtracted_from(b[k + c * r_step], over_lanes(sums[k][c]));
+}
+
+// high + low (m x C) -= A X, for K columns of A: row i of A is in lane i.
+template <int K, int C, bool exact>
+inline void subtract_columns(std::int64_t m, const double* a, std::int64_t a_step, const double* x,
+                             std::int64_t x_step, double* high, double* low, std::int64_t step) {
+    constexpr int lanes = Lanes<double>::count;
+    using V = Vector<double>;
+    for (std::int64_t i = 0; i < m; i += lanes) {
+        const std::int64_t valid = m - i < lanes ? m - i : lanes;
+        TwiceSum<V> sums[C];
+        V parts[C] = {};
+        for (int c = 0; c < C; ++c)
+            sums[c] = {load_some(high + i + c * step, valid), load_some(low + i + c * step, valid)};
+        for (int k = 0; k < K; ++k) {
+            const V column = load_some(a + i + k * a_step, valid);
+            for (int c = 0; c < C; ++c) {
+                const V factor = V{} - x[k + c * x_step];
+                if constexpr (exact) sums[c].add_product(column, factor);
+                else parts[c] = multiply_add(column, factor, parts[c]);
+            }
+        }
+        for (int c = 0; c < C; ++c) {
+            if constexpr (!exact) sums[c].add(parts[c]);
+            store_some(high + i + c * step, sums[c].high, valid);
+            store_some(low + i + c * step, sums[c].low, valid);
+        }
+    }
+}
+
+// Rows of A that are treated together. Where many columns of X need them, they should stay in the
+// second cache.
+constexpr std::int64_t exact_strip = 64;
+
+// A of m x n: columns of A are contiguous, and R = B - A' X has n rows.
+template <int C, bool exact>
+inline void dense_by_dots(std::int64_t m, std::int64_t n, const double* a, const double* x,
+                          const double* b, double* r, std::int64_t r_step, std::int64_t block) {
+    constexpr int K = C == 1 ? 4 : 2;
+    std::int64_t j = 0;
+    for (; j + K <= n; j += K)
+        subtract_dots<K, C, exact>(m, a + j * m, m, x, m, b + j, r + j, r_step, block);
+    for (; j < n; ++j)
+        subtract_dots<1, C, exact>(m, a + j * m, m, x, m, b + j, r + j, r_step, block);
+}
+
+// R = B - A X for a strip of at most exact_strip rows.
+template <int C, bool exact>
+inline void dense_by_columns(std::int64_t rows, std::int64_t n, const double* a, std::int64_t a_step,
+                             const double* x, const double* b, double* r, std::int64_t r_step,
+                             std::int64_t block) {
+    double high[C * exact_strip], low[C * exact_strip] = {};
+    for (int c = 0; c < C; ++c)
+        for (std::int64_t i = 0; i < rows; ++i) high[i + c * exact_strip] = b[i + c * r_step];
+    std::int64_t k = 0;
+    if (exact || block >= 8)
+        for (; k + 8 <= n; k += 8)
+            subtract_columns<8, C, exact>(rows, a + k * a_step, a_step, x + k, n, high, low, exact_strip);
+    for (; k + 4 <= n; k += 4)
+        subtract_columns<4, C, exact>(rows, a + k * a_step, a_step, x + k, n, high, low, exact_strip);
+    for (; k < n; ++k)
+        subtract_columns<1, C, exact>(rows, a + k * a_step, a_step, x + k, n, high, low, exact_strip);
+    for (int c = 0; c < C; ++c)
+        for (std::int64_t i = 0; i < rows; ++i)
+            r[i + c * r_step] = high[i + c * exact_strip] + low[i + c * exact_strip];
+}
+
+template <bool exact>
+void dense_residual(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+                    std::int64_t count, const double* x, const double* b, double* r,
+                    std::int64_t block, int threads) {
+    const std::int64_t m = transpose ? columns : rows, n = transpose ? rows : columns;  // of the product
+    share_range(m, exact_strip, threads_for<double>(rows * columns, threads),
+                [=](std::int64_t begin, std::int64_t end) {
+        std::int64_t c = 0;
+        if (transpose) {
+            const double* strip = a + begin * rows;
+            for (; c + 4 <= count; c += 4)
+                dense_by_dots<4, exact>(rows, end - begin, strip, x + c * n, b + begin + c * m,
+                                        r + begin + c * m, m, block);
+            for (; c < count; ++c)
+                dense_by_dots<1, exact>(rows, end - begin, strip, x + c * n, b + begin + c * m,
+                                        r + begin + c * m, m, block);
+        } else {
+            for (; c + 4 <= count; c += 4)
+                dense_by_columns<4, exact>(end - begin, n, a + begin, rows, x + c * n,
+                                           b + begin + c * m, r + begin + c * m, m, block);
+            for (; c < count; ++c)
+                dense_by_columns<1, exact>(end - begin, n, a + begin, rows, x + c * n,
+                                           b + begin + c * m, r + begin + c * m, m, block);
+        }
+    });
+}
+
+inline void exact_residual(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+                           std::int64_t count, const double* x, const double* b, double* r,
+                           std::int64_t block, int threads) {
+    if (block == 0) dense_residual<true>(rows, columns, a, transpose, count, x, b, r, block, threads);
+    else dense_residual<false>(rows, columns, a, transpose, count, x, b, r, block, threads);
+}
+
+inline Vector<double> magnitude(Vector<double> x) {
+    using Bits = Image<Vector<double>, double>::Unsigned;
+    return bit_cast<Vector<double>>(bit_cast<Bits>(x) & Carrier<double>::abs_mask);
+}
+
+// The largest sum_j |a_ij|, or that of A' with `transpose`. Meant for small matrices: on one thread,
+// and NaN is skipped (the residual has it, too).
+inline double largest_row_sum(std::int64_t rows, std::int64_t columns, const double* a, bool transpose) {
+    constexpr int lanes = Lanes<double>::count;
+    using V = Vector<double>;
+    double largest = 0;
+    const auto compare = [&](double sum) { largest = sum > largest ? sum : largest; };
+    if (transpose) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const double* column = a + j * rows;
+            V sums = {};
+            std::int64_t i = 0;
+            for (; i + lanes <= rows; i += lanes) sums += magnitude(load(column + i));
+            if (i < rows) sums += magnitude(load_first(column + i, rows - i));
+            double sum = 0;
+            for (int lane = 0; lane < lanes; ++lane) sum += sums[lane];
+            compare(sum);
+        }
+    } else {
+        for (std::int64_t i = 0; i < rows; i += lanes) {
+            const std::int64_t valid = rows - i < lanes ? rows - i : lanes;
+            V sums = {};
+            for (std::int64_t j = 0; j < columns; ++j)
+                sums += magnitude(load_some(a + i + j * rows, valid));
+            for (int lane = 0; lane < valid; ++lane) compare(sums[lane]);
+        }
+    }
+    return largest;
+}
+
+// R = B - A X for A in compressed rows; every product exactly.
+template <class I>
+void exact_sparse_residual(std::int64_t rows, std::int64_t columns, const I* starts, const I* places,
+                           const double* values, std::int64_t count, const double* x, const double* b,
+                           double* r, int threads) {
+    const std::int64_t entries = starts[rows];
+    share_range(rows, 4096, threads_for<double>(entries, threads),
+                [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t c = 0; c < count; ++c)
+            for (std::int64_t i = begin; i < end; ++i) {
+                TwiceSum<double> sum = {b[i + c * rows], 0.0};
+                for (I entry = starts[i]; entry < starts[i + 1]; ++entry)
+                    sum.add_product(-values[entry], x[places[entry] + c * columns]);
+                r[i + c * rows] = sum.high + sum.low;
+            }
+    });
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

@@ -1,0 +1,85 @@
+"""Residuals whose error is known: ``R = B - A X`` of float64 data in twice float64's precision.
+
+Each entry is rounded once, at the end. It is off by at most
+
+    u |r_ij| + error (|A| |X| + |B|)_ij,      u = 2**-53,
+
+with the `error` that `error_of` gives (docs/accuracy.md has the proof). That is what makes the gate
+of a solve a theorem, and what refinement to full accuracy needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import roundwise._kernels as _kernels
+from roundwise.backends.contract import Factors, Matrix, UnsupportedFormat, Vector
+from roundwise.backends.native.storage import ONE_THREAD
+from roundwise.formats import FP64, FP64X2
+from roundwise.machine.threads import factorization_threads
+
+Array = NDArray[np.float64]
+
+EXACT = 0
+"""The block size that stands for twice the precision in every product."""
+
+BLOCKS = ((100, EXACT), (324, 4), (1156, 8))
+LARGEST_BLOCK = 16
+"""Below so many unknowns, dense residuals in FP64 sum blocks of so many products in float64 before
+they go on in twice the precision. The error of that, ``(block + 1) u``, is at most half of what the
+gate accepts, ``sqrt(n) u``, and takes hardly longer than plain float64."""
+
+
+def block_for(n: int) -> int:
+    """The block size of FP64 residuals of dense systems."""
+    return next((block for bound, block in BLOCKS if n < bound), LARGEST_BLOCK)
+
+
+def error_of(n: int, block: int = EXACT) -> float:
+    """The `error` above, for rows of at most n entries."""
+    u = FP64.unit_roundoff
+    return 4 * (n + 8) ** 2 * u * u + (0.0 if block == EXACT else (block + 1) * u)
+
+
+def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:
+    """``B - A X`` for a contiguous float64 array or a canonical `csr_array`, and blocks X and B."""
+    X, B = np.asfortranarray(X), np.asfortranarray(B)
+    R = np.empty_like(B)
+    threads = ONE_THREAD if R.ndim == 1 or R.shape[1] == 1 else factorization_threads()
+    if isinstance(A, np.ndarray):
+        # A C-ordered matrix is the transpose of one whose columns are contiguous.
+        columns, transpose = (A.T, True) if A.flags.c_contiguous else (A, False)
+        _kernels.native_exact_residual(columns, transpose, X, B, R, block, threads)
+    else:
+        rows = [np.ascontiguousarray(part) for part in (A.indptr, A.indices, A.data)]
+        _kernels.native_exact_sparse_residual(*rows, A.shape[1], X, B, R, threads)
+    return R
+
+
+class ExactMatrix(Matrix):
+    """A float64 matrix for residuals in fp64x2, which is all that it can do."""
+
+    fmt = FP64X2
+
+    def __init__(self, A: Any) -> None:
+        self.array, self.shape = A, A.shape
+        self.is_sparse = not isinstance(A, np.ndarray)
+        self.entries = A.nnz if self.is_sparse else A.size
+
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
+        raise _for_residuals_only()
+
+    def lu(self) -> Factors:
+        raise _for_residuals_only()
+
+    def cholesky(self) -> Factors:
+        raise _for_residuals_only()
+
+
+def _for_residuals_only() -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"{FP64X2} is a format of the residual stage alone; choose fp64 or lower for the others"
+    )

@@ -1,0 +1,99 @@
+"""The direction in which a matrix is weakest: it tells the condition number, and what factors miss.
+
+For any vector y, ``||A|| ||y|| / ||A y||`` is a lower bound of A's condition number. A good y comes
+from factors M of A, in any format. If M is too coarse, A maps y to less than M can tell from
+nothing; then ``I - M^-1 A`` leaves y as it is, and shrinks what M does tell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.backends import ArithmeticFailure, Backend, Factors
+from roundwise.backends.native import exact
+from roundwise.features import stretched_vector
+from roundwise.formats import FP64
+
+Array = NDArray[np.float64]
+
+DIRECTIONS = 6
+"""How many directions that factors lost are told apart."""
+
+STEPS = 12
+"""How often others are shrunk, at most."""
+
+GAIN = 4.0
+"""They are shrunk as long as the bound of the condition number grows by this factor."""
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """What A does to the vector that it maps to the least, as far as some factors show it."""
+
+    condition: float  # of A in the 1-norm, at least
+    rate: float
+    """What the factors leave of the vector's error. Below 1, they tell A from a singular matrix."""
+
+
+class Weighed:
+    """A dense or sparse float64 matrix, and its norms."""
+
+    def __init__(self, A: Any, backend: Backend) -> None:
+        self.A, self._backend = A, backend
+
+    @cached_property
+    def norm_one(self) -> float:
+        return self._backend.sizes(self.A.T)[0]
+
+    @cached_property
+    def norm_inf(self) -> float:
+        return self._backend.sizes(self.A)[0]
+
+    def condition_from(self, y: Array) -> float:
+        """``||A|| ||y|| / ||A y||`` in the 1-norm, where A y is computed in twice the precision."""
+        y = y[:, None] / np.abs(y).max()
+        length = np.abs(y).sum()
+        image = np.abs(exact.residual(self.A, y, np.zeros_like(y))).sum()
+        image += exact.error_of(len(y)) * self.norm_one * length
+        return float(self.norm_one * length / image) if image else math.inf
+
+    @np.errstate(all="ignore")
+    def weakness(self, factors: Factors) -> Weakness:
+        """Where A is weakest, as factors of it tell."""
+        try:
+            M = factors.to(FP64)
+            _, y = stretched_vector(self.A, M, self.norm_one)
+            if y is None or not y.any():
+                return Weakness(1.0, math.inf)
+            condition, rate = self.condition_from(y), self._rate(M, y)
+            starts = np.random.default_rng(0).standard_normal((len(y), DIRECTIONS - 1))
+            Y = _orthonormal(np.column_stack([y, M.solve(starts)]))
+            for _ in range(STEPS):
+                Y = _orthonormal(Y - M.solve(np.asarray(self.A @ Y)))
+                combinations = np.linalg.svd(np.asarray(self.A @ Y), full_matrices=False)[2]
+                y = np.asarray(Y @ combinations[-1])
+                before, condition = condition, max(condition, self.condition_from(y))
+                rate = max(rate, self._rate(M, y))
+                if condition < GAIN * before:
+                    break
+        except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
+            return Weakness(1.0, math.inf)
+        return Weakness(condition, rate)
+
+    def _rate(self, M: Factors, y: Array) -> float:
+        """``||y - M^-1 A y|| / ||y||`` in the max norm."""
+        y = y[:, None] / np.abs(y).max()
+        left = y + M.solve(exact.residual(self.A, y, np.zeros_like(y)))
+        return float(np.abs(left).max())
+
+
+def _orthonormal(Y: Array) -> Array:
+    """A basis of the columns' span, each of which is scaled first."""
+    sizes = np.abs(Y).max(axis=0)
+    return np.linalg.qr(Y / np.where(sizes > 0, sizes, 1.0))[0]
