@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,14 +47,11 @@ RESOLVED = 0.25
 SAFETY = 2.0
 """An estimated error is this multiple of what one more correction would change."""
 
-CAUTION = 10.0
-"""The same, where only the condition number and the backward error are known."""
-
 _U, _ETA = 2.0**-53, 2.0**-1074
 _PROVED = "proved, all rounding errors counted"
 _CORRECTED = "estimated from one more correction of x"
-_CONDITIONED = "estimated from the condition number and the backward error"
 _UNKNOWN = "A is singular to working precision, or close to it"
+_SCALED = "A's rows and columns are of so different sizes that the largest entries are uncertain"
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,6 @@ class Examined:
     X: Array  # scaled, and rounded to the type that is returned
     columns: GivenColumns
     factors: Factors
-    backward_error: float
 
 
 class Examiner:
@@ -156,7 +152,10 @@ class Examiner:
         best = factors if factors.fmt == FP64 else self._fp64_factors
         if best is None:
             return Accuracy(math.inf, False, _UNKNOWN, self._weighed.weakness(factors).condition)
-        return self._estimated(answer, best, residual)
+        found = self._estimated(answer, best, residual)
+        if math.isinf(found.error) and found.how != _UNKNOWN:
+            return replace(found, how=_SCALED)
+        return found
 
     def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> Accuracy:
         weakness, A = self._weighed.weakness(factors), self._matrix.A
@@ -169,9 +168,6 @@ class Examiner:
             except ArithmeticFailure:
                 return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
             error, how = self._relative(SAFETY / (1 - weakness.rate) * Z, answer), _CORRECTED
-        elif weakness.condition < HARMLESS and self._matrix.columns is None:
-            error = CAUTION * weakness.condition * max(answer.backward_error, _U)
-            how = _CONDITIONED
         return Accuracy(error, False, how, weakness.condition)
 
     def _relative(self, errors: Array, answer: Examined) -> float:
@@ -226,8 +222,8 @@ def warn_of(found: Accuracy) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
         level, frame = level + 1, frame.f_back
     warnings.warn(
-        f"{count} of x can be relied on: A's condition number is at least {found.condition:.1e}. "
-        "(x solves a nearby system; full_output=True tells more.)",
+        f"{count} of x can be relied on ({found.how}; the condition number is at least "
+        f"{found.condition:.1e}); x solves a nearby system",
         IllConditionedWarning,
         stacklevel=level,
     )

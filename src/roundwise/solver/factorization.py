@@ -224,7 +224,7 @@ class Factorization:
         if not (full_output or self._examiner.suspects(last.factors, last.answer.X, columns)):
             return UNEXAMINED
         returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
-        answer = Examined(returned, columns, last.factors, last.outcome.nbe)
+        answer = Examined(returned, columns, last.factors)
         return self._examiner.examined(answer) if full_output else self._examiner.looked_at(answer)
 
     def _is_final(self, last: _Try, action: Action) -> bool:
