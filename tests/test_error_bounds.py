@@ -14,7 +14,7 @@ import rational
 from scipy import linalg, sparse
 
 import roundwise as rw
-from roundwise.algorithms.error_bound import proved_errors, relative_errors
+from roundwise.algorithms.error_bound import Inverse, relative_errors
 from roundwise.problems import poisson_2d, randsvd
 from roundwise.solver.weakness import Weighed
 
@@ -58,8 +58,8 @@ def drawn_system(seed):
         B = A @ rng.integers(-3, 4, (n, columns)).astype(float)
     if columns == 1:
         B = B[:, 0]
-    if rng.random() < 0.2 and 1e-30 < np.abs(A).max() < 1e30:
-        with np.errstate(all="ignore"):
+    if rng.random() < 0.3 and max(np.abs(A).max(), np.abs(B).max()) < 1e38:
+        with np.errstate(under="ignore"):
             A, B = A.astype(np.float32), B.astype(np.float32)
     form = sparse.csr_array if rng.random() < 0.4 else np.asarray
     return form(A), B, POLICIES[seed % len(POLICIES)]
@@ -75,12 +75,10 @@ def test_no_error_is_above_its_bound():
     proved = estimated = uncertain = failed = 0
     for seed in range(SYSTEMS):
         A, b, policy = drawn_system(seed)
-        true = None
-        if np.isfinite(b).all():
-            true = rational.solved(A, np.reshape(b, (len(b), -1)))
+        true = rational.solved(A, np.reshape(b, (len(b), -1)))
         try:
             solution = solved(A, b, policy)
-        except (rw.SolveFailed, ValueError) as failure:
+        except rw.SolveFailed as failure:
             told = "determinant is zero" in str(failure)
             assert told == (true is None) or "cannot hold x" in str(failure), seed
             failed += 1
@@ -122,7 +120,7 @@ def test_proved_errors_hold_entry_by_entry_and_are_sharp():
         X, R = np.linalg.solve(A, B), np.linalg.inv(A)
         if seed % 3 == 0:  # any X and R will do
             X, R = X * (1 + 1e-5 * rng.standard_normal((n, k))), R * (1 + 1e-5 * rng.random((n, n)))
-        bounds, true = proved_errors(R, A, X, *residual(A, X, B)), rational.solved(A, B)
+        bounds, true = Inverse.of(A, R).errors(X, *residual(A, X, B)), rational.solved(A, B)
         for i, j in np.ndindex(n, k):
             error = abs(true[i][j] - Fraction(X[i, j]))
             assert math.isinf(bounds[i, j]) or error <= Fraction(bounds[i, j])
@@ -137,7 +135,7 @@ def test_proved_errors_hold_entry_by_entry_and_are_sharp():
 def test_nothing_is_proved_with_a_poor_inverse_or_a_singular_matrix():
     A, x = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([[1.0], [1.0]])
     for R in (np.eye(2), np.zeros((2, 2)), np.full((2, 2), np.nan), np.linalg.pinv(A)):
-        assert np.isinf(proved_errors(R, A, x, x, 0 * x)).all()
+        assert np.isinf(Inverse.of(A, R).errors(x, x, 0 * x)).all()
 
 
 def test_zero_is_known_to_be_right():

@@ -17,15 +17,21 @@ rounding errors could make it smaller.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.backends.native import exact
+
 Array = NDArray[np.float64]
 
 PROVED_UP_TO = 256
 """The largest n for which a proof is tried: three products of matrices, some milliseconds."""
+
+ENOUGH = 0.99
+"""With a norm of E below that, something is proved."""
 
 IMPROVEMENTS = 4
 """How often the bound is put into its own inequality."""
@@ -34,36 +40,64 @@ _U, _ETA = 2.0**-53, 2.0**-1074
 _UP = 1 + 16 * _U  # more than the rounding errors of a handful of operations
 
 
-@np.errstate(all="ignore")  # what is not finite proves nothing
-def proved_errors(R: Array, A: Array, X: Array, residual: Array, uncertainty: Array) -> Array:
-    """Bounds of ``|A^-1 B - X|``, entry by entry; infinite where nothing is proved.
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """An approximate inverse of a matrix, and how good it is proved to be."""
 
-    R is any approximation of ``A^-1``, ``|B - A X - residual| <= uncertainty``, and X has one or
-    more columns. The bounds hold as well if entries of A and B differ from the given ones by eta,
-    as they do where scaling by powers of two made them subnormal.
+    R: Array
+    E: Array  # at least |I - R A|, entry by entry
+    alpha: float  # at least ||E|| in the infinity norm
+
+    @classmethod
+    @np.errstate(all="ignore")
+    def of(cls, A: Array, R: Array) -> Inverse:
+        """R is any approximation; the products are computed exactly if that decides."""
+        E = distances_from_identity(R, A, exactly=False)
+        if not _largest_row_sum(E) < ENOUGH and np.isfinite(R).all():
+            E = distances_from_identity(R, A, exactly=True)
+        return cls(R, E, _largest_row_sum(E))
+
+    @property
+    def proves_something(self) -> bool:
+        """Whether A is proved to be nonsingular."""
+        return self.alpha < ENOUGH
+
+    @np.errstate(all="ignore")
+    def errors(self, X: Array, residual: Array, uncertainty: Array) -> Array:
+        """Bounds of ``|A^-1 B - X|``, entry by entry; infinite where nothing is proved.
+
+        ``|B - A X - residual| <= uncertainty``, and X has one or more columns. The bounds hold as
+        well if entries of A and B differ from the given ones by eta, as they do where scaling by
+        powers of two made them subnormal.
+        """
+        if not self.proves_something:
+            return np.full(X.shape, np.inf)
+        used = X.any(axis=0) | residual.any(axis=0) | uncertainty.any(axis=0)
+        lost = 2 * _ETA * (1 + np.abs(X).sum(axis=0))
+        d = _product_bound(self.R, residual, np.where(used, uncertainty + lost, 0.0))
+        share = self.alpha / (1 - self.alpha) * _UP
+        bounds = (d + share * d.max(axis=0, initial=0.0)) * _UP
+        for _ in range(IMPROVEMENTS):
+            bounds = np.minimum(bounds, (d + _nonnegative_product(self.E, bounds)) * _UP)
+        return np.where(used & ~np.isfinite(bounds), np.inf, bounds)
+
+
+def distances_from_identity(R: Array, A: Array, exactly: bool) -> Array:
+    """An upper bound of each ``|I - R A|_ij``, for any A that differs from this one by eta.
+
+    ``R A`` is computed by BLAS, or exactly: in twice the precision.
     """
-    E = distances_from_identity(R, A)
-    alpha = _largest_row_sum(E)
-    if not alpha < 0.99:
-        return np.full(X.shape, np.inf)
-    used = X.any(axis=0) | residual.any(axis=0) | uncertainty.any(axis=0)
-    lost = 2 * _ETA * (1 + np.abs(X).sum(axis=0))
-    d = _product_bound(R, residual, np.where(used, uncertainty + lost, 0.0))
-    share = alpha / (1 - alpha) * _UP
-    bounds = (d + share * d.max(axis=0, initial=0.0)) * _UP
-    for _ in range(IMPROVEMENTS):
-        bounds = np.minimum(bounds, (d + _nonnegative_product(E, bounds)) * _UP)
-    return np.where(used & ~np.isfinite(bounds), np.inf, bounds)
-
-
-def distances_from_identity(R: Array, A: Array) -> Array:
-    """An upper bound of each ``|I - R A|_ij``, for any A that differs from this one by eta."""
-    n = len(A)
-    product, magnitudes = R @ A, np.abs(R)
-    product[np.diag_indices(n)] -= 1.0
-    np.abs(product, out=product)
-    product += (n + 2) * _U * (magnitudes @ np.abs(A))
-    return (product + 4 * _ETA * (n + 1 + magnitudes.sum(axis=1, keepdims=True))) * _UP
+    n, magnitudes = len(A), np.abs(R)
+    size = magnitudes @ np.abs(A)
+    if exactly:
+        product = np.abs(exact.residual(np.ascontiguousarray(R), A, np.eye(n)))
+        product += 2 * exact.error_of(n) * (size + 1) + 2 * _U * product
+    else:
+        product = R @ A
+        product[np.diag_indices(n)] -= 1.0
+        np.abs(product, out=product)
+        product += (n + 2) * _U * size
+    return (product + 8 * _ETA * (n + 1 + magnitudes.sum(axis=1, keepdims=True))) * _UP
 
 
 def relative_errors(errors: Array, X: Array, exponents: Any = None) -> Array:

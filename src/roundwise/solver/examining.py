@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.error_bound import PROVED_UP_TO, proved_errors, relative_errors
+from roundwise.algorithms.error_bound import PROVED_UP_TO, Inverse, relative_errors
 from roundwise.algorithms.singularity import Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.native import exact
@@ -167,7 +167,10 @@ class Examiner:
                 Z = np.abs(Z) + np.abs(M.solve(exact.residual(A, Z, residual)))
             except ArithmeticFailure:
                 return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
-            error, how = self._relative(SAFETY / (1 - weakness.rate) * Z, answer), _CORRECTED
+            # The residual is known to about n u^2 of ||A|| ||x||, which weak directions stretch.
+            unseen = 8 * self._matrix.n * _U**2 * weakness.condition * np.abs(answer.X).max(axis=0)
+            errors = SAFETY * (Z / (1 - weakness.rate) + unseen)
+            error, how = self._relative(errors, answer), _CORRECTED
         return Accuracy(error, False, how, weakness.condition)
 
     def _relative(self, errors: Array, answer: Examined) -> float:
@@ -176,13 +179,13 @@ class Examiner:
 
     def _proved(self, answer: Examined, residual: Array) -> float:
         """A bound that holds in exact arithmetic; infinite if there is none."""
-        if self._inverse is None:
+        if self._inverse is None or not self._inverse.proves_something:
             return math.inf
         A, X, B, n = self._dense, answer.X, answer.columns.B, self._matrix.n
         size = (np.abs(A) @ np.abs(X) + np.abs(B)) * (1 + (n + 4) * _U)
         uncertainty = 1.01 * (_U * np.abs(residual) + exact.error_of(n) * size)
         uncertainty = np.where(size > 0, uncertainty + 8 * (n + 1) * _ETA, 0.0)
-        return self._relative(proved_errors(self._inverse, A, X, residual, uncertainty), answer)
+        return self._relative(self._inverse.errors(X, residual, uncertainty), answer)
 
     @cached_property
     def _dense(self) -> Array:
@@ -198,20 +201,22 @@ class Examiner:
             return None
 
     @cached_property
-    def _inverse(self) -> Array | None:
+    def _inverse(self) -> Inverse | None:
         """An approximation of ``A^-1``; None if it cannot be computed in FP64."""
         if self._fp64_factors is None:
             return None
         try:
-            return np.asarray(self._fp64_factors.solve(np.eye(self._matrix.n)))
+            R = np.asarray(self._fp64_factors.solve(np.eye(self._matrix.n)))
         except ArithmeticFailure:
             return None
+        return Inverse.of(self._dense, R)
 
     @property
     def _longest(self) -> Array:
         """The column of the inverse that makes its norm."""
         assert self._inverse is not None
-        return np.asarray(self._inverse[:, np.abs(self._inverse).sum(axis=0).argmax()])
+        R = self._inverse.R
+        return np.asarray(R[:, np.abs(R).sum(axis=0).argmax()])
 
 
 def warn_of(found: Accuracy) -> None:

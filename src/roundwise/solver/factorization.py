@@ -258,8 +258,12 @@ def _failure(
     reason = f"no answer reached a backward error of {tolerance:.1e}: {last.reason}"
     if singularity is Singularity.SINGULAR:
         reason = "A is singular: its determinant is zero; remove dependent rows and columns"
-    elif singularity is Singularity.UNDECIDED and last.status is OutcomeStatus.ZERO_PIVOT:
+    elif last.status is OutcomeStatus.ZERO_PIVOT and singularity is Singularity.UNDECIDED:
         reason = f"A is singular to working precision: {last.reason}"
+    elif last.status is OutcomeStatus.ZERO_PIVOT:
+        reason = (
+            f"A is not singular, but fp64 cannot tell it from a singular matrix: {last.reason}"
+        )
     return SolveFailed(
         reason,
         None if best.X is None else _shaped(best.X, columns),
