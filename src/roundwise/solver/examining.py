@@ -21,7 +21,7 @@ from roundwise.algorithms.singularity import Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.native import exact
 from roundwise.exceptions import IllConditionedWarning
-from roundwise.formats import FP64
+from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import GivenColumns, GivenMatrix
 from roundwise.solver.solution import right_digits
 from roundwise.solver.weakness import Weakness, Weighed
@@ -113,24 +113,23 @@ class Examiner:
 
     @np.errstate(all="ignore")
     def _signs_of(self, factors: Factors) -> bool:
-        pivots, n = factors.pivots, self._matrix.n
+        pivots, n, fmt = factors.pivots, self._matrix.n, factors.fmt
         limit = SUSPICIOUS
-        if factors.fmt != FP64:
-            limit = max(limit, LOW_FACTORS * default_tolerance(n, factors.fmt))
+        if fmt != FP64:
+            limit = LOW_FACTORS * default_tolerance(n, fmt)
+            if fmt.p < FP32.p and n > PROVED_UP_TO:
+                return False  # nearly all large matrices would be suspected
         if pivots is not None:
-            return bool(pivots.min() < limit * pivots.max())
-        try:  # what a random vector is stretched to tells about as much
-            y = factors.solve(np.random.default_rng(0).standard_normal(n))
-        except ArithmeticFailure:
-            return True
-        return not limit * self._weighed.norm_inf * np.abs(y).max() < 1
-
-    def looked_at(self, answer: Examined) -> Accuracy:
-        """`examined`, after signs of trouble, unless those of low factors mean nothing."""
-        if answer.factors.fmt != FP64:
-            if self._weighed.weakness(answer.factors).condition < HARMLESS:
-                return UNEXAMINED
-        return self.examined(answer)
+            lost = int(np.count_nonzero(pivots < limit * pivots.max()))
+        else:  # what a random vector is stretched to tells about as much
+            try:
+                y = factors.solve(np.random.default_rng(0).standard_normal(n))
+            except ArithmeticFailure:
+                return True
+            lost = 0 if limit * self._weighed.norm_inf * np.abs(y).max() < 1 else 1
+        if fmt == FP64 or lost == 0:
+            return lost > 0
+        return self._weighed.may_exceed(HARMLESS, factors, lost)
 
     @np.errstate(all="ignore")
     def examined(self, answer: Examined) -> Accuracy:

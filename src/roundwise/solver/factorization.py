@@ -224,8 +224,7 @@ class Factorization:
         if not (full_output or self._examiner.suspects(last.factors, last.answer.X, columns)):
             return UNEXAMINED
         returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
-        answer = Examined(returned, columns, last.factors)
-        return self._examiner.examined(answer) if full_output else self._examiner.looked_at(answer)
+        return self._examiner.examined(Examined(returned, columns, last.factors))
 
     def _is_final(self, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x cannot be held."""
@@ -261,9 +260,7 @@ def _failure(
     elif last.status is OutcomeStatus.ZERO_PIVOT and singularity is Singularity.UNDECIDED:
         reason = f"A is singular to working precision: {last.reason}"
     elif last.status is OutcomeStatus.ZERO_PIVOT:
-        reason = (
-            f"A is not singular, but fp64 cannot tell it from a singular matrix: {last.reason}"
-        )
+        reason = f"A is not singular, but fp64 cannot tell it from a singular matrix: {last.reason}"
     return SolveFailed(
         reason,
         None if best.X is None else _shaped(best.X, columns),

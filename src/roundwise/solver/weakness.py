@@ -8,6 +8,7 @@ nothing; then ``I - M^-1 A`` leaves y as it is, and shrinks what M does tell.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.native import exact
 from roundwise.features import stretched_vector
-from roundwise.formats import FP64
+from roundwise.formats import FP32, FP64
 
 Array = NDArray[np.float64]
 
@@ -66,25 +67,56 @@ class Weighed:
     @np.errstate(all="ignore")
     def weakness(self, factors: Factors) -> Weakness:
         """Where A is weakest, as factors of it tell."""
+        condition, rate = 1.0, 0.0
         try:
             M = factors.to(FP64)
             _, y = stretched_vector(self.A, M, self.norm_one)
             if y is None or not y.any():
                 return Weakness(1.0, math.inf)
             condition, rate = self.condition_from(y), self._rate(M, y)
-            starts = np.random.default_rng(0).standard_normal((len(y), DIRECTIONS - 1))
-            Y = _orthonormal(np.column_stack([y, M.solve(starts)]))
-            for _ in range(STEPS):
-                Y = _orthonormal(Y - M.solve(np.asarray(self.A @ Y)))
-                combinations = np.linalg.svd(np.asarray(self.A @ Y), full_matrices=False)[2]
-                y = np.asarray(Y @ combinations[-1])
+            for y in self._weakest(
+                M, np.column_stack([y, _solutions(M, _noise(len(y), DIRECTIONS - 1))])
+            ):
                 before, condition = condition, max(condition, self.condition_from(y))
                 rate = max(rate, self._rate(M, y))
                 if condition < GAIN * before:
                     break
         except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
-            return Weakness(1.0, math.inf)
+            return Weakness(condition, math.inf)
         return Weakness(condition, rate)
+
+    @np.errstate(all="ignore")
+    def may_exceed(self, condition: float, factors: Factors, lost: int) -> bool:
+        """Whether low factors, which lost so many directions, may hide so large a condition.
+
+        This takes a few substitutions with them, and as many products.
+        """
+        found = 0.0
+        try:
+            M = factors if factors.fmt == FP32 else factors.to(FP64)
+            for y in self._weakest(
+                M, _solutions(M, _noise(self.A.shape[0], min(lost + 1, DIRECTIONS)))
+            ):
+                before, found = found, self.condition_from(y)
+                if not found < condition:
+                    return True
+                if found < GAIN * before:
+                    return False
+        except (ArithmeticFailure, np.linalg.LinAlgError):
+            return True
+        return False
+
+    def _weakest(self, M: Factors, Y: Array) -> Iterator[Array]:
+        """Of the combinations of Y's columns the one that A maps to the least; then better ones."""
+        A = self._backend.matrix(self.A, FP64)
+        for _ in range(STEPS):
+            Y = _orthonormal(Y)
+            image = np.column_stack([A.matvec(y) for y in Y.T])
+            if Y.shape[1] == 1:
+                yield Y[:, 0]
+            else:
+                yield np.asarray(Y @ np.linalg.svd(image, full_matrices=False)[2][-1])
+            Y = Y - _solutions(M, image)
 
     def _rate(self, M: Factors, y: Array) -> float:
         """``||y - M^-1 A y|| / ||y||`` in the max norm."""
@@ -93,7 +125,17 @@ class Weighed:
         return float(np.abs(left).max())
 
 
+def _noise(n: int, columns: int) -> Array:
+    return np.random.default_rng(0).standard_normal((n, columns))
+
+
+def _solutions(M: Factors, B: Array) -> Array:
+    """Column by column: the threads that BLAS takes for blocks would slow down the next LU."""
+    return np.column_stack([M.solve(b) for b in B.T])
+
+
 def _orthonormal(Y: Array) -> Array:
     """A basis of the columns' span, each of which is scaled first."""
     sizes = np.abs(Y).max(axis=0)
-    return np.linalg.qr(Y / np.where(sizes > 0, sizes, 1.0))[0]
+    Y = Y / np.where(sizes > 0, sizes, 1.0)
+    return Y if Y.shape[1] == 1 else np.linalg.qr(Y)[0]
