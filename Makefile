@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test lint bench speed speed-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
+.PHONY: help demo test lint bench speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -32,6 +32,10 @@ speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (
 
 speed-docs: speed  ## the same, and its table and figure into README.md
 	$(RUN)/python docs/refresh.py speed
+
+accuracy-docs: $(VENV)/installed  ## errors and times of accuracy="forward" (minutes); into docs/
+	$(RUN)/python benchmarks/bench_accuracy.py
+	$(RUN)/python docs/refresh.py accuracy
 
 learning-docs: $(VENV)/installed  ## a learning Solver on a stream that changes (minutes); into docs/
 	$(RUN)/python benchmarks/bench_learning.py

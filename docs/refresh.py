@@ -3,6 +3,7 @@
     python docs/refresh.py readme          # the dense experiment
     python docs/refresh.py speed           # what `make speed` has written
     python docs/refresh.py learning        # what benchmarks/bench_learning.py has written
+    python docs/refresh.py accuracy        # what benchmarks/bench_accuracy.py has written
     python docs/refresh.py decisions       # how policies compare, from the shipped facts
     python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
@@ -131,6 +132,11 @@ def learning() -> None:
     shutil.copyfile(CACHE / "learning.png", IMAGES / "learning.png")
 
 
+def accuracy() -> None:
+    measured = (CACHE / "accuracy.md").read_text(encoding="utf-8").strip()
+    update(ROOT / "docs" / "accuracy.md", {"forward": measured})
+
+
 def decisions() -> None:
     compared = shipped_facts().provenance["comparison"]
     table = Table("", compared["columns"], compared["rows"])
@@ -153,7 +159,7 @@ def departures() -> None:
     update(ROOT / "docs" / "departures.md", {"distances": bare(tables["distances"]), **blocks})
 
 
-COMMANDS = (readme, speed, learning, decisions, reproduction, departures)
+COMMANDS = (readme, speed, accuracy, learning, decisions, reproduction, departures)
 
 if __name__ == "__main__":
     {f.__name__: f for f in COMMANDS}[sys.argv[1]]()

@@ -1,4 +1,4 @@
-"""Exact arithmetic with integers and fractions: determinants, solutions, residuals and errors."""
+"""Float64 numbers are rational: the gate, solutions and errors without any rounding."""
 
 from fractions import Fraction
 
@@ -6,10 +6,34 @@ import numpy as np
 from scipy import sparse
 
 
-def rationals(A):
-    """A dense or sparse array as rows of fractions."""
-    A = A.toarray() if sparse.issparse(A) else np.asarray(A)
-    return [[Fraction(float(value)) for value in row] for row in A]
+def fractions(values):
+    """Nested lists of the exact values of an array."""
+    if isinstance(values, np.ndarray) and values.ndim:
+        return [fractions(part) for part in values]
+    return Fraction(float(values))
+
+
+def residual(A, x, b):
+    """``b - A x`` for a dense or sparse A and vectors x and b, exactly."""
+    dense = np.asarray(A.toarray() if sparse.issparse(A) else A, dtype=np.float64)
+    x, b = fractions(np.asarray(x, dtype=np.float64)), fractions(np.asarray(b, dtype=np.float64))
+    return [
+        value - sum(a * x[j] for j, a in enumerate(fractions(row)) if a)
+        for row, value in zip(dense, b, strict=True)
+    ]
+
+
+def passes_gate(A, x, b, tolerance):
+    """Whether ``||b - A x|| <= tolerance (||A|| ||x|| + ||b||)`` in the max norm, exactly."""
+    dense = np.asarray(A.toarray() if sparse.issparse(A) else A, dtype=np.float64)
+    norm = max(sum(map(abs, fractions(row))) for row in dense)
+    X, B = (np.asarray(v, dtype=np.float64).reshape(len(dense), -1) for v in (x, b))
+    return all(
+        max(map(abs, residual(dense, x, b)))
+        <= Fraction(tolerance)
+        * (norm * Fraction(float(abs(x).max())) + Fraction(float(abs(b).max())))
+        for x, b in zip(X.T, B.T, strict=True)
+    )
 
 
 def solved(A, B):
@@ -18,7 +42,7 @@ def solved(A, B):
     Rows and columns are multiplied by powers of two that make all numbers integers, and elimination
     without fractions (Bareiss 1968) keeps them so: all divisions leave no remainder.
     """
-    A, B = rationals(A), rationals(B)
+    A, B = _rows(A), _rows(B)
     n, columns = len(A), [_shift(column) for column in zip(*A, strict=True)]
     A = [
         [value * 2**e if e >= 0 else value / 2**-e for value, e in zip(row, columns, strict=True)]
@@ -55,23 +79,18 @@ def is_singular(A):
     return solved(A, np.zeros((A.shape[0], 1))) is None
 
 
-def residual(A, X, B):
-    """``B - A X`` as rows of fractions."""
-    columns = list(zip(*rationals(X), strict=True))
-    return [
-        [value - sum(map(Fraction.__mul__, row, x)) for value, x in zip(b, columns, strict=True)]
-        for row, b in zip(rationals(A), rationals(B), strict=True)
-    ]
-
-
 def relative_error(X, exact):
     """The largest over the columns of ``||x - x_true|| / ||x_true||`` in the max norm."""
     worst = Fraction(0)
-    for x, true in zip(zip(*rationals(X), strict=True), zip(*exact, strict=True), strict=True):
+    for x, true in zip(zip(*_rows(X), strict=True), zip(*exact, strict=True), strict=True):
         error = max(abs(a - b) for a, b in zip(x, true, strict=True))
         if error:
             worst = max(worst, error / max(map(abs, true)))
     return worst
+
+
+def _rows(A):
+    return fractions(np.asarray(A.toarray() if sparse.issparse(A) else A, dtype=np.float64))
 
 
 def _shift(values):

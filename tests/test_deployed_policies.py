@@ -57,7 +57,7 @@ def tuners(table):
 
 
 def gate(A, x, b):
-    assert backward_error(A, x, b) <= math.sqrt(len(b)) * U + U
+    assert backward_error(A, x, b) <= math.sqrt(len(b)) * U * (1 + 16 * U)
 
 
 each_policy = pytest.mark.parametrize("name", FRONT_DOOR_POLICIES)

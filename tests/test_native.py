@@ -589,7 +589,39 @@ def test_indefinite_matrices(fmt):
         A[-1, -1] = -1.0
         for put in (np.asarray, np.asfortranarray, sparse.csr_array):
             M = native.matrix(put(A), fmt)
-            assert status_of(M.cholesky) is Status.NOT_POSITIVE_DEFINITE
+            proved = put is not sparse.csr_array and fmt != rw.FP64
+            expected = Status.INDEFINITE if proved else Status.NOT_POSITIVE_DEFINITE
+            assert status_of(M.cholesky) is expected
+
+
+def unit_lower(n, rng):
+    """Small integers below a unit diagonal: ``L D L'`` is exact, and has the signs of D."""
+    return np.tril(rng.integers(-2, 3, (n, n)), -1) + np.eye(n)
+
+
+@pytest.mark.parametrize("put", [np.ascontiguousarray, np.asfortranarray])
+def test_rounding_errors_do_not_prove_that_a_matrix_is_indefinite(put):
+    rng, found = np.random.default_rng(3), []
+    for n in [*range(2, 60), 150]:
+        L, D = unit_lower(n, rng), rng.choice([2, 3, 5, 7], n)  # no squares: pivots are rounded
+        # Exactly positive definite, but its condition number soon is far beyond 1/u.
+        found.append(attempt(native.matrix(put(L * D @ L.T), rw.FP32).cholesky)[1])
+    assert set(found) == {None, Status.NOT_POSITIVE_DEFINITE}
+
+
+@pytest.mark.parametrize("put", [np.ascontiguousarray, np.asfortranarray])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_negative_pivot_proves_that_a_matrix_is_indefinite(put, dtype):
+    rng = np.random.default_rng(4)
+    for n in (1, 2, 5, 9, 130):
+        L = unit_lower(n, rng) if n < 10 else np.eye(n) + np.eye(n, k=-1)
+        for k in {0, n // 2, n - 1}:
+            D = np.ones(n)
+            D[k] = -1.0
+            A = put((L * D @ L.T).astype(dtype))
+            with pytest.raises(rw.ArithmeticFailure, match=f"at column {k}: indefinite") as caught:
+                native.matrix(A, rw.FP32).cholesky()
+            assert caught.value.status is Status.INDEFINITE
 
 
 # --- what is not native is refused

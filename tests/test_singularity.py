@@ -120,7 +120,7 @@ def test_singular_matrices_raise_even_if_some_x_solves_the_system(form, policy, 
 @pytest.mark.parametrize("form", FORMS)
 def test_nonsingular_matrices_are_not_called_singular(form, policy):
     """They are solved, if NumPy's answer passes the gate, or it is said that nothing reached it."""
-    solved = failed = 0
+    solved, reasons = 0, []
     for A in nonsingular_matrices():
         if rational.is_singular(A):
             continue
@@ -130,12 +130,11 @@ def test_nonsingular_matrices_are_not_called_singular(form, policy):
             try:
                 rw.solve(form(A), b, policy=policy)
             except rw.SolveFailed as failure:
-                assert "A is singular" not in failure.reason
-                assert form is sparse.csr_array  # QR is for dense matrices
-                failed += 1
+                reasons.append(failure.reason)
             else:
                 solved += 1
-    assert failed < solved / 20
+    assert not any("A is singular" in reason for reason in reasons)
+    assert len(reasons) <= (0 if form is np.asarray else solved / 20)  # QR is for dense matrices
 
 
 def test_a_matrix_whose_pivot_vanishes_is_solved_by_qr():

@@ -56,7 +56,8 @@ def judge(A, b, x):
     assert x.shape == np.shape(b)
     assert np.isfinite(x).all()
     unit = UNITS[x.dtype]
-    assert exact.backward_error(given, x, b) <= (math.sqrt(len(given)) + 1) * unit
+    tolerance = math.sqrt(len(given)) * unit
+    assert exact.backward_error(given, x, b) <= tolerance * (1 + 16 * 2.0**-53)
 
 
 def check(A, b, **options):

@@ -1,6 +1,7 @@
 // The extension module roundwise._kernels.
 #include "bindings/bindings.hpp"
 #include "common/levels.hpp"
+#include "native/dispatch.hpp"
 
 using namespace roundwise;
 
@@ -10,6 +11,10 @@ NB_MODULE(_kernels, m) {
     m.def("available_levels", &available_levels);
     m.def("active_level", [] { return name_of(active_level()); });
     m.def("set_level", &set_level);
+    // What is found out once about the processor is found out now: a process that is forked while
+    // another thread initializes a static variable would wait for that thread for ever.
+    native_level();
+    bf16_levels();
     bind_emulated(m);
     bind_native(m);
 }

@@ -1,6 +1,7 @@
 // The native kernels of roundwise._kernels; native/kernels.hpp states what each computes. `threads`
 // is the last argument. Shapes are checked here: with a wrong one, a kernel would read or write past
 // the end of an array.
+#include <cmath>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -219,8 +220,35 @@ void bind_exact(nb::module_& m) {
         exact_kernels().residual(rows, columns, a.data(), transpose, Block(x).count, x.data(), b.data(),
                                  r.data(), block, threads);
     });
-    define(m, "native_largest_row_sum", [](MatrixIn<double> a, bool transpose) {
-        return exact_kernels().largest_row_sum(length(a.shape(0)), length(a.shape(1)), a.data(), transpose);
+    // For small systems, whose answer takes microseconds: ||R||, ||A||, ||X|| and ||B|| of each column
+    // at once, as the largest ||R|| / (||A|| ||X|| + ||B||). NaN if a column has one; infinite if a
+    // divisor is outside `least` to `most`.
+    define(m, "native_backward_error", [](MatrixIn<double> a, bool transpose, ArrayIn<double> x,
+                                          ArrayIn<double> b, std::int64_t block, double least,
+                                          double most) {
+        const Block shape(x);
+        const std::int64_t n = length(a.shape(0)), count = shape.count;
+        require_blocks(n, length(a.shape(1)), shape, Block(b), Block(b));
+        nb::gil_scoped_release release;
+        const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
+        double* r = static_cast<double*>(workspace.get());
+        exact_kernels().residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, 1);
+        const double norm = exact_kernels().largest_row_sum(n, n, a.data(), transpose);
+        double worst = 0;
+        for (std::int64_t c = 0; c < count; ++c) {
+            const auto largest = [=](const double* v) {
+                double result = 0;
+                for (std::int64_t i = c * n; i < (c + 1) * n; ++i) {
+                    const double size = v[i] < 0 ? -v[i] : v[i];
+                    if (size > result || size != size) result = size;  // NaN stays
+                }
+                return result;
+            };
+            const double size = norm * largest(x.data()) + largest(b.data());
+            const double error = size > least && size < most ? largest(r) / size : HUGE_VAL;
+            if (error > worst || error != error) worst = error;
+        }
+        return worst;
     });
     bind_sparse_exact<std::int32_t>(m);
     bind_sparse_exact<std::int64_t>(m);

@@ -129,4 +129,13 @@ def native_exact_sparse_residual(
     threads: int,
     /,
 ) -> None: ...
-def native_largest_row_sum(a: _Doubles, transpose: bool, /) -> float: ...
+def native_backward_error(
+    a: _Doubles,
+    transpose: bool,
+    x: _Doubles,
+    b: _Doubles,
+    block: int,
+    least: float,
+    most: float,
+    /,
+) -> float: ...

@@ -11,9 +11,9 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from roundwise._forking import cached_property
 from roundwise.formats import FloatFormat, get_format
 
 

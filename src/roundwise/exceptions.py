@@ -16,7 +16,7 @@ class UnknownNameError(RoundwiseError, KeyError):
     __str__ = Exception.__str__  # KeyError would print the message in quotes
 
 
-class IllConditionedWarning(LinAlgWarning):
+class IllConditionedWarning(LinAlgWarning):  # type: ignore[misc]
     """An answer passed the gate, but few of its digits are right, or none is certain.
 
     SciPy's solvers warn of ill-conditioned matrices by the same base class, so that one filter is

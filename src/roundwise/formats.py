@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, get_args
 
+from roundwise._forking import cached_property
 from roundwise.exceptions import UnknownNameError
 
 Overflow = Literal["inf", "nan", "saturate"]

@@ -46,6 +46,7 @@ class OutcomeStatus(enum.Enum):
     )
     NONFINITE_INPUT = "the problem holds inf or NaN"
     UNSUITED = "the method does not fit this matrix (dense or sparse, symmetric or not)"
+    INDEFINITE = "the matrix is not positive definite, which more bits do not change; use LU"
 
     @property
     def failed(self) -> bool:

@@ -97,7 +97,8 @@ def distances_from_identity(R: Array, A: Array, exactly: bool) -> Array:
         product[np.diag_indices(n)] -= 1.0
         np.abs(product, out=product)
         product += (n + 2) * _U * size
-    return (product + 8 * _ETA * (n + 1 + magnitudes.sum(axis=1, keepdims=True))) * _UP
+    product += 8 * _ETA * (n + 1 + magnitudes.sum(axis=1, keepdims=True))
+    return np.asarray(product * _UP)
 
 
 def relative_errors(errors: Array, X: Array, exponents: Any = None) -> Array:

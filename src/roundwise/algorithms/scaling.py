@@ -8,14 +8,15 @@ errors are still those of the system as it was given.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise._forking import cached_property
 from roundwise.backends import Backend
 
 Array = NDArray[np.float64]
@@ -26,11 +27,14 @@ MODERATE = 40
 LARGEST_SUM = 900
 """`scaled_down` leaves A alone if its largest entry is below 2**900: sums cannot overflow then."""
 
+PART = 2**15
+"""Entries of a dense matrix that are scaled at a time."""
+
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
 
-SMALLEST_NORMAL = -1021
-"""The exponent, as `numpy.frexp` has it, below which float64 numbers are subnormal."""
+SMALLEST_NORMAL = 2.0**-1022
+"""Smaller numbers may have lost digits when they were scaled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,15 +122,15 @@ def column_norms(X: Array, weights: Array | None = None) -> Array:
     return np.asarray(magnitudes.max(axis=0, initial=0.0))
 
 
-def moderate(A: Any, norm: float, largest: float) -> ScaledMatrix:
+def moderate(A: Any, norm: float, largest: float, own: bool = False) -> ScaledMatrix:
     """A with entries of moderate size: as it is, scaled as a whole, or by rows and columns.
 
     `norm` and `largest` are A's infinity norm and largest entry. Rows and columns are scaled if
-    their sizes differ by more than 2**`MODERATE`.
+    their sizes differ by more than 2**`MODERATE`. With `own`, A is overwritten, not copied.
     """
     if largest == 0 or abs(math.frexp(largest)[1]) <= MODERATE:
         return ScaledMatrix(A, norm)
-    return _scaled(A, by_rows_and_columns=None)
+    return _scaled(A, by_rows_and_columns=None, own=own)
 
 
 def scaled_down(A: Any, norm: float, largest: float) -> ScaledMatrix:
@@ -141,47 +145,91 @@ def equilibrated(A: Any) -> ScaledMatrix:
     return _scaled(A, by_rows_and_columns=True)
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some rows or columns of a dense matrix, or all entries of a sparse one."""
+
+    entries: NDArray[Any]
+    rows: Any  # index of the entries' rows: a slice, or the row of each
+    columns: Any
+
+    def of_rows(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The value of each entry's row, to be broadcast where entries are dense."""
+        picked: NDArray[Any] = values[self.rows]
+        return picked if self.entries.ndim == 1 else picked[:, None]
+
+
+def _parts(A: Any, entries: NDArray[Any]) -> Iterator[_Part]:
+    """A matrix like A with these entries, in parts that stay in the cache."""
+    n, whole = A.shape[0], slice(None)
+    if sparse.issparse(A):
+        yield _Part(entries, np.repeat(np.arange(n), np.diff(A.indptr)), A.indices)
+        return
+    for first in range(0, n, step := max(1, PART // n)):
+        lines = slice(first, first + step)
+        if A.flags.c_contiguous:
+            yield _Part(entries[lines], lines, whole)
+        else:
+            yield _Part(entries[:, lines], whole, lines)
+
+
 @np.errstate(under="ignore")  # what vanishes is nothing beside the rest of its row and column
-def _scaled(A: Any, by_rows_and_columns: bool | None) -> ScaledMatrix:
-    fractions, exponents = np.frexp(A.data if sparse.issparse(A) else A)
-    exponents[fractions == 0] = ZERO_EXPONENT
-    rows, columns = _largest_exponents(A, exponents, 1), None
+def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> ScaledMatrix:
+    given = A.data if sparse.issparse(A) else A
+    rows, columns = _largest_exponents(A, given)
     if by_rows_and_columns is None:
-        spread = max(np.ptp(rows), np.ptp(_largest_exponents(A, exponents, 0)))
-        by_rows_and_columns = bool(spread > MODERATE)
+        by_rows_and_columns = bool(max(np.ptp(rows), np.ptp(columns)) > MODERATE)
     if by_rows_and_columns:
-        exponents -= _of_each_entry(A, rows, 1)
-        columns = _largest_exponents(A, exponents, 0)
-        exponents -= _of_each_entry(A, columns, 0)
+        _, columns = _largest_exponents(A, given, rows)
     else:  # a symmetric matrix stays symmetric
-        rows[:] = rows.max()
-        exponents -= rows[0]
-    entries = np.ldexp(fractions, exponents)
-    is_exact = bool(exponents.min(where=fractions != 0, initial=0) >= SMALLEST_NORMAL)
-    is_sparse = sparse.issparse(A)
-    A = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape) if is_sparse else entries
-    matrix = ScaledMatrix(A, 0.0, rows, columns, is_exact)
-    given = abs(A) if columns is None else abs(A) * np.ldexp(1.0, columns)
-    sums = np.asarray(given.sum(axis=1)).reshape(-1, 1)
-    return replace(matrix, norm=float(matrix.residual_norms(sums)[0]))
-
-
-def _largest_exponents(A: Any, exponents: NDArray[np.int32], axis: int) -> NDArray[np.int32]:
-    """The largest exponent of each row (axis 1) or column (0), 0 if it has only zeros."""
+        rows[:], columns[:] = rows.max(), 0
+    entries = given if own else np.empty_like(given, dtype=np.float64)
+    is_exact = True
+    for old, new in zip(_parts(A, given), _parts(A, entries), strict=True):
+        wide = old.entries.astype(np.float64, copy=False)
+        nonzeros = np.count_nonzero(wide)
+        np.ldexp(wide, -(old.of_rows(rows) + columns[old.columns]), out=new.entries)
+        is_exact &= bool(np.count_nonzero(np.abs(new.entries) >= SMALLEST_NORMAL) == nonzeros)
     if sparse.issparse(A):
-        largest = np.full(A.shape[0], ZERO_EXPONENT, dtype=np.int32)
-        places = A.indices if axis == 0 else np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-        np.maximum.at(largest, places, exponents)
-    else:
-        largest = exponents.max(axis=axis)
-    return np.where(largest < ZERO_EXPONENT // 2, 0, largest).astype(np.int32)
+        entries = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
+    matrix = ScaledMatrix(entries, 0.0, rows, columns if by_rows_and_columns else None, is_exact)
+    return replace(matrix, norm=_given_norm(matrix))
 
 
-def _of_each_entry(A: Any, exponents: NDArray[np.int32], axis: int) -> NDArray[np.int32]:
-    """The number of each entry's row (axis 1) or column (0)."""
-    if sparse.issparse(A):
-        return exponents[A.indices] if axis == 0 else np.repeat(exponents, np.diff(A.indptr))
-    return exponents if axis == 0 else exponents[:, None]
+def _given_norm(matrix: ScaledMatrix) -> float:
+    """The infinity norm of the matrix as it was given, over 2**max(e)."""
+    A, n = matrix.A, matrix.n
+    weights = None if matrix.columns is None else np.ldexp(1.0, matrix.columns)
+    sums, step = np.empty((n, 1)), n if matrix.is_sparse else max(1, PART // n)
+    for first in range(0, n, step):
+        rows = abs(A if matrix.is_sparse else A[first : first + step])
+        rows = rows if weights is None else rows * weights
+        sums[first : first + step, 0] = rows.sum(axis=1)
+    return float(matrix.residual_norms(sums)[0])
+
+
+def _largest_exponents(
+    A: Any, entries: NDArray[Any], scale: NDArray[np.int32] | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The largest exponent of each row and of each column, 0 if it has only zeros.
+
+    If `scale` is given, those of ``2**-scale[i]`` times row i.
+    """
+    rows, columns = (np.full(A.shape[0], ZERO_EXPONENT, dtype=np.int32) for _ in range(2))
+    for part in _parts(A, entries):
+        fractions, exponents = np.frexp(part.entries)
+        exponents[fractions == 0] = ZERO_EXPONENT
+        if scale is not None:
+            exponents -= part.of_rows(scale)
+        if sparse.issparse(A):
+            np.maximum.at(rows, part.rows, exponents)
+            np.maximum.at(columns, part.columns, exponents)
+        else:
+            rows[part.rows] = np.maximum(rows[part.rows], exponents.max(axis=1))
+            columns[part.columns] = np.maximum(columns[part.columns], exponents.max(axis=0))
+    for lines in (rows, columns):
+        lines[lines < ZERO_EXPONENT // 2] = 0
+    return rows, columns
 
 
 def plain_columns(b: Array) -> ScaledColumns:

@@ -129,7 +129,7 @@ def _primes_needed(integers: NDArray[np.int64], exponents: NDArray[np.int32]) ->
     shift = np.where(used, lowest, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
     columns = np.where(used, lowest - shift, np.iinfo(np.int32).max).min(axis=0)
     bits = (top.max(axis=1) - shift[:, 0] + 54 + 0.5 * np.log2(used.sum(axis=1))).sum()
-    factors = max(0, math.floor((bits - columns.sum()) / math.log2(_LOW)))
+    factors = max(0, math.floor(float(bits - columns.sum()) / math.log2(_LOW)))
     if factors == 0:
         return 1
     by_chance = math.ceil(math.log(RISK) / math.log(factors / _PRIMES))

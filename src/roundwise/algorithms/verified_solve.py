@@ -14,7 +14,7 @@ One run tries one action:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -386,6 +386,18 @@ class VerifiedSolve(Algorithm):
                 return tuple(ladder)
             if backend.supports(factor, sparse):
                 ladder.append(Action((factor, *rest), method))
+
+    @staticmethod
+    def rung_after(ladder: Sequence[Action], level: int, status: OutcomeStatus) -> int | None:
+        """The rung to try after this one ended so; None if there is none left.
+
+        More bits do not make an indefinite matrix positive definite: its method is left at once.
+        """
+        left = status is OutcomeStatus.INDEFINITE
+        later = range(level + 1, len(ladder))
+        return next(
+            (i for i in later if not left or ladder[i].method != ladder[level].method), None
+        )
 
 
 @dataclass

@@ -41,6 +41,10 @@ class Status(enum.Enum):
         "a Cholesky pivot is not positive: the matrix is not positive definite in this format; "
         "use more bits or an LU factorization"
     )
+    INDEFINITE = (
+        "some x has x'Ax < 0: the matrix is not positive definite, whatever the format; use an LU "
+        "factorization"
+    )
 
 
 class ArithmeticFailure(RoundwiseError, ArithmeticError):

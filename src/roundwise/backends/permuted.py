@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.backends.checks import Float64Array, checked_block
 from roundwise.backends.contract import Factors, Vector
 from roundwise.formats import FloatFormat

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import scipy
+
+from roundwise._forking import cached_property
 
 
 class BundledOpenBlas:

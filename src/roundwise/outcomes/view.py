@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.outcomes.keys import StoredArithmetic

@@ -11,6 +11,7 @@ from itertools import islice
 from time import sleep
 from typing import Any, TypeVar
 
+from roundwise._forking import ForkSafeLock
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import threads as runtime
 from roundwise.outcomes.optional import require
@@ -95,12 +96,43 @@ def _by_dask(compute: Callable[[T], R], tasks: Sequence[T], client: Any) -> Iter
         client.cancel(list(under_way))
 
 
-class _Threads:
-    """How many tasks of this process hold the limits; a worker of Dask may run several."""
+class _Limits:
+    """The limits of this process's threads, and who holds them: a worker of Dask has several."""
 
-    lock = threading.Lock()
-    holders = 0
-    restore = ExitStack()
+    def __init__(self) -> None:
+        self._holders: list[int] = []  # the threads whose tasks need the limits
+        self._restore = ExitStack()
+        self._lock = ForkSafeLock(self, patience=1.0)
+
+    def hold(self, kernel_threads: int | None) -> None:
+        threadpoolctl = require("threadpoolctl", "tune")
+        with self._lock:
+            if not self._holders:
+                self._restore.enter_context(threadpoolctl.threadpool_limits(1))
+                if kernel_threads is not None:
+                    self._restore.callback(runtime.set_num_threads, runtime.get_num_threads())
+                    runtime.set_num_threads(kernel_threads)
+            self._holders.append(threading.get_ident())
+
+    def release(self) -> None:
+        with self._lock:
+            here = self._holders.index(threading.get_ident())
+            self._keep(self._holders[:here] + self._holders[here + 1 :])
+
+    def _keep(self, holders: list[int]) -> None:
+        self._holders = holders
+        if not holders:
+            self._restore.close()
+
+    def before_fork(self) -> None:
+        """Nothing to do."""
+
+    def in_forked_child(self, whole: bool) -> None:
+        """The other threads, which do not live here, no longer need the limits."""
+        self._keep([thread for thread in self._holders if thread == threading.get_ident()])
+
+
+_limits = _Limits()
 
 
 @contextmanager
@@ -109,18 +141,8 @@ def threads_limited(kernel_threads: int | None) -> Iterator[None]:
 
     The limits are those of the process: the first task sets them, the last puts them back.
     """
-    threadpoolctl = require("threadpoolctl", "tune")
-    with _Threads.lock:
-        if _Threads.holders == 0:
-            _Threads.restore.enter_context(threadpoolctl.threadpool_limits(1))
-            if kernel_threads is not None:
-                _Threads.restore.callback(runtime.set_num_threads, runtime.get_num_threads())
-                runtime.set_num_threads(kernel_threads)
-        _Threads.holders += 1
+    _limits.hold(kernel_threads)
     try:
         yield
     finally:
-        with _Threads.lock:
-            _Threads.holders -= 1
-            if _Threads.holders == 0:
-                _Threads.restore.close()
+        _limits.release()

@@ -11,13 +11,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.costs import Work
 from roundwise.exceptions import RoundwiseError
 from roundwise.policies.look import KINDS, PLACE, Seen, positions

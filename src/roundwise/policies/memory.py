@@ -8,20 +8,25 @@ file on a local disk: write-ahead logs do not work over a network.
 
 from __future__ import annotations
 
-import os
+import ctypes
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from roundwise._forking import ForkSafeLock
 from roundwise._sqlite import SECONDS_TO_WAIT, FileKind, transaction, use_write_ahead_log
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import Machine
 
 APPLICATION_ID = 0x52574D45  # "RWME"
+
+SECONDS_TO_FORK = 5.0
+"""How long a fork waits for a transaction of another thread; it takes milliseconds, unless another
+process has locked the file."""
 
 _CREATE = """
     CREATE TABLE arm (
@@ -95,12 +100,27 @@ class Observation:
 class Memory:
     """Arms by cell, for the machine as it is set now: in a file, or in this process alone.
 
-    Not for several threads at once; `OnlinePolicy` has a lock.
+    Threads may share it. SQLite's connections do not survive a fork, not even to be closed in the
+    child. So a fork waits until the connection is idle; that to a file is closed before it, and
+    opened again when it is next needed.
     """
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self._connection, self._process = self._open(), os.getpid()
+        self._connection: sqlite3.Connection | None = self._open()
+        self._was_cut_off = False  # by a fork in the middle of a transaction
+        self._lock = ForkSafeLock(self, SECONDS_TO_FORK)
+
+    def before_fork(self) -> None:
+        if self.path is not None:
+            self._disconnect()
+
+    def in_forked_child(self, whole: bool) -> None:
+        if self._connection is not None and not (whole and self.path is None):
+            # Never to be closed, not even when the process ends: closing it here could remove
+            # locks, or the log, that the parent relies on.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            self._was_cut_off = True
 
     @property
     def machine(self) -> str:
@@ -139,21 +159,34 @@ class Memory:
         """Add these, all or none."""
         machine = self.machine
         rows = [vars(observation) | {"machine": machine} for observation in observations]
-        with _FILE.errors(self.path), transaction(connection := self._here()):
+        with self._connected() as connection, transaction(connection):
             connection.executemany(_ADD, rows)
 
     def close(self) -> None:
-        self._connection.close()
+        with self._lock:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _execute(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with _FILE.errors(self.path):
-            return self._here().execute(query, arguments).fetchall()
+        with self._connected() as connection:
+            return connection.execute(query, arguments).fetchall()
 
-    def _here(self) -> sqlite3.Connection:
-        """The connection; a forked process gets its own, as SQLite demands."""
-        if self._process != os.getpid() and self.path is not None:
-            self._connection, self._process = self._open(), os.getpid()
-        return self._connection
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one thread at a time."""
+        with self._lock, _FILE.errors(self.path):
+            if self._was_cut_off:
+                raise MemoryFileError(
+                    "this process was forked while another thread was learning, so that it cannot "
+                    "learn; fork at another time, or start processes by 'spawn'"
+                )
+            if self._connection is None:
+                self._connection = self._open()
+            yield self._connection
 
     def _open(self) -> sqlite3.Connection:
         target = ":memory:" if self.path is None else self.path

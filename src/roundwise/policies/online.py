@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.policies import bandit
@@ -90,8 +90,8 @@ class OnlinePolicy(Policy):
         self.prior = NeighbourPolicy() if prior is None else prior
         self.memory = Memory() if memory is None else memory
         self.explore_share = explore
-        self._lock = Lock()
         self._forget()
+        self._lock = ForkSafeLock(self)
 
     def _forget(self) -> None:
         self.account = Account()
@@ -104,7 +104,14 @@ class OnlinePolicy(Policy):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock = Lock()
+        self._lock = ForkSafeLock(self)
+
+    def before_fork(self) -> None:
+        """Nothing to do: at worst the child counts a solve of another thread by half."""
+
+    def in_forked_child(self, whole: bool) -> None:
+        """What other threads were exploring ends with them: nobody would release it."""
+        self.account.reserved.clear()
 
     def begin(self, contexts: Contexts) -> None:
         self._forget()

@@ -6,13 +6,14 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from roundwise._forking import cached_property
 
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array

@@ -24,7 +24,7 @@ from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import GivenColumns, GivenMatrix
 from roundwise.solver.solution import right_digits
-from roundwise.solver.weakness import Weakness, Weighed
+from roundwise.solver.weakness import Weighed
 
 Array = NDArray[np.float64]
 
@@ -148,7 +148,7 @@ class Examiner:
             found = self._estimated(answer, factors, residual)
             if math.isfinite(found.error):
                 return found
-        best = factors if factors.fmt == FP64 else self._fp64_factors
+        best = factors if factors.fmt == FP64 else self._fp64_factors()
         if best is None:
             return Accuracy(math.inf, False, _UNKNOWN, self._weighed.weakness(factors).condition)
         found = self._estimated(answer, best, residual)
@@ -191,7 +191,6 @@ class Examiner:
         A = self._matrix.A
         return np.asarray(A.toarray() if self._matrix.is_sparse else A)
 
-    @cached_property
     def _fp64_factors(self) -> Factors | None:
         """FP64 factors of A, whatever the answer's are; None if there are none."""
         try:
@@ -202,10 +201,11 @@ class Examiner:
     @cached_property
     def _inverse(self) -> Inverse | None:
         """An approximation of ``A^-1``; None if it cannot be computed in FP64."""
-        if self._fp64_factors is None:
+        factors = self._fp64_factors()
+        if factors is None:
             return None
         try:
-            R = np.asarray(self._fp64_factors.solve(np.eye(self._matrix.n)))
+            R = np.asarray(factors.solve(np.eye(self._matrix.n)))
         except ArithmeticFailure:
             return None
         return Inverse.of(self._dense, R)
@@ -218,16 +218,17 @@ class Examiner:
         return np.asarray(R[:, np.abs(R).sum(axis=0).argmax()])
 
 
-def warn_of(found: Accuracy) -> None:
-    """Warn of few digits, at the line that called into Roundwise."""
+def warn_of(found: Accuracy, asked_for_all: bool = False) -> None:
+    """Warn of few digits, or of fewer than were asked for, at the line that called Roundwise."""
     digits = right_digits(found.error)
-    count = "No digit" if digits == 0 else "One digit" if digits == 1 else f"{digits} digits"
+    count = "no digit" if digits == 0 else "one digit" if digits == 1 else f"{digits} digits"
+    lead = "full accuracy is out of reach: " if asked_for_all else ""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
         level, frame = level + 1, frame.f_back
     warnings.warn(
-        f"{count} of x can be relied on ({found.how}; the condition number is at least "
-        f"{found.condition:.1e}); x solves a nearby system",
+        f"{lead}{count} of x can be relied on ({found.how}; the condition number is at least "
+        f"{found.condition:.1e})",
         IllConditionedWarning,
         stacklevel=level,
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from threading import Lock
 from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
 from roundwise.algorithms.verified_solve import Answer
@@ -76,7 +76,7 @@ class Factorization:
         self._factors: Factors | None = None  # of this level
         self._analyses: dict[str, Analysis] = {}  # by method: a climb analyses a pattern once
         self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
-        self._climbing = Lock()
+        self._climbing = ForkSafeLock()  # what it protects is consistent after every statement
         self._examiner = Examiner(matrix, backend)
 
     @property
@@ -103,7 +103,12 @@ class Factorization:
         Raises
         ------
         SolveFailed
-            If no answer passes the gate: A is singular, or as good as singular.
+            If A is singular, or no answer passes the gate.
+
+        Warns
+        -----
+        IllConditionedWarning
+            If fewer than about three digits of x are right.
         """
         solution = self.run(checked_columns(b, self._matrix), full_output)
         return solution if full_output else solution.x
@@ -122,12 +127,15 @@ class Factorization:
             tries.append(last)
             if last.outcome.converged or last.is_as_good_as_it_gets(ladder[level]):
                 break
-            if level == len(ladder) - 1 or self._is_final(last, ladder[level]):
+            higher = algorithm.rung_after(ladder, level, last.outcome.status)
+            if higher is None or self._is_final(last, ladder[level]):
                 raise _failure(tries, tolerance, columns, self._singularity(last, ladder[level]))
-            level += 1
+            tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
+            level = higher
         attempts = tuple(one.outcome for one in tries)
         start = perf_counter()
-        known = self._accuracy_of(last, columns, full_output)
+        fell_short = not last.outcome.converged  # of the full accuracy that was asked for
+        known = self._accuracy_of(last, columns, full_output or fell_short)
         if math.isinf(known.error) and self._examiner.singularity is Singularity.SINGULAR:
             raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
         if full_output:
@@ -136,8 +144,8 @@ class Factorization:
             learn, self._learn = self._learn, None
         if learn is not None:
             learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
-        if known.error > FEW_DIGITS:
-            warn_of(known)
+        if fell_short or known.error > FEW_DIGITS:
+            warn_of(known, fell_short)
         return Solution(
             _shaped(last.X, columns),
             "accepted" if len(tries) == 1 else "escalated",
@@ -217,11 +225,11 @@ class Factorization:
             self._matrices[stage.fmt] = stage.matrix(self._matrix.A)
         return self._matrices[stage.fmt]
 
-    def _accuracy_of(self, last: _Try, columns: GivenColumns, full_output: bool) -> Accuracy:
+    def _accuracy_of(self, last: _Try, columns: GivenColumns, asked: bool) -> Accuracy:
         """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
         assert last.answer is not None
         assert last.factors is not None
-        if not (full_output or self._examiner.suspects(last.factors, last.answer.X, columns)):
+        if not (asked or self._examiner.suspects(last.factors, last.answer.X, columns)):
             return UNEXAMINED
         returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
         return self._examiner.examined(Examined(returned, columns, last.factors))

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import (
-    backward_errors,
-    default_tolerance,
-    passes,
-    upper_bounds,
-)
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.features.look import cholesky_from
@@ -73,12 +68,19 @@ def solve(
     Raises
     ------
     SolveFailed
-        A `numpy.linalg.LinAlgError`: no answer passed the gate, as for a singular A. It has the
-        best x and its backward error.
+        A `numpy.linalg.LinAlgError`: A is singular, or no answer passed the gate. It has the best
+        x and its backward error. "A is singular" is said of matrices with determinant zero only
+        (docs/switching.md tells how that is known).
     ValueError, TypeError
         For input that cannot be solved with: shapes, NaN and infinity, complex numbers.
     UnknownNameError
         A `KeyError`: there is no policy of that name.
+
+    Warns
+    -----
+    IllConditionedWarning
+        A `scipy.linalg.LinAlgWarning`: x passed the gate, but fewer than about three of its digits
+        are right, or it is less accurate than was asked for.
 
     Examples
     --------
@@ -88,6 +90,7 @@ def solve(
     """
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
     _check_accuracy(accuracy)
+    given = A
     if not (sparse.issparse(A) or sparse.issparse(b)):
         A, b = dense_array("A", A), dense_array("b", b)
         if A.ndim > 2 or b.ndim > 2:
@@ -101,6 +104,8 @@ def solve(
                 return x
     shape = np.shape(b)
     columns = max(1, shape[1]) if len(shape) == 2 else 1
+    if isinstance(given, np.ndarray):
+        A = given  # in the other byte order, say: it is converted again, into a copy of our own
     factorization = _factorization(A, tol, chooser, assume_a, columns, accuracy)
     return factorization.solve(b, full_output=full_output)
 
@@ -122,8 +127,7 @@ def factor(
     """
     _check_accuracy(accuracy)
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
-    A = A.copy() if sparse.issparse(A) else np.array(A, copy=True, order="K", subok=True)
-    return _factorization(A, tol, chooser, assume_a, columns, accuracy)
+    return _factorization(A, tol, chooser, assume_a, columns, accuracy, copy=True)
 
 
 def _factorization(
@@ -133,12 +137,13 @@ def _factorization(
     assume_a: Structure | None,
     columns: int,
     accuracy: Accuracy,
+    copy: bool = False,
 ) -> Factorization:
-    """A factorization that refers to A, which must not change as long as it is in use."""
+    """A factorization that refers to A, which must not change while it is in use, or to a copy."""
     if assume_a not in (None, "gen", "pos"):
         raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns)
+    matrix = checked_matrix(A, BACKEND, columns, copy)
     positive_definite = None if assume_a is None else assume_a == "pos"
     choice = chooser.choose(matrix, positive_definite)
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
@@ -170,24 +175,11 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     solved = solve_at_once(A, b)
     if solved is None:
         return None
-    x, residual, norm, least_pivot = solved
-    if not least_pivot > SUSPICIOUS * norm:
-        return None  # a closer look is needed
-    norms: Any = [np.abs(v).max(axis=0) for v in (residual, x, b)]
-    if b.ndim == 1:
-        norms = [float(size) for size in norms]
-        low = high = norm * norms[1] + norms[2]
-    else:
-        sizes = norm * norms[1] + norms[2]
-        low, high = sizes.min(), sizes.max()
-    # Products of huge or tiny numbers are not to be trusted: a closer look scales them first.
-    if not 1e-264 < low <= high < 1e300:
-        return None
-    if np.greater(SUSPICIOUS * norm * norms[1], norms[2]).any():  # only an ill-conditioned A can
-        return None
-    errors = backward_errors(norms[0], norm, *norms[1:])
-    bounds = upper_bounds(errors, n, exact.error_of(n, exact.block_for(n)))
-    return x if passes(bounds, default_tolerance(n) if tol is None else tol) else None
+    x, error, pivot_ratio = solved
+    if not pivot_ratio > SUSPICIOUS:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
+    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:

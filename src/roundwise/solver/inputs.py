@@ -7,7 +7,7 @@ of two (`roundwise.algorithms.scaling`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,14 +42,23 @@ class GivenColumns(ScaledColumns):
     dtype: Any  # float32 if A and b are, else float64: of the answer
 
 
-def checked_matrix(A: Any, backend: Backend, columns: int = 1) -> GivenMatrix:
-    """A, ready to be solved with for so many columns, or an error that names the fix."""
-    A = _sparse_form(A) if sparse.issparse(A) else _dense_form(A)
-    dtype = np.float32 if A.dtype == np.float32 else np.float64
-    norm, largest = backend.sizes(A)
+def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = False) -> GivenMatrix:
+    """A, ready to be solved with for so many columns, or an error that names the fix.
+
+    It refers to A's numbers, unless `copy` is set, or they must be converted, scaled or brought
+    together in memory. Even then a dense A is copied once: what was converted is scaled in place.
+    """
+    is_sparse = sparse.issparse(A)
+    given = _checked_sparse(A.copy() if copy else A) if is_sparse else _checked_dense(A)
+    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    form = given.astype(np.float64, copy=False) if is_sparse else _dense_form(given)
+    norm, largest = backend.sizes(form)
     if not math.isfinite(largest):
         raise ValueError(f"A {_NOT_FINITE}")
-    made = moderate(A.astype(np.float64, copy=False), norm, largest)
+    is_ours = not (is_sparse or np.may_share_memory(form, A))
+    made = moderate(form, norm, largest, own=is_ours)
+    if copy and made.A is form and not (is_sparse or is_ours):
+        made = replace(made, A=form.copy(order="K"))
     b = np.broadcast_to(0.0, (made.n, columns))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
     return GivenMatrix(*scaled, dtype=dtype, b=b)
@@ -81,16 +90,21 @@ def dense_array(name: str, values: Any) -> NDArray[Any]:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _dense_form(A: Any) -> NDArray[Any]:
-    A = dense_array("A", A)
-    _check_shape(A.shape)
-    if A.dtype not in (np.float32, np.float64):
-        A = A.astype(np.float64)
+def _checked_dense(A: Any) -> NDArray[Any]:
+    array = dense_array("A", A)
+    _check_shape(array.shape)
+    return array
+
+
+def _dense_form(A: NDArray[Any]) -> Array:
+    """A as a contiguous float64 array: itself if it is one."""
     contiguous = A.flags.c_contiguous or A.flags.f_contiguous
-    return A if contiguous and A.flags.aligned else np.array(A, order="C")
+    if A.dtype == np.float64 and contiguous and A.flags.aligned:
+        return A
+    return np.array(A, dtype=np.float64, order="K" if contiguous else "C")
 
 
-def _sparse_form(A: Any) -> sparse.csr_array:
+def _checked_sparse(A: Any) -> sparse.csr_array:
     _check_dtype("A", A.dtype)
     _check_shape(A.shape)
     kind = np.float32 if A.dtype == np.float32 else np.float64

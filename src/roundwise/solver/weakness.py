@@ -30,7 +30,7 @@ STEPS = 12
 """How often others are shrunk, at most."""
 
 GAIN = 4.0
-"""They are shrunk as long as the bound of the condition number grows by this factor."""
+"""They are shrunk as long as two steps make the bound of the condition number grow by this."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,19 @@ class Weighed:
     def weakness(self, factors: Factors) -> Weakness:
         """Where A is weakest, as factors of it tell."""
         condition, rate = 1.0, 0.0
+        found: list[float] = []
         try:
             M = factors.to(FP64)
             _, y = stretched_vector(self.A, M, self.norm_one)
             if y is None or not y.any():
                 return Weakness(1.0, math.inf)
             condition, rate = self.condition_from(y), self._rate(M, y)
-            for y in self._weakest(
-                M, np.column_stack([y, _solutions(M, _noise(len(y), DIRECTIONS - 1))])
-            ):
-                before, condition = condition, max(condition, self.condition_from(y))
+            starts = np.column_stack([y, _solutions(M, _noise(len(y), DIRECTIONS - 1))])
+            for y in self._weakest(M, starts):
+                condition = max(condition, self.condition_from(y))
                 rate = max(rate, self._rate(M, y))
-                if condition < GAIN * before:
+                found.append(condition)
+                if _settled(found):
                     break
         except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
             return Weakness(condition, math.inf)
@@ -91,16 +92,16 @@ class Weighed:
 
         This takes a few substitutions with them, and as many products.
         """
-        found = 0.0
+        found: list[float] = []
         try:
             M = factors if factors.fmt == FP32 else factors.to(FP64)
             for y in self._weakest(
                 M, _solutions(M, _noise(self.A.shape[0], min(lost + 1, DIRECTIONS)))
             ):
-                before, found = found, self.condition_from(y)
-                if not found < condition:
+                found.append(self.condition_from(y))
+                if not found[-1] < condition:
                     return True
-                if found < GAIN * before:
+                if _settled(found):
                     return False
         except (ArithmeticFailure, np.linalg.LinAlgError):
             return True
@@ -123,6 +124,10 @@ class Weighed:
         y = y[:, None] / np.abs(y).max()
         left = y + M.solve(exact.residual(self.A, y, np.zeros_like(y)))
         return float(np.abs(left).max())
+
+
+def _settled(conditions: list[float]) -> bool:
+    return len(conditions) > 2 and conditions[-1] < GAIN * conditions[-3]
 
 
 def _noise(n: int, columns: int) -> Array:

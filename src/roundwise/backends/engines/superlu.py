@@ -13,7 +13,6 @@ colamd
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import SuperLU
 
+from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.emulated.ordering import SYMMETRIC, superlu
@@ -160,12 +160,12 @@ class SuperLUFactors(PermutedFactors):
         self._superlu, self._around = superlu, (rows, columns)
 
     @cached_property
-    def perm(self) -> NDArray[np.int32]:  # type: ignore[override]
+    def perm(self) -> NDArray[np.int32]:
         perm, (rows, _) = np.argsort(self._superlu.perm_r).astype(np.int32), self._around
         return perm if rows is None else rows[perm]
 
     @cached_property
-    def order(self) -> NDArray[np.int32]:  # type: ignore[override]
+    def order(self) -> NDArray[np.int32]:
         order, (_, columns) = np.argsort(self._superlu.perm_c).astype(np.int32), self._around
         return order if columns is None else columns[order]
 

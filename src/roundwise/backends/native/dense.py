@@ -14,7 +14,6 @@ kernel widens each number when it reads it.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,10 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
+from roundwise.backends.native.indefinite import is_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
@@ -39,7 +40,7 @@ from roundwise.backends.native.storage import (
     stored,
 )
 from roundwise.backends.permuted import PermutedFactors
-from roundwise.formats import BF16, FP16, FloatFormat
+from roundwise.formats import BF16, FP16, FP64, FloatFormat
 from roundwise.machine.threads import factorization_threads
 
 _F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
@@ -140,8 +141,16 @@ class DenseMatrix(Matrix):
         lower = not self._transposed  # A's lower triangle is the upper one of A'
         work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
         if info != 0 or not _is_finite(work):
-            triangle = np.tril if lower else np.triu
-            raise self._failure(info, work, kernel, Status.NOT_POSITIVE_DEFINITE, triangle)
+            triangle, status = np.tril if lower else np.triu, Status.NOT_POSITIVE_DEFINITE
+            failure = self._failure(info, work, kernel, status, triangle)
+            below_fp64 = self.fmt != FP64  # which has no format above it to be spared
+            if (
+                below_fp64
+                and failure.status is status
+                and is_indefinite(self._columns, work, lower, info - 1)
+            ):
+                failure = ArithmeticFailure(Status.INDEFINITE, kernel, self.fmt, info - 1)
+            raise failure
         packed = narrowed(work, self.fmt, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, None, self._transposed)
 

@@ -9,18 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-import roundwise._kernels as _kernels
 from roundwise.backends.native import exact
 from roundwise.backends.native.dense import getrf
 
 Array = NDArray[np.float64]
 
 
-def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float, float] | None:
-    """x, ``b - A x``, ``||A||_inf`` and the smallest pivot for float64 A and b, by LU.
+def solve_at_once(A: Array, b: Array) -> tuple[Array, float, float] | None:
+    """x for float64 A and b (vector or columns) by LU, and its `exact.backward_error`.
 
-    The residual is that of `exact.residual`, in blocks of `exact.block_for`. None if A is singular
-    in FP64. Inf and NaN are left to the caller.
+    The third number is the smallest pivot over the largest: a sign of an ill-conditioned A.
+    None if A is singular in FP64. Inf and NaN are left to the caller.
     """
     if not (A.flags.forc and A.flags.aligned):
         A = A.copy()
@@ -30,7 +29,6 @@ def solve_at_once(A: Array, b: Array) -> tuple[Array, Array, float, float] | Non
     if info != 0:
         return None
     x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)
-    residual = exact.residual(A, x, b, exact.block_for(len(A)))
     pivots = np.abs(lu.diagonal())
-    least = pivots[pivots.argmin()]  # min() would take twice as long
-    return x, residual, _kernels.native_largest_row_sum(columns, bool(flip)), least
+    ratio = pivots[pivots.argmin()] / pivots[pivots.argmax()]  # min() would take twice as long
+    return x, exact.backward_error(A, x, np.asfortranarray(b)), ratio

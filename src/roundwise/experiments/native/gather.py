@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.actions import ActionSpace, list_space
 from roundwise.algorithms import GmresIR
 from roundwise.experiments.native.direct import DirectSolve, has_dsgesv

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
 from roundwise.experiments.protocol import Bar, Bars, Gathered, no_bars

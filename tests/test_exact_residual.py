@@ -1,0 +1,139 @@
+"""Residuals in twice the precision, against rational arithmetic: their stated error bounds hold."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import rational
+from scipy import sparse
+
+import roundwise as rw
+import roundwise._kernels as _kernels
+from roundwise.backends import NativeBackend, UnsupportedFormat
+from roundwise.backends.native import exact
+
+U = Fraction(1, 2**53)
+SIZES = (1, 2, 3, 8, 9, 17, 33)
+
+
+@pytest.fixture(params=rw.simd_levels())
+def level(request):
+    before = rw.get_simd_level()
+    rw.set_simd_level(request.param)
+    yield request.param
+    rw.set_simd_level(before)
+
+
+def hard_block(n, columns, seed):
+    """A, X and B with entries of very different size, and residuals where nearly all cancels."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, n)) * 2.0 ** rng.integers(-30, 30, (n, n))
+    X = rng.standard_normal((n, columns)) * 2.0 ** rng.integers(-30, 30, (n, columns))
+    B = A @ X
+    if n > 2:  # rows that cancel: a product, its negative, and something far smaller
+        A[0, :2], X[:2] = 2.0**60, np.array([1.0, -1.0])[:, None] * (1 + 2.0**-40)
+        B[0] = A[0, 2:] @ X[2:]
+    return A, X, B
+
+
+def assert_within(R, A, X, B, error):
+    for j in range(X.shape[1]):
+        truth = rational.residual(A, X[:, j], B[:, j])
+        x, b = (list(map(abs, rational.fractions(v[:, j]))) for v in (X, B))
+        for i, row in enumerate(rational.fractions(np.abs(A))):
+            size = sum(a * y for a, y in zip(row, x, strict=True)) + b[i]
+            bound = U * abs(truth[i]) + Fraction(error) * size
+            assert abs(Fraction(float(R[i, j])) - truth[i]) <= bound
+
+
+@pytest.mark.parametrize("block", [exact.EXACT, 4, 8, 16])
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("n", SIZES)
+def test_dense_errors_are_within_the_bound(n, order, block, level):
+    A, X, B = hard_block(n, 5, n)
+    R = exact.residual(np.array(A, order=order), X, B, block)
+    assert_within(R, A, X, B, exact.error_of(n, block))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("n", SIZES)
+def test_sparse_errors_are_within_the_bound(n, index, level):
+    A, X, B = hard_block(n, 3, n)
+    A[np.random.default_rng(n).random((n, n)) < 0.5] = 0
+    rows = sparse.csr_array(A)
+    rows.indptr, rows.indices = rows.indptr.astype(index), rows.indices.astype(index)
+    assert_within(exact.residual(rows, X, B), A, X, B, exact.error_of(n))
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_threads_change_nothing(order):
+    A, X, B = (np.array(v, order=order) for v in hard_block(400, 6, 0))
+    a, transpose = (A.T, True) if order == "C" else (A, False)
+    X, B = np.asfortranarray(X), np.asfortranarray(B)
+    for block in (exact.EXACT, 8):
+        results = []
+        for threads in (1, 2, 3):
+            R = np.empty_like(B)
+            _kernels.native_exact_residual(a, transpose, X, B, R, block, threads)
+            results.append(R.tobytes())
+        assert len(set(results)) == 1
+
+
+def test_one_column_equals_many():
+    A, X, B = hard_block(130, 7, 1)
+    backend = NativeBackend()
+    for fmt in ("fp64", "fp64x2"):
+        for M in (A, np.asfortranarray(A), sparse.csr_array(A)):
+            matrix = backend.matrix(M, fmt)
+            together = backend.residual(matrix, X, B)
+            single = [backend.residual(matrix, X[:, [j]], B[:, [j]]) for j in range(7)]
+            np.testing.assert_array_equal(together, np.hstack(single))
+
+
+def test_fp64_leaves_half_of_the_gate():
+    """What FP64 residuals may be off by is at most half of the default tolerance, for every n."""
+    for n in (*range(1, 1200), 10_000, 10**6):
+        error = NativeBackend().residual_error(rw.FP64, n)
+        assert error <= np.sqrt(n) * 2.0**-53 / 2
+
+
+def test_nan_and_infinity_stay():
+    A = np.eye(3)
+    for bad in (np.nan, np.inf):
+        X = np.array([[bad], [0.0], [0.0]])
+        assert not np.isfinite(exact.residual(A, X, np.zeros((3, 1)))).all()
+
+
+def test_fp64x2_is_for_residuals_alone():
+    A, b = np.diag([1.0, 2.0, 3.0]), np.ones(3)
+    system = rw.LinearSystem(A, b)
+    assert rw.GmresIR().run(system, "fp32-fp64-fp64-fp64x2", "native").converged
+    for action in ("fp64x2-fp64-fp64-fp64x2", "fp64-fp64x2-fp64-fp64x2", "fp64-fp64-fp64x2-fp64x2"):
+        with pytest.raises(UnsupportedFormat, match="fp64x2"):
+            rw.GmresIR().run(system, action, "native")
+    for arithmetic in ("operation", "storage"):
+        with pytest.raises(ValueError, match="fp64x2"):
+            rw.GmresIR().run(system, "fp32-fp64-fp64-fp64x2", arithmetic)
+
+
+def test_backward_error_of_small_systems(level):
+    """Integers: residual, norms and quotients of powers of two are exact."""
+    rng = np.random.default_rng(0)
+    for n in SIZES:
+        A = rng.integers(-9, 10, (n, n)).astype(float)
+        X, B = (np.asfortranarray(rng.integers(-9, 10, (n, 2)).astype(float)) for _ in range(2))
+        sizes = abs(A).sum(axis=1).max() * abs(X).max(axis=0) + abs(B).max(axis=0)
+        worst = (abs(B - A @ X).max(axis=0) / sizes).max()
+        for M in (A, np.asfortranarray(A)):
+            assert exact.backward_error(M, X, B) == worst
+            assert exact.backward_error(M, X[:, 0], B[:, 0]) <= worst
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e301])
+def test_backward_error_of_what_is_out_of_range_is_not_small(bad):
+    A, b = np.array([[2.0, 1.0], [1.0, 3.0]]), np.ones(2)
+    for where in range(3):
+        operands = [A.copy(), b.copy(), b.copy()]
+        operands[where].flat[0] = bad
+        assert not exact.backward_error(*operands) <= 1
+    assert exact.backward_error(A, np.zeros(2), np.zeros(2)) == np.inf

@@ -1,0 +1,125 @@
+"""`accuracy="forward"`: right to a few units in the last place wherever it says so."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import roundwise as rw
+from roundwise.backends.native import exact
+from roundwise.problems import poisson_2d, randsvd
+
+U = 2.0**-53
+
+
+def exact_system(n, kappa, seed, mode=2):
+    """A, x and b with ``A x = b`` exactly: entries on a grid, x of small integers."""
+    rng = np.random.default_rng([n, seed])
+    A = np.round(randsvd(n, kappa, mode, rng=rng).A * 2.0**49) / 2.0**49
+    x = rng.integers(-2, 3, n).astype(float)
+    x[0] = 2.0
+    b = -exact.residual(A, x, np.zeros(n))
+    assert abs(b).max() < 16  # a sum of multiples of 2**-49: float64 holds it
+    return A, x, b
+
+
+def error(x, x_true):
+    return abs(x - x_true).max() / abs(x_true).max()
+
+
+def solved(A, b, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return rw.solve(A, b, accuracy="forward", full_output=True, **options)
+
+
+@pytest.mark.parametrize("policy", ["default", "bf16", "fp32", "fp64"])
+@pytest.mark.parametrize("kappa", [1e1, 1e4, 1e7, 1e10, 1e13, 1e15])
+def test_errors_are_a_few_units_in_the_last_place(kappa, policy):
+    if policy not in {fmt.name for fmt in rw.native_formats()}:
+        policy = "default"
+    for seed, n in enumerate((1, 2, 10, 50, 120, 300)):
+        A, x, b = exact_system(n, kappa if n > 1 else 1.0, seed)
+        solution = solved(A, b, policy=policy)
+        if kappa <= 1e10:
+            assert solution.accuracy == "forward"
+        if solution.accuracy == "forward":
+            assert error(solution.x, x) <= 4 * U
+            assert solution.action.endswith("fp64x2")
+
+
+@pytest.mark.parametrize("mode", [1, 2, 3, 4, 5])
+def test_all_kinds_of_singular_values(mode):
+    A, x, b = exact_system(150, 1e9, mode, mode)
+    for M in (A, np.asfortranarray(A), sparse.csr_array(A)):
+        solution = solved(M, b)
+        assert solution.accuracy == "forward"
+        assert error(solution.x, x) <= 4 * U
+
+
+def test_lapack_is_far_less_accurate():
+    """Else the other tests would prove nothing."""
+    A, x, b = exact_system(120, 1e10, 0)
+    assert error(np.linalg.solve(A, b), x) > 1e5 * U
+
+
+def test_many_columns_and_factor():
+    A, _, _ = exact_system(80, 1e8, 0)
+    X = np.random.default_rng(0).integers(-2, 3, (80, 5)).astype(float)
+    B = -exact.residual(A, X, np.zeros((80, 5)))
+    np.testing.assert_array_equal(rw.solve(A, B, accuracy="forward"), X)
+    F = rw.factor(A, accuracy="forward")
+    np.testing.assert_array_equal(F.solve(B[:, 0]), X[:, 0])
+    np.testing.assert_array_equal(F.solve(B), X)
+
+
+def test_sparse_systems():
+    A = poisson_2d(30).A  # integers
+    x = np.random.default_rng(1).integers(-9, 10, A.shape[0]).astype(float)
+    np.testing.assert_array_equal(rw.solve(A, A @ x, accuracy="forward"), x)
+
+
+def test_beyond_reach_is_said():
+    """Hilbert's matrix: FP64 factors cannot tell it from a singular one."""
+    A = 1 / (np.arange(20)[:, None] + np.arange(20) + 1.0)
+    solution = solved(A, A.sum(axis=1))
+    assert solution.accuracy == "backward"
+    assert "full accuracy" in solution.explain()
+    with pytest.warns(rw.IllConditionedWarning):
+        rw.solve(A, A.sum(axis=1), accuracy="forward")
+
+
+def test_stacked_systems():
+    systems = [exact_system(6, 1e6, seed) for seed in range(3)]
+    A, x, b = (np.array(parts) for parts in zip(*systems, strict=True))
+    np.testing.assert_array_equal(rw.solve(A, b[..., None], accuracy="forward")[..., 0], x)
+
+
+def test_outcomes_say_fp64x2():
+    A, _, b = exact_system(60, 1e8, 0)
+    problem = rw.LinearSystem(A, b)
+    algorithm = rw.VerifiedSolve(accuracy="forward")
+    space = algorithm.action_space()
+    assert {action[-1] for action in space} == {rw.get_format("fp64x2")}
+    outcome = algorithm.run(problem, "lu:fp64-fp64-fp64-fp64x2", "native")
+    assert outcome.converged
+    assert outcome.action == "lu:fp64-fp64-fp64-fp64x2"
+    # FP32 factors cannot; residuals in FP64 cannot either.
+    assert not algorithm.run(problem, "lu:fp32-fp64-fp64-fp64x2", "native").converged
+    assert not algorithm.run(problem, "lu:fp64-fp64-fp64-fp64", "native").converged
+
+
+def test_the_learner_can_choose_fp64x2():
+    space = rw.VerifiedSolve().action_space(["fp32", "fp64", "fp64x2"])
+    assert {str(action[-1]) for action in space} == {"fp64", "fp64x2"}
+    assert str(space[space.safe]) == "lu:fp64-fp64-fp64-fp64x2"
+
+
+def test_other_words_are_refused():
+    for call in (
+        lambda **o: rw.solve(np.eye(2), np.ones(2), **o),
+        lambda **o: rw.factor(np.eye(2), **o),
+    ):
+        with pytest.raises(ValueError, match="choose 'backward' or 'forward'"):
+            call(accuracy="full")

@@ -1,0 +1,111 @@
+"""The gate as a theorem: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in rational arithmetic.
+
+Set ROUNDWISE_FUZZ_SYSTEMS=100000 for the long version.
+"""
+
+import math
+import os
+import warnings
+
+import numpy as np
+import pytest
+import rational
+from scipy import sparse
+
+import roundwise as rw
+from roundwise.backends import native_formats
+
+SYSTEMS = int(os.environ.get("ROUNDWISE_FUZZ_SYSTEMS", "600"))
+POLICIES = ("default", *(fmt.name for fmt in native_formats()))
+
+
+def drawn_system(rng):
+    """A and b, n = 1 to 30: benign, ill-conditioned, badly scaled, or small integers."""
+    n, columns = int(rng.integers(1, 31)), int(rng.choice([1, 1, 1, 3]))
+    kind = rng.integers(5)
+    A = rng.standard_normal((n, n))
+    if kind == 1:
+        U, _, V = np.linalg.svd(A)
+        A = U * np.logspace(0, -rng.uniform(0, 16), n) @ V
+    elif kind == 2:
+        A = A * 10.0 ** rng.integers(-8, 9, (n, 1)) * 10.0 ** rng.integers(-8, 9, n)
+    elif kind == 3:
+        A = np.ldexp(A, int(rng.integers(-900, 900)))
+    elif kind == 4:
+        A = rng.integers(-9, 10, (n, n)).astype(float) + 10 * np.eye(n) * rng.integers(2)
+    if rng.random() < 0.3:
+        A = np.where(rng.random((n, n)) < 3 / n, A, 0) + np.diag(np.diag(A))
+    b = rng.standard_normal((n, columns))
+    if rng.random() < 0.5:
+        with np.errstate(all="ignore"):
+            product = A @ b
+        b = product if np.isfinite(product).all() else b
+    return A, b[:, 0] if columns == 1 else b
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("kind", ["dense", "sparse", "Fortran"])
+def test_no_answer_is_above_the_gate(kind, policy):
+    rng = np.random.default_rng([len(kind), POLICIES.index(policy)])
+    solved = 0
+    count = SYSTEMS // (3 * len(POLICIES))
+    for _ in range(count):
+        A, b = drawn_system(rng)
+        n = len(A)
+        A = {"dense": A, "sparse": sparse.csr_array(A), "Fortran": np.asfortranarray(A)}[kind]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                x = rw.solve(A, b, policy=policy)
+        except rw.SolveFailed:
+            continue
+        solved += 1
+        assert rational.passes_gate(A, x, b, math.sqrt(n) * 2.0**-53)
+    assert solved > count / 2
+
+
+@pytest.mark.parametrize("tol", [2.0**-54, 1e-16, 1e-12, 1e-3])
+def test_any_tolerance_holds_exactly(tol):
+    rng = np.random.default_rng(5)
+    solved = 0
+    for _ in range(40):
+        A, b = drawn_system(rng)
+        for accuracy in ("backward", "forward"):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    x = rw.solve(A, b, tol=tol, accuracy=accuracy)
+            except rw.SolveFailed:
+                continue
+            solved += 1
+            assert rational.passes_gate(A, x, b, tol)
+    assert solved > 20
+
+
+@pytest.mark.parametrize("columns", [1, 5])
+def test_larger_systems_and_many_columns(columns):
+    """Blocks of residuals in float64: the bound counts their rounding errors, too."""
+    rng = np.random.default_rng(columns)
+    n = 110
+    A, b = rng.standard_normal((n, n)), rng.standard_normal((n, columns))
+    for policy in POLICIES:
+        solution = rw.solve(A, b, policy=policy, full_output=True)
+        assert rational.passes_gate(A, rw.solve(A, b, policy=policy), b, math.sqrt(n) * 2.0**-53)
+        # What is reported is an upper bound of the exact backward error.
+        assert rational.passes_gate(A, solution.x, b, solution.backward_error)
+
+
+def test_float32_answers():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 5, 20, 120):
+        A, b = rng.standard_normal((n, n)).astype("f4"), rng.standard_normal(n).astype("f4")
+        x = rw.solve(A, b)
+        assert x.dtype == np.float32
+        assert rational.passes_gate(A, x, b, math.sqrt(n) * 2.0**-24)
+
+
+def test_stacked_systems():
+    rng = np.random.default_rng(1)
+    A, b = rng.standard_normal((20, 4, 4)), rng.standard_normal((20, 4, 2))
+    for A_i, x, b_i in zip(A, rw.solve(A, b), b, strict=True):
+        assert rational.passes_gate(A_i, x, b_i, 2 * 2.0**-53)
