@@ -1,10 +1,10 @@
 """What Roundwise raises on purpose, all derived from `RoundwiseError`, and what it warns of."""
 
-from scipy.linalg import LinAlgWarning
-
 from __future__ import annotations
 
 from typing import Any
+
+from scipy.linalg import LinAlgWarning
 
 
 class RoundwiseError(Exception):

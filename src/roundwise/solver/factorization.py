@@ -159,6 +159,13 @@ class Factorization:
             attempts,
             timings,
             self._choice.reason,
+            "backward" if fell_short else self._accuracy,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "a Factorization stays in its process, as its factors do; send A, and call "
+            "roundwise.factor(A) where it is needed"
         )
 
     def _try(
