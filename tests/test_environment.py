@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -254,30 +255,35 @@ def test_a_read_only_memory_is_read_and_left_alone(what):
 # Full disks
 
 
-@pytest.fixture
-def full_disk():
-    """Files cannot grow beyond 64 KiB: what a full disk does, without one."""
+@contextmanager
+def full_disk(size):
+    """Files cannot grow beyond a size: what a full disk does, without one.
+
+    Only within the block: what pytest writes may go to a file, too.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path, full_disk):
+def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "x.mtx"
     write_matrix_market(path, np.ones((3, 1)))
     before = path.read_bytes()
-    full_disk(1 << 12)
     for write in (
         lambda: write_matrix_market(path, np.ones((10_000, 1))),
         lambda: replace_file(path, bytes(10_000)),
     ):
-        with pytest.raises(OSError, match=r"x\.mtx"):
+        with full_disk(1 << 12), pytest.raises(OSError, match=r"x\.mtx"):
             write()
         assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_leaves_the_old_tuner(tmp_path, full_disk):
+def test_a_full_disk_leaves_the_old_tuner(tmp_path):
     problems = [randsvd(10 + k, 10.0, 2, rng=k) for k in range(3)]
     tuner = rw.Tuner(rw.LuIR(), ("fp32", "fp64"), episodes=2).fit(problems)
     path = tmp_path / "policy.json"
@@ -285,38 +291,34 @@ def test_a_full_disk_leaves_the_old_tuner(tmp_path, full_disk):
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     tuner.episodes = 9
     tuner.fit(problems)
-    full_disk(100)
-    with pytest.raises(OSError, match="policy"):
+    with full_disk(100), pytest.raises(OSError, match="policy"):
         tuner.save(path)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_a_full_disk_makes_learning_wait(tmp_path, full_disk):
+def test_a_full_disk_makes_learning_wait(tmp_path):
     path = tmp_path / "memory.sqlite"
     memory = Memory(path)
     memory.add([observation()])
-    full_disk(1 << 12)
-    with warnings.catch_warnings(record=True) as caught:
+    with full_disk(1 << 12), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for k in range(300):
             memory.add([observation(cell=f"cell {k}")])
     (told,) = caught
     assert told.category is MemoryFileWarning
     assert "disk" in str(told.message)
-    full_disk(resource.RLIM_INFINITY)
     memory.close()
     assert len(Memory(path).cells()) == 301
 
 
-def test_a_full_disk_leaves_the_outcomes(tmp_path, full_disk):
+def test_a_full_disk_leaves_the_outcomes(tmp_path):
     table = OutcomeTable(tmp_path / "outcomes.sqlite")
     problems = [randsvd(10, 10.0, 2, rng=k) for k in range(40)]
     rw.Tuner(rw.LuIR(), ("fp32", "fp64"), episodes=1, table=table).fit(problems[:3])
     before = table.content()
-    full_disk(table.path.stat().st_size + 1000)
-    with pytest.raises(OutcomeTableError, match=r"outcomes\.sqlite.*disk"):
+    full = full_disk(table.path.stat().st_size + 1000)
+    with full, pytest.raises(OutcomeTableError, match=r"outcomes\.sqlite.*disk"):
         rw.Tuner(rw.LuIR(), episodes=1, table=table).fit(problems)
-    full_disk(resource.RLIM_INFINITY)
     after = OutcomeTable(table.path).content()
     assert set(before) <= set(after)
     rw.Tuner(rw.LuIR(), episodes=1, table=table).fit(problems)  # and it goes on
