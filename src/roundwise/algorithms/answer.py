@@ -30,6 +30,7 @@ class Answer:
     history: list[dict[str, float]] = field(default_factory=list)
     unholdable: bool = False  # X passes the gate, but rounded to the answer's type it does not
     passed: bool = False  # X passes the gate
+    largest: float = 0.0  # correction of all, relative to x
     accurate: Array = field(init=False)
     """About the relative error of each column that was refined to full accuracy; else infinite."""
 
@@ -49,6 +50,7 @@ class Answer:
             refined.reason,
             refined.progress.steps,
             history=refined.history,
+            largest=_largest_correction(refined),
         )
 
     def take(self, column: int, refined: Refined) -> None:
@@ -112,3 +114,12 @@ def _last_corrections(refined: Refined) -> tuple[Array, Array]:
     last = progress.relative_correction(steps)
     before = progress.relative_correction(steps - 1) if steps else np.full_like(last, np.inf)
     return before, last
+
+
+def _largest_correction(refined: Refined) -> float:
+    """The largest correction of any column, relative to x; 0 if there was none."""
+    progress = refined.progress
+    steps = range(1, progress.steps + 1)
+    return max(
+        (float(progress.relative_correction(k).max(initial=0.0)) for k in steps), default=0.0
+    )

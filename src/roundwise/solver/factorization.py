@@ -14,6 +14,7 @@ from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
 from roundwise.algorithms.answer import Answer
+from roundwise.algorithms.error_bound import PROVED_UP_TO
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.solver.choosing import Choice
@@ -236,10 +237,15 @@ class Factorization:
         """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
         assert last.answer is not None
         assert last.factors is not None
-        if not (asked or self._examiner.suspects(last.factors, last.answer.X, columns)):
-            return UNEXAMINED
+        small = self._matrix.n <= PROVED_UP_TO
+        if not asked and small:
+            if not self._examiner.suspects(last.factors, last.answer.X, columns):
+                return UNEXAMINED
         returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
-        return self._examiner.examined(Examined(returned, columns, last.factors))
+        answer = Examined(returned, columns, last.factors)
+        if asked or small:
+            return self._examiner.examined(answer)
+        return self._examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
 
     def _is_final(self, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x cannot be held."""

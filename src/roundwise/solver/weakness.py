@@ -87,6 +87,33 @@ class Weighed:
         return Weakness(condition, rate)
 
     @np.errstate(all="ignore")
+    def quick_weakness(self, factors: Factors) -> Weakness:
+        """The same for factors that are not low, from LAPACK's estimator alone."""
+        try:
+            M = factors.to(FP64)
+            _, y = stretched_vector(self.A, M, self.norm_one)
+            if y is None or not y.any():
+                return Weakness(1.0, math.inf)
+            return Weakness(self.condition_from(y), self._rate(M, y))
+        except ArithmeticFailure:
+            return Weakness(1.0, math.inf)
+
+    @np.errstate(all="ignore")
+    def hidden_condition(self, factors: Factors) -> float:
+        """A lower bound of the condition number that low factors may hide, by two substitutions.
+
+        What they do tell is taken from a random vector; the rest is mapped to the least by A.
+        Infinite if they overflow.
+        """
+        try:
+            noise = _noise(self.A.shape[0], 1)[:, 0]
+            y = factors.solve(noise)
+            left = y - factors.solve(self._backend.matrix(self.A, FP64).matvec(y))
+        except ArithmeticFailure:
+            return math.inf
+        return max(self.condition_from(v) for v in (y, left) if v.any())
+
+    @np.errstate(all="ignore")
     def may_exceed(self, condition: float, factors: Factors, lost: int) -> bool:
         """Whether low factors, which lost so many directions, may hide so large a condition.
 
