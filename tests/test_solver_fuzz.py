@@ -6,6 +6,7 @@ import math
 import exact
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hard_systems import SPARSE_FORMATS, as_sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as npst
@@ -13,6 +14,7 @@ from hypothesis.extra import numpy as npst
 import roundwise as rw
 from roundwise.backends import native_formats
 
+pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 DOCUMENTED = (ValueError, TypeError, rw.SolveFailed)
 UNITS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24}
 REAL = ("f8", "f4", "f2", ">f8", ">f4", "i8", "i4", "i1", "u8", "u2", "?")

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.error_bound import PROVED_UP_TO, Inverse, relative_errors
+from roundwise.algorithms.error_bound import PROVED_UP_TO, relative_errors
 from roundwise.algorithms.singularity import Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.native import exact
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import GivenColumns, GivenMatrix
+from roundwise.solver.proving import Prover
 from roundwise.solver.solution import right_digits
 from roundwise.solver.weakness import Weighed
 
@@ -47,7 +48,10 @@ RESOLVED = 0.25
 SAFETY = 2.0
 """An estimated error is this multiple of what one more correction would change."""
 
-_U, _ETA = 2.0**-53, 2.0**-1074
+ROWS = 256
+"""Rows whose magnitudes are taken at a time."""
+
+_U = 2.0**-53
 _PROVED = "proved, all rounding errors counted"
 _CORRECTED = "estimated from one more correction of x"
 _UNKNOWN = "A is singular to working precision, or close to it"
@@ -85,7 +89,7 @@ class Examiner:
 
     def __init__(self, matrix: GivenMatrix, backend: Backend) -> None:
         self._matrix, self._backend = matrix, backend
-        self._weighed = Weighed(matrix.A, backend)
+        self._weighed, self._prover = Weighed(matrix.A, backend), Prover(matrix, backend)
         self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen
 
     @cached_property
@@ -138,12 +142,13 @@ class Examiner:
         A bound is proved if n is small and A not too close to a singular matrix; if not, the error
         is estimated. FP64 factors are made for that if n is small, or low ones tell nothing.
         """
-        residual = exact.residual(self._matrix.A, answer.X, answer.columns.B)
-        factors = answer.factors
+        factors, columns = answer.factors, answer.columns
+        residual = exact.residual(self._matrix.A, answer.X, columns.B)
         if self._matrix.n <= PROVED_UP_TO:
-            error = self._proved(answer, residual)
+            error = self._relative(self._prover.errors(answer.X, columns.B, residual), answer)
             if math.isfinite(error):
-                return Accuracy(error, True, _PROVED, self._weighed.condition_from(self._longest))
+                condition = self._weighed.condition_from(self._prover.longest)
+                return Accuracy(error, True, _PROVED, condition)
         elif factors.fmt != FP64:
             found = self._estimated(answer, factors, residual)
             if math.isfinite(found.error):
@@ -164,32 +169,26 @@ class Examiner:
             try:
                 Z = M.solve(residual)
                 Z = np.abs(Z) + np.abs(M.solve(exact.residual(A, Z, residual)))
+                unseen = np.abs(M.solve(self._residual_noise(answer)))
             except ArithmeticFailure:
                 return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
-            # The residual is known to about n u^2 of ||A|| ||x||, which weak directions stretch.
-            unseen = 8 * self._matrix.n * _U**2 * weakness.condition * np.abs(answer.X).max(axis=0)
-            errors = SAFETY * (Z / (1 - weakness.rate) + unseen)
+            errors = SAFETY * (Z + unseen) / (1 - weakness.rate)
             error, how = self._relative(errors, answer), _CORRECTED
         return Accuracy(error, False, how, weakness.condition)
+
+    def _residual_noise(self, answer: Examined) -> Array:
+        """What is not known of a residual in twice the precision: some n u^2 of |A| |x| + |b|."""
+        A, X, n = self._matrix.A, np.abs(answer.X), self._matrix.n
+        if self._matrix.is_sparse:
+            sizes = np.asarray(abs(A) @ X)
+        else:  # in blocks of rows: A is not copied as a whole
+            sizes = np.vstack([np.abs(A[i : i + ROWS]) @ X for i in range(0, n, ROWS)])
+        signs = np.where(np.random.default_rng(1).random(X.shape) < 0.5, -1.0, 1.0)
+        return np.asarray(8 * n * _U**2 * signs * (sizes + np.abs(answer.columns.B)))
 
     def _relative(self, errors: Array, answer: Examined) -> float:
         ratios = relative_errors(errors, answer.X, answer.columns.exponents)
         return float(ratios.max(initial=0.0))
-
-    def _proved(self, answer: Examined, residual: Array) -> float:
-        """A bound that holds in exact arithmetic; infinite if there is none."""
-        if self._inverse is None or not self._inverse.proves_something:
-            return math.inf
-        A, X, B, n = self._dense, answer.X, answer.columns.B, self._matrix.n
-        size = (np.abs(A) @ np.abs(X) + np.abs(B)) * (1 + (n + 4) * _U)
-        uncertainty = 1.01 * (_U * np.abs(residual) + exact.error_of(n) * size)
-        uncertainty = np.where(size > 0, uncertainty + 8 * (n + 1) * _ETA, 0.0)
-        return self._relative(self._inverse.errors(X, residual, uncertainty), answer)
-
-    @cached_property
-    def _dense(self) -> Array:
-        A = self._matrix.A
-        return np.asarray(A.toarray() if self._matrix.is_sparse else A)
 
     def _fp64_factors(self) -> Factors | None:
         """FP64 factors of A, whatever the answer's are; None if there are none."""
@@ -197,25 +196,6 @@ class Examiner:
             return self._backend.matrix(self._matrix.A, FP64).lu()
         except ArithmeticFailure:
             return None
-
-    @cached_property
-    def _inverse(self) -> Inverse | None:
-        """An approximation of ``A^-1``; None if it cannot be computed in FP64."""
-        factors = self._fp64_factors()
-        if factors is None:
-            return None
-        try:
-            R = np.asarray(factors.solve(np.eye(self._matrix.n)))
-        except ArithmeticFailure:
-            return None
-        return Inverse.of(self._dense, R)
-
-    @property
-    def _longest(self) -> Array:
-        """The column of the inverse that makes its norm."""
-        assert self._inverse is not None
-        R = self._inverse.R
-        return np.asarray(R[:, np.abs(R).sum(axis=0).argmax()])
 
 
 def warn_of(found: Accuracy, asked_for_all: bool = False) -> None:
