@@ -129,7 +129,8 @@ def test_one_equation_and_zero_right_hand_side(algorithm, backend):
     for problem in both_kinds(np.array([[4.0]]), np.array([1.0])):
         outcome = algorithm.run(problem, action, backend)
         assert outcome.x == [0.25]
-        assert outcome.nbe == outcome.cbe == 0
+        assert outcome.nbe <= 1e-29  # the gate's upper bound is never quite zero
+        assert outcome.cbe == 0
         assert np.isnan(outcome.ferr)  # the truth is not known
     spd = poisson_2d(4)
     for A in (spd.A, spd.A.toarray()):

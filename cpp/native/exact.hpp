@@ -101,15 +101,15 @@ inline double subtracted_from(double b, TwiceSum<double> sum) {
     return left.high + (left.low - sum.low);
 }
 
-// R (K x C) = B - A' X, for K columns of A, which are contiguous. block = 0: every product exactly.
+// Adds A' X to K x C sums, for K columns of A, which are contiguous, and their m rows. block = 0:
+// every product exactly.
 template <int K, int C, bool exact>
-inline void subtract_dots(std::int64_t m, const double* a, std::int64_t a_step, const double* x,
-                          std::int64_t x_step, const double* b, double* r, std::int64_t r_step,
-                          std::int64_t block) {
+inline void add_dots(std::int64_t m, const double* a, std::int64_t a_step, const double* x,
+                     std::int64_t x_step, TwiceSum<Vector<double>> (&sums)[K][C],
+                     std::int64_t block) {
     constexpr int lanes = Lanes<double>::count;
     using V = Vector<double>;
-    TwiceSum<V> sums[K][C] = {};
-    // Adds the products of rows i to i + lanes - 1, the last `valid` of which exist.
+    // Adds the products of rows i to i + lanes - 1, the first `valid` of which exist.
     const auto add = [&](std::int64_t i, std::int64_t valid, V (&parts)[K][C]) {
         V xs[C];
         for (int c = 0; c < C; ++c) xs[c] = load_some(x + i + c * x_step, valid);
@@ -133,9 +133,15 @@ inline void subtract_dots(std::int64_t m, const double* a, std::int64_t a_step, 
             for (int k = 0; k < K; ++k)
                 for (int c = 0; c < C; ++c) sums[k][c].add(parts[k][c]);
     }
+}
+
+// R (K x C) = B - sums
+template <int K, int C>
+inline void subtract_sums(const TwiceSum<Vector<double>> (&sums)[K][C], const double* b, double* r,
+                          std::int64_t step) {
     for (int k = 0; k < K; ++k)
         for (int c = 0; c < C; ++c)
-            r[k + c * r_step] = subtracted_from(b[k + c * r_step], over_lanes(sums[k][c]));
+            r[k + c * step] = subtracted_from(b[k + c * step], over_lanes(sums[k][c]));
 }
 
 // high + low (m x C) -= A X, for K columns of A: row i of A is in lane i.
@@ -170,16 +176,29 @@ inline void subtract_columns(std::int64_t m, const double* a, std::int64_t a_ste
 // second cache.
 constexpr std::int64_t exact_strip = 64;
 
-// A of m x n: columns of A are contiguous, and R = B - A' X has n rows. K C sums fit into registers.
+// Rows of A and X that are multiplied before the next are: for several columns of X, they should stay
+// in the first cache.
+constexpr std::int64_t exact_chunk = 512;
+
+// A of m x n: columns of A are contiguous, n is at most exact_strip, and R = B - A' X has n rows. The
+// K C sums of a group fit into registers.
 template <int C, bool exact>
 inline void dense_by_dots(std::int64_t m, std::int64_t n, const double* a, const double* x,
                           const double* b, double* r, std::int64_t r_step, std::int64_t block) {
     constexpr int K = C == 1 || (!exact && sizeof(Vector<double>) == 64) ? 4 : 2;
-    std::int64_t j = 0;
-    for (; j + K <= n; j += K)
-        subtract_dots<K, C, exact>(m, a + j * m, m, x, m, b + j, r + j, r_step, block);
-    for (; j < n; ++j)
-        subtract_dots<1, C, exact>(m, a + j * m, m, x, m, b + j, r + j, r_step, block);
+    TwiceSum<Vector<double>> sums[exact_strip / K][K][C];
+    const std::int64_t groups = n / K, chunk = C == 1 ? m : exact_chunk;
+    __builtin_memset(sums, 0, static_cast<std::size_t>(groups) * sizeof sums[0]);
+    for (std::int64_t i = 0; i < m; i += chunk)
+        for (std::int64_t g = 0; g < groups; ++g)
+            add_dots<K, C, exact>(m - i < chunk ? m - i : chunk, a + i + g * K * m, m, x + i, m,
+                                  sums[g], block);
+    for (std::int64_t g = 0; g < groups; ++g) subtract_sums(sums[g], b + g * K, r + g * K, r_step);
+    for (std::int64_t j = groups * K; j < n; ++j) {
+        TwiceSum<Vector<double>> rest[1][C] = {};
+        add_dots<1, C, exact>(m, a + j * m, m, x, m, rest, block);
+        subtract_sums(rest, b + j, r + j, r_step);
+    }
 }
 
 // R = B - A X for a strip of at most exact_strip rows.

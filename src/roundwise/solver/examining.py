@@ -10,11 +10,11 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.error_bound import PROVED_UP_TO, relative_errors
 from roundwise.algorithms.singularity import Singularity, examine
@@ -51,9 +51,16 @@ SAFETY = 2.0
 ROWS = 256
 """Rows whose magnitudes are taken at a time."""
 
+UNKNOWN_AT_FIRST = 0.1
+"""A relative correction of that size says that no digit of x was certain before it."""
+
+NEARLY_SINGULAR = 1e15
+"""Condition numbers beyond that leave no digit right in FP64."""
+
 _U = 2.0**-53
 _PROVED = "proved, all rounding errors counted"
 _CORRECTED = "estimated from one more correction of x"
+_FROM_CONDITION = "estimated from the condition number and the backward error"
 _UNKNOWN = "A is singular to working precision, or close to it"
 _SCALED = "A's rows and columns are of so different sizes that the largest entries are uncertain"
 
@@ -108,6 +115,41 @@ class Examiner:
         if (SUSPICIOUS * sizes > matrix.residual_norms(columns.B)).any():
             return True
         return self.shows_signs(factors)
+
+    @np.errstate(all="ignore")
+    def glanced(self, answer: Examined, largest: float, backward_error: float) -> Accuracy:
+        """What a plain solve finds out about its answer if n is large, at a small part of its time.
+
+        `largest` is the largest relative correction of refinement. FP64 factors whose pivots or
+        answers show signs of trouble make one more correction. Low factors that have lost
+        directions are asked what they hide only if x was as good as unknown at first.
+        """
+        matrix, factors = self._matrix, answer.factors
+        sizes = matrix.norm * matrix.solution_norms(answer.X)
+        stretched = bool((SUSPICIOUS * sizes > matrix.residual_norms(answer.columns.B)).any())
+        if factors.fmt != FP64:
+            if not stretched and largest < UNKNOWN_AT_FIRST:
+                return UNEXAMINED
+            condition = self._weighed.hidden_condition(factors)
+            if condition < HARMLESS:
+                return UNEXAMINED
+            error = math.inf if condition > NEARLY_SINGULAR else condition * backward_error
+            return Accuracy(error, False, _FROM_CONDITION, condition)
+        pivots = factors.pivots
+        few = pivots is not None and bool(pivots.min() < SUSPICIOUS * pivots.max())
+        if not (stretched or few or largest > FEW_DIGITS):
+            return UNEXAMINED
+        residual = exact.residual(matrix.A, answer.X, answer.columns.B)
+        try:
+            error = self._relative(SAFETY * np.abs(factors.solve(residual)), answer)
+        except ArithmeticFailure:
+            error = math.inf
+        if error < FEW_DIGITS / 64:
+            return UNEXAMINED
+        weakness = self._weighed.quick_weakness(factors)
+        if not weakness.rate < RESOLVED:
+            return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
+        return Accuracy(error / (1 - weakness.rate), False, _CORRECTED, weakness.condition)
 
     def shows_signs(self, factors: Factors) -> bool:
         """Whether the factors of A do; looked for once."""

@@ -237,15 +237,13 @@ class Factorization:
         """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
         assert last.answer is not None
         assert last.factors is not None
-        small = self._matrix.n <= PROVED_UP_TO
-        if not asked and small:
-            if not self._examiner.suspects(last.factors, last.answer.X, columns):
-                return UNEXAMINED
         returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
         answer = Examined(returned, columns, last.factors)
-        if asked or small:
+        if not asked and self._matrix.n > PROVED_UP_TO:
+            return self._examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
+        if asked or self._examiner.suspects(last.factors, last.answer.X, columns):
             return self._examiner.examined(answer)
-        return self._examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
+        return UNEXAMINED
 
     def _is_final(self, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x cannot be held."""

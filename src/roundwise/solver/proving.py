@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.algorithms.error_bound import Inverse
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends import ArithmeticFailure, Backend
