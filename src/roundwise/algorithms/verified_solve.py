@@ -210,7 +210,8 @@ class VerifiedSolve(Algorithm):
             B = system[1].B[:, columns]
             R = exact.residual(system[0].A, X[:, columns], B)
             exactly = _errors((system[0], ScaledColumns(B)), X[:, columns], R)
-            bounds[columns] = upper_bounds(exactly, n, exact.error_of(n))
+            zero = ~(X[:, columns].any(axis=0) | B.any(axis=0))  # 0 = A 0 without any error
+            bounds[columns] = np.where(zero, 0.0, upper_bounds(exactly, n, exact.error_of(n)))
             errors = np.where(doubtful, bounds, errors)
         return errors, passes(bounds, tolerance)
 
