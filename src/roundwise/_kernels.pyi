@@ -1,8 +1,9 @@
 """Types of the compiled module.
 
 cpp/emulated/kernels.hpp, cpp/emulated/sparse.hpp, cpp/native/kernels.hpp and the headers of
-cpp/sparse/ state what each kernel computes; the bindings are in cpp/bindings/. Kernels write results into the arrays they are given.
-An array of another type or memory order than a kernel takes raises TypeError.
+cpp/sparse/ state what each kernel computes; the bindings are in cpp/bindings/. Most kernels write
+results into the arrays they are given. An array of another type or memory order than a kernel takes
+raises TypeError.
 """
 
 from typing import Any
