@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "sparse/amd.hpp"
+#include "sparse/dissection.hpp"
 #include "sparse/pattern.hpp"
 #include "sparse/symbolic.hpp"
 
@@ -19,6 +20,7 @@ void check(int n, const std::vector<std::int64_t>& indptr, const std::vector<std
                                                 static_cast<std::int64_t>(indices.size()));
     const std::vector<std::int32_t> order = approximate_minimum_degree(p);
     const Symbolic s = analyse(n, p.indptr.data(), p.indices.data(), order.data());
+    std::printf("%016llx ", hash(nested_dissection(p)));
     std::printf("%016llx %016llx %016llx %016llx %016llx %016llx %.0f %.0f %.0f\n", hash(order),
                 hash(s.order), hash(s.first), hash(s.start), hash(s.rows), hash(s.parent), s.entries,
                 s.flops, s.stored);

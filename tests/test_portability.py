@@ -14,9 +14,7 @@ from roundwise import _kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-I", "cpp"]
-ANALYSIS = [
-    f"cpp/sparse/{name}.cpp" for name in ("amd", "pattern", "supernodes", "symbolic", "tree")
-]
+ANALYSIS = ["amd", "dissection", "pattern", "separator", "supernodes", "symbolic", "tree"]
 SOURCES = ["cpp/common/levels.cpp", "cpp/common/parallel.cpp", "cpp/emulated/dispatch.cpp"]
 
 # Bytes of a vector and compiler flags of each level, as in CMakeLists.txt.
@@ -97,7 +95,11 @@ def hashes(folder, compiler, levels, runner=()):
 def analysis(folder, compiler, *flags, runner=()):
     """Build and run tests/sparse_portability_check.cpp; return what it prints."""
     program = f"{folder}/check_sparse"
-    command = [compiler, *FLAGS, *flags, *ANALYSIS, "tests/sparse_portability_check.cpp"]
+    sources = [
+        *(f"cpp/sparse/{name}.cpp" for name in ANALYSIS),
+        "tests/sparse_portability_check.cpp",
+    ]
+    command = [compiler, *FLAGS, *flags, *sources]
     subprocess.run([*command, "-o", program], check=True, cwd=ROOT)
     return subprocess.run([*runner, program], check=True, capture_output=True, text=True).stdout
 

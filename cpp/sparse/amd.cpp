@@ -42,9 +42,9 @@ class QuotientGraph {
   public:
     explicit QuotientGraph(const Pattern& pattern)
         : n_(pattern.n), left_(n_), begin_(n_, none), length_(n_, 0), elements_(n_, 0), weight_(n_, 1),
-          degree_(n_, 0), seen_(n_, 1), head_(n_ + 1, none), tail_(n_ + 1, none),
-          next_(n_, none), previous_(n_, none),
-          hash_head_(n_, none), hash_next_(n_), hash_(n_), next_member_(n_, none), last_member_(n_) {
+          degree_(n_, 0), seen_(n_, 1), head_(n_ + 1, none), tail_(n_ + 1, none), next_(n_, none),
+          previous_(n_, none), hash_head_(n_, none), hash_next_(n_), hash_(n_), next_member_(n_, none),
+          last_member_(n_) {
         for (Index i = 0; i < n_; ++i) last_member_[i] = i;
         put_dense_rows_last(pattern);
         copy(pattern);
@@ -61,11 +61,9 @@ class QuotientGraph {
     }
 
   private:
-    // A row that is next to nearly everything makes every degree large and every list long.
     void put_dense_rows_last(const Pattern& pattern) {
-        const double dense = std::max(16.0, 10.0 * std::sqrt(static_cast<double>(n_)));
         for (Index i = 0; i < n_; ++i)
-            if (static_cast<double>(pattern.indptr[i + 1] - pattern.indptr[i]) > dense) {
+            if (is_dense(pattern, i)) {
                 weight_[i] = 0;
                 last_.push_back(i);
             }
@@ -311,6 +309,11 @@ class QuotientGraph {
 };
 
 }  // namespace
+
+bool is_dense(const Pattern& pattern, std::int32_t row) {
+    const auto entries = static_cast<double>(pattern.indptr[row + 1] - pattern.indptr[row]);
+    return entries > std::max(16.0, 10.0 * std::sqrt(static_cast<double>(pattern.n)));
+}
 
 std::vector<std::int32_t> approximate_minimum_degree(const Pattern& pattern) {
     return QuotientGraph(pattern).order();
