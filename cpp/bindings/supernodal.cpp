@@ -1,0 +1,108 @@
+// The supernodal factorizations of roundwise._kernels; sparse/kernels.hpp states what each computes.
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "bindings/bindings.hpp"
+#include "sparse/kernels.hpp"
+
+namespace roundwise {
+
+namespace {
+
+using sparse::Kind;
+using sparse::Plan;
+
+void require(bool holds, const char* otherwise) {
+    if (!holds) throw std::invalid_argument(otherwise);
+}
+
+Kind kind_of(const std::string& name) {
+    if (name == "cholesky") return Kind::cholesky;
+    if (name == "ldl") return Kind::ldl;
+    if (name == "lu") return Kind::lu;
+    throw std::invalid_argument("no factorization '" + name + "'; use cholesky, ldl or lu");
+}
+
+template <class T> std::vector<T> copied(const VectorIn<T>& x) { return {x.data(), x.data() + x.size()}; }
+
+// Scratch memory of a kernel, aligned to a cache line.
+class Workspace {
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<void, Free> memory_;
+
+  public:
+    explicit Workspace(std::int64_t bytes)
+        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
+    void* get() const { return memory_.get(); }
+};
+
+// The symbolic factors must be what symbolic.hpp promises; only lengths are checked here.
+void make_plan(Plan* self, const std::string& kind, VectorIn<std::int32_t> first,
+               VectorIn<std::int64_t> start, VectorIn<std::int32_t> rows, VectorIn<std::int32_t> parent,
+               VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
+               VectorIn<std::int32_t> row_place, VectorIn<std::int32_t> column_place) {
+    require(first.size() == start.size() && first.size() == parent.size() + 1,
+            "the supernodes' arrays differ in length; pass count + 1, count + 1 and count numbers");
+    const std::size_t n = indptr.size() - 1;
+    require(row_place.size() == n && column_place.size() == n,
+            "the places and A differ in length; pass n numbers each");
+    const Kind which = kind_of(kind);
+    nb::gil_scoped_release release;
+    new (self) Plan(which, static_cast<std::int32_t>(n), copied(first), copied(start), copied(rows),
+                    parent.data(), indptr.data(), indices.data(), row_place.data(), column_place.data());
+}
+
+template <class T> void bind_kernels(nb::module_& m) {
+    define(m, "supernodal_factorize",
+           [](const Plan& plan, VectorIn<T> values, VectorOut<T> storage, VectorOut<std::int32_t> pivots,
+              double tiny, VectorIn<int> stop, int threads) {
+               const sparse::PlanView view = plan.view();
+               require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
+                       "storage or pivots do not fit the plan; pass plan.stored and n numbers");
+               require(stop.size() == 1, "stop is not one number; pass an array of one int32");
+               require(threads >= 1, "threads < 1; pass at least 1");
+               const auto& kernels = sparse::sparse_kernels<T>();
+               sparse::Report report;
+               {
+                   nb::gil_scoped_release release;
+                   const Workspace workspace(kernels.factorize_workspace(view, threads));
+                   report = kernels.factorize(view, values.data(), storage.data(), pivots.data(),
+                                              static_cast<T>(tiny), stop.data(), threads, workspace.get());
+               }
+               return nb::make_tuple(static_cast<int>(report.result), report.column, report.replaced);
+           });
+    define(m, "supernodal_solve",
+           [](const Plan& plan, VectorIn<T> storage, VectorIn<std::int32_t> pivots, MatrixOut<T> b,
+              bool transpose, int threads) {
+               const sparse::PlanView view = plan.view();
+               require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
+                       "storage or pivots do not fit the plan; pass plan.stored and n numbers");
+               require(length(b.shape(0)) == view.n, "b and the factors differ in length; pass n rows");
+               require(threads >= 1, "threads < 1; pass at least 1");
+               const auto& kernels = sparse::sparse_kernels<T>();
+               nb::gil_scoped_release release;
+               const std::int64_t columns = length(b.shape(1));
+               const Workspace workspace(kernels.solve_workspace(view, columns, threads));
+               kernels.solve(view, storage.data(), pivots.data(), transpose, columns, b.data(), threads,
+                             workspace.get());
+           });
+}
+
+}  // namespace
+
+void bind_supernodal(nb::module_& m) {
+    nb::class_<Plan>(m, "SupernodalPlan")
+        .def("__init__", &make_plan, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert())
+        .def_prop_ro("stored", &Plan::stored)
+        .def_prop_ro("entries", &Plan::entries)
+        .def_prop_ro("flops", &Plan::flops);
+    bind_kernels<float>(m);
+    bind_kernels<double>(m);
+}
+
+}  // namespace roundwise
