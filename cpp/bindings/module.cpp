@@ -12,5 +12,6 @@ NB_MODULE(_kernels, m) {
     m.def("set_level", &set_level);
     bind_emulated(m);
     bind_native(m);
+    bind_sparse(m);
     bind_supernodal(m);
 }

@@ -24,8 +24,6 @@ Kind kind_of(const std::string& name) {
     throw std::invalid_argument("no factorization '" + name + "'; use cholesky, ldl or lu");
 }
 
-template <class T> std::vector<T> copied(const VectorIn<T>& x) { return {x.data(), x.data() + x.size()}; }
-
 // Scratch memory of a kernel, aligned to a cache line.
 class Workspace {
     struct Free {
@@ -39,20 +37,15 @@ class Workspace {
     void* get() const { return memory_.get(); }
 };
 
-// The symbolic factors must be what symbolic.hpp promises; only lengths are checked here.
-void make_plan(Plan* self, const std::string& kind, VectorIn<std::int32_t> first,
-               VectorIn<std::int64_t> start, VectorIn<std::int32_t> rows, VectorIn<std::int32_t> parent,
+void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symbolic,
                VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
                VectorIn<std::int32_t> row_place, VectorIn<std::int32_t> column_place) {
-    require(first.size() == start.size() && first.size() == parent.size() + 1,
-            "the supernodes' arrays differ in length; pass count + 1, count + 1 and count numbers");
-    const std::size_t n = indptr.size() - 1;
-    require(row_place.size() == n && column_place.size() == n,
-            "the places and A differ in length; pass n numbers each");
+    const auto n = static_cast<std::size_t>(symbolic.n);
+    require(indptr.size() == n + 1 && row_place.size() == n && column_place.size() == n,
+            "the places, A and its analysis differ in length; pass n, n + 1 and n numbers");
     const Kind which = kind_of(kind);
     nb::gil_scoped_release release;
-    new (self) Plan(which, static_cast<std::int32_t>(n), copied(first), copied(start), copied(rows),
-                    parent.data(), indptr.data(), indices.data(), row_place.data(), column_place.data());
+    new (self) Plan(which, symbolic, indptr.data(), indices.data(), row_place.data(), column_place.data());
 }
 
 template <class T> void bind_kernels(nb::module_& m) {
@@ -95,8 +88,7 @@ template <class T> void bind_kernels(nb::module_& m) {
 
 void bind_supernodal(nb::module_& m) {
     nb::class_<Plan>(m, "SupernodalPlan")
-        .def("__init__", &make_plan, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
+        .def("__init__", &make_plan, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
         .def_prop_ro("stored", &Plan::stored)
         .def_prop_ro("entries", &Plan::entries)

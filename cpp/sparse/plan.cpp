@@ -14,12 +14,10 @@ constexpr double task_part = 1.0 / 64, task_flops = 1e6;
 
 }  // namespace
 
-Plan::Plan(Kind kind, std::int32_t n, std::vector<std::int32_t> supernodes,
-           std::vector<std::int64_t> starts, std::vector<std::int32_t> rows,
-           const std::int32_t* parent, const std::int64_t* indptr, const std::int32_t* indices,
+Plan::Plan(Kind kind, const Symbolic& symbolic, const std::int64_t* indptr, const std::int32_t* indices,
            const std::int32_t* row_place, const std::int32_t* column_place)
-    : kind_(kind), n_(n), rows_(std::move(rows)) {
-    const std::vector<std::int32_t> panel_parent = cut_into_panels(supernodes, starts, parent);
+    : kind_(kind), n_(symbolic.n), rows_(symbolic.rows) {
+    const std::vector<std::int32_t> panel_parent = cut_into_panels(symbolic);
     const std::vector<std::int32_t> panel_of = panel_of_columns();
     const std::vector<double> work = list_updates(panel_of);
     place_entries(panel_of, indptr, indices, row_place, column_place);
@@ -39,10 +37,10 @@ PlanView Plan::view() const {
 }
 
 // Returns the parent of each panel; -1 for a root.
-std::vector<std::int32_t> Plan::cut_into_panels(const std::vector<std::int32_t>& supernodes,
-                                                const std::vector<std::int64_t>& starts,
-                                                const std::int32_t* parent) {
-    const auto count = static_cast<std::int32_t>(supernodes.size()) - 1;
+std::vector<std::int32_t> Plan::cut_into_panels(const Symbolic& symbolic) {
+    const std::vector<std::int32_t>&supernodes = symbolic.first, &parent = symbolic.parent;
+    const std::vector<std::int64_t>& starts = symbolic.start;
+    const auto count = static_cast<std::int32_t>(parent.size());
     std::vector<std::int32_t> first_panel(static_cast<std::size_t>(count) + 1);
     first_.push_back(0);
     place_.push_back(0);

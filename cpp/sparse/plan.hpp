@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sparse/symbolic.hpp"
+
 namespace roundwise::sparse {
 
 enum class Kind { cholesky, ldl, lu };
@@ -55,9 +57,7 @@ class Plan {
     // becomes. A is in compressed rows. For cholesky and ldl both places are the same, and only the
     // lower triangle of A is read. Throws std::invalid_argument if an entry of A lies outside of the
     // symbolic factors.
-    Plan(Kind kind, std::int32_t n, std::vector<std::int32_t> supernodes,
-         std::vector<std::int64_t> starts, std::vector<std::int32_t> rows,
-         const std::int32_t* parent, const std::int64_t* indptr, const std::int32_t* indices,
+    Plan(Kind kind, const Symbolic& symbolic, const std::int64_t* indptr, const std::int32_t* indices,
          const std::int32_t* row_place, const std::int32_t* column_place);
 
     PlanView view() const;
@@ -76,9 +76,7 @@ class Plan {
     std::vector<std::int32_t> panel_of_columns() const;
     std::int32_t panels() const { return static_cast<std::int32_t>(height_.size()); }
     std::int32_t width(std::int32_t p) const { return first_[p + 1] - first_[p]; }
-    std::vector<std::int32_t> cut_into_panels(const std::vector<std::int32_t>& supernodes,
-                                              const std::vector<std::int64_t>& starts,
-                                              const std::int32_t* parent);
+    std::vector<std::int32_t> cut_into_panels(const Symbolic& symbolic);
     std::vector<double> list_updates(const std::vector<std::int32_t>& panel_of);
     void place_entries(const std::vector<std::int32_t>& panel_of, const std::int64_t* indptr,
                        const std::int32_t* indices, const std::int32_t* row_place,
