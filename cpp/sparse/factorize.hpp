@@ -56,7 +56,6 @@ template <class T, Kind kind> struct SparseFactorization {
     const int* stop;
     Phase* subtrees;
     Turn* turns;
-    T* inverses;  // of the pivots of the panel that threads share
     std::int32_t failed;  // the first column where a factorization stopped, or n
     Result result = Result::done;
     std::int64_t replaced = 0;
@@ -153,26 +152,87 @@ template <class T, Kind kind> struct SparseFactorization {
             if (low >= high) continue;
             for (std::int64_t i = low; i < high; ++i) scratch.relative[i - low] = scratch.position[k.rows[i]];
             const std::int32_t* columns = k.rows + source.begin;
-            if constexpr (kind == Kind::cholesky)
-                subtract_update(high - low, n, k.width, k.lower + low, k.height, k.lower + source.begin,
-                                k.height, scratch.relative, columns, first, j.lower, j.height,
-                                low - source.begin, scratch);
+            const auto subtract = [&](const T* a, std::int64_t a_step, std::int64_t from, const T* b,
+                                      std::int64_t b_step, T* target, std::int64_t step, std::int64_t offset) {
+                if (from < high)
+                    subtract_update(high - from, n, k.width, a + from, a_step, b, b_step,
+                                    scratch.relative + from - low, columns, first, target, step, offset,
+                                    scratch);
+            };
+            if constexpr (kind == Kind::lu) {
+                // Rows of U begin with row `width` of the panel.
+                const T* upper = k.upper - k.width;
+                subtract(k.lower, k.height, low, upper + source.begin, k.below(), j.lower, j.height, n);
+                subtract(upper, k.below(), low < source.end ? source.end : low, k.lower + source.begin,
+                         k.height, j.upper - j.width, j.below(), n);
+            } else {
+                const T* b = k.lower + source.begin;
+                if constexpr (kind == Kind::ldl)
+                    multiply_by_pivots(n, k.width, k.lower, k.height, pivots + plan.first[source.source], b,
+                                       k.height, scratch.columns, n);
+                const bool copied = kind == Kind::ldl;
+                subtract(k.lower, k.height, low, copied ? scratch.columns : b, copied ? n : k.height, j.lower,
+                         j.height, low - source.begin);
+            }
         }
     }
 
     // Factorizes the block on the diagonal.
-    bool factorize_diagonal(std::int32_t p, T* inverse, Scratch<T>& scratch) {
+    bool factorize_diagonal(std::int32_t p, Scratch<T>& scratch) {
         const Panel j = panel(p);
-        Result found = Result::done;
-        const std::int64_t stopped = cholesky_diagonal(j.width, j.lower, j.height, inverse, scratch.packed, found);
-        if (stopped >= 0) fail(static_cast<std::int32_t>(plan.first[p] + stopped), found);
+        Pivoting<T> pivoting{tiny, scratch.packed, scratch.columns};
+        std::int32_t* perm = pivots + plan.first[p];
+        std::int64_t stopped;
+        if constexpr (kind == Kind::cholesky) stopped = cholesky_diagonal(j.width, j.lower, j.height, pivoting);
+        else if constexpr (kind == Kind::ldl) stopped = ldl_diagonal(j.width, j.lower, j.height, perm, pivoting);
+        else stopped = lu_diagonal(j.width, j.lower, j.height, perm, pivoting);
+        if (pivoting.replaced > 0) __atomic_add_fetch(&replaced, pivoting.replaced, __ATOMIC_RELAXED);
+        if (stopped >= 0) fail(static_cast<std::int32_t>(plan.first[p] + stopped), pivoting.result);
         return stopped < 0;
     }
 
+    // Reorders the columns of the rows of X as the rows of a block were exchanged.
+    void permute_columns(std::int64_t m, std::int64_t n, T* x, std::int64_t step, const std::int32_t* perm,
+                         Scratch<T>& scratch) const {
+        bool changed = false;
+        for (std::int64_t c = 0; c < n; ++c) changed = changed || (perm[c] < 0 ? ~perm[c] : perm[c]) != c;
+        if (!changed) return;
+        for (std::int64_t begin = 0; begin < m; begin += product_rows) {
+            const std::int64_t rows = m - begin < product_rows ? m - begin : product_rows;
+            const std::size_t bytes = static_cast<std::size_t>(rows) * sizeof(T);
+            for (std::int64_t c = 0; c < n; ++c)
+                std::memcpy(scratch.product + c * rows, x + begin + (perm[c] < 0 ? ~perm[c] : perm[c]) * step, bytes);
+            for (std::int64_t c = 0; c < n; ++c)
+                std::memcpy(x + begin + c * step, scratch.product + c * rows, bytes);
+        }
+    }
+
     // Solves for rows begin..end, which lie below that block.
-    void solve(std::int32_t p, std::int64_t begin, std::int64_t end, const T* inverse, Scratch<T>&) const {
+    void solve(std::int32_t p, std::int64_t begin, std::int64_t end, Scratch<T>& scratch) const {
+        if (begin >= end) return;
         const Panel j = panel(p);
-        solve_rows<false>(end - begin, j.width, j.lower + begin, j.height, j.lower, j.height, inverse);
+        const std::int64_t m = end - begin, w = j.width;
+        const std::int32_t* perm = pivots + plan.first[p];
+        T *x = j.lower + begin, *inverse = scratch.inverse, *triangle = scratch.triangle;
+        if constexpr (kind != Kind::ldl)
+            for (std::int64_t c = 0; c < w; ++c) inverse[c] = 1 / j.lower[c + c * j.height];
+        if constexpr (kind == Kind::cholesky) {
+            solve_rows<false>(m, w, x, j.height, j.lower, j.height, inverse);
+        } else if constexpr (kind == Kind::lu) {
+            for (std::int64_t c = 0; c < w; ++c)
+                for (std::int64_t l = 0; l <= c; ++l) triangle[c + l * w] = j.lower[l + c * j.height];
+            solve_rows<false>(m, w, x, j.height, triangle, w, inverse);
+            T* upper = j.upper + begin - w;
+            permute_columns(m, w, upper, j.below(), perm, scratch);
+            solve_rows<true>(m, w, upper, j.below(), j.lower, j.height, inverse);
+        } else {
+            for (std::int64_t c = 0; c < w; ++c)
+                for (std::int64_t i = c + 1; i < w; ++i)
+                    triangle[i + c * w] = i == c + 1 && perm[c] < 0 ? T(0) : j.lower[i + c * j.height];
+            permute_columns(m, w, x, j.height, perm, scratch);
+            solve_rows<true>(m, w, x, j.height, triangle, w, inverse);
+            divide_by_pivots(m, w, j.lower, j.height, perm, x, j.height);
+        }
     }
 
     // Of several failures, that of the first column counts. Panels before this column are still
@@ -198,8 +258,8 @@ template <class T, Kind kind> struct SparseFactorization {
         clear(j, 0, j.height);
         add_entries(j, p);
         update(p, 0, j.height, scratch);
-        if (factorize_diagonal(p, scratch.inverse, scratch))
-            solve(p, j.width, j.height, scratch.inverse, scratch);
+        if (factorize_diagonal(p, scratch))
+            solve(p, j.width, j.height, scratch);
     }
 
     // By all threads.
@@ -218,13 +278,13 @@ template <class T, Kind kind> struct SparseFactorization {
               [&] {
                   if (must_stop(p)) return;
                   add_entries(j, p);
-                  factorize_diagonal(p, inverses, scratch);
+                  factorize_diagonal(p, scratch);
               });
         if (j.below() == 0) return;
         share(turn.rows, ceil_div(j.below(), shared_rows), [&](std::int64_t part) {
             if (plan.first[p + 1] > __atomic_load_n(&failed, __ATOMIC_RELAXED)) return;
             const std::int64_t begin = j.width + part * shared_rows;
-            solve(p, begin, end_of(begin, j.height), inverses, scratch);
+            solve(p, begin, end_of(begin, j.height), scratch);
         });
     }
 
@@ -260,21 +320,19 @@ template <class T, Kind kind> struct SparseFactorization {
     }
 };
 
-template <class T> struct FactorizationMemory {
+struct FactorizationMemory {
     Phase* subtrees;
     Turn* turns;
-    T* inverses;
     FactorizationMemory(const PlanView& plan, Arena& arena) {
         subtrees = arena.take<Phase>(1);
         turns = arena.take<Turn>(plan.task_start[plan.tasks + 1] - plan.task_start[plan.tasks]);
         arena.clear();
-        inverses = arena.take<T>(widest);
     }
 };
 
 template <class T> std::int64_t sparse_workspace(const PlanView& plan, int threads) {
     Arena arena{nullptr};
-    FactorizationMemory<T>(plan, arena);
+    FactorizationMemory(plan, arena);
     for (int member = 0; member < threads; ++member) Scratch<T>(plan, arena);
     return arena.used;
 }
@@ -283,9 +341,9 @@ template <class T, Kind kind>
 Report factorize_as(const PlanView& plan, const T* values, T* storage, std::int32_t* pivots, T tiny,
                     const int* stop, int threads, void* workspace) {
     Arena arena{static_cast<char*>(workspace)};
-    const FactorizationMemory<T> memory(plan, arena);
+    const FactorizationMemory memory(plan, arena);
     SparseFactorization<T, kind> factorization{plan, values, storage, pivots, tiny, stop, memory.subtrees,
-                                               memory.turns, memory.inverses, plan.n};
+                                               memory.turns, plan.n};
     Arena one{nullptr};
     Scratch<T>(plan, one);
     char* base = static_cast<char*>(workspace) + arena.used;
@@ -302,7 +360,10 @@ Report factorize_as(const PlanView& plan, const T* values, T* storage, std::int3
 template <class T>
 Report sparse_factorize(const PlanView& plan, const T* values, T* storage, std::int32_t* pivots, T tiny,
                         const int* stop, int threads, void* workspace) {
-    return factorize_as<T, Kind::cholesky>(plan, values, storage, pivots, tiny, stop, threads, workspace);
+    const auto run = plan.kind == Kind::cholesky ? factorize_as<T, Kind::cholesky>
+                     : plan.kind == Kind::ldl    ? factorize_as<T, Kind::ldl>
+                                                 : factorize_as<T, Kind::lu>;
+    return run(plan, values, storage, pivots, tiny, stop, threads, workspace);
 }
 
 }  // namespace ROUNDWISE_LEVEL
