@@ -48,6 +48,15 @@ void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symb
     new (self) Plan(which, symbolic, indptr.data(), indices.data(), row_place.data(), column_place.data());
 }
 
+// For each panel its first column, its width and height, and where its rows and its numbers begin.
+nb::list panels_of(const Plan& plan) {
+    const sparse::PlanView view = plan.view();
+    nb::list panels;
+    for (std::int32_t p = 0; p < view.panels; ++p)
+        panels.append(nb::make_tuple(view.first[p], view.width(p), view.height[p], view.row_start[p], view.place[p]));
+    return panels;
+}
+
 template <class T> void bind_kernels(nb::module_& m) {
     define(m, "supernodal_factorize",
            [](const Plan& plan, VectorIn<T> values, VectorOut<T> storage, VectorOut<std::int32_t> pivots,
@@ -90,6 +99,7 @@ void bind_supernodal(nb::module_& m) {
     nb::class_<Plan>(m, "SupernodalPlan")
         .def("__init__", &make_plan, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg().noconvert(),
              nb::arg().noconvert(), nb::arg().noconvert())
+        .def_prop_ro("panels", &panels_of)
         .def_prop_ro("stored", &Plan::stored)
         .def_prop_ro("entries", &Plan::entries)
         .def_prop_ro("flops", &Plan::flops);

@@ -22,6 +22,7 @@ using sparse::widest;
 
 constexpr std::int64_t product_rows = 256;  // of a product that is computed before it is subtracted
 constexpr std::int64_t shared_rows = 192;   // of a panel that one thread works on
+constexpr double threaded_flops = 5e6;      // below, starting a thread takes as long as the work
 constexpr double shared_work = 2e5;         // operations from which on threads share a panel
 
 // What each thread needs for itself.
@@ -352,7 +353,7 @@ Report factorize_as(const PlanView& plan, const T* values, T* storage, std::int3
         Scratch<T> scratch(plan, part);
         factorization.run(scratch);
     };
-    run_together(threads, body);
+    run_together(plan.flops < threaded_flops ? 1 : threads, body);
     const bool done = factorization.result == Result::done;
     return {factorization.result, done ? 0 : factorization.failed, factorization.replaced};
 }

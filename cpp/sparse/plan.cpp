@@ -25,8 +25,9 @@ Plan::Plan(Kind kind, const Symbolic& symbolic, const std::int64_t* indptr, cons
 }
 
 PlanView Plan::view() const {
-    return {kind_,           n_,
-            panels(),        tallest_,
+    return {kind_,           flops_,
+            n_,              panels(),
+            tallest_,
             first_.data(),   height_.data(),
             row_start_.data(), rows_.data(),
             place_.data(),   update_start_.data(),

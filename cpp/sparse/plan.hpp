@@ -30,6 +30,7 @@ struct Update {
 // The plan as kernels see it.
 struct PlanView {
     Kind kind;
+    double flops;                         // of the factorization
     std::int32_t n, panels, tallest;      // tallest: the largest height of a panel
     const std::int32_t* first;            // panel p holds the columns first[p] .. first[p + 1] - 1
     const std::int32_t* height;           // and this many rows,
