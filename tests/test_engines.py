@@ -51,14 +51,23 @@ def check(F, A, fmt):
     assert difference.max() <= 20 * u * (abs(F.L) @ abs(F.U)).max()
 
 
+def varied(A, rng):
+    """Other values for a pattern, symmetric where they were."""
+    d = rng.uniform(0.9, 1.1, A.shape[0])
+    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    return A.data * (d[rows] * d[A.indices])
+
+
 @each_ordering
 @each_pattern
 def test_one_analysis_many_values_and_formats(engine, ordering, A):
+    if engine.symmetric and abs(A - A.T).max() > 0:
+        pytest.skip("this engine is for symmetric matrices")
     symbolic = engine.analyse(A, ordering)
     rng = np.random.default_rng(0)
     for fmt in (*engine.formats, *engine.formats):
         dtype = np.float32 if fmt == rw.FP32 else np.float64
-        values = (A.data * rng.uniform(0.9, 1.1, A.nnz)).astype(dtype)
+        values = varied(A, rng).astype(dtype)
         F = symbolic.factorize(values, fmt)
         assert (F.fmt, F.is_sparse, F.shape) == (fmt, True, A.shape)
         check(F, sparse.csr_array((values, A.indices, A.indptr), dtype=np.float64), fmt)
@@ -69,13 +78,14 @@ def test_one_analysis_many_values_and_formats(engine, ordering, A):
 @each_ordering
 def test_singular_values_are_a_status_and_leave_the_analysis_usable(engine, ordering):
     A = PATTERNS["symmetric"]
+    expected = Status.NOT_POSITIVE_DEFINITE if engine.name == "cholesky" else Status.ZERO_PIVOT
     for ready in (False, True):
         symbolic = engine.analyse(A, ordering)
         if ready:
             symbolic.factorize(A.data, rw.FP64)
         with pytest.raises(rw.ArithmeticFailure) as failure:
             symbolic.factorize(np.zeros(A.nnz), rw.FP64)
-        assert failure.value.status is Status.ZERO_PIVOT
+        assert failure.value.status is expected
         check(symbolic.factorize(A.data, rw.FP64), A, rw.FP64)
 
 

@@ -18,4 +18,5 @@ NB_MODULE(_kernels, m) {
     bind_emulated(m);
     bind_native(m);
     bind_sparse(m);
+    bind_supernodal(m);
 }

@@ -175,3 +175,43 @@ def sparse_amd(pattern: SparsePattern, /) -> _Index: ...
 def sparse_dissect(pattern: SparsePattern, /) -> _Index: ...
 def sparse_analyse(pattern: SparsePattern, order: _Index | None, /) -> SparseSymbolic: ...
 def sparse_counts(pattern: SparsePattern, order: _Index | None, /) -> tuple[float, float]: ...
+
+class SupernodalPlan:
+    def __init__(
+        self,
+        kind: str,
+        symbolic: SparseSymbolic,
+        indptr: NDArray[int64],
+        indices: _Index,
+        row_place: _Index,
+        column_place: _Index,
+    ) -> None: ...
+    @property
+    def panels(self) -> list[tuple[int, int, int, int, int]]: ...
+    @property
+    def stored(self) -> int: ...
+    @property
+    def entries(self) -> float: ...
+    @property
+    def flops(self) -> float: ...
+
+# Returns a result (0: done), the column where it stopped, and how many pivots were replaced.
+def supernodal_factorize(
+    plan: SupernodalPlan,
+    values: _Computed,
+    storage: _Computed,
+    pivots: _Index,
+    tiny: float,
+    stop: _Index,
+    threads: int,
+    /,
+) -> tuple[int, int, int]: ...
+def supernodal_solve(
+    plan: SupernodalPlan,
+    storage: _Computed,
+    pivots: _Index,
+    b: _Computed,
+    transpose: bool,
+    threads: int,
+    /,
+) -> None: ...

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends.contract import Factors
+from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
+
+
+class FactorizationStopped(RoundwiseError):
+    """A factorization ended early because its caller asked for it."""
 
 
 class Symbolic(ABC):
@@ -33,6 +38,8 @@ class Engine(ABC):
     ``name/ordering`` is a method of the native backend."""
     formats: ClassVar[tuple[FloatFormat, ...]]
     """Those that it factorizes in, of fp32 and fp64."""
+    symmetric: ClassVar[bool] = False
+    """Whether it takes symmetric matrices alone; it reads their lower triangle only."""
 
     @abstractmethod
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> Symbolic:
