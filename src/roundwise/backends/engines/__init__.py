@@ -6,6 +6,7 @@ from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
 from roundwise.backends.engines.klu import KLUEngine
 from roundwise.backends.engines.pardiso import PardisoCholesky, PardisoLDL, PardisoLU
 from roundwise.backends.engines.superlu import SuperLUEngine, suits_symmetric_mode
+from roundwise.backends.engines.umfpack import UmfpackEngine
 
 KNOWN_ENGINES: tuple[Engine, ...] = (
     SuperLUEngine(),
@@ -14,6 +15,7 @@ KNOWN_ENGINES: tuple[Engine, ...] = (
     PardisoLDL(),
     KLUEngine(),
     CholmodEngine(),
+    UmfpackEngine(),
     AMGEngine(),
 )
 

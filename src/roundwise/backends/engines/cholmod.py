@@ -4,6 +4,9 @@ It needs the package ``scikit-sparse``, which is compiled from source against Su
 is installed; its fast part is under the GPL. Both of its interfaces are known: ``analyze`` and
 ``Factor`` up to version 0.4, ``CholeskyFactor`` from 0.5 on.
 
+CHOLMOD's threads are OpenMP's. Where they are GCC's, they do not survive a fork: a process that is
+forked after a factorization may hang in its own.
+
 Orderings
 ---------
 metis
@@ -59,19 +62,20 @@ class CholmodSymbolic(Symbolic):
 
     def __init__(self, pattern: sparse.csr_array, ordering: str) -> None:
         self._symmetric = SymmetricPattern(pattern)
-        self._pattern, self._ordering = pattern, ordering
+        self._shape, self._ordering = pattern.shape, ordering
+        # scikit-sparse 0.5 refuses arrays that it could not write to.
+        self._places = [np.require(i, requirements="W") for i in (pattern.indices, pattern.indptr)]
         self._method = f"{CholmodEngine.name}/{ordering}"
         self._lock = threading.Lock()  # the analysis and its copies share a workspace
         self._entries: int | None = None
 
     def _columns(self, values: NDArray[np.float64]) -> sparse.csc_matrix:
         """The matrix, whose rows are its columns."""
-        A = self._pattern
-        return sparse.csc_matrix((values, A.indices, A.indptr), shape=A.shape)
+        return sparse.csc_matrix((values, *self._places), shape=self._shape)
 
     @cached_property
     def _analysis(self) -> Any:
-        ones = self._columns(np.ones(self._pattern.nnz))
+        ones = self._columns(np.ones(len(self._places[0])))
         if hasattr(_library(), "CholeskyFactor"):
             return _library().CholeskyFactor(ones, order=self._ordering)
         return _library().analyze(ones, ordering_method=self._ordering)
@@ -83,14 +87,14 @@ class CholmodSymbolic(Symbolic):
             raise failure
         try:
             with self._lock:
-                factor = self._factorized(self._columns(values))
+                factor = self._factorized(self._columns(np.require(values, requirements="W")))
         except _library().CholmodNotPositiveDefiniteError:
             raise failure from None
         if factor is None:
             raise failure
         if self._entries is None:  # the same for all values; to count them copies the factor
             self._entries = factor.nnz if hasattr(factor, "nnz") else factor.L().nnz
-        return CholmodFactors(factor, self._pattern.shape[0], self._entries, self._method)
+        return CholmodFactors(factor, self._shape[0], self._entries, self._method)
 
     def _factorized(self, A: sparse.csc_matrix) -> Any:
         """CHOLMOD's factor; None if it is ``L D L'`` with a D that is not positive."""
