@@ -59,12 +59,12 @@ class SupernodalEngine(Engine):
 
 class CholeskyEngine(SupernodalEngine):
     name = "cholesky"
-    symmetric = True
+    suits = "positive definite"
 
 
 class LdlEngine(SupernodalEngine):
     name = "ldl"
-    symmetric = True
+    suits = "symmetric"
 
 
 class LuEngine(SupernodalEngine):
