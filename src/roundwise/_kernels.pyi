@@ -140,6 +140,7 @@ def native_backward_error(
     most: float,
     /,
 ) -> float: ...
+
 class SparsePattern:
     @property
     def n(self) -> int: ...

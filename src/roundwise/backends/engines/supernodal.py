@@ -110,7 +110,9 @@ class SupernodalSymbolic(Symbolic):
             scales = balancing(self.lines, values, self.kind == "ldl")
             if scales is not None:
                 rows, columns = scales
-                values = np.ldexp(values, rows[self.lines.rows] + columns[self.lines.pattern.indices])
+                values = np.ldexp(
+                    values, rows[self.lines.rows] + columns[self.lines.pattern.indices]
+                )
             tiny = math.sqrt(fmt.unit_roundoff) * float(np.abs(values).max(initial=0.0))
         storage = np.empty(self.plan.stored, dtype=dtype)
         pivots = np.empty(self.n, dtype=np.int32)
