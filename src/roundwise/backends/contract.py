@@ -146,6 +146,11 @@ class Matrix(ABC):
 class Analysis(ABC):
     """What a factorization method can prepare from the pattern of a matrix alone."""
 
+    @property
+    def depends_on_values(self) -> bool:
+        """Whether the values of the analysed matrix were looked at: others may want another one."""
+        return False
+
     @abstractmethod
     def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
         """Factors of a matrix with the analysed pattern; its values may differ."""

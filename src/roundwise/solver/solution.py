@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,34 @@ class Solution:
         parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
         lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
         return "\n".join(lines)
+
+
+def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
+    """The solution, of this shape, of all columns from those of blocks of them.
+
+    It has the worst errors, and all attempts. Each block is dropped when the next is asked for.
+    """
+    parts: list[Solution] = []
+    done = 0
+    for one in solutions:
+        if one.x.shape == shape:
+            return one
+        if not parts:
+            X = np.empty(shape, one.x.dtype, order="F")
+        block = X[:, done : done + one.x.shape[1]]
+        block[:] = one.x
+        parts.append(replace(one, x=block))
+        done += block.shape[1]
+    return replace(
+        parts[-1],
+        x=X,
+        status=max((one.status for one in parts), key=("accepted", "escalated").index),
+        backward_error=max(one.backward_error for one in parts),
+        forward_error_bound=float(np.max([one.forward_error_bound for one in parts])),
+        condition=float(np.max([one.condition for one in parts])),
+        attempts=tuple(attempt for one in parts for attempt in one.attempts),
+        timings={name: sum(one.timings[name] for one in parts) for name in parts[-1].timings},
+    )
 
 
 def _sentence(attempt: Outcome) -> str:

@@ -20,6 +20,9 @@ class FactorizationStopped(RoundwiseError):
 class Symbolic(ABC):
     """What an engine keeps of a pattern: its fill-reducing order, and perhaps more."""
 
+    depends_on_values: bool = False
+    """Whether the analysed matrix's values were looked at, so that others may want another one."""
+
     @abstractmethod
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> Factors:
         """Factors of the matrix with these entries, in the order of the pattern's.

@@ -1,20 +1,21 @@
 """What makes pivots large before a factorization that cannot look for them: matching and scaling.
 
 A factorization whose structure is fixed beforehand takes its pivots near the diagonal. So rows are
-permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001, with SciPy's
-assignment solver), and rows and columns are scaled by powers of two, which change no digit.
+permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001, with
+SciPy's assignment solver), and rows and columns are scaled by powers of two, which change no digit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+
+from roundwise._forking import cached_property
 
 Index = NDArray[np.int32]
 Array = NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Our own engines: supernodal Cholesky, LDL' and LU, in FP32 and FP64.
 
-``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before the
-numbers: pivots are exchanged within dense blocks on the diagonal only.
+``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before
+the numbers: pivots are exchanged within dense blocks on the diagonal only.
 
 cholesky
     ``A = L L'`` of symmetric positive definite matrices. Only the lower triangle is read.
@@ -19,7 +19,6 @@ The factors are then those of a matrix nearby, and solutions need refinement.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines import orderings
@@ -77,6 +77,7 @@ class SupernodalSymbolic(Symbolic):
     def __init__(self, pattern: sparse.csr_array, kind: str, ordering: str) -> None:
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
+        self.depends_on_values = kind == "lu"  # by the matching
         self.lines = Lines(pattern)
         matched = matched_rows(self.lines) if kind == "lu" else None
         ordered = pattern if matched is None else pattern[matched]
@@ -209,24 +210,25 @@ class SupernodalFactors(PermutedFactors):
         return np.asarray(first + within, dtype=np.int32)
 
     @cached_property
-    def perm(self) -> Index:  # type: ignore[override]
+    def perm(self) -> Index:
         return self._analysis.rows[self._moved]
 
     @cached_property
-    def order(self) -> Index:  # type: ignore[override]
+    def order(self) -> Index:
         return self.perm if self._kind == "ldl" else self._analysis.columns
 
     @cached_property
     def _diagonal(self) -> NDArray[Any]:
         """The numbers on the diagonals of the panels' blocks: of L (cholesky), D or U."""
         panels = np.array(self._analysis.plan.panels, dtype=np.int64).reshape(-1, 5)
-        first, width, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
-        return self._storage[place + (np.arange(self.shape[0]) - first) * (height + 1)]
+        first, _, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
+        places = place + (np.arange(self.shape[0]) - first) * (height + 1)
+        return np.asarray(self._storage[places])
 
     @property
     def pivots(self) -> NDArray[np.float64]:
         rows, columns = self._exponents
-        pivots = np.abs(self._diagonal).astype(np.float64)
+        pivots = np.abs(self._diagonal.astype(np.float64))
         if rows is None or columns is None:
             return pivots
         return np.asarray(np.ldexp(pivots, -(rows[self._moved] + self._column_exponents)))
