@@ -36,6 +36,7 @@ KEYS = {
     "tolerance",
     "forward_error",
     "forward_error_bound",
+    "error_kind",
     "condition",
     "timings",
     "attempts",

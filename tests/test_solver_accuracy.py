@@ -16,6 +16,7 @@ import exact
 import hard_systems
 import numpy as np
 import pytest
+import rational
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
@@ -23,6 +24,7 @@ import roundwise as rw
 from roundwise.backends import native_formats
 from roundwise.problems import poisson_2d, randsvd
 
+pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 U = 2.0**-53
 POLICIES = ("default", *(fmt.name for fmt in native_formats()))
 MATRICES = Path(
@@ -41,7 +43,7 @@ def judge(A, b, **options):
         told = None
     if told is not None:
         assert told.reason
-        assert not told.backward_error <= tolerance
+        assert not told.backward_error <= tolerance or "determinant is zero" in told.reason
         return None
     assert x.shape == np.shape(b)
     assert exact.backward_error(A, x, b) <= tolerance * (1 + 16 * U)
@@ -172,26 +174,22 @@ def error_cases():
 
 
 def test_forward_error_bounds_hold():
-    """Within a factor of two, over all formats, at the default and at a loose tolerance."""
+    """Over all formats, at the default and at a loose tolerance."""
     looseness = []
     for seed, A, b in error_cases():
-        true = exact.solution(A, b)
         policy = POLICIES[seed % len(POLICIES)]
         for tol, kind in itertools.product((None, 1e-6), (np.float64, np.float32)):
             if kind == np.float32 and seed % 4:
                 continue
             M, rhs = A.astype(kind), b.astype(kind)
-            x_true = true if kind == np.float64 else exact.solution(M, rhs)
+            x_true = rational.solved(M, rhs[:, None])
             solution = rw.solve(M, rhs, policy=policy, full_output=True, tol=tol)
-            if math.isnan(solution.forward_error_bound):
-                assert math.isnan(solution.condition)
-                continue
-            error = np.abs(solution.x - x_true).max() / np.abs(x_true).max()
-            assert error <= 2 * solution.forward_error_bound
+            error = float(rational.relative_error(solution.x[:, None], x_true))
+            assert error <= solution.forward_error_bound
             if tol is None and solution.condition < 1e4:
                 looseness.append(solution.forward_error_bound / max(error, U))
     assert len(looseness) > 20
-    assert np.median(looseness) < 100
+    assert np.median(looseness) < 2
 
 
 def test_forward_error_bounds_are_known_for_benign_systems():

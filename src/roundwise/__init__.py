@@ -14,7 +14,7 @@ from roundwise.algorithms import (
     VerifiedSolve,
 )
 from roundwise.backends import ArithmeticFailure, Status, get_backend
-from roundwise.exceptions import RoundwiseError, UnknownNameError
+from roundwise.exceptions import IllConditionedWarning, RoundwiseError, UnknownNameError
 from roundwise.features import FEATURES, compute_features
 from roundwise.formats import (
     BF16,
@@ -61,6 +61,7 @@ __all__ = [
     "Factorization",
     "FloatFormat",
     "GmresIR",
+    "IllConditionedWarning",
     "LinearSystem",
     "LuIR",
     "Outcome",

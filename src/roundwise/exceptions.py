@@ -1,4 +1,6 @@
-"""The exceptions Roundwise raises on purpose; all derive from `RoundwiseError`."""
+"""What Roundwise raises on purpose, all derived from `RoundwiseError`, and what it warns of."""
+
+from scipy.linalg import LinAlgWarning
 
 
 class RoundwiseError(Exception):
@@ -12,3 +14,11 @@ class UnknownNameError(RoundwiseError, KeyError):
         super().__init__(f"unknown {kind} {name!r}; known: {', '.join(known)}")
 
     __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
+class IllConditionedWarning(LinAlgWarning):  # type: ignore[misc]
+    """An answer passed the gate, but few of its digits are right, or none is certain.
+
+    SciPy's solvers warn of ill-conditioned matrices by the same base class, so that one filter is
+    enough: ``warnings.simplefilter("error", scipy.linalg.LinAlgWarning)``.
+    """

@@ -33,6 +33,9 @@ PART = 2**15
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
 
+SMALLEST_NORMAL = 2.0**-1022
+"""Smaller numbers may have lost digits when they were scaled."""
+
 
 @dataclass(frozen=True, eq=False)
 class ScaledMatrix:
@@ -42,6 +45,7 @@ class ScaledMatrix:
     norm: float  # of the matrix as it was given, in the infinity norm, over 2**max(e)
     rows: NDArray[np.int32] | None = None  # e, if A had to be scaled
     columns: NDArray[np.int32] | None = None  # f, if columns had to be scaled, too
+    is_exact: bool = True  # no entry became subnormal or zero
 
     @property
     def n(self) -> int:
@@ -188,12 +192,15 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
     else:  # a symmetric matrix stays symmetric
         rows[:], columns[:] = rows.max(), 0
     entries = given if own else np.empty_like(given, dtype=np.float64)
+    is_exact = True
     for old, new in zip(_parts(A, given), _parts(A, entries), strict=True):
         wide = old.entries.astype(np.float64, copy=False)
+        nonzeros = np.count_nonzero(wide)
         np.ldexp(wide, -(old.of_rows(rows) + columns[old.columns]), out=new.entries)
+        is_exact &= bool(np.count_nonzero(np.abs(new.entries) >= SMALLEST_NORMAL) == nonzeros)
     if sparse.issparse(A):
         entries = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
-    matrix = ScaledMatrix(entries, 0.0, rows, columns if by_rows_and_columns else None)
+    matrix = ScaledMatrix(entries, 0.0, rows, columns if by_rows_and_columns else None, is_exact)
     return replace(matrix, norm=_given_norm(matrix))
 
 

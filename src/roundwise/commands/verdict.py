@@ -39,7 +39,9 @@ class Verdict:
     decision: str = ""  # why the first attempt was made
     story: str = ""
     forward_error_bound: float = nan
+    error_kind: str = "estimate"  # or "bound"
     condition: float = nan
+    failure: str = ""  # why a solve failed; if A is singular, perhaps with an x that passes
 
     @classmethod
     def of_solve(
@@ -47,8 +49,10 @@ class Verdict:
     ) -> Verdict:
         """The verdict on what `roundwise.solve` returned or raised for all columns."""
         facts: dict[str, Any] = {"timings": {"solve": _seconds(answer.attempts)}}
+        if isinstance(answer, SolveFailed):
+            facts["failure"] = answer.reason
         if isinstance(answer, Solution):
-            names = ("timings", "decision", "forward_error_bound", "condition")
+            names = ("timings", "decision", "forward_error_bound", "error_kind", "condition")
             facts = {name: getattr(answer, name) for name in names} | {"story": answer.explain()}
         attempts, arithmetic = answer.attempts, answer.attempts[-1].arithmetic
         return cls(
@@ -87,7 +91,7 @@ class Verdict:
 
     @property
     def accepted(self) -> bool:
-        return passes(self.backward_error, self.tolerance)
+        return not self.failure and passes(self.backward_error, self.tolerance)
 
     @property
     def backward_error(self) -> float:
@@ -103,6 +107,8 @@ class Verdict:
 
     def refusal(self) -> str:
         """Why the first column that is not accepted is not, in one line."""
+        if passes(self.backward_error, self.tolerance):
+            return f"x is not accepted: {self.failure}"
         bad = next(k for k, o in enumerate(self.answers) if not passes(o.nbe, self.tolerance))
         outcome, count = self.answers[bad], len(self.answers)
         action = Action.parse(outcome.action)
@@ -173,6 +179,7 @@ class Verdict:
             "tolerance": self.tolerance,
             "forward_error": self.forward_error,
             "forward_error_bound": self.forward_error_bound,
+            "error_kind": self.error_kind,
             "condition": self.condition,
             "timings": dict(self.timings),
             "attempts": self.rows(),

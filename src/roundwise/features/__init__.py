@@ -15,5 +15,6 @@ from roundwise.features.definitions import (
     compute_with_factors,
     condition_estimate,
     log10_floored,
+    stretched_vector,
 )
 from roundwise.features.look import LOOK

@@ -196,6 +196,18 @@ def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None)
 
     ``||A||_1`` is computed unless `norm` is given.
     """
+    return stretched_vector(A, solver, norm)[0]
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def stretched_vector(
+    A: Any, solver: SupportsSolve, norm: float | None = None
+) -> tuple[float, Vector | None]:
+    """The condition estimate with the y that it is from, which A maps to almost nothing.
+
+    ``||A||_1 ||y||_1 / ||A y||_1`` is the estimate if the solver is exact, and a lower bound of the
+    condition number whatever the solver. There is no y if applying the inverse overflows.
+    """
     norm = _absolute_sums(A, 0).max() if norm is None else norm
 
     def apply(X: Vector, transpose: bool = False) -> Vector:
@@ -208,24 +220,32 @@ def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None)
     try:
         return _one_norm_estimate(apply, A.shape[0])
     except ArithmeticError:  # also a kernel's ArithmeticFailure; A and its factors are finite
-        return math.inf
+        return math.inf, None
 
 
-def _one_norm_estimate(apply: Callable[..., Vector], n: int, steps: int = 5) -> float:
-    """Lower bound of ``||B||_1``, where ``apply(X)`` is B X and ``apply(X, True)`` is B' X."""
+def _one_norm_estimate(
+    apply: Callable[..., Vector], n: int, steps: int = 5
+) -> tuple[float, Vector]:
+    """Lower bound of ``||B||_1``, where ``apply(X)`` is B X and ``apply(X, True)`` is B' X.
+
+    It is the 1-norm of the vector that is returned, too: B x for an x of norm 1.
+    """
     if n <= 2:
-        return float(np.abs(apply(np.eye(n))).sum(axis=0).max())
+        Y = apply(np.eye(n))
+        norms = np.abs(Y).sum(axis=0)
+        return float(norms.max()), Y[:, int(norms.argmax())]
     i = np.arange(n)
     X = np.column_stack([np.ones(n), np.where(i % 2, -1.0, 1.0) * (1 + i / (n - 1))])
     X /= np.abs(X).sum(axis=0)
     estimate, chosen, visited = 0.0, None, np.zeros(n, dtype=bool)
+    longest = np.zeros(n)
     for _ in range(steps):
         Y = apply(X)
         norms = np.abs(Y).sum(axis=0)
         best = int(np.argmax(norms))
         if norms[best] <= estimate:
             break
-        estimate = float(norms[best])
+        estimate, longest = float(norms[best]), Y[:, best]
         # A subgradient of ||B x||_1; the unit vectors along its largest entries come next.
         h = np.abs(apply(np.where(Y < 0, -1.0, 1.0), True)).max(axis=1)
         if chosen is not None and h[chosen[best]] >= h.max():
@@ -234,7 +254,7 @@ def _one_norm_estimate(apply: Callable[..., Vector], n: int, steps: int = 5) -> 
         chosen = np.argsort(-h, kind="stable")[:2]
         visited[chosen] = True
         X = np.where(i[:, None] == chosen, 1.0, 0.0)
-    return estimate
+    return estimate, longest
 
 
 @np.errstate(under="ignore")

@@ -13,6 +13,7 @@ from roundwise.algorithms import Stage
 from roundwise.backends import Analysis, Backend, Factors, Matrix
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
+from roundwise.solver.examining import Examiner
 from roundwise.solver.inputs import GivenMatrix
 
 Ladder = tuple[Action, ...]
@@ -92,6 +93,11 @@ class Factored:
         if stage.fmt not in self._matrices:
             self._matrices[stage.fmt] = stage.matrix(self.matrix.A)
         return self._matrices[stage.fmt]
+
+    @cached_property
+    def examiner(self) -> Examiner:
+        """What is found out about A beside its factors."""
+        return Examiner(self.matrix, self._backend)
 
     @cached_property
     def transposed(self) -> Factored:

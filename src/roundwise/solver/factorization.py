@@ -15,9 +15,16 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
 from roundwise.algorithms.verified_solve import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
-from roundwise.features import condition_estimate
-from roundwise.formats import FP32, FP64, FP64X2
+from roundwise.formats import FP64, FP64X2
 from roundwise.solver.choosing import Choice
+from roundwise.solver.examining import (
+    FEW_DIGITS,
+    UNEXAMINED,
+    Accuracy,
+    Examined,
+    Singularity,
+    warn_of,
+)
 from roundwise.solver.factored import Factored, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -45,11 +52,10 @@ class _Try:
     answer: Answer | None
     factors: Factors | None
 
-    def is_final(self, action: Action) -> bool:
-        """Whether no other factors would help: A is singular in FP64's LU, or x cannot be held."""
-        singular = self.outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
-        unholdable = self.answer is not None and self.answer.unholdable
-        return (singular and action.method != "cholesky") or unholdable
+    def broke_down(self, action: Action) -> bool:
+        """Whether FP64's elimination found no pivot: A is singular, or nearly so."""
+        zero_pivot = self.outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
+        return zero_pivot and action.method != "cholesky"
 
     def is_as_good_as_it_gets(self, action: Action) -> bool:
         """Whether x passes the gate, and FP64 factors cannot make it more accurate."""
@@ -148,7 +154,12 @@ class Factorization:
         Raises
         ------
         SolveFailed
-            If no answer passes the gate: A is singular, or as good as singular.
+            If A is singular, or no answer passes the gate.
+
+        Warns
+        -----
+        IllConditionedWarning
+            If fewer than about three digits of x are right.
         """
         factored = self._factored  # `refactor` does not change it
         if is_transposed(trans):
@@ -176,28 +187,35 @@ class Factorization:
             if factored.forgets_analysis(level):
                 continue
             higher = algorithm.rung_after(ladder, level, last.outcome.status)
-            if higher is None or last.is_final(ladder[level]):
-                raise _failure(tries, tolerance, columns)
+            if higher is None or self._is_final(factored, last, ladder[level]):
+                singularity = self._singularity(factored, last, ladder[level])
+                raise _failure(tries, tolerance, columns, singularity)
             tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
             level = higher
         attempts = tuple(one.outcome for one in tries)
+        start = perf_counter()
+        fell_short = not last.outcome.converged  # of the full accuracy that was asked for
+        known = self._accuracy_of(factored, last, columns, full_output or fell_short)
+        if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
+            raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
+        if full_output:
+            timings["bound"] = perf_counter() - start
         with self._learning:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
         if learn is not None:
-            learn(attempts, sum(timings.values()))
-        bound = condition = math.nan
-        if full_output:
-            start = perf_counter()
-            bound, condition = self._error_bound(factored.matrix, last, ladder[level], columns)
-            timings["bound"] = perf_counter() - start
+            learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
+        if fell_short or known.error > FEW_DIGITS:
+            warn_of(known, fell_short)
         return Solution(
             _shaped(last.X, columns),
             "accepted" if len(tries) == 1 else "escalated",
             last.outcome.action,
             last.outcome.nbe,
             tolerance,
-            bound,
-            condition,
+            known.error,
+            known.kind,
+            known.how,
+            known.condition,
             attempts,
             timings,
             self._reason,
@@ -244,25 +262,34 @@ class Factorization:
             factors,
         )
 
-    @np.errstate(all="ignore")
-    def _error_bound(
-        self, matrix: GivenMatrix, last: _Try, action: Action, columns: GivenColumns
-    ) -> tuple[float, float]:
-        """A bound of the relative error, and the condition number that it rests on.
-
-        Refinement converges to the solution up to ``kappa u``, if the factors tell A from a
-        singular matrix: ``kappa u_f < 1``, u_f the factors' unit roundoff. If not, small
-        corrections prove nothing, and neither number is known.
-        """
+    def _accuracy_of(
+        self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool
+    ) -> Accuracy:
+        """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
         assert last.answer is not None
         assert last.factors is not None
-        norm, _ = self._backend.sizes(matrix.A.T)
-        condition = condition_estimate(matrix.A, last.factors, norm)
-        rate = condition * action[0].unit_roundoff
-        if not rate < 1 or matrix.columns is not None:  # these are of a scaled x
-            return math.nan, math.nan
-        bound = max(last.answer.remaining_correction(rate), condition * FP64.unit_roundoff)
-        return bound + (FP32.unit_roundoff if columns.dtype == np.float32 else 0.0), condition
+        if not (asked or factored.examiner.suspects(last.factors, last.answer.X, columns)):
+            return UNEXAMINED
+        returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
+        return factored.examiner.examined(Examined(returned, columns, last.factors))
+
+    def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
+        """Whether no other factors would help: A is singular, or x cannot be held."""
+        unholdable = last.answer is not None and last.answer.unholdable
+        broken = last.broke_down(action)
+        return unholdable or (broken and self._singularity(factored, last, action) in _SINGULAR)
+
+    def _singularity(self, factored: Factored, last: _Try, action: Action) -> Singularity:
+        """Whether A is singular, which is examined where the last factors give reason to."""
+        asked = last.broke_down(action) or (
+            last.factors is not None
+            and last.factors.fmt == FP64
+            and factored.examiner.shows_signs(last.factors)
+        )
+        return factored.examiner.singularity if asked else Singularity.NONSINGULAR
+
+
+_SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
 
 
 def _with_exact_residuals(ladder: tuple[Action, ...]) -> tuple[Action, ...]:
@@ -270,12 +297,19 @@ def _with_exact_residuals(ladder: tuple[Action, ...]) -> tuple[Action, ...]:
     return tuple(dict.fromkeys(Action((*action[:3], FP64X2), action.method) for action in ladder))
 
 
-def _failure(tries: list[_Try], tolerance: float, columns: GivenColumns) -> SolveFailed:
+def _failure(
+    tries: list[_Try], tolerance: float, columns: GivenColumns, singularity: Singularity
+) -> SolveFailed:
     best, last = min(tries, key=lambda one: one.outcome.nbe), tries[-1].outcome
-    singular = last.status is OutcomeStatus.ZERO_PIVOT
-    reason = f"no answer reached a backward error of {tolerance:.1e}"
+    reason = f"no answer reached a backward error of {tolerance:.1e}: {last.reason}"
+    if singularity is Singularity.SINGULAR:
+        reason = "A is singular: its determinant is zero; remove dependent rows and columns"
+    elif last.status is OutcomeStatus.ZERO_PIVOT and singularity is Singularity.UNDECIDED:
+        reason = f"A is singular to working precision: {last.reason}"
+    elif last.status is OutcomeStatus.ZERO_PIVOT:
+        reason = f"A is not singular, but fp64 cannot tell it from a singular matrix: {last.reason}"
     return SolveFailed(
-        f"{'A is singular' if singular else reason}: {last.reason}",
+        reason,
         None if best.X is None else _shaped(best.X, columns),
         best.outcome.nbe,
         tuple(one.outcome for one in tries),

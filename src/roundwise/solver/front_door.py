@@ -15,6 +15,7 @@ from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
+from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array
 
@@ -67,12 +68,19 @@ def solve(
     Raises
     ------
     SolveFailed
-        A `numpy.linalg.LinAlgError`: no answer passed the gate, as for a singular A. It has the
-        best x and its backward error.
+        A `numpy.linalg.LinAlgError`: A is singular, or no answer passed the gate. It has the best
+        x and its backward error. "A is singular" is said of matrices with determinant zero only
+        (docs/switching.md tells how that is known).
     ValueError, TypeError
         For input that cannot be solved with: shapes, NaN and infinity, complex numbers.
     UnknownNameError
         A `KeyError`: there is no policy of that name.
+
+    Warns
+    -----
+    IllConditionedWarning
+        A `scipy.linalg.LinAlgWarning`: x passed the gate, but fewer than about three of its digits
+        are right, or it is less accurate than was asked for.
 
     Examples
     --------
@@ -167,7 +175,9 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     solved = solve_at_once(A, b)
     if solved is None:
         return None
-    x, error = solved
+    x, error, pivot_ratio = solved
+    if not pivot_ratio > SUSPICIOUS:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
     bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
     return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
 

@@ -68,7 +68,8 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     if copy and made.A is form and not (is_sparse or is_ours):
         made = replace(made, A=form.copy(order="K"))
     b = np.broadcast_to(0.0, (made.n, columns))
-    return GivenMatrix(made.A, made.norm, made.rows, made.columns, dtype=dtype, b=b)
+    scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
+    return GivenMatrix(*scaled, dtype=dtype, b=b)
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,10 +30,16 @@ class Solution:
     tolerance : float
         What it was accepted against.
     forward_error_bound : float
-        An estimate of ``||x - x_true|| / ||x_true||`` from how fast corrections shrink: reliable
-        as long as refinement converges, and NaN where nothing is known.
+        ``||x - x_true|| / ||x_true||`` in the max norm is at most that, or about that, over the
+        right-hand sides; infinite if no digit of x is certain.
+    error_kind : str
+        ``"bound"``: it is proved, in exact arithmetic; ``"estimate"``: it is likely to hold.
+    error_source : str
+        How it was obtained, in a few words.
     condition : float
-        A lower estimate of the condition number in the 1-norm; NaN where nothing is known.
+        A lower bound of the condition number in the 1-norm: there is a vector y for which
+        ``||A|| ||y|| / ||A y||`` is that large. It is seldom far below the condition number. (Where
+        A's entries are of very different sizes, it is that of A with rows and columns scaled.)
     attempts : tuple of Outcome
         What each action that was tried gave; the last one is the answer's. Their x is left out.
     timings : dict
@@ -48,6 +55,8 @@ class Solution:
     backward_error: float
     tolerance: float
     forward_error_bound: float
+    error_kind: str
+    error_source: str
     condition: float
     attempts: tuple[Outcome, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
@@ -62,6 +71,12 @@ class Solution:
     def inner_iterations(self) -> int:
         """GMRES iterations of the accepted attempt."""
         return self.attempts[-1].inner_iterations
+
+    @property
+    def digits(self) -> int:
+        """About how many decimal digits of the largest entries of x are right; 0 if none is."""
+        most = 16 if self.x.dtype == np.float64 else 7
+        return right_digits(self.forward_error_bound, most)
 
     @property
     def seconds(self) -> float:
@@ -84,12 +99,28 @@ class Solution:
             f"{self.tolerance:.1e}: it solves a system that differs from yours by no more than "
             "that, relative to its norm."
         )
-        if np.isfinite(self.forward_error_bound):
-            lines.append(f"Its relative error is about {self.forward_error_bound:.1e} or less.")
-            lines.append(f"The condition number is about {self.condition:.1e} or more.")
+        lines += self._trust()
         parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
         lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
         return "\n".join(lines)
+
+    def _trust(self) -> list[str]:
+        """How far x is to be trusted."""
+        if self.digits:
+            about = "at most" if self.error_kind == "bound" else "about"
+            error = f"Its relative error is {about} {self.forward_error_bound:.1e}"
+            error += f" ({self.error_source}): "
+            error += f"{self.digits} digits of its largest entries are right."
+        else:
+            error = f"No digit of it is certain: {self.error_source}."
+        return [error, f"The condition number is at least {self.condition:.1e}."]
+
+
+def right_digits(relative_error: float, most: int = 16) -> int:
+    """The decimal digits that an error leaves right."""
+    if not relative_error < 1:
+        return 0
+    return min(most, math.floor(-math.log10(relative_error))) if relative_error else most
 
 
 def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
@@ -108,12 +139,15 @@ def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
         block[:] = one.x
         parts.append(replace(one, x=block))
         done += block.shape[1]
+    worst = parts[int(np.argmax([one.forward_error_bound for one in parts]))]  # NaN is largest
+    is_proved = all(one.error_kind == "bound" for one in parts)
     return replace(
-        parts[-1],
+        worst,
         x=X,
         status=max((one.status for one in parts), key=("accepted", "escalated").index),
+        action=parts[-1].action,
         backward_error=max(one.backward_error for one in parts),
-        forward_error_bound=float(np.max([one.forward_error_bound for one in parts])),
+        error_kind="bound" if is_proved else "estimate",
         condition=float(np.max([one.condition for one in parts])),
         attempts=tuple(attempt for one in parts for attempt in one.attempts),
         timings={name: sum(one.timings[name] for one in parts) for name in parts[-1].timings},

@@ -1,0 +1,234 @@
+"""How far an answer is to be trusted: its digits, A's condition number, and whether A is singular.
+
+A plain solve looks for signs of trouble that cost next to nothing, and examines A and x only where
+it finds one; `full_output` always examines.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.accuracy import default_tolerance
+from roundwise.algorithms.error_bound import PROVED_UP_TO, Inverse, relative_errors
+from roundwise.algorithms.singularity import Singularity, examine
+from roundwise.backends import ArithmeticFailure, Backend, Factors
+from roundwise.backends.native import exact
+from roundwise.exceptions import IllConditionedWarning
+from roundwise.formats import FP32, FP64
+from roundwise.solver.inputs import GivenColumns, GivenMatrix
+from roundwise.solver.solution import right_digits
+from roundwise.solver.weakness import Weighed
+
+Array = NDArray[np.float64]
+
+FEW_DIGITS = 1e-3
+"""The relative error from which on a solve warns."""
+
+SUSPICIOUS = 1e-10
+"""Pivots that differ by this factor, or an x that is as much larger than b over A, are a sign of
+trouble. The condition number is then perhaps beyond 1e13, where few digits are left."""
+
+LOW_FACTORS = 16
+"""Pivots of low factors below this multiple of their rounding errors are a sign of trouble."""
+
+HARMLESS = 1e12
+"""With a condition number below that, FP64 residuals leave some digits right."""
+
+RESOLVED = 0.25
+"""Factors with a `Weakness.rate` below that are good enough to estimate errors with."""
+
+SAFETY = 2.0
+"""An estimated error is this multiple of what one more correction would change."""
+
+_U, _ETA = 2.0**-53, 2.0**-1074
+_PROVED = "proved, all rounding errors counted"
+_CORRECTED = "estimated from one more correction of x"
+_UNKNOWN = "A is singular to working precision, or close to it"
+_SCALED = "A's rows and columns are of so different sizes that the largest entries are uncertain"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What is known about the error of an answer."""
+
+    error: float  # ||x - x_true|| / ||x_true|| at most, or about; infinite if no digit is certain
+    is_proved: bool
+    how: str  # it was obtained
+    condition: float  # at least
+
+    @property
+    def kind(self) -> str:
+        return "bound" if self.is_proved else "estimate"
+
+
+UNEXAMINED = Accuracy(math.nan, False, "not asked for", math.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """An answer, and what it comes from."""
+
+    X: Array  # scaled, and rounded to the type that is returned
+    columns: GivenColumns
+    factors: Factors
+
+
+class Examiner:
+    """Examines one matrix, and answers for it; what it finds out about the matrix is kept."""
+
+    def __init__(self, matrix: GivenMatrix, backend: Backend) -> None:
+        self._matrix, self._backend = matrix, backend
+        self._weighed = Weighed(matrix.A, backend)
+        self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen
+
+    @cached_property
+    def singularity(self) -> Singularity:
+        """Whether A is singular, as far as that can be known."""
+        return examine(self._matrix.A) if self._matrix.is_exact else Singularity.UNDECIDED
+
+    @np.errstate(all="ignore")
+    def suspects(self, factors: Factors, X: Array, columns: GivenColumns) -> bool:
+        """Whether A or an answer shows signs of trouble, at next to no cost.
+
+        Nothing proves that there is none: a matrix can hide its condition from its pivots.
+        """
+        matrix = self._matrix
+        sizes = matrix.norm * matrix.solution_norms(X)
+        if (SUSPICIOUS * sizes > matrix.residual_norms(columns.B)).any():
+            return True
+        return self.shows_signs(factors)
+
+    def shows_signs(self, factors: Factors) -> bool:
+        """Whether the factors of A do; looked for once."""
+        if self._signs is None or self._signs[0] is not factors:
+            self._signs = factors, self._signs_of(factors)
+        return self._signs[1]
+
+    @np.errstate(all="ignore")
+    def _signs_of(self, factors: Factors) -> bool:
+        pivots, n, fmt = factors.pivots, self._matrix.n, factors.fmt
+        limit = SUSPICIOUS
+        if fmt != FP64:
+            limit = LOW_FACTORS * default_tolerance(n, fmt)
+            if fmt.p < FP32.p and n > PROVED_UP_TO:
+                return False  # nearly all large matrices would be suspected
+        if pivots is not None:
+            lost = int(np.count_nonzero(pivots < limit * pivots.max()))
+        else:  # what a random vector is stretched to tells about as much
+            try:
+                y = factors.solve(np.random.default_rng(0).standard_normal(n))
+            except ArithmeticFailure:
+                return True
+            lost = 0 if limit * self._weighed.norm_inf * np.abs(y).max() < 1 else 1
+        if fmt == FP64 or lost == 0:
+            return lost > 0
+        return self._weighed.may_exceed(HARMLESS, factors, lost)
+
+    @np.errstate(all="ignore")
+    def examined(self, answer: Examined) -> Accuracy:
+        """What is known about the error of an answer.
+
+        A bound is proved if n is small and A not too close to a singular matrix; if not, the error
+        is estimated. FP64 factors are made for that if n is small, or low ones tell nothing.
+        """
+        residual = exact.residual(self._matrix.A, answer.X, answer.columns.B)
+        factors = answer.factors
+        if self._matrix.n <= PROVED_UP_TO:
+            error = self._proved(answer, residual)
+            if math.isfinite(error):
+                return Accuracy(error, True, _PROVED, self._weighed.condition_from(self._longest))
+        elif factors.fmt != FP64:
+            found = self._estimated(answer, factors, residual)
+            if math.isfinite(found.error):
+                return found
+        best = factors if factors.fmt == FP64 else self._fp64_factors()
+        if best is None:
+            return Accuracy(math.inf, False, _UNKNOWN, self._weighed.weakness(factors).condition)
+        found = self._estimated(answer, best, residual)
+        if math.isinf(found.error) and found.how != _UNKNOWN:
+            return replace(found, how=_SCALED)
+        return found
+
+    def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> Accuracy:
+        weakness, A = self._weighed.weakness(factors), self._matrix.A
+        error, how = math.inf, _UNKNOWN
+        if weakness.rate < RESOLVED:
+            M = factors.to(FP64)
+            try:
+                Z = M.solve(residual)
+                Z = np.abs(Z) + np.abs(M.solve(exact.residual(A, Z, residual)))
+            except ArithmeticFailure:
+                return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
+            # The residual is known to about n u^2 of ||A|| ||x||, which weak directions stretch.
+            unseen = 8 * self._matrix.n * _U**2 * weakness.condition * np.abs(answer.X).max(axis=0)
+            errors = SAFETY * (Z / (1 - weakness.rate) + unseen)
+            error, how = self._relative(errors, answer), _CORRECTED
+        return Accuracy(error, False, how, weakness.condition)
+
+    def _relative(self, errors: Array, answer: Examined) -> float:
+        ratios = relative_errors(errors, answer.X, answer.columns.exponents)
+        return float(ratios.max(initial=0.0))
+
+    def _proved(self, answer: Examined, residual: Array) -> float:
+        """A bound that holds in exact arithmetic; infinite if there is none."""
+        if self._inverse is None or not self._inverse.proves_something:
+            return math.inf
+        A, X, B, n = self._dense, answer.X, answer.columns.B, self._matrix.n
+        size = (np.abs(A) @ np.abs(X) + np.abs(B)) * (1 + (n + 4) * _U)
+        uncertainty = 1.01 * (_U * np.abs(residual) + exact.error_of(n) * size)
+        uncertainty = np.where(size > 0, uncertainty + 8 * (n + 1) * _ETA, 0.0)
+        return self._relative(self._inverse.errors(X, residual, uncertainty), answer)
+
+    @cached_property
+    def _dense(self) -> Array:
+        A = self._matrix.A
+        return np.asarray(A.toarray() if self._matrix.is_sparse else A)
+
+    def _fp64_factors(self) -> Factors | None:
+        """FP64 factors of A, whatever the answer's are; None if there are none."""
+        try:
+            return self._backend.matrix(self._matrix.A, FP64).lu()
+        except ArithmeticFailure:
+            return None
+
+    @cached_property
+    def _inverse(self) -> Inverse | None:
+        """An approximation of ``A^-1``; None if it cannot be computed in FP64."""
+        factors = self._fp64_factors()
+        if factors is None:
+            return None
+        try:
+            R = np.asarray(factors.solve(np.eye(self._matrix.n)))
+        except ArithmeticFailure:
+            return None
+        return Inverse.of(self._dense, R)
+
+    @property
+    def _longest(self) -> Array:
+        """The column of the inverse that makes its norm."""
+        assert self._inverse is not None
+        R = self._inverse.R
+        return np.asarray(R[:, np.abs(R).sum(axis=0).argmax()])
+
+
+def warn_of(found: Accuracy, asked_for_all: bool = False) -> None:
+    """Warn of few digits, or of fewer than were asked for, at the line that called Roundwise."""
+    digits = right_digits(found.error)
+    count = "no digit" if digits == 0 else "one digit" if digits == 1 else f"{digits} digits"
+    lead = "full accuracy is out of reach: " if asked_for_all else ""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{lead}{count} of x can be relied on ({found.how}; the condition number is at least "
+        f"{found.condition:.1e})",
+        IllConditionedWarning,
+        stacklevel=level,
+    )

@@ -1,0 +1,146 @@
+"""The direction in which a matrix is weakest: it tells the condition number, and what factors miss.
+
+For any vector y, ``||A|| ||y|| / ||A y||`` is a lower bound of A's condition number. A good y comes
+from factors M of A, in any format. If M is too coarse, A maps y to less than M can tell from
+nothing; then ``I - M^-1 A`` leaves y as it is, and shrinks what M does tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.backends import ArithmeticFailure, Backend, Factors
+from roundwise.backends.native import exact
+from roundwise.features import stretched_vector
+from roundwise.formats import FP32, FP64
+
+Array = NDArray[np.float64]
+
+DIRECTIONS = 6
+"""How many directions that factors lost are told apart."""
+
+STEPS = 12
+"""How often others are shrunk, at most."""
+
+GAIN = 4.0
+"""They are shrunk as long as two steps make the bound of the condition number grow by this."""
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """What A does to the vector that it maps to the least, as far as some factors show it."""
+
+    condition: float  # of A in the 1-norm, at least
+    rate: float
+    """What the factors leave of the vector's error. Below 1, they tell A from a singular matrix."""
+
+
+class Weighed:
+    """A dense or sparse float64 matrix, and its norms."""
+
+    def __init__(self, A: Any, backend: Backend) -> None:
+        self.A, self._backend = A, backend
+
+    @cached_property
+    def norm_one(self) -> float:
+        return self._backend.sizes(self.A.T)[0]
+
+    @cached_property
+    def norm_inf(self) -> float:
+        return self._backend.sizes(self.A)[0]
+
+    def condition_from(self, y: Array) -> float:
+        """``||A|| ||y|| / ||A y||`` in the 1-norm, where A y is computed in twice the precision."""
+        y = y[:, None] / np.abs(y).max()
+        length = np.abs(y).sum()
+        image = np.abs(exact.residual(self.A, y, np.zeros_like(y))).sum()
+        image += exact.error_of(len(y)) * self.norm_one * length
+        return float(self.norm_one * length / image) if image else math.inf
+
+    @np.errstate(all="ignore")
+    def weakness(self, factors: Factors) -> Weakness:
+        """Where A is weakest, as factors of it tell."""
+        condition, rate = 1.0, 0.0
+        found: list[float] = []
+        try:
+            M = factors.to(FP64)
+            _, y = stretched_vector(self.A, M, self.norm_one)
+            if y is None or not y.any():
+                return Weakness(1.0, math.inf)
+            condition, rate = self.condition_from(y), self._rate(M, y)
+            starts = np.column_stack([y, _solutions(M, _noise(len(y), DIRECTIONS - 1))])
+            for y in self._weakest(M, starts):
+                condition = max(condition, self.condition_from(y))
+                rate = max(rate, self._rate(M, y))
+                found.append(condition)
+                if _settled(found):
+                    break
+        except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
+            return Weakness(condition, math.inf)
+        return Weakness(condition, rate)
+
+    @np.errstate(all="ignore")
+    def may_exceed(self, condition: float, factors: Factors, lost: int) -> bool:
+        """Whether low factors, which lost so many directions, may hide so large a condition.
+
+        This takes a few substitutions with them, and as many products.
+        """
+        found: list[float] = []
+        try:
+            M = factors if factors.fmt == FP32 else factors.to(FP64)
+            for y in self._weakest(
+                M, _solutions(M, _noise(self.A.shape[0], min(lost + 1, DIRECTIONS)))
+            ):
+                found.append(self.condition_from(y))
+                if not found[-1] < condition:
+                    return True
+                if _settled(found):
+                    return False
+        except (ArithmeticFailure, np.linalg.LinAlgError):
+            return True
+        return False
+
+    def _weakest(self, M: Factors, Y: Array) -> Iterator[Array]:
+        """Of the combinations of Y's columns the one that A maps to the least; then better ones."""
+        A = self._backend.matrix(self.A, FP64)
+        for _ in range(STEPS):
+            Y = _orthonormal(Y)
+            image = np.column_stack([A.matvec(y) for y in Y.T])
+            if Y.shape[1] == 1:
+                yield Y[:, 0]
+            else:
+                yield np.asarray(Y @ np.linalg.svd(image, full_matrices=False)[2][-1])
+            Y = Y - _solutions(M, image)
+
+    def _rate(self, M: Factors, y: Array) -> float:
+        """``||y - M^-1 A y|| / ||y||`` in the max norm."""
+        y = y[:, None] / np.abs(y).max()
+        left = y + M.solve(exact.residual(self.A, y, np.zeros_like(y)))
+        return float(np.abs(left).max())
+
+
+def _settled(conditions: list[float]) -> bool:
+    return len(conditions) > 2 and conditions[-1] < GAIN * conditions[-3]
+
+
+def _noise(n: int, columns: int) -> Array:
+    return np.random.default_rng(0).standard_normal((n, columns))
+
+
+def _solutions(M: Factors, B: Array) -> Array:
+    """Column by column: the threads that BLAS takes for blocks would slow down the next LU."""
+    return np.column_stack([M.solve(b) for b in B.T])
+
+
+def _orthonormal(Y: Array) -> Array:
+    """A basis of the columns' span, each of which is scaled first."""
+    sizes = np.abs(Y).max(axis=0)
+    Y = Y / np.where(sizes > 0, sizes, 1.0)
+    return Y if Y.shape[1] == 1 else np.linalg.qr(Y)[0]
