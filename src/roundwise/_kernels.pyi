@@ -140,6 +140,18 @@ def native_backward_error(
     most: float,
     /,
 ) -> float: ...
+def native_sparse_backward_errors(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: _Doubles,
+    by_columns: bool,
+    x: _Doubles,
+    b: _Doubles,
+    sums: _Doubles,
+    least: float,
+    most: float,
+    /,
+) -> tuple[float, float]: ...
 
 class SparsePattern:
     @property

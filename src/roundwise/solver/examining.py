@@ -10,11 +10,11 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.error_bound import PROVED_UP_TO, Inverse, relative_errors
 from roundwise.algorithms.singularity import Singularity, examine

@@ -13,6 +13,7 @@ from scipy import sparse
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
+from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
 from roundwise.solver.examining import SUSPICIOUS
@@ -22,6 +23,9 @@ from roundwise.solver.inputs import checked_matrix, dense_array
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
+
+SUSPICIOUS_ERROR = 1e-6
+"""What `solve_sparse_at_once` may find of an x in which three digits are right for sure."""
 
 
 def solve(
@@ -91,14 +95,20 @@ def solve(
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
     _check_accuracy(accuracy)
     given = A
-    if not (sparse.issparse(A) or sparse.issparse(b)):
+    at_once = not full_output and assume_a is None and accuracy == "backward"
+    if sparse.issparse(A):
+        if at_once and chooser.at_once:
+            x = _solve_sparse_at_once(A, b, tol)
+            if x is not None:
+                return x
+    elif not sparse.issparse(b):
         A, b = dense_array("A", A), dense_array("b", b)
         if A.ndim > 2 or b.ndim > 2:
             if full_output:
                 raise ValueError("full_output describes one system; loop over the stacked ones")
             options = {"tol": tol, "policy": chooser, "assume_a": assume_a, "accuracy": accuracy}
             return _solve_stacked(A, b, **options)
-        if not full_output and assume_a is None and accuracy == "backward":
+        if at_once:
             x = _solve_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
@@ -179,6 +189,25 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     if not pivot_ratio > SUSPICIOUS:
         return None  # perhaps few digits are right, or A is singular: that is looked into
     bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
+    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
+
+
+@np.errstate(all="ignore")
+def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
+    """A small float64 system in FP64, through the same gate; None if it is not, or fails."""
+    if not (A.format in ("csr", "csc") and A.nnz <= MOST_ENTRIES and type(b) is np.ndarray):
+        return None
+    n = len(b) if b.ndim in (1, 2) else 0
+    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
+    if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
+        return None
+    solved = solve_sparse_at_once(A, b)
+    if solved is None:
+        return None
+    x, error, trouble = solved
+    if not trouble < SUSPICIOUS_ERROR:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    bound = upper_bounds(error, n, exact.error_of(n))
     return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
 
 

@@ -55,8 +55,8 @@ def solve_sparse_at_once(A: Any, b: Array) -> tuple[Array, float, float] | None:
 
 @lru_cache(maxsize=8)
 def _random_vector(n: int) -> Array:
-    """A vector of 1 and -1; nobody may change it."""
-    vector = np.random.default_rng(0).choice([-1.0, 1.0], n)
+    """Numbers between -1 and 1, all different: A may be singular, and ``A y = R e`` be solvable."""
+    vector = np.random.default_rng(0).uniform(-1, 1, n)
     vector.flags.writeable = False
     return vector
 
