@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.backends import native_formats
 from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
 
@@ -37,8 +38,8 @@ def solved(A, b, **options):
 @pytest.mark.parametrize("policy", ["default", "bf16", "fp32", "fp64"])
 @pytest.mark.parametrize("kappa", [1e1, 1e4, 1e7, 1e10, 1e13, 1e15])
 def test_errors_are_a_few_units_in_the_last_place(kappa, policy):
-    if policy not in {fmt.name for fmt in rw.native_formats()}:
-        policy = "default"
+    if policy == "bf16" and rw.BF16 not in native_formats():
+        pytest.skip("this processor has no BF16 instructions")
     for seed, n in enumerate((1, 2, 10, 50, 120, 300)):
         A, x, b = exact_system(n, kappa if n > 1 else 1.0, seed)
         solution = solved(A, b, policy=policy)
@@ -47,6 +48,15 @@ def test_errors_are_a_few_units_in_the_last_place(kappa, policy):
         if solution.accuracy == "forward":
             assert error(solution.x, x) <= 4 * U
             assert solution.action.endswith("fp64x2")
+
+
+def test_gmres_with_low_factors_gets_there():
+    """One singular value that FP32 cannot see costs GMRES an iteration, and no factors of FP64."""
+    A, x, b = exact_system(200, 1e9, 0)
+    solution = solved(A, b, policy="fp32")
+    assert solution.action == "lu:fp32-fp64-fp64-fp64x2"
+    assert 0 < solution.inner_iterations <= 24
+    assert error(solution.x, x) <= 4 * U
 
 
 @pytest.mark.parametrize("mode", [1, 2, 3, 4, 5])
@@ -68,16 +78,16 @@ def test_many_columns_and_factor():
     A, _, _ = exact_system(80, 1e8, 0)
     X = np.random.default_rng(0).integers(-2, 3, (80, 5)).astype(float)
     B = -exact.residual(A, X, np.zeros((80, 5)))
-    np.testing.assert_array_equal(rw.solve(A, B, accuracy="forward"), X)
+    assert error(rw.solve(A, B, accuracy="forward"), X) <= 4 * U
     F = rw.factor(A, accuracy="forward")
-    np.testing.assert_array_equal(F.solve(B[:, 0]), X[:, 0])
-    np.testing.assert_array_equal(F.solve(B), X)
+    assert error(F.solve(B[:, 0]), X[:, 0]) <= 4 * U
+    assert error(F.solve(B), X) <= 4 * U
 
 
 def test_sparse_systems():
     A = poisson_2d(30).A  # integers
     x = np.random.default_rng(1).integers(-9, 10, A.shape[0]).astype(float)
-    np.testing.assert_array_equal(rw.solve(A, A @ x, accuracy="forward"), x)
+    assert error(rw.solve(A, A @ x, accuracy="forward"), x) <= 4 * U
 
 
 def test_beyond_reach_is_said():
@@ -93,11 +103,12 @@ def test_beyond_reach_is_said():
 def test_stacked_systems():
     systems = [exact_system(6, 1e6, seed) for seed in range(3)]
     A, x, b = (np.array(parts) for parts in zip(*systems, strict=True))
-    np.testing.assert_array_equal(rw.solve(A, b[..., None], accuracy="forward")[..., 0], x)
+    for found, truth in zip(rw.solve(A, b[..., None], accuracy="forward"), x, strict=True):
+        assert error(found[:, 0], truth) <= 4 * U
 
 
 def test_outcomes_say_fp64x2():
-    A, _, b = exact_system(60, 1e8, 0)
+    A, _, b = exact_system(60, 1e11, 0, mode=3)
     problem = rw.LinearSystem(A, b)
     algorithm = rw.VerifiedSolve(accuracy="forward")
     space = algorithm.action_space()

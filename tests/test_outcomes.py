@@ -40,6 +40,7 @@ from roundwise.outcomes import (
 )
 from roundwise.outcomes.keys import Setting, StoredArithmetic, algorithm_json
 from roundwise.outcomes.records import StoredProblem, from_json, outcome_facts, to_json
+from roundwise.outcomes.schema import DamagedText
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.problems import randsvd
 from roundwise.tuning import PAPER_CONTEXT
@@ -253,7 +254,7 @@ def test_the_key_of_an_algorithm_is_canonical_json():
     assert to_json({"b": math.inf, "a": (1, None)}) == '{"a":[1,null],"b":"inf"}'
     with pytest.raises(TypeError, match="StoppingRule cannot be stored; use"):
         algorithm_json(rw.GmresIR(stop=StoppingRule()))
-    with pytest.raises(OutcomeTableError, match="damaged JSON"):
+    with pytest.raises(DamagedText, match="no JSON"):
         from_json("{")
 
 

@@ -114,7 +114,10 @@ def test_right_hand_side_file(tmp_path, store):
         ("%%MatrixMarket matrix coordinate pattern general\n1 1 1\n1 1\n", "pattern without"),
         ("%%MatrixMarket matrix coordinate real general\n2 3 1\n1 1 1\n", "2 x 3 matrix"),
         ("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n", "no readable"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 nan\n", "NaN or infinite"),
+        (
+            "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 nan\n2 2 1\n",
+            "NaN or infinite",
+        ),
         ("1 2 3\n", "no readable Matrix Market file"),
         ("", "no readable Matrix Market file"),
     ],

@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import os
+import shutil
 from typing import ClassVar
 
 import numpy as np
@@ -262,6 +264,65 @@ def test_saved_files_hold_no_pickle_and_tell_their_origin(fitted, tmp_path):
         assert all(arrays[name].dtype != object for name in arrays.files)
 
 
+def test_saving_replaces_its_own_files_and_no_other(fitted, table, tmp_path):
+    path = tmp_path / "p.json"
+    others = [
+        *("p.measurements.npz", "p.0123456789ab.npz", "run.0123456789ab.npz", "p.npz"),
+        *("run1.0123456789ab.npz", "pp.0123456789ab.npz"),
+    ]
+    for name in others:
+        (tmp_path / name).write_bytes(b"mine")
+    second = Tuner(rw.GmresIR.paper(), FORMATS, table=table, episodes=3, seed=1).fit(problems(8))
+    for tuner in (fitted, second, fitted, fitted):
+        tuner.save(path)
+        arrays = json.loads(path.read_text())["arrays"]
+        assert {file.name for file in tmp_path.iterdir()} == {"p.json", arrays, *others}
+        assert Tuner.load(path).predict(problems(1)[0]) == tuner.predict(problems(1)[0])
+    assert all((tmp_path / name).read_bytes() == b"mine" for name in others)
+
+
+@pytest.mark.parametrize("name", ["p*.json", "p?.json", "[p].json"])
+def test_names_are_no_patterns(fitted, table, tmp_path, name):
+    fitted.save(tmp_path / "p.json")
+    fitted.save(tmp_path / "p1.json")
+    second = Tuner(rw.GmresIR.paper(), FORMATS, table=table, episodes=3, seed=1).fit(problems(8))
+    for tuner in (fitted, second):
+        tuner.save(tmp_path / name)
+    for path in (tmp_path / "p.json", tmp_path / "p1.json", tmp_path / name):
+        Tuner.load(path)
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+@pytest.mark.parametrize("copied", ["copyfile", "symlink", "link"])
+def test_replacing_a_copy_leaves_the_arrays_of_the_original(fitted, table, tmp_path, copied):
+    original, other = tmp_path / "p.json", tmp_path / "copy.json"
+    fitted.save(original)
+    getattr(shutil if copied == "copyfile" else os, copied)(original, other)
+    Tuner(rw.GmresIR.paper(), FORMATS, table=table, episodes=3, seed=1).fit(problems(8)).save(other)
+    for path in (original, other):
+        Tuner.load(path)
+
+
+@pytest.mark.parametrize(
+    "previous",
+    [
+        "no JSON",
+        "[1]",
+        '{"arrays": "mine.npz"}',
+        '{"schema": "roundwise-tuner", "arrays": "mine.npz", "sha256": "mine"}',
+        '{"schema": "roundwise-tuner", "arrays": "../mine.npz", "sha256": "../../../mine"}',
+        '{"schema": "roundwise-tuner", "sha256": 3}',
+    ],
+)
+def test_what_a_foreign_file_names_is_kept(fitted, tmp_path, previous):
+    (tmp_path / "mine.npz").write_bytes(b"mine")
+    path = tmp_path / "p.json"
+    path.write_text(previous)
+    fitted.save(path)
+    assert (tmp_path / "mine.npz").read_bytes() == b"mine"
+    Tuner.load(path)
+
+
 def test_bad_files_are_named(fitted, tmp_path):
     path = tmp_path / "p.json"
     with pytest.raises(ValueError, match=r"choose a name in \.json"):
@@ -284,6 +345,7 @@ def test_bad_files_are_named(fitted, tmp_path):
     refused(json.dumps(good | {"curves": []}), "is damaged")
     refused(json.dumps(good | {"arithmetic": "exact"}), "is damaged")
     refused("[" * 100_000, "is no JSON")
+    refused("9" * 5000, "is no JSON")
     (arrays,) = tmp_path.glob("p.*.npz")
     refused(json.dumps(good | {"arrays": "../p.npz"}), "names no arrays beside it")
     arrays.write_bytes(b"PK damaged")

@@ -12,6 +12,8 @@
 // This file must be compiled with -ffp-contract=off: a compiler that fuses high + a x loses the error.
 #pragma once
 
+#include <cstdlib>
+
 #include "common/carrier.hpp"
 #include "common/parallel.hpp"
 #include "native/kernels.hpp"
@@ -107,27 +109,24 @@ inline void subtract_dots(std::int64_t m, const double* a, std::int64_t a_step, 
     constexpr int lanes = Lanes<double>::count;
     using V = Vector<double>;
     TwiceSum<V> sums[K][C] = {};
-    const auto add = [&](const V (&columns)[K], const V (&xs)[C], V (&parts)[K][C]) {
-        for (int k = 0; k < K; ++k)
+    // Adds the products of rows i to i + lanes - 1, the last `valid` of which exist.
+    const auto add = [&](std::int64_t i, std::int64_t valid, V (&parts)[K][C]) {
+        V xs[C];
+        for (int c = 0; c < C; ++c) xs[c] = load_some(x + i + c * x_step, valid);
+        for (int k = 0; k < K; ++k) {
+            const V column = load_some(a + i + k * a_step, valid);
             for (int c = 0; c < C; ++c)
-                if constexpr (exact) sums[k][c].add_product(columns[k], xs[c]);
-                else parts[k][c] = multiply_add(columns[k], xs[c], parts[k][c]);
+                if constexpr (exact) sums[k][c].add_product(column, xs[c]);
+                else parts[k][c] = multiply_add(column, xs[c], parts[k][c]);
+        }
     };
     std::int64_t i = 0;
     while (i < m) {
         V parts[K][C] = {};
         const std::int64_t end = exact || m - i < block * lanes ? m : i + block * lanes;
-        for (; i + lanes <= end; i += lanes) {
-            V columns[K], xs[C];
-            for (int k = 0; k < K; ++k) columns[k] = load(a + i + k * a_step);
-            for (int c = 0; c < C; ++c) xs[c] = load(x + i + c * x_step);
-            add(columns, xs, parts);
-        }
+        for (; i + lanes <= end; i += lanes) add(i, lanes, parts);
         if (end == m && i < m) {
-            V columns[K], xs[C];
-            for (int k = 0; k < K; ++k) columns[k] = load_first(a + i + k * a_step, m - i);
-            for (int c = 0; c < C; ++c) xs[c] = load_first(x + i + c * x_step, m - i);
-            add(columns, xs, parts);
+            add(i, m - i, parts);
             i = m;
         }
         if constexpr (!exact)
@@ -171,11 +170,11 @@ inline void subtract_columns(std::int64_t m, const double* a, std::int64_t a_ste
 // second cache.
 constexpr std::int64_t exact_strip = 64;
 
-// A of m x n: columns of A are contiguous, and R = B - A' X has n rows.
+// A of m x n: columns of A are contiguous, and R = B - A' X has n rows. K C sums fit into registers.
 template <int C, bool exact>
 inline void dense_by_dots(std::int64_t m, std::int64_t n, const double* a, const double* x,
                           const double* b, double* r, std::int64_t r_step, std::int64_t block) {
-    constexpr int K = C == 1 ? 4 : 2;
+    constexpr int K = C == 1 || (!exact && sizeof(Vector<double>) == 64) ? 4 : 2;
     std::int64_t j = 0;
     for (; j + K <= n; j += K)
         subtract_dots<K, C, exact>(m, a + j * m, m, x, m, b + j, r + j, r_step, block);
@@ -221,12 +220,26 @@ void dense_residual(std::int64_t rows, std::int64_t columns, const double* a, bo
                 dense_by_dots<1, exact>(rows, end - begin, strip, x + c * n, b + begin + c * m,
                                         r + begin + c * m, m, block);
         } else {
-            for (; c + 4 <= count; c += 4)
-                dense_by_columns<4, exact>(end - begin, n, a + begin, rows, x + c * n,
-                                           b + begin + c * m, r + begin + c * m, m, block);
+            // For many columns of X, the strip is transposed first: its rows are then contiguous.
+            double* strip = nullptr;
+            if (count >= 8)
+                strip = static_cast<double*>(std::malloc(sizeof(double) * (end - begin) * n));
+            if (strip != nullptr) {
+                for (std::int64_t k = 0; k < n; ++k)
+                    for (std::int64_t i = begin; i < end; ++i)
+                        strip[(i - begin) * n + k] = a[i + k * rows];
+                for (; c + 4 <= count; c += 4)
+                    dense_by_dots<4, exact>(n, end - begin, strip, x + c * n, b + begin + c * m,
+                                            r + begin + c * m, m, block);
+            }
             for (; c < count; ++c)
-                dense_by_columns<1, exact>(end - begin, n, a + begin, rows, x + c * n,
-                                           b + begin + c * m, r + begin + c * m, m, block);
+                if (strip != nullptr)
+                    dense_by_dots<1, exact>(n, end - begin, strip, x + c * n, b + begin + c * m,
+                                            r + begin + c * m, m, block);
+                else
+                    dense_by_columns<1, exact>(end - begin, n, a + begin, rows, x + c * n,
+                                               b + begin + c * m, r + begin + c * m, m, block);
+            std::free(strip);
         }
     });
 }

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from roundwise._files import one_line
 from roundwise.exceptions import RoundwiseError
 
 SECONDS_TO_WAIT = 60.0  # for the transaction of another process
+
+Upgrades = tuple[tuple[str, ...], ...]
+"""The statements that lead from each version of a file to the newest; version 0 is empty."""
 
 
 @dataclass(frozen=True)
@@ -33,39 +38,45 @@ class FileKind:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise self.error(f"{path}: {self._remedy(error)}") from error
+            raise self.error(f"{path}: {self.remedy(error)}") from error
+        except UnicodeDecodeError as error:  # SQLite quotes what a damaged file says
+            raise self.damaged(path, error) from error
 
     def check(self, connection: sqlite3.Connection, path: Path | None, newest: int) -> None:
         """Refuse, without writing, a file that is foreign, newer or damaged."""
+        connection.execute("PRAGMA trusted_schema = OFF")  # it may not be ours
         with snapshot(connection):  # else another process may make the file between two looks
             self._version(connection, path, newest)
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        damage = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if damage != "ok":
-            raise self.error(f"{path}: damaged ({' '.join(damage.split())}); {self.if_damaged}")
+            raise self.damaged(path, damage)
+
+    def damaged(self, path: Path | None, what: object) -> RoundwiseError:
+        """The error about a file with this damage."""
+        return self.error(f"{path}: damaged ({one_line(what)}); {self.if_damaged}")
 
     def upgrade(
-        self,
-        connection: sqlite3.Connection,
-        path: Path | None,
-        upgrades: Sequence[Sequence[str]],
+        self, connection: sqlite3.Connection, path: Path | None, upgrades: Upgrades
     ) -> None:
         """Run the statements ``upgrades[version]``, which lead to version ``len(upgrades)``.
 
-        An empty file has version 0.
+        A file that then lacks a table or column is refused.
         """
         newest = len(upgrades)
         with snapshot(connection):
             version = self._version(connection, path, newest)
-        if version == newest:
-            return
-        with transaction(connection):
-            version = self._version(connection, path, newest)
-            if version == newest:
-                return  # another process was first
-            for statement in upgrades[version]:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {self.application_id}")
-            connection.execute(f"PRAGMA user_version = {newest}")
+        if version < newest:
+            with transaction(connection):
+                version = self._version(connection, path, newest)
+                if version < newest:  # else another process was first
+                    for statement in upgrades[version]:
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA application_id = {self.application_id}")
+                    connection.execute(f"PRAGMA user_version = {newest}")
+        found = _columns(connection)
+        for table, columns in _expected_columns(upgrades).items():
+            if found.get(table) != columns:
+                raise self.damaged(path, f"the columns of its table {table} are not those it needs")
 
     def _version(self, connection: sqlite3.Connection, path: Path | None, newest: int) -> int:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -78,24 +89,33 @@ class FileKind:
                 f"{path}: has schema version {version}, newer than this Roundwise knows "
                 f"({newest}); upgrade roundwise, or choose another path"
             )
+        if version < 0:
+            raise self.damaged(path, f"its schema version is {version}")
         return int(version)
 
-    def _remedy(self, error: sqlite3.DatabaseError) -> str:
-        locked = f"locked by another process for a minute; {self.if_locked}"
+    def remedy(self, error: sqlite3.DatabaseError) -> str:
+        """What went wrong and what a user can do about it, in one line."""
+        locked = f"locked by another process; {self.if_locked}"
         remedies = {
             sqlite3.SQLITE_NOTADB: f"no {self.name}; choose another path",
-            sqlite3.SQLITE_CORRUPT: f"damaged ({error}); {self.if_damaged}",
+            sqlite3.SQLITE_CORRUPT: f"damaged ({one_line(error)}); {self.if_damaged}",
             sqlite3.SQLITE_BUSY: locked,
             sqlite3.SQLITE_LOCKED: locked,
             sqlite3.SQLITE_READONLY: "cannot be written; give write permission to it and its "
             "folder, or copy it",
             sqlite3.SQLITE_FULL: "the disk is full; free some space and run this again: what was "
             "stored before is kept",
+            sqlite3.SQLITE_IOERR: f"{error}; check that its disk works and has space: what was "
+            "stored before is kept",
             sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder exists and may be "
             "written",
         }
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
-        return remedies.get(code, f"SQLite reports: {error}")
+        return remedies.get(code_of(error), f"SQLite reports: {one_line(error)}")
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's primary code of an error, like `sqlite3.SQLITE_BUSY`; 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF  # the rest tells details
 
 
 @contextmanager
@@ -116,16 +136,38 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def use_write_ahead_log(connection: sqlite3.Connection, seconds: float) -> None:
     """Switch the journal; SQLite does not wait for other processes here, so this does."""
-    deadline = time.monotonic() + SECONDS_TO_WAIT
+    deadline = time.monotonic() + seconds
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
+            if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
             return
+
+
+Columns = dict[str, list[tuple[str, str, int, int]]]
+
+
+def _columns(connection: sqlite3.Connection) -> Columns:
+    """The columns of each table: name, type, whether NULL is refused, place in the key."""
+    found: Columns = {}
+    rows = connection.execute(
+        'SELECT t.name, c.name, c.type, c."notnull", c.pk '
+        "FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY c.cid"
+    )
+    for table, *column in rows:
+        found.setdefault(table, []).append(tuple(column))
+    return found
+
+
+@cache
+def _expected_columns(upgrades: Upgrades) -> Columns:
+    with closing(sqlite3.connect(":memory:")) as made:
+        for statement in upgrades[0]:
+            made.execute(statement)
+        return _columns(made)

@@ -44,22 +44,24 @@ class Progress:
             return np.ones_like(self.x_norms[0])
         return self.z_norms[step - 1] / np.maximum(self.x_norms[step - 1], _TINY)
 
-    def slowest_rate(self) -> Array:
-        """The largest ratio of a relative correction to the one before."""
+    def rates(self, since: int = 1) -> Array:
+        """Ratios of relative corrections to the ones before, from a step on; a row for each."""
         sizes = np.array([self.relative_correction(step) for step in range(self.steps + 1)])
-        ratios = sizes[1:] / np.maximum(sizes[:-1], _TINY)
-        return np.asarray(ratios.max(axis=0, initial=0.0))
+        return np.asarray(sizes[since:] / np.maximum(sizes[since - 1 : -1], _TINY))
 
-    def remaining(self) -> Array:
-        """About what all further corrections would amount to, relative to x; at least 1 step.
+    def remaining(self, since: int = 1) -> Array:
+        """About what all further corrections would amount to, relative to x.
 
-        ``2 ||z|| rate / (1 - rate)`` for the last correction z. The first correction alone says
-        little of the rate, which is then taken to be 1024 times as large as it looks.
+        ``2 ||z|| rate / (1 - rate)`` for the last correction z and the slowest of the rates. A
+        single rate says little: it is then taken to be 512 times as large as it looks. Without any
+        the answer is infinite.
         """
-        last, rate = self.relative_correction(self.steps), self.slowest_rate()
-        if self.steps == 1:
-            return 1024 * last * rate
-        return np.where(rate < 1, 2 * last * rate / np.maximum(1 - rate, _TINY), np.inf)
+        rates = self.rates(since)
+        if not len(rates):
+            return np.full_like(self.x_norms[-1], np.inf)
+        rate = rates.max(axis=0) * (512 if len(rates) == 1 else 1)
+        amount = 2 * self.relative_correction(self.steps) * rate
+        return np.where(rate < 1, amount / np.maximum(1 - rate, _TINY), np.inf)
 
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -212,24 +214,33 @@ class ForwardRule(StoppingRule):
     2006).
 
     - converged: every backward error is at most `tolerance`, and all corrections to come would
-      amount to less than u relative to x (`Progress.remaining`), u the update format's;
+      amount to less than u relative to x (`Progress.remaining`), u the update format's. The last
+      correction must have been solved for to an inner residual of `resolved`: a GMRES cycle that
+      is cut off gives a small correction, which says nothing;
     - stagnated: a correction, relative to x, is more than `slowest` times the one before;
-    - the limit: `max_steps` corrections.
+    - the limit: `max_steps` corrections, or `budget` GMRES iterations (None: no limit).
+
+    `since` is the first step whose correction is compared with the one before: 1, or 2 if the x to
+    start from may have no right digit.
     """
 
     tolerance: float
+    since: int = 1
+    budget: int | None = None
     slowest: float = 0.25
+    resolved: float = 1e-10
     max_steps: int = 30
 
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
-        if not progress.steps:
-            return None
-        small = progress.remaining() <= progress.update_format.unit_roundoff
+        small = progress.remaining(self.since) <= progress.update_format.unit_roundoff
+        small &= progress.inner_residual <= self.resolved
         if small.all() and passes(progress.backward_errors[-1], self.tolerance):
             return OutcomeStatus.CONVERGED
-        if not (progress.slowest_rate() <= self.slowest).all():
+        if not (progress.rates(self.since) <= self.slowest).all():
             return OutcomeStatus.STAGNATED
-        return OutcomeStatus.ITERATION_LIMIT if progress.steps >= self.max_steps else None
+        spent = self.budget is not None and progress.inner_iterations >= self.budget
+        limited = spent or progress.steps >= self.max_steps
+        return OutcomeStatus.ITERATION_LIMIT if limited else None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +31,7 @@ from roundwise.algorithms.accuracy import (
     upper_bounds,
     within,
 )
+from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
@@ -47,7 +48,7 @@ from roundwise.algorithms.refinement import (
 )
 from roundwise.algorithms.scaling import ScaledColumns, moderate, scaled_columns
 from roundwise.algorithms.stage import Stage, Stages, Vector
-from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule
+from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule, StoppingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
 from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
@@ -60,77 +61,14 @@ CHECK_AFTER = 12
 """A GMRES cycle that after so many iterations is not on its way to the inner tolerance within half
 of the budget is given up: two such cycles are needed."""
 
+FEW_LOST = 4
+FORWARD_BUDGET = 24
+"""Full accuracy: where no more pivots have drowned in rounding errors than that, GMRES is tried for
+so many iterations, before better factors are."""
 
-@dataclass(eq=False)
-class Answer:
-    """The best X so far, column by column, and how refinement got there."""
-
-    X: Vector
-    errors: Array  # the backward error of each column
-    before: Array  # the last two corrections of each column, relative to x
-    last: Array
-    status: OutcomeStatus
-    reason: str
-    steps: int
-    inner_iterations: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
-    unholdable: bool = False  # X passes the gate, but rounded to the answer's type it does not
-    passed: bool = False  # X passes the gate
-    full_accuracy: float = math.inf
-    """A bound of the relative error that refinement to full accuracy reached; infinite if not."""
-
-    @classmethod
-    def of(cls, refined: Refined) -> Answer:
-        """What refinement by the factors alone gave."""
-        before, last = _last_corrections(refined)
-        return cls(
-            refined.best,
-            refined.errors,
-            before,
-            last,
-            refined.status,
-            refined.reason,
-            refined.progress.steps,
-            history=refined.history,
-        )
-
-    @classmethod
-    def of_full_accuracy(cls, refined: Refined) -> Answer:
-        """What refinement under a `ForwardRule` gave: if that was reached, the last iterate."""
-        answer = cls.of(refined)
-        if refined.status is OutcomeStatus.CONVERGED:
-            progress = refined.progress
-            answer.X, answer.errors = refined.X, progress.backward_errors[-1]
-            # Adding the last correction to x rounds once.
-            rounding = progress.update_format.unit_roundoff
-            answer.full_accuracy = float(progress.remaining().max(initial=0.0)) + rounding
-        return answer
-
-    def take(self, column: int, refined: Refined) -> None:
-        """Take what GMRES gave for one column."""
-        self.X[:, column], self.errors[column] = refined.best[:, 0], refined.errors[0]
-        if refined.progress.steps:
-            before, last = _last_corrections(refined)
-            self.before[column] = before[0] if refined.progress.steps > 1 else self.last[column]
-            self.last[column] = last[0]
-        self.steps += refined.progress.steps
-        self.inner_iterations += refined.progress.inner_iterations
-        self.history += refined.history
-        self.status, self.reason = refined.status, refined.reason
-
-    def remaining_correction(self, expected_rate: float) -> float:
-        """What further corrections would amount to, relative to x; NaN if too few were made.
-
-        ``||z|| rate / (1 - rate)`` of the last correction z, the largest over the columns (after
-        Demmel et al., ACM Trans. Math. Softw. 32(2), 2006). A lucky correction shrinks faster than
-        the next one will, so the rate is taken to be at least the expected one. A rate beyond 1/2
-        means that the corrections are as small as they get.
-        """
-        if not np.isfinite(self.before).all():
-            return np.nan
-        rates = np.where(self.last > 0, self.last / self.before, 0.0)
-        rates = np.clip(rates, min(expected_rate, 0.5), 0.5)
-        return float((self.last * rates / (1 - rates)).max(initial=0.0))
+FORWARD_TOLERANCE = 1e-12
+"""GMRES must not stop before it has seen the directions that the factors have lost: their share of
+the preconditioned residual is about ``1 / (kappa u_f)``, u_f the factors' unit roundoff."""
 
 
 @dataclass(frozen=True)
@@ -299,28 +237,45 @@ class VerifiedSolve(Algorithm):
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
         rule = ForwardRule(target) if forward else HalvingRule(target, self.least_steps)
         plain = refine(system, substitute, substitute, residual, update, rule, matrix)
-        answer = Answer.of_full_accuracy(plain) if forward else Answer.of(plain)
-        if passes(answer.errors, target) or plain.X is None:
+        answer = Answer.of(plain)
+        if plain.X is None or (forward and answer.take_accurate(plain, ForwardRule.since)):
             return answer
-        budget = None if factor.fmt == FP64 else self.budget
-        if budget is not None and (lost := _lost_directions(factors)) > budget / 2:
-            answer.status = OutcomeStatus.HOPELESS
-            answer.reason = f"{lost} pivots vanish beside the largest: GMRES would take too long"
-            return answer
+        lost = _lost_directions(factors)
+        if not forward or lost > FEW_LOST:
+            if passes(answer.errors, target):
+                return answer
+            if factor.fmt != FP64 and lost > self.budget / 2:
+                answer.status = OutcomeStatus.HOPELESS
+                answer.reason = (
+                    f"{lost} pivots vanish beside the largest: GMRES would take too long"
+                )
+                return answer
         try:
             A, M = matrix(inner), factors.to(inner.fmt)
         except ArithmeticFailure as failure:
             answer.status, answer.reason = OutcomeStatus[failure.status.name], str(failure)
             return answer
-        slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
-        check = None if budget is None else (CHECK_AFTER, slow)
-        gmres_rule = BudgetRule(target, budget, slow)
-        for column in np.flatnonzero(~(answer.errors <= target)).tolist():
-            corrector = _GmresWithin(budget, inner, A, M, check)
+
+        def refined(column: int, rule: StoppingRule, corrector: _GmresWithin) -> Refined:
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             start, correct = answer.X[:, [column]], by_columns(corrector)
-            refined = refine(one, start, correct, residual, update, gmres_rule, matrix)
-            answer.take(column, refined)
+            return refine(one, start, correct, residual, update, rule, matrix)
+
+        if forward and lost <= FEW_LOST:
+            to_the_last_place = ForwardRule(target, since=2, budget=FORWARD_BUDGET)
+            for column in range(len(answer.errors)):
+                corrector = _GmresWithin(FORWARD_BUDGET, inner, A, M, None, FORWARD_TOLERANCE)
+                found = refined(column, to_the_last_place, corrector)
+                if not answer.take_accurate(found, to_the_last_place.since, column):
+                    break
+            else:
+                return answer
+        budget = None if factor.fmt == FP64 else self.budget
+        slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
+        check = None if budget is None else (CHECK_AFTER, slow)
+        for column in np.flatnonzero(~(answer.errors <= target)).tolist():
+            corrector = _GmresWithin(budget, inner, A, M, check)
+            answer.take(column, refined(column, BudgetRule(target, budget, slow), corrector))
             if not answer.errors[column] <= target:
                 answer.reason = answer.reason or "GMRES with these factors does not get there"
                 break  # the other columns share the matrix
@@ -408,25 +363,15 @@ class _GmresWithin:
     stage: Stage
     A: Matrix
     M: Factors
-    check: tuple[int, float] | None
+    check: tuple[int, float] | None = None
+    tolerance: float = INNER_TOLERANCE
     spent: int = 0
 
     def __call__(self, r: Vector) -> Correction:
         restart = RESTART if self.budget is None else min(RESTART, self.budget - self.spent)
-        step = gmres(self.stage, self.A, self.M, r, INNER_TOLERANCE, restart, 1, self.check)
+        step = gmres(self.stage, self.A, self.M, r, self.tolerance, restart, 1, self.check)
         self.spent += step.iterations
         return step
-
-
-def _last_corrections(refined: Refined) -> tuple[Array, Array]:
-    """The last two relative corrections; the first solve corrects zero by x itself."""
-    progress, steps = refined.progress, refined.progress.steps
-    if not progress.x_norms:
-        unknown = np.full(len(refined.errors), np.inf)
-        return unknown, unknown.copy()
-    last = progress.relative_correction(steps)
-    before = progress.relative_correction(steps - 1) if steps else np.full_like(last, np.inf)
-    return before, last
 
 
 def _errors(system: System, X: Vector, R: Vector) -> Array:

@@ -10,6 +10,7 @@ import click
 
 from roundwise.commands import options
 from roundwise.commands.endings import echo
+from roundwise.commands.outputs import writable_folder
 from roundwise.costs.calibration import (
     QUICK_SIZES,
     SECONDS_PER_KERNEL,
@@ -17,7 +18,8 @@ from roundwise.costs.calibration import (
     Calibration,
     calibrate,
 )
-from roundwise.costs.stored import save_profile
+from roundwise.costs.stored import profile_path, save_profile
+from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
 
 QUICK_SECONDS_PER_KERNEL = 0.02
@@ -46,12 +48,15 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     Example
       roundwise calibrate
     """
+    target = profile_path(Machine.this()) if out is None else out
+    with options.bad_value("--out"):
+        writable_folder(target.parent)
     measured = calibrate(
         QUICK_SIZES if quick else SIZES,
         seconds_per_kernel=QUICK_SECONDS_PER_KERNEL if quick else SECONDS_PER_KERNEL,
         progress=progress_bar("calibrate"),
     )
-    path = save_profile(measured, out)
+    path = save_profile(measured, target)
     facts = asdict(measured) | {"path": str(path)}
     echo(facts, [*text(measured), f"profile: {path}"], as_json)
 

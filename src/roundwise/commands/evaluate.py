@@ -12,10 +12,12 @@ from roundwise.backends import get_backend
 from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo, interruptible
 from roundwise.commands.judgements import judge, judge_times
+from roundwise.commands.outputs import keep
 from roundwise.commands.systems import (
     KAPPAS,
     check_kappa,
     check_methods,
+    files_among,
     load_systems,
     system_sizes_option,
     systems_argument,
@@ -31,7 +33,7 @@ from roundwise.tuning import Tuner
 @system_sizes_option
 @options.seed("Seed of the data set; its held-out half is never trained on.")
 @options.tau("Tolerance of success.  [default: that of the policy's inner GMRES]")
-@options.table
+@options.table("Where outcomes are kept.  [default: POLICY.sqlite]")
 @options.jobs
 @options.as_json()
 def evaluate_command(
@@ -60,6 +62,8 @@ def evaluate_command(
       roundwise evaluate policy.json matrices/*.mtx --json
       roundwise evaluate mine.json dense --test 20 --sizes 500 2000
     """
+    table = policy.with_suffix(".sqlite") if table is None else table
+    keep([policy, *files_among(systems)], table=table)
     tuner = Tuner.load(policy)
     name = type(tuner.algorithm).__name__
     timed = tuner.algorithm.has_methods  # the front door's algorithm
@@ -84,7 +88,7 @@ def evaluate_command(
     if timed:
         check_methods(tuner.space_, get_backend(tuner.arithmetic), loaded.members)
         needed = ("looks_positive_definite", "symmetric_pattern")
-    outcomes = OutcomeTable(policy.with_suffix(".sqlite") if table is None else table)
+    outcomes = OutcomeTable(table)
 
     def filled() -> int:
         return fill(

@@ -127,14 +127,15 @@ def table_text(facts: dict[str, Any]) -> Iterator[str]:
         yield f"{as_call(setting['algorithm'])}, {setting['arithmetic']} arithmetic{old}"
         yield (
             f"  {setting['outcomes']} outcomes: {setting['problems']} problems, "
-            f"{setting['actions']} actions ({', '.join(setting['stages'])})"
+            f"{setting['actions']} actions ({', '.join(map(str, setting['stages']))})"
         )
         if setting["measurements"]:
             yield f"  {setting['measurements']} timed runs"
         for name, count in setting["statuses"].items():
             yield f"  {count:>8} {name.lower().replace('_', ' ')}"
     for origin in facts["origins"]:
-        yield "computed on {node} ({simd}) by roundwise {roundwise}".format(**origin)
+        node, simd, package = (origin.get(k, "unknown") for k in ("node", "simd", "roundwise"))
+        yield f"computed on {node} ({simd}) by roundwise {package}"
 
 
 def as_call(saved: Any) -> str:

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from roundwise.backends import BACKENDS, get_backend
+from roundwise.commands.outputs import writable_file, writable_table
 from roundwise.exceptions import UnknownNameError
 from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.formats import FloatFormat, get_format
@@ -44,13 +45,6 @@ def checked_jobs(count: int) -> int:
     return count
 
 
-def checked_output(path: Path) -> Path:
-    """Refuse, before any work, a file whose folder does not exist."""
-    if not path.parent.is_dir():
-        raise ValueError(f"folder {path.parent} does not exist; make it first")
-    return path
-
-
 def checked_sizes(sizes: tuple[int, int]) -> tuple[int, int]:
     if sizes[0] > sizes[1]:
         raise ValueError(f"{sizes[0]} > {sizes[1]}; pass the smaller size first")
@@ -62,7 +56,7 @@ def output(
     metavar: str,
     *,
     required: bool = False,
-    check: Callable[[Path], Path] = checked_output,
+    check: Callable[[Path], Path] = writable_file,
 ) -> Callable[[F], F]:
     return valued("-o --out", FILE, help_text, metavar=metavar, check=check, required=required)
 
@@ -131,13 +125,13 @@ def as_json(help_text: str = "Print JSON, for programs.") -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
-table = valued(
-    "--table",
-    FILE,
-    "Where outcomes are kept.  [default: POLICY.sqlite]",
-    metavar="PATH",
-    check=checked_output,
-)
+def table(help_text: str, *, required: bool = False) -> Callable[[F], F]:
+    """The file of outcomes that a command fills."""
+    return valued(
+        "--table", FILE, help_text, metavar="PATH", check=writable_table, required=required
+    )
+
+
 formats = valued(
     "--formats",
     str,

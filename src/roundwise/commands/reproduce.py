@@ -11,6 +11,7 @@ import click
 
 from roundwise.commands import options
 from roundwise.commands.endings import echo_json, interruptible
+from roundwise.commands.outputs import writable_folder
 from roundwise.experiments.native.settings import ORDERS, NativeSettings
 from roundwise.experiments.native.study import NativeStudy
 from roundwise.experiments.protocol import Part, Study, reproduce
@@ -73,6 +74,7 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     "Where outcomes are kept: one table (an SQLite file) per data set.",
     Path("out"),
     "DIR",
+    check=writable_folder,
 )
 @click.option(
     "--out",
@@ -137,6 +139,9 @@ def reproduce_command(
             study = DepartureStudy(settings)
         else:
             study = SimulatedStudy(settings, names.get(experiment, (experiment,)))
+    out = Path("out") / study.name if out is None else out
+    with options.bad_value("--out"):
+        writable_folder(out)
     written = interruptible(lambda: _written(study, cache, jobs or -1, out), cache)
     if as_json:
         echo_json({**written.summary, "files": [str(path) for path in written.files]})
@@ -161,9 +166,9 @@ def _given(defaults: T, **chosen: Any) -> T:
     return replace(defaults, **given)
 
 
-def _written(study: Study[Any, Any], cache: Path, jobs: int, out: Path | None) -> Written:
+def _written(study: Study[Any, Any], cache: Path, jobs: int, out: Path) -> Written:
     result = reproduce(study, cache, jobs, progress_bar)
-    return write(study, result, out or Path("out") / study.name, bar=progress_bar("report"))
+    return write(study, result, out, bar=progress_bar("report"))
 
 
 def _show_part(part: Part) -> None:

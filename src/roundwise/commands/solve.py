@@ -20,6 +20,7 @@ from roundwise.algorithms.methods import METHODS
 from roundwise.backends import get_backend
 from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo_json
+from roundwise.commands.outputs import keep, replacing
 from roundwise.commands.systems import check_kappa
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
@@ -87,6 +88,7 @@ def solve_command(
       roundwise solve A.mtx --action bf16-fp64-fp64-fp64
       roundwise solve A.mtx --action lu:fp32-fp64-fp64-fp64 --arithmetic native
     """
+    keep([matrix, rhs, policy], out=out)
     if policy is not None and action is not None:
         raise click.UsageError("--policy and --action are both given; choose one")
     if policy is None and action is None and arithmetic is not None:
@@ -116,7 +118,8 @@ def solve_command(
             verdict = solved(systems, rhs is None, tuner)
     if verdict.accepted and out is not None:
         assert verdict.X is not None
-        write_matrix_market(out, verdict.X)
+        with replacing(out) as written:
+            write_matrix_market(written, verdict.X)
     if as_json:
         echo_json(verdict.to_dict() | {"x": str(out) if verdict.accepted and out else None})
     if not verdict.accepted:

@@ -45,6 +45,11 @@ class Systems:
         return {"name": self.name, "count": len(self.members)}
 
 
+def files_among(names: Sequence[str]) -> list[Path]:
+    """The files that `load_systems` would read."""
+    return [Path(name) for name in names if name not in DATA_SETS]
+
+
 def load_systems(
     names: Sequence[str],
     half: Literal["train", "test"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def parsed_shard(text: str) -> tuple[int, int]:
 
 @click.command("fill")
 @click.argument("problem_set", metavar="dense|sparse|pde", type=click.Choice(list(DATA_SETS)))
-@click.option("--table", type=options.FILE, required=True, metavar="PATH", help="The file to fill.")
+@options.table("The file to fill.", required=True)
 @options.count("--train", "Training systems.", least=0, default=100)
 @options.count("--test", "Held-out systems.", least=0, default=100)
 @options.seed("Seed of the systems.")
@@ -132,13 +132,23 @@ def merge_command(out: Path, tables: Sequence[Path]) -> None:
 
     OUT takes over what every TABLE knows, and is made if it does not exist. Facts that two
     tables have must agree, bit for bit: if not, the error names the outcome, and nothing is
-    taken over from that TABLE.
+    taken over from that TABLE. What was taken over from those before it stays.
 
     \b
     Example
       roundwise merge dense.sqlite part1.sqlite part2.sqlite
     """
-    target = OutcomeTable(out)
-    before = len(target)
-    target.merge(tables)
+    with ExitStack() as unless_merged:
+        if not out.exists():
+            unless_merged.callback(remove_if_empty, out)
+        target = OutcomeTable(out)
+        before = len(target)
+        target.merge(tables)
+        unless_merged.pop_all()
     click.echo(f"{out}: {len(target) - before} outcomes taken over, {len(target)} in the table")
+
+
+def remove_if_empty(path: Path) -> None:
+    """Remove a table that was made in vain."""
+    if path.exists() and not OutcomeTable(path).content():
+        path.unlink()

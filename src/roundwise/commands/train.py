@@ -14,11 +14,13 @@ import numpy as np
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo, interruptible
+from roundwise.commands.outputs import keep, writable_file
 from roundwise.commands.systems import (
     KAPPAS,
     Systems,
     check_kappa,
     check_kinds,
+    files_among,
     load_systems,
     system_sizes_option,
     systems_argument,
@@ -65,7 +67,7 @@ too many for the paper's ten bins each, and none of them is a condition number."
 def json_name(path: Path) -> Path:
     if path.suffix != ".json":
         raise ValueError(f"{path}; a policy is saved as JSON: choose a name in .json")
-    return options.checked_output(path)
+    return writable_file(path)
 
 
 @click.command("train")
@@ -76,7 +78,7 @@ def json_name(path: Path) -> Path:
     required=True,
     check=json_name,
 )
-@options.table
+@options.table("Where outcomes are kept.  [default: POLICY.sqlite]")
 @options.count("--train", "How many systems of a data set.  [default: 100]")
 @system_sizes_option
 @options.seed("Seed of the data set and of the exploration.")
@@ -160,6 +162,8 @@ def train_command(
       roundwise train pde -o pde.json --reward paper --policy tabular --tau 1e-8
       roundwise train dense -o mine.json --algorithm verified-solve --train 40 --sizes 500 2000
     """
+    table = out.with_suffix(".sqlite") if table is None else table
+    keep(files_among(systems), out=out, table=table)
     learners = LEARNERS[algorithm]
     policy = next(iter(learners)) if policy is None else policy
     if policy not in learners:
@@ -184,7 +188,7 @@ def train_command(
         check_formats(settings["algorithm"], formats, loaded)
     else:
         check_kappa(settings["context"], loaded.members)
-    outcomes = OutcomeTable(out.with_suffix(".sqlite") if table is None else table)
+    outcomes = OutcomeTable(table)
     before = len(outcomes)
 
     def fitted() -> Tuner:

@@ -20,6 +20,8 @@ from roundwise.costs.machines import (
 from roundwise.costs.prices import Prices, Shape, Work, current_prices
 from roundwise.costs.stored import (
     ProfileError,
+    ProfileMissingError,
+    ProfileWarning,
     cache_folder,
     load_profile,
     profile_path,

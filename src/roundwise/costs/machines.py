@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ OutcomeRow = Sequence[Outcome | None]
 """The outcomes of one problem, in the order of an action space; None where not computed."""
 
 
+LARGEST = 1e30
+"""Rates lie between 1 / LARGEST and LARGEST, and overheads below: no price overflows."""
+
+
 @dataclass(frozen=True)
 class Rate:
     """What a machine does in one format; no `bytes_per_second` means that traffic is free."""
@@ -29,8 +34,12 @@ class Rate:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} = {value}; choose a finite number > 0")
+            free = value is None and name == "bytes_per_second"
+            if not free and not (is_number(value) and 1 / LARGEST <= value <= LARGEST):
+                raise ValueError(
+                    f"{name} = {value!r}; choose a finite number > 0, {1 / LARGEST:g} to "
+                    f"{LARGEST:g}"
+                )
 
 
 @dataclass(frozen=True)
@@ -67,19 +76,22 @@ class MachineProfile:
     sizes: Mapping[int, Mapping[str, Rate]] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not isinstance(self.source, str):
+            raise ValueError(f"name = {self.name!r}, source = {self.source!r}; pass text")
         if not self.rates:
             raise ValueError("rates are empty; pass a Rate for each format of the machine")
         object.__setattr__(self, "rates", dict(self.rates))
         object.__setattr__(self, "sizes", {n: dict(self.sizes[n]) for n in sorted(self.sizes)})
         for n, rates in self.sizes.items():
-            if n < 1 or set(rates) != set(self.rates):
+            if not 1 <= n <= 2**53 or set(rates) != set(self.rates):
                 raise ValueError(
                     f"the rates of size {n} are for {', '.join(rates)}; pass sizes of at least 1, "
                     f"each with rates for {', '.join(self.rates)}"
                 )
         for name in ("outer_overhead", "inner_overhead", "run_overhead"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} = {getattr(self, name)}; choose a finite number >= 0")
+            seconds = getattr(self, name)
+            if not (is_number(seconds) and 0 <= seconds <= LARGEST):
+                raise ValueError(f"{name} = {seconds!r}; choose a finite number >= 0")
 
     def rate(self, fmt: str, n: float | None = None) -> Rate:
         """The rate of a format on systems of size n; an error names the formats there are."""
@@ -127,6 +139,11 @@ class MachineProfile:
             return cls(**dict(saved) | {"rates": _rates(saved["rates"]), "sizes": sizes})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved machine profile ({error!r}); save it again") from error
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @lru_cache(maxsize=1000)  # a solver asks for the same few again and again

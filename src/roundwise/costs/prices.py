@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
@@ -11,7 +12,12 @@ from importlib.resources import files
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
-from roundwise.costs.stored import ProfileError, load_profile
+from roundwise.costs.stored import (
+    ProfileError,
+    ProfileMissingError,
+    ProfileWarning,
+    load_profile,
+)
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64, get_format
 from roundwise.machine import Machine
@@ -154,7 +160,8 @@ def generic_prices() -> Prices:
 def current_prices() -> Prices:
     """Dense prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
 
-    They are looked up once in a process for each number of threads.
+    They are looked up once in a process for each number of threads. A profile that is there but
+    cannot be used is a `ProfileWarning`, and generic prices decide: prices cost time, no digits.
     """
     return _prices_of(Machine.this())
 
@@ -163,7 +170,10 @@ def current_prices() -> Prices:
 def _prices_of(machine: Machine) -> Prices:
     try:
         profile = load_profile()
-    except ProfileError as error:
+    except ProfileMissingError as error:
         logging.getLogger(__name__).info("generic prices decide: %s", error)
+        return generic_prices()
+    except ProfileError as error:
+        warnings.warn(f"generic prices decide: {error}", ProfileWarning, stacklevel=2)
         return generic_prices()
     return replace(generic_prices(), profile=profile, source="measured on this machine")

@@ -12,10 +12,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from roundwise._files import replace_file
+from roundwise._files import one_line, read_json, replace_file
 from roundwise.costs.calibration import Calibration
 from roundwise.costs.machines import MachineProfile
 from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64
 from roundwise.machine.identity import Machine
 
 SCHEMA = "roundwise-machine-profile"
@@ -27,11 +28,24 @@ class ProfileError(RoundwiseError):
     """There is no usable profile of this machine; the message says why and what to do."""
 
 
+class ProfileMissingError(ProfileError):
+    """There is no profile of this machine at all: nobody has measured it as it is set now."""
+
+
+class ProfileWarning(UserWarning):
+    """There is a profile of this machine, but it cannot be used: generic prices decide."""
+
+
 def cache_folder() -> Path:
     """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``."""
     if ours := os.environ.get("ROUNDWISE_CACHE"):
         return Path(ours)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roundwise"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roundwise"
+    except RuntimeError as error:  # some containers run as a user without a home
+        raise ProfileMissingError(
+            f"there is no cache folder ({error}); set ROUNDWISE_CACHE to one, and {_REMEDY}"
+        ) from error
 
 
 def profile_path(machine: Machine) -> Path:
@@ -59,24 +73,35 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     """The measured profile of this machine with its present number of threads.
 
     It is read from a file that `save_profile` wrote, by default the one in the cache folder. A
-    `ProfileError` names the remedy if there is none, or it is damaged or stale: made for another
-    machine, BLAS, number of threads or version of the file.
+    `ProfileError` names the remedy if it is unreadable, damaged or stale: made for another
+    machine, BLAS, number of threads or version of the file; a `ProfileMissingError`, which is one,
+    if there is none.
     """
     here = Machine.this()
     source = profile_path(here) if path is None else Path(path)
-    if not source.is_file():
-        raise ProfileError(_missing(here, source, asked=path is not None))
-    saved = _content(source)
+    try:
+        saved = _content(source)
+    except FileNotFoundError as error:
+        told = _missing(here, source, asked=path is not None)
+        raise ProfileMissingError(told) from error
+    except OSError as error:
+        reason = one_line(error.strerror or error)
+        raise ProfileError(
+            f"{source}: cannot be read ({reason}); mend it or its folder, or set ROUNDWISE_CACHE "
+            f"to another, and {_REMEDY}"
+        ) from error
     if saved["version"] != VERSION:
         raise ProfileError(
-            f"{source}: stale, its version is {saved['version']!r} and this Roundwise reads "
-            f"{VERSION}; {_REMEDY}"
+            f"{source}: stale, its version is {one_line(repr(saved['version']), 40)} and this "
+            f"Roundwise reads {VERSION}; {_REMEDY}"
         )
     try:
-        machine = Machine.from_dict(saved["machine"])
-        profile = MachineProfile.from_dict(saved["profile"])
-    except (KeyError, ValueError) as error:
-        raise ProfileError(f"{source}: damaged ({error}); {_REMEDY}") from error
+        machine = Machine.from_dict(saved.get("machine"))
+        profile = MachineProfile.from_dict(saved.get("profile"))
+        if FP64.name not in profile.rates:
+            raise ValueError("it has no rate of fp64, which every solve may end in")
+    except ValueError as error:
+        raise ProfileError(f"{source}: damaged ({one_line(error)}); {_REMEDY}") from error
     if machine != here:
         raise ProfileError(f"{source}: stale, {_differences(machine, here)}; {_REMEDY}")
     return profile
@@ -84,9 +109,9 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
 
 def _content(source: Path) -> dict[str, Any]:
     try:
-        saved = json.loads(source.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProfileError(f"{source}: no JSON ({error}); {_REMEDY}") from error
+        saved = read_json(source)
+    except ValueError as error:
+        raise ProfileError(f"{source}: no JSON ({one_line(error)}); {_REMEDY}") from error
     if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "version" not in saved:
         raise ProfileError(f"{source}: no machine profile; {_REMEDY}")
     return saved
@@ -97,8 +122,9 @@ def _missing(here: Machine, source: Path, asked: bool) -> str:
     if asked:
         return f"{source}: no such file; check the path, or {_REMEDY} --out {source}"
     machines: dict[Path, Machine] = {}
-    for path in sorted(cache_folder().glob("profile-*.json")):
-        with suppress(ProfileError, ValueError):  # damaged: not this machine's profile either
+    for path in sorted(source.parent.glob("profile-*.json")):
+        # Unreadable or damaged: it does not tell what has changed.
+        with suppress(OSError, ProfileError, ValueError):
             machines[path] = Machine.from_dict(_content(path).get("machine"))
     if not machines:
         return f"this machine has not been measured; {_REMEDY}"
@@ -108,4 +134,5 @@ def _missing(here: Machine, source: Path, asked: bool) -> str:
 
 def _differences(machine: Machine, here: Machine) -> str:
     changes = machine.differences(here).items()
-    return "made with " + ", ".join(f"{name} {old!r} (now {new!r})" for name, (old, new) in changes)
+    told = (f"{name} {one_line(repr(old), 150)} (now {new!r})" for name, (old, new) in changes)
+    return "made with " + ", ".join(told)

@@ -12,3 +12,4 @@ from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.timed_runs import NATIVE_FEATURES
 from roundwise.outcomes.view import STATUSES, OutcomeView
+from roundwise.outcomes.workers import WorkersLost

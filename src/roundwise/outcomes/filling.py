@@ -34,6 +34,7 @@ from roundwise.outcomes.records import (
     outcome_facts,
     to_json,
 )
+from roundwise.outcomes.schema import RESULTS_VERSION
 from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.timed_runs import (
     DEFAULT_REPEATS,
@@ -120,6 +121,12 @@ def fill(
     progress : callable, optional
         ``progress(done, total)``, in (problem, action) pairs of this shard; first called with what
         is stored already.
+
+    Raises
+    ------
+    WorkersLost
+        If worker processes were killed, a Dask cluster lost its scheduler or has no workers, or
+        these lack Roundwise. What had arrived is stored, and the same call goes on from there.
     """
     if jobs is not None and client is not None:
         raise ValueError("jobs and client are both given; choose joblib (jobs) or Dask (client)")
@@ -171,6 +178,8 @@ def fill(
             tasks.append(Task(*asked, factors_in, runs, timed and memory is not False))
             lacking = ()
 
+    if tasks:
+        table.check_writable()
     done = before = int(stored.sum())
     if progress is not None:
         progress(done, stored.size)
@@ -190,6 +199,11 @@ def fill(
 
 def evaluate(task: Task, threads: int | None = 1) -> ProblemResults:
     """Compute what is missing of one problem; what workers run."""
+    if task.setting.results_version != RESULTS_VERSION:
+        raise workers.WorkersLost(
+            f"a worker has another Roundwise, whose results have version {RESULTS_VERSION}, not "
+            f"{task.setting.results_version}; install the same version everywhere"
+        )
     measurements: Mapping[tuple[str, int], Row] = {}
     if task.repeats is not None:
         backend = get_backend(task.arithmetic)

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._files import one_line
 from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
 from roundwise.outcomes.keys import Setting, StoredArithmetic
-from roundwise.outcomes.records import StoredProblem, format_json, from_json
+from roundwise.outcomes.records import StoredProblem, format_json, from_json, numbers_of
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError, opened
 from roundwise.outcomes.view import STATUSES, OutcomeView
 from roundwise.outcomes.writing import COLUMNS
@@ -94,8 +95,8 @@ class Selection:
         for fmt in {fmt for action in self.actions for fmt in action}:
             if known.get(fmt.name, format_json(fmt)) != format_json(fmt):
                 raise OutcomeTableError(
-                    f"{self.path}: {fmt.name} is {known[fmt.name]} there, but {format_json(fmt)} "
-                    "here; give one format one name"
+                    f"{self.path}: {fmt.name} is {one_line(known[fmt.name])} there, but "
+                    f"{format_json(fmt)} here; give one format one name"
                 )
 
     def counts(self, kind: str) -> NDArray[np.int64]:
@@ -136,6 +137,7 @@ class Selection:
             problems=self.problems(),
             actions=self.actions,
             status=_status_codes(columns["status"]),
+            source=self.path,
             ferr=columns["ferr"].astype(np.float64),
             nbe=columns["nbe"].astype(np.float64),
             cbe=columns["cbe"].astype(np.float64),
@@ -217,8 +219,9 @@ def measurement_arrays(
     names = tuple(dict.fromkeys((*stages, "verify")))
     found: dict[Pair, list[list[float]]] = {}  # seconds, peak memory, timings
     for fingerprint, action, seconds, timings, peak in rows:
-        times = from_json(timings)
-        run = [seconds, np.nan if peak is None else peak, *(times.get(k, 0.0) for k in names)]
+        times = numbers_of(from_json(timings))
+        run = [np.nan if x is None else x for x in (seconds, peak)]
+        run += [times.get(k, 0.0) for k in names]
         found.setdefault((fingerprint, action), []).append(run)
     medians = np.full((len(pairs), 2 + len(names)), np.nan)
     peak_bytes = np.full(len(pairs), np.nan)
@@ -239,8 +242,4 @@ def measurement_arrays(
 def _status_codes(names: NDArray[Any]) -> NDArray[np.int8]:
     """The statuses as indices into `STATUSES`."""
     codes = {status.name: code for code, status in enumerate(STATUSES)}
-    if unknown := set(names.flat) - codes.keys():
-        raise OutcomeTableError(
-            f"the table holds the unknown status {min(unknown)!r}; upgrade roundwise"
-        )
     return np.array([codes[name] for name in names.flat], dtype=np.int8).reshape(names.shape)

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from roundwise._files import parsed_json
 from roundwise.algorithms import Outcome, Tally
 from roundwise.formats import FloatFormat
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import get_simd_level
-from roundwise.outcomes.schema import OutcomeTableError
+from roundwise.outcomes.schema import DamagedText
 from roundwise.problems import Problem
 
 
@@ -52,10 +53,11 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
+    """What a text in a table says; a `DamagedText` if it is no JSON."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise OutcomeTableError(f"the table holds damaged JSON ({error}); fill it anew") from error
+        return parsed_json(text)
+    except ValueError as error:
+        raise DamagedText(f"a text in it is no JSON: {error}") from error
 
 
 def format_json(fmt: FloatFormat) -> str:
@@ -85,14 +87,27 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def operations_from_json(text: str) -> dict[tuple[str, str], Tally]:
-    return {
-        (stage, tally["format"]): Tally(_number(tally["flops"]), _number(tally["bytes"]))
-        for stage, tally in from_json(text).items()
-    }
+    try:
+        return {
+            (str(stage), str(tally["format"])): Tally(
+                _number(tally["flops"]), _number(tally["bytes"])
+            )
+            for stage, tally in from_json(text).items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DamagedText(f"operations are not counted as they should be: {error!r}") from error
 
 
 def history_from_json(text: str) -> tuple[dict[str, float], ...]:
-    return tuple({name: _number(value) for name, value in step.items()} for step in from_json(text))
+    steps = from_json(text)
+    return tuple(numbers_of(step) for step in steps)
+
+
+def numbers_of(saved: Any) -> dict[str, float]:
+    """A JSON object of numbers."""
+    if not isinstance(saved, Mapping):
+        raise DamagedText(f"{saved!r} stands where numbers by name should be")
+    return {name: _number(value) for name, value in saved.items()}
 
 
 def measurement_facts(outcome: Outcome, peak_bytes: int | None = None) -> dict[str, Any]:
@@ -119,8 +134,15 @@ def is_of_library(cls: type) -> bool:
     return cls.__module__.split(".")[0] == "roundwise"
 
 
+_WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
 def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        if not isinstance(value, str) or value not in _WORDS:
+            raise DamagedText(f"{value!r} stands where a number should be")
+        return _WORDS[value]
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from roundwise._sqlite import SECONDS_TO_WAIT, FileKind
+from roundwise.algorithms import OutcomeStatus
 from roundwise.exceptions import RoundwiseError
 
 APPLICATION_ID = 0x52574F54  # "RWOT"; in the header of the file, where `file` and SQLite show it
@@ -138,7 +139,11 @@ class OutcomeTableError(RoundwiseError):
     """An outcome table that cannot be read or written, or whose facts contradict others."""
 
 
-_FILE = FileKind(
+class DamagedText(ValueError):
+    """A text in a table does not say what it should; `opened` adds the table's name."""
+
+
+FILE = FileKind(
     name="outcome table",
     application_id=APPLICATION_ID,
     error=OutcomeTableError,
@@ -151,17 +156,88 @@ _FILE = FileKind(
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode, closed at the end; errors of SQLite get one clear line."""
     with (
-        _FILE.errors(path),
+        FILE.errors(path),
         closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None)) as connection,
     ):
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        yield connection
+        try:
+            yield connection
+        except DamagedText as error:
+            raise FILE.damaged(path, error) from error
 
 
 def prepare(path: Path) -> None:
     """Check that the file is a sound outcome table; make it if it is empty or not there."""
-    upgrades = [sum(MIGRATIONS[version:], ()) for version in range(len(MIGRATIONS))]
+    upgrades = tuple(sum(MIGRATIONS[version:], ()) for version in range(len(MIGRATIONS)))
     with opened(path) as connection:
-        _FILE.check(connection, path, len(upgrades))
-        _FILE.upgrade(connection, path, upgrades)
+        FILE.check(connection, path, len(upgrades))
+        FILE.upgrade(connection, path, upgrades)
+        for table, condition in _CONDITIONS.items():
+            query = f"SELECT count(*) FROM {table} WHERE NOT ({condition})"
+            (wrong,) = connection.execute(query).fetchone()
+            if wrong:
+                raise FILE.damaged(
+                    path, f"what {wrong} rows of its table {table} hold is no {table}"
+                )
+        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise FILE.damaged(path, "rows refer to others that are missing")
+
+
+def _are(types: str, *names: str) -> str:
+    """SQL: the values of these columns are of one of the types."""
+    return " AND ".join(f"typeof({name}) IN ({types})" for name in names)
+
+
+def _is_json(name: str, kind: str) -> str:
+    """SQL: this column holds a JSON text of this kind; CASE, as SQLite may evaluate all of AND."""
+    return (
+        f"CASE WHEN typeof({name}) = 'text' AND json_valid({name}) "
+        f"THEN json_type({name}) = '{kind}' ELSE 0 END"
+    )
+
+
+_TEXT, _NUMBER, _COUNT = "'text'", "'real', 'integer', 'null'", "'integer'"
+_STATUSES = ", ".join(f"'{status.name}'" for status in OutcomeStatus)
+
+_CONDITIONS = {
+    table: " AND ".join(conditions)
+    for table, conditions in {
+        "problem": (
+            _are(_TEXT, "fingerprint", "name"),
+            _are(_COUNT, "n"),
+            "n >= 1",
+            _are(_NUMBER, "norm_A", "norm_x_true", "norm_b"),
+            _is_json("meta", "object"),
+        ),
+        "format": (_are(_TEXT, "name"), _is_json("definition", "object")),
+        "setting": (
+            _are(_TEXT, "arithmetic"),
+            _are(_COUNT, "results_version"),
+            _is_json("algorithm", "object"),
+        ),
+        "origin": (_is_json("facts", "object"),),
+        "feature": (
+            _are(_TEXT, "arithmetic", "name"),
+            _are(_COUNT, "results_version"),
+            _are(_NUMBER, "value", "seconds"),
+        ),
+        "outcome": (
+            _are(_TEXT, "action", "reason"),
+            f"status IN ({_STATUSES})",
+            _are(_NUMBER, "ferr", "nbe", "cbe"),
+            _are(_COUNT, "outer_iterations", "inner_iterations"),
+            "outer_iterations >= 0 AND inner_iterations >= 0",
+            _is_json("operations", "object"),
+            _is_json("history", "array"),
+        ),
+        "measurement": (
+            _are(_TEXT, "action"),
+            _are(_COUNT, "repeat"),
+            _are(_NUMBER, "seconds"),
+            _are("'integer', 'null'", "peak_bytes"),
+            _is_json("timings", "object"),
+        ),
+    }.items()
+}
+"""What every row must be, as SQL: a foreign file can hold anything anywhere."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from roundwise.outcomes.records import from_json
-from roundwise.outcomes.schema import RESULTS_VERSION, opened
+from roundwise.outcomes.schema import RESULTS_VERSION, DamagedText, opened
 from roundwise.outcomes.table import OutcomeTable
 
 
@@ -34,6 +34,11 @@ def table_summary(path: Path) -> dict[str, Any]:
         statuses = connection.execute(
             "SELECT setting, status, count(*) FROM outcome GROUP BY setting, status ORDER BY status"
         ).fetchall()
+        described = {algorithm: from_json(algorithm) for _, algorithm, *_ in settings}
+        for saved in described.values():
+            stages = saved.get("stages")
+            if "algorithm" not in saved or not isinstance(stages, list):
+                raise DamagedText("the settings of an algorithm are incomplete")
     names = "arithmetic", "results_version", "outcomes", "problems", "actions"
     return {
         "table": str(path),
@@ -41,7 +46,7 @@ def table_summary(path: Path) -> dict[str, Any]:
         "n": None if n_min is None else [n_min, n_max],
         "features": dict(features),
         "settings": [
-            from_json(algorithm)  # algorithm, stages
+            described[algorithm]  # algorithm, stages
             | dict(zip(names, facts, strict=True))
             | {
                 "measurements": measurements.get(setting, 0),

@@ -25,7 +25,13 @@ from roundwise.outcomes.reading import (
 from roundwise.outcomes.records import from_json, to_json
 from roundwise.outcomes.schema import OutcomeTableError, opened, prepare
 from roundwise.outcomes.view import OutcomeView
-from roundwise.outcomes.writing import COLUMNS, ProblemResults, merge_table, write_results
+from roundwise.outcomes.writing import (
+    COLUMNS,
+    ProblemResults,
+    check_writable,
+    merge_table,
+    write_results,
+)
 from roundwise.problems import Problem
 
 
@@ -60,6 +66,10 @@ class OutcomeTable:
 
     def __bool__(self) -> bool:
         return True  # an empty table is a table
+
+    def check_writable(self) -> None:
+        """Refuse a table that can only be read; `fill` asks before it computes anything."""
+        check_writable(self.path)
 
     def write(self, results: ProblemResults) -> None:
         """Store the results of one problem, all or nothing; what is stored already is kept."""
@@ -179,5 +189,5 @@ class OutcomeTable:
     def origins(self) -> list[dict[str, str]]:
         """Where the facts were computed: versions, machine, instruction set."""
         with opened(self.path) as connection:
-            rows = connection.execute("SELECT facts FROM origin ORDER BY facts").fetchall()
-        return [from_json(text) for (text,) in rows]
+            rows = connection.execute("SELECT facts FROM origin ORDER BY facts")
+            return [from_json(text) for (text,) in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.outcomes.keys import StoredArithmetic
 from roundwise.outcomes.records import StoredProblem, history_from_json, operations_from_json
+from roundwise.outcomes.schema import FILE, DamagedText
 
 STATUSES = tuple(OutcomeStatus)
 """The status that each code in `OutcomeView.status` stands for."""
@@ -52,6 +54,7 @@ class OutcomeView:
     reasons: NDArray[Any] = field(repr=False)
     operations_json: NDArray[Any] = field(repr=False)
     history_json: NDArray[Any] = field(repr=False)
+    source: Path | None = None  # the table that it was read from
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -76,6 +79,11 @@ class OutcomeView:
         at = problem, action
         measured = bool(self.repeats[at])
         timings = zip(self.timing_names, self.timings[at].tolist(), strict=True)
+        try:
+            history = history_from_json(self.history_json[at])
+            operations = operations_from_json(self.operations_json[at])
+        except DamagedText as error:
+            raise FILE.damaged(self.source, error) from error
         return Outcome(
             STATUSES[self.status[at]],
             None,
@@ -84,11 +92,11 @@ class OutcomeView:
             cbe=float(self.cbe[at]),
             outer_iterations=int(self.outer[at]),
             inner_iterations=int(self.inner[at]),
-            history=history_from_json(self.history_json[at]),
+            history=history,
             reason=self.reasons[at],
             action=self.action_names[action],
             arithmetic=StoredArithmetic.parse(self.arithmetic).model,
-            operations=operations_from_json(self.operations_json[at]),
+            operations=operations,
             seconds=float(self.seconds[at]) if measured else None,
             timings=dict(timings) if measured else {},
         )

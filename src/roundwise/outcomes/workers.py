@@ -6,9 +6,10 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from roundwise._forking import ForkSafeLock
@@ -19,10 +20,32 @@ from roundwise.outcomes.optional import require
 T = TypeVar("T")
 R = TypeVar("R")
 
-_LOST_WORKER = (
-    "a worker process was killed, perhaps for lack of memory; what was finished is stored: run "
-    "again, with fewer jobs"
+SECONDS_BETWEEN_LOOKS = 5.0
+SECONDS_WITHOUT_WORKERS = 60.0
+"""How long a Dask cluster may be without workers: those that died may be started again."""
+
+_KEPT = "what was finished is stored: run this again"
+_LOST_WORKER = f"a worker process was killed, perhaps for lack of memory; {_KEPT}, with fewer jobs"
+_LOST_DASK_WORKER = (
+    "Dask workers died again and again while they computed one task, perhaps for lack of memory; "
+    f"{_KEPT}, with fewer threads or more memory for each worker"
 )
+_NO_WORKERS = (
+    f"the Dask cluster has had no worker for {SECONDS_WITHOUT_WORKERS:.0f} s; {_KEPT} once it has "
+    "some: start them with `dask worker ADDRESS`, or wait for them with client.wait_for_workers(1)"
+)
+_LOST_SCHEDULER = (
+    f"the connection to the Dask scheduler is lost; {_KEPT} once it is there: start it with "
+    "`dask scheduler`, and its workers"
+)
+_INSTALL = "install Roundwise, in the version of this process, for the scheduler and all workers"
+
+
+class WorkersLost(RoundwiseError):
+    """Processes that were to compute have died, or cannot; the message says what to do.
+
+    The results that had arrived are stored.
+    """
 
 
 def results(
@@ -50,7 +73,7 @@ def results(
     try:
         yield from parallel(joblib.delayed(compute)(task) for task in tasks)
     except lost as error:
-        raise RoundwiseError(_LOST_WORKER) from error
+        raise WorkersLost(_LOST_WORKER) from error
 
 
 def _leave_with(parent: int) -> None:
@@ -70,30 +93,72 @@ def _by_dask(compute: Callable[[T], R], tasks: Sequence[T], client: Any) -> Iter
     waiting = iter(tasks)
     under_way: set[Any] = set()
 
-    def submit() -> list[Any]:
+    def submit() -> None:
         """Two tasks for each thread that the cluster has now; it may grow and shrink."""
-        count = 2 * max(1, sum(client.nthreads().values())) - len(under_way)
+        count = 2 * max(1, _threads_of(client)) - len(under_way)
         # A task travels as an argument, so that it survives the loss of a worker, which scattered
         # data would not; few are under way, so that Dask need not warn of large ones.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            new = [
-                client.submit(compute, task, pure=False) for task in islice(waiting, max(0, count))
-            ]
-        under_way.update(new)
-        return new
+            for task in islice(waiting, max(0, count)):
+                under_way.add(client.submit(compute, task, pure=False))
 
     try:
-        completed = distributed.as_completed(submit())
-        for future in completed:
-            try:
-                result = future.result()
-            except distributed.KilledWorker as error:
-                raise RoundwiseError(_LOST_WORKER) from error
-            under_way.remove(future)
-            completed.update(submit())
-            yield result
+        submit()
+        while under_way:
+            for future in _finished(client, under_way, distributed):
+                result = _result(future, distributed)
+                under_way.remove(future)
+                submit()
+                yield result
     finally:
-        client.cancel(list(under_way))
+        if client.status == "running":
+            client.cancel(list(under_way))
+
+
+def _threads_of(client: Any) -> int:
+    """How many threads the cluster has now."""
+    if client.status == "running":
+        try:
+            return sum(client.nthreads().values())
+        except OSError as error:
+            raise WorkersLost(_LOST_SCHEDULER) from error
+    raise WorkersLost(_LOST_SCHEDULER)
+
+
+def _finished(client: Any, futures: set[Any], distributed: Any) -> set[Any]:
+    """Those that have come to an end, as soon as there are any."""
+    idle_since: float | None = None  # since when there has been no worker
+    while True:
+        try:
+            done: set[Any] = distributed.wait(
+                list(futures), timeout=SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED"
+            ).done
+            return done
+        except CancelledError as error:  # so Dask tells that it lost the scheduler
+            raise WorkersLost(_LOST_SCHEDULER) from error
+        except TimeoutError:
+            pass  # nothing has finished yet
+        if _threads_of(client):
+            idle_since = None
+            continue
+        idle_since = monotonic() if idle_since is None else idle_since
+        if monotonic() - idle_since >= SECONDS_WITHOUT_WORKERS:
+            raise WorkersLost(_NO_WORKERS)
+
+
+def _result(future: Any, distributed: Any) -> Any:
+    try:
+        return future.result()
+    except distributed.KilledWorker as error:
+        raise WorkersLost(_LOST_DASK_WORKER) from error
+    except CancelledError as error:
+        raise WorkersLost(_LOST_SCHEDULER) from error
+    except (ModuleNotFoundError, RuntimeError) as error:
+        # The scheduler reads tasks, too, and tells of its trouble in this way.
+        missing = error if isinstance(error, ModuleNotFoundError) else error.__cause__
+        if not isinstance(missing, ImportError | AttributeError):
+            raise
+        raise WorkersLost(f"the Dask cluster cannot read a task ({missing}); {_INSTALL}") from error
 
 
 class _Limits:

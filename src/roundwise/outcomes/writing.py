@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from roundwise._files import one_line
 from roundwise._sqlite import transaction
 from roundwise.features import FeatureValue
 from roundwise.outcomes.keys import Setting
 from roundwise.outcomes.records import StoredProblem, to_json
-from roundwise.outcomes.schema import OutcomeTableError, opened
+from roundwise.outcomes.schema import FILE, OutcomeTableError, opened
 
 Row = Mapping[str, Any]
 
@@ -70,6 +71,13 @@ class ProblemResults:
     formats: Mapping[str, str] = field(default_factory=dict)  # name to definition
 
 
+def check_writable(path: Path) -> None:
+    """Try a write that changes nothing; permissions do not tell, as SQLite needs a journal."""
+    with opened(path) as connection, transaction(connection):
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
 def write_results(path: Path, results: ProblemResults) -> None:
     """Write the results of one task, all or nothing."""
     with opened(path) as connection, transaction(connection):
@@ -96,27 +104,29 @@ def merge_table(path: Path, other: Path) -> None:
         connection.execute("ATTACH DATABASE ? AS other", (str(other),))
         try:
             with transaction(connection):
-                for row in _rows_of_other(connection, "format"):
+                for row in _rows_of(other, connection, "format"):
                     _insert(connection, "format", row)
                 ids = {  # the numbers of rows there, to those here
                     table: {
                         row["id"]: _identify(connection, table, row)
-                        for row in _rows_of_other(connection, table)
+                        for row in _rows_of(other, connection, table)
                     }
                     for table in ("problem", "setting", "origin")
                 }
                 for table in ("feature", "outcome", "measurement"):
-                    for row in _rows_of_other(connection, table):
+                    for row in _rows_of(other, connection, table):
                         references = {name: ids[name][row[name]] for name in ids if name in row}
                         _insert(connection, table, {**row, **references})
         except OutcomeTableError as error:
             raise OutcomeTableError(f"{other} contradicts {path}: {error}") from None
 
 
-def _rows_of_other(connection: sqlite3.Connection, table: str) -> Iterator[Row]:
-    cursor = connection.execute(f"SELECT * FROM other.{table}")
-    names = [column[0] for column in cursor.description]
-    return (dict(zip(names, row, strict=True)) for row in cursor)
+def _rows_of(other: Path, connection: sqlite3.Connection, table: str) -> Iterator[Row]:
+    """The rows of the attached table; errors in reading them name its file."""
+    with FILE.errors(other):
+        cursor = connection.execute(f"SELECT * FROM other.{table}")
+        names = [column[0] for column in cursor.description]
+        yield from (dict(zip(names, row, strict=True)) for row in cursor)
 
 
 def _identify(connection: sqlite3.Connection, table: str, row: Row) -> int:
@@ -144,8 +154,9 @@ def _insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
     for name, old, new in zip(facts, stored, _values(row, facts), strict=False):
         if old != new:
             raise OutcomeTableError(
-                f"{_describe(connection, table, row)}: {name} is {old} in the table, but {new} "
-                "was given; the two were computed or named differently, so keep them in two tables"
+                f"{_describe(connection, table, row)}: {name} is {one_line(old)} in the table, but "
+                f"{one_line(new)} was given; the two were computed or named differently, so keep "
+                "them in two tables"
             )
 
 

@@ -12,7 +12,8 @@ from roundwise.policies.base import Policy, Ranking
 from roundwise.policies.baselines import Escalation, FixedAction, Oracle, TheoryRule
 from roundwise.policies.facts import Facts, FactsError, shipped_facts
 from roundwise.policies.linear import LinearUCB, ThompsonSampling
-from roundwise.policies.memory import Memory, MemoryFileError
+from roundwise.policies.memory import Memory, MemoryFileWarning
+from roundwise.policies.memory_file import MemoryFileError
 from roundwise.policies.neighbours import NeighbourPolicy
 from roundwise.policies.online import OnlinePolicy
 from roundwise.policies.regression import RegressionPolicy

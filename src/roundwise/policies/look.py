@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ EDGES: dict[str, tuple[float, ...]] = {
     "n (sparse)": (1_000, 5_000, 20_000),
 }
 """Between these values, systems count as alike when a solver learns from its own solves. Bins are
-stored by number: append to `policies.memory._UPGRADES` when these change."""
+stored by number: append to `policies.memory_file._UPGRADES` when these change."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,21 @@ class Seen:
     def series(self) -> str:
         """A key for systems of exactly this shape: steps of one Newton iteration, say."""
         return f"{self.kind}/n={self.n}" + (f",entries={self.entries}" if self.is_sparse else "")
+
+
+def is_key(key: str) -> bool:
+    """Whether this is a key of `Seen.bin` or `Seen.series`; in a foreign memory it may not be."""
+    kind, _, numbers = key.partition("/")
+    if kind not in KINDS:
+        return False
+    if re.fullmatch(r"n=\d+(,entries=\d+)?", numbers, re.ASCII):
+        return True
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,3})*", numbers, re.ASCII):
+        return False
+    names, places = _binned(kind), [int(number) for number in numbers.split(".")]
+    return len(names) == len(places) and all(
+        place <= len(EDGES[name]) for name, place in zip(names, places, strict=True)
+    )
 
 
 def bin_in_words(key: str) -> str:

@@ -4,69 +4,53 @@ Every change is one transaction, so that nothing is lost between processes and a
 killed leaves a valid file. The journal is a write-ahead log: a commit then needs no wait for the
 disk. (A power failure may take the last commits with it, but leaves the file valid, too.) Keep the
 file on a local disk: write-ahead logs do not work over a network.
+
+A solve does not wait for the file. What cannot be written (another process has locked the file, it
+is read-only, the disk is full) waits in this process, which remembers it meanwhile, and is written
+with what is learned next, at the latest when the process ends.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from roundwise._forking import ForkSafeLock
-from roundwise._sqlite import SECONDS_TO_WAIT, FileKind, transaction, use_write_ahead_log
-from roundwise.exceptions import RoundwiseError
+from roundwise._sqlite import code_of
 from roundwise.machine import Machine
+from roundwise.policies.memory_file import (
+    FILE,
+    LARGEST_COUNT,
+    LARGEST_NUMBER,
+    SOUND,
+    MemoryFileError,
+    opened,
+    write,
+)
 
-APPLICATION_ID = 0x52574D45  # "RWME"
+T = TypeVar("T")
+
+SECONDS_TO_OPEN, SECONDS_TO_WRITE, SECONDS_AT_END = 1.0, 0.1, 5.0
+"""How long to wait for another process: for its making of the file; for its transaction, during a
+solve (and not at all as long as the file stays locked); and when this process ends."""
 
 SECONDS_TO_FORK = 5.0
-"""How long a fork waits for a transaction of another thread; it takes milliseconds, unless another
-process has locked the file."""
+"""How long a fork waits for a transaction of another thread, which takes milliseconds."""
 
-_CREATE = """
-    CREATE TABLE arm (
-        machine TEXT NOT NULL,
-        cell TEXT NOT NULL,       -- the systems that it is about: `Seen.bin` or `Seen.series`
-        action TEXT NOT NULL,     -- that solves started with
-        count INTEGER NOT NULL,   -- solves
-        weight REAL NOT NULL,     -- the same, older ones discounted
-        cost REAL NOT NULL,       -- sum of seconds over priced seconds in FP64, discounted
-        priced REAL NOT NULL,     -- the same of what the work was priced at
-        PRIMARY KEY (machine, cell, action)
-    ) WITHOUT ROWID"""
-
-_UPGRADES = (
-    (_CREATE,),
-    # Version 2 stores bins by number, and starts as actions. The keys of version 1 were sentences;
-    # its numbers stay in the file.
-    ("ALTER TABLE arm RENAME TO arm_1", _CREATE),
-)
-
-_ADD = """
-    INSERT INTO arm VALUES (:machine, :cell, :action, :count, 1.0, :cost, :priced)
-    ON CONFLICT DO UPDATE SET
-        count = count + excluded.count,
-        weight = weight * :discount + 1.0,
-        cost = cost * :discount + excluded.cost,
-        priced = priced * :discount + excluded.priced"""
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-class MemoryFileError(RoundwiseError):
-    """A file that cannot serve as a solver's memory; the message says why and what to do."""
-
-
-_FILE = FileKind(
-    name="solver's memory",
-    application_id=APPLICATION_ID,
-    error=MemoryFileError,
-    if_damaged="move or delete it, and learning starts anew",
-    if_locked="choose another path",
-)
+class MemoryFileWarning(UserWarning):
+    """The file of a solver's memory cannot be used for now; answers do not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +68,21 @@ class Arm:
             int(share * self.count), *(share * x for x in (self.weight, self.cost, self.priced))
         )
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether solves can have taught this."""
+        numbers = self.weight, self.cost, self.priced
+        return 0 <= self.count <= LARGEST_COUNT and all(
+            1 / LARGEST_NUMBER <= x <= LARGEST_NUMBER for x in numbers
+        )
+
 
 @dataclass(frozen=True)
 class Observation:
-    """What starting with an action took; `count` is 0 if it is inferred from another start."""
+    """What starting with an action took; `count` is 0 if it is inferred from another start.
+
+    Added to an arm, it multiplies the arm's sums by `discount` first.
+    """
 
     cell: str
     action: str
@@ -95,21 +90,57 @@ class Observation:
     cost: float
     priced: float
     discount: float
+    weight: float = 1.0
+
+    def then(self, later: Observation) -> Observation:
+        """Both in one: to add it is to add this one, then the later one."""
+        d = later.discount
+        return Observation(
+            self.cell,
+            self.action,
+            self.count + later.count,
+            self.cost * d + later.cost,
+            self.priced * d + later.priced,
+            self.discount * d,
+            self.weight * d + later.weight,
+        )
+
+    def added_to(self, arm: Arm) -> Arm:
+        d = self.discount
+        sums = arm.weight * d + self.weight, arm.cost * d + self.cost, arm.priced * d + self.priced
+        return Arm(arm.count + self.count, *sums)
+
+
+Waiting = dict[tuple[str, str, str], Observation]
+"""What is still to be written, by machine, cell and action."""
 
 
 class Memory:
     """Arms by cell, for the machine as it is set now: in a file, or in this process alone.
 
+    A file that is foreign, damaged, newer or cannot be made is a `MemoryFileError`. One that is
+    locked or read-only, or breaks later, is one `MemoryFileWarning`: what is learned then waits in
+    this process. Rows whose numbers no solve can have taught are passed over.
+
     Threads may share it. SQLite's connections do not survive a fork, not even to be closed in the
     child. So a fork waits until the connection is idle; that to a file is closed before it, and
-    opened again when it is next needed.
+    opened again when it is next needed. What waits to be written is the parent's.
     """
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self._connection: sqlite3.Connection | None = self._open()
+        self._connection: sqlite3.Connection | None = None
+        self._told: set[str] = set()  # reasons of warnings
+        self._in_use = True  # False from a warning to the next write: one is enough
         self._was_cut_off = False  # by a fork in the middle of a transaction
+        self._begin()
         self._lock = ForkSafeLock(self, SECONDS_TO_FORK)
+        try:
+            self._open(SECONDS_TO_OPEN)
+        except sqlite3.DatabaseError as error:
+            if code_of(error) not in _LOCKED:
+                raise MemoryFileError(f"{self.path}: {FILE.remedy(error)}") from error
+            self._warn(f"{self.path}: {FILE.remedy(error)}")
 
     def before_fork(self) -> None:
         if self.path is not None:
@@ -121,6 +152,8 @@ class Memory:
             # locks, or the log, that the parent relies on.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             self._was_cut_off = True
+        if self.path is not None or self._was_cut_off:
+            self._begin()
 
     @property
     def machine(self) -> str:
@@ -129,79 +162,170 @@ class Memory:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy opens the same file; without one it takes along what is remembered."""
-        rows = None if self.path is not None else self._execute("SELECT * FROM arm")
+        with self._lock:
+            rows = None if self.path is not None else self._execute("SELECT * FROM arm")
         return _copied, (self.path, rows)
 
     def cell(self, name: str) -> dict[str, Arm]:
         """What is remembered, by action."""
-        rows = self._execute(
-            "SELECT action, count, weight, cost, priced FROM arm WHERE machine = ? AND cell = ?",
-            (self.machine, name),
+        with self._lock:
+            return self._cell(name)
+
+    def _cell(self, name: str) -> dict[str, Arm]:
+        machine = self.machine
+        rows = self._rows(
+            "SELECT action, count, weight, cost, priced FROM arm "
+            f"WHERE machine = ? AND cell = ? AND {SOUND}",
+            (machine, name),
         )
-        return {row[0]: Arm(*row[1:]) for row in rows}
+        arms = {action: Arm(*numbers) for action, *numbers in rows}
+        for (theirs, cell, action), observation in self._waiting.items():
+            if (theirs, cell) == (machine, name):
+                arms[action] = observation.added_to(arms.get(action, Arm()))
+        return arms
 
     def cells(self) -> dict[str, dict[str, Arm]]:
         """Everything that is remembered of this machine."""
-        query = "SELECT DISTINCT cell FROM arm WHERE machine = ? ORDER BY cell"
-        names = [name for (name,) in self._execute(query, (self.machine,))]
-        return {name: self.cell(name) for name in names}
+        machine = self.machine
+        query = f"SELECT DISTINCT cell FROM arm WHERE machine = ? AND {SOUND}"
+        with self._lock:
+            names = {name for (name,) in self._rows(query, (machine,))}
+            names |= {cell for theirs, cell, _ in self._waiting if theirs == machine}
+            return {name: self._cell(name) for name in sorted(names)}
 
     def clear(self) -> None:
         """Forget what is remembered of this machine."""
-        self._execute("DELETE FROM arm WHERE machine = ?", (self.machine,))
+        machine = self.machine
+        with self._lock:
+            self._execute("DELETE FROM arm WHERE machine = ?", (machine,))
+            for key in [key for key in self._waiting if key[0] == machine]:
+                del self._waiting[key]
 
     def put(self, cell: str, action: str, arm: Arm) -> None:
         """Remember an arm as it is."""
         values = (self.machine, cell, action, arm.count, arm.weight, arm.cost, arm.priced)
-        self._execute("INSERT OR REPLACE INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        with self._lock:
+            self._execute("INSERT OR REPLACE INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def add(self, observations: Iterable[Observation]) -> None:
-        """Add these, all or none."""
+        """Add these, all or none: now or, with a warning, as soon as the file can be written."""
         machine = self.machine
-        rows = [vars(observation) | {"machine": machine} for observation in observations]
-        with self._connected() as connection, transaction(connection):
-            connection.executemany(_ADD, rows)
+        with self._lock:
+            waiting = self._waiting
+            for new in observations:
+                key = machine, new.cell, new.action
+                waiting[key] = waiting[key].then(new) if key in waiting else new
+            self._tried(self._write_waiting)
 
     def close(self) -> None:
+        """Write what waits, if that is possible within seconds, and close the file."""
         with self._lock:
             self._disconnect()
+            self._end()
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+        self._connection, self._writable = None, False
+
+    def _begin(self) -> None:
+        """Nothing waits, and no file is open in this process."""
+        self._process = os.getpid()
+        self._waiting: Waiting = {}
+        self._connection, self._writable = None, False
+        self._patience = SECONDS_TO_WRITE
+        self._end = weakref.finalize(self, _end, self.path, self._waiting, self._process)
+
+    def _open(self, seconds: float) -> sqlite3.Connection:
+        if self._was_cut_off:
+            raise MemoryFileError(
+                "this process was forked while another thread was learning, so that it cannot "
+                "learn; fork at another time, or start processes by 'spawn'"
+            )
+        self._disconnect()
+        self._connection, self._writable = opened(self.path, seconds)
+        self._be_patient(self._patience)
+        return self._connection
+
+    def _be_patient(self, seconds: float) -> None:
+        self._patience = seconds
+        if self._connection is not None:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(1e3 * seconds)}")
+
+    def _rows(self, query: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What the file says; nothing, with a warning, if it cannot be read now."""
+        return self._tried(lambda: self._fetch(query, arguments)) or []
 
     def _execute(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._connected() as connection:
-            return connection.execute(query, arguments).fetchall()
+        """The same, but a file that cannot be used now is a `MemoryFileError`."""
+        with FILE.errors(self.path):
+            return self._fetch(query, arguments)
 
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time."""
-        with self._lock, _FILE.errors(self.path):
-            if self._was_cut_off:
-                raise MemoryFileError(
-                    "this process was forked while another thread was learning, so that it cannot "
-                    "learn; fork at another time, or start processes by 'spawn'"
-                )
-            if self._connection is None:
-                self._connection = self._open()
-            yield self._connection
+    def _fetch(self, query: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+        connection = self._connection or self._open(self._patience)
+        return connection.execute(query, arguments).fetchall()
 
-    def _open(self) -> sqlite3.Connection:
-        target = ":memory:" if self.path is None else self.path
-        with _FILE.errors(self.path):
-            connection = sqlite3.connect(
-                target, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
+    def _write_waiting(self) -> None:
+        if self._connection is None or not self._writable:
+            self._open(self._patience)
+        if self._connection is not None and self._writable:
+            write(self._connection, _rows_of(self._waiting))
+            self._waiting.clear()
+            self._in_use = True
+            if self._patience == 0.0:
+                self._be_patient(SECONDS_TO_WRITE)
+        else:
+            self._warn(
+                f"{self.path}: cannot be written; give write permission to it and its folder"
             )
-            with ExitStack() as unless_ready:
-                unless_ready.callback(connection.close)
-                _FILE.check(connection, self.path, len(_UPGRADES))
-                use_write_ahead_log(connection)
-                connection.execute("PRAGMA synchronous = NORMAL")
-                _FILE.upgrade(connection, self.path, _UPGRADES)
-                unless_ready.pop_all()
-        return connection
+
+    def _tried(self, use: Callable[[], T]) -> T | None:
+        """Use the file; a failure is a warning. After a wait in vain, do not wait until a write."""
+        try:
+            return use()
+        except sqlite3.DatabaseError as error:
+            if code_of(error) in _LOCKED:
+                self._be_patient(0.0)
+            else:
+                self._writable = False  # opened again by the next write: it may have been mended
+            self._warn(f"{self.path}: {FILE.remedy(error)}")
+        except MemoryFileError as error:
+            self._warn(str(error))
+        return None
+
+    def _warn(self, reason: str) -> None:
+        told, self._in_use = reason in self._told or not self._in_use, False
+        if not told:
+            self._told.add(reason)
+            warnings.warn(
+                f"{reason}. Until then, what solves teach is kept in this process.",
+                MemoryFileWarning,
+                stacklevel=2,
+            )
+
+
+def _rows_of(waiting: Waiting) -> list[dict[str, Any]]:
+    return [vars(new) | {"machine": machine} for (machine, _, _), new in waiting.items()]
+
+
+def _end(path: Path | None, waiting: Waiting, process: int) -> None:
+    """Write what still waits, as the `Memory` is no longer used or the process ends."""
+    if not waiting or process != os.getpid():
+        return
+    try:
+        connection, writable = opened(path, SECONDS_AT_END)
+        with closing(connection):
+            if writable:
+                write(connection, _rows_of(waiting))
+                waiting.clear()
+        reason = f"{path}: cannot be written"
+    except sqlite3.DatabaseError as error:
+        reason = f"{path}: {FILE.remedy(error)}"
+    except MemoryFileError as error:
+        reason = str(error)
+    if waiting:
+        told = f"{reason}. What the last solves taught is lost."
+        warnings.warn(told, MemoryFileWarning, stacklevel=2)
 
 
 def _copied(path: Path | None, rows: list[tuple[Any, ...]] | None) -> Memory:

@@ -33,7 +33,7 @@ from roundwise.algorithms import Outcome
 from roundwise.policies import bandit
 from roundwise.policies.bandit import Account, Curiosity
 from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
-from roundwise.policies.look import Seen, bin_in_words
+from roundwise.policies.look import Seen, bin_in_words, is_key
 from roundwise.policies.memory import Arm, Memory, Observation
 from roundwise.policies.neighbours import Expectation, NeighbourPolicy
 
@@ -205,7 +205,8 @@ class OnlinePolicy(Policy):
     def summary(self) -> str:
         """A table of what is remembered: similar systems, then shapes that were solved often."""
         with self._lock:
-            cells, account = self.memory.cells(), replace(self.account)
+            known, account = self.memory.cells(), replace(self.account)
+        cells = {name: arms for name, arms in known.items() if is_key(name)}
         solves = {name: sum(arm.count for arm in arms.values()) for name, arms in cells.items()}
         often = (name for name in sorted(cells) if "=" in name and solves[name] >= OFTEN)
         shown = [*(name for name in cells if "=" not in name), *often]
@@ -335,7 +336,10 @@ class OnlinePolicy(Policy):
             raise ValueError("the saved memory is corrupt; save the policy again")
         self.memory.clear()
         for cell, action, (count, *rest) in zip(cells, actions, numbers.tolist(), strict=True):
-            self.memory.put(str(cell), str(action), Arm(int(count), *rest))
+            arm = Arm(int(count), *rest)
+            if not arm.is_sound:
+                raise ValueError(f"the saved memory of {str(cell)!r} is corrupt; save again")
+            self.memory.put(str(cell), str(action), arm)
         for key, shape, count in zip(bins.tolist(), shapes.tolist(), counts.tolist(), strict=True):
             if shape:
                 self._latest[key, shape] = count

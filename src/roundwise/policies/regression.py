@@ -205,7 +205,8 @@ class RegressionPolicy(Policy):
         for x, action, entry in zip(X.tolist(), actions.tolist(), numbers.tolist(), strict=True):
             self._sums[tuple(x), action] = entry
             self._tried[action] = True
-        self._changed = bool(self._sums)
+        if self._sums:
+            self._fit()  # parameters that scikit-learn refuses are errors of the file
 
 
 def describe_estimator(estimator: Any) -> dict[str, Any]:

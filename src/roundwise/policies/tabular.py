@@ -196,6 +196,8 @@ class TabularQ(Policy):
         states, values, counts = arrays["states"], arrays["values"], arrays["counts"]
         if values.shape != counts.shape or values.shape != (len(states), len(self.space)):
             raise ValueError("the saved table's arrays do not fit its action space; save it again")
+        if states.dtype.kind not in "iu" or len(self.discretizer_.bins_) != self.feature_count:
+            raise ValueError("the saved table's states do not fit its features; save it again")
         exists = (states >= 0) & (states < self.discretizer_.n_states_)
         if not np.array_equal(np.isfinite(values), counts > 0) or not exists.all():
             raise ValueError("the saved table is corrupt; save it again")

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import inspect
+import io
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from roundwise._files import one_line, replace_file
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
 
 PathLike: TypeAlias = str | Path
-# SciPy 1.18 warns unless it is told to return a sparse array; older ones do not know the word.
-_AS_ARRAY: dict[str, Any] = (
-    {"spmatrix": False} if "spmatrix" in inspect.signature(scipy.io.mmread).parameters else {}
-)
 
 
 def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSystem:
@@ -44,7 +42,9 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
     Raises
     ------
     FileNotFoundError, ValueError
-        For a missing file, and for one that is malformed or does not fit.
+        For a missing file, and for one that is malformed or does not fit. Nothing is allocated for
+        sizes that a file only claims: an array needs two bytes for each entry, a coordinate file
+        six, and as many entries as rows (a row without one makes A singular).
 
     References
     ----------
@@ -66,23 +66,35 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
 def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
     """Yield one system for each column of the right-hand side `rhs`."""
     A, name, meta = _read_square(Path(path))
-    B = _read(Path(rhs))
     n = A.shape[0]
-    if B.shape[0] != n or B.shape[1] < 1:
-        raise ValueError(
-            f"{rhs} holds a {B.shape[0]} x {B.shape[1]} right-hand side; "
-            f"pass one column with {n} rows, or several"
-        )
+
+    def check(header: Header) -> None:
+        if header.rows != n or header.columns < 1:
+            raise Unfit(
+                f"holds a {header.rows} x {header.columns} right-hand side; "
+                f"pass one column with {n} rows, or several"
+            )
+        if header.columns > max(1, header.entries):
+            raise Unfit(
+                f"has {header.columns} columns, but {header.entries} entries; leave out the "
+                "columns without any"
+            )
+
+    B = _read(Path(rhs), check)
     for b in (B.toarray() if sp.issparse(B) else B).T:
         yield LinearSystem(A, b, name=name, meta={**meta, "rhs": Path(rhs).name})
 
 
 def write_matrix_market(path: PathLike, X: NDArray[np.float64]) -> None:
-    """Write X as a Matrix Market array with all its bits; gzipped if `path` ends with .gz."""
-    open_file = gzip.open if Path(path).suffix == ".gz" else open
-    with open_file(path, "wb") as target:
-        # 17 digits distinguish any two float64. "general" keeps SciPy from testing for symmetry.
-        scipy.io.mmwrite(target, X, field="real", precision=17, symmetry="general")
+    """Write X as a Matrix Market array with all its bits; gzipped if `path` ends with .gz.
+
+    An `OSError` names a file that cannot be written; an old one is then still there.
+    """
+    text = io.BytesIO()
+    # 17 digits distinguish any two float64. "general" keeps SciPy from testing for symmetry.
+    scipy.io.mmwrite(text, X, field="real", precision=17, symmetry="general")
+    data = text.getvalue()
+    replace_file(Path(path), gzip.compress(data) if Path(path).suffix == ".gz" else data)
 
 
 def reference_solution(n: int) -> Vector:
@@ -98,34 +110,173 @@ def reference_solution(n: int) -> Vector:
     return np.asarray(np.where(i % 2 == 0, 1.0, -1.0) * (1.0 + (i * golden) % 1.0))
 
 
-# SciPy's reader raises these on a damaged file or a corrupt gzip stream.
-_UNREADABLE = (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error)
+# SciPy's reader is not used: since 1.12, a file that is cut off or garbled can crash it, and with
+# it the process. This one reads every such file to an error.
+_DEFLATED_AT_MOST = 1032  # bytes that one byte of gzip can stand for
+_ENTRY_BYTES = {"coordinate": len("1 1 1\n"), "array": len("1\n")}
+_LONGEST_LINE = 1 << 16  # of the header
+
+
+class Unfit(ValueError):
+    """A file that can be read does not serve here; `_read` puts its name before the reason."""
+
+
+class Header(NamedTuple):
+    """What the first lines of a file claim."""
+
+    layout: str
+    field: str
+    symmetry: str
+    rows: int
+    columns: int
+    entries: int  # stored ones
+
+    @classmethod
+    def read(cls, stream: BinaryIO | gzip.GzipFile) -> Header:
+        """From the banner, comments and the line of sizes; the stream is then at the entries."""
+        banner = stream.readline(_LONGEST_LINE).decode("ascii", "replace").lower().split()
+        if banner[:2] != ["%%matrixmarket", "matrix"] or len(banner) != 5:
+            raise ValueError("it does not start with %%MatrixMarket matrix and three more words")
+        layout, field, symmetry = banner[2:]
+        _check_word(layout, _ENTRY_BYTES)
+        _check_word(field, _FIELDS)
+        _check_word(symmetry, _SYMMETRIES)
+        line = b"%"
+        while line.startswith(b"%") or line.isspace():
+            line = stream.readline(_LONGEST_LINE)
+        sizes = line.split()
+        if len(sizes) != (2 if layout == "array" else 3) or not all(
+            size.isdigit() and len(size) < 19 for size in sizes
+        ):
+            raise ValueError(f"its sizes are {line[:80]!r}")
+        rows, columns, *rest = (int(size) for size in sizes)
+        return cls(layout, field, symmetry, rows, columns, *(rest or [0]))._counted()
+
+    def _counted(self) -> Header:
+        """An array claims its entries by its shape; of a symmetric one, the lower triangle."""
+        if self.layout == "coordinate":
+            return self
+        if self.symmetry == "general":
+            return self._replace(entries=self.rows * self.columns)
+        n = self.rows
+        strict = self.symmetry == "skew-symmetric"
+        return self._replace(entries=n * (n - 1) // 2 if strict else n * (n + 1) // 2)
+
+    def check(self, source: Path) -> None:
+        """Refuse what has no real values, and claims of more entries than the file can hold."""
+        if self.field == "complex":
+            raise Unfit("is complex; only real systems: write its real form first")
+        if self.field == "pattern":
+            raise Unfit("is a pattern without values; pass a file with real values")
+        size = source.stat().st_size
+        holds = size * (_DEFLATED_AT_MOST if _is_packed(source) else 1)
+        if self.entries * _ENTRY_BYTES[self.layout] > holds + 1:
+            raise ValueError(
+                f"it claims {self.entries} entries, more than its {size} bytes can hold; it was "
+                "cut off or damaged: get it again"
+            )
+
+
+_FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
+_SYMMETRIES = {"general": 0.0, "symmetric": 1.0, "hermitian": 1.0, "skew-symmetric": -1.0}
+"""What an entry of the lower triangle is in the upper one, times itself."""
+
+
+def _check_word(word: str, known: Collection[str]) -> None:
+    if word not in known:
+        raise ValueError(f"its first line says {word!r}, not one of {', '.join(known)}")
+
+
+def _check_square(header: Header) -> None:
+    n = header.rows
+    if n != header.columns:
+        raise Unfit(f"holds a {n} x {header.columns} matrix; pass a square one")
+    covered = header.entries * (1 if header.symmetry == "general" else 2)
+    if header.layout == "coordinate" and n > covered:
+        raise Unfit(
+            f"claims {n} rows, but only {header.entries} entries: rows without any make the matrix "
+            "singular; pass a nonsingular one"
+        )
 
 
 def _read_square(source: Path) -> tuple[Any, str, dict[str, Any]]:
     """The matrix, its name, and the meta of its system."""
-    A = _read(source)
-    if A.shape[0] != A.shape[1]:
-        raise ValueError(f"{source} holds a {A.shape[0]} x {A.shape[1]} matrix; pass a square one")
+    A = _read(source, _check_square)
     name = source.name.removesuffix(".gz").removesuffix(".mtx")
     return A, name, {"generator": "read_matrix_market", "family": name, "file": source.name}
 
 
-def _read(source: Path) -> Any:
-    """The dense array or `csr_array` in a real Matrix Market file."""
+def _read(source: Path, check: Callable[[Header], None]) -> Any:
+    """The dense array or `csr_array` in a real Matrix Market file whose header passes the check."""
     if not source.is_file():
         missing = "is no file" if source.exists() else "does not exist"
         raise FileNotFoundError(f"{source} {missing}; pass the path of a Matrix Market file")
     try:
-        *_, value_field, _ = scipy.io.mminfo(source)
-        A = None if value_field in ("complex", "pattern") else scipy.io.mmread(source, **_AS_ARRAY)
-    except _UNREADABLE as error:
-        raise ValueError(f"{source} is no readable Matrix Market file: {error}") from error
-    if value_field == "complex":
-        raise ValueError(f"{source} is complex; only real systems: write its real form first")
-    if value_field == "pattern":
-        raise ValueError(f"{source} is a pattern without values; pass a file with real values")
-    A = sp.csr_array(A) if sp.issparse(A) else np.asarray(A)
+        with gzip.open(source) if _is_packed(source) else source.open("rb") as stream:
+            header = Header.read(stream)
+            header.check(source)
+            check(header)
+            numbers = _numbers(stream.read(), header)
+        A = _sparse(numbers, header) if header.layout == "coordinate" else _dense(numbers, header)
+    except Unfit as error:
+        raise ValueError(f"{source} {error}") from None
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{source} is no readable Matrix Market file: {one_line(error)}"
+        ) from error
     if not np.isfinite(A.data if sp.issparse(A) else A).all():
         raise ValueError(f"{source} holds NaN or infinite entries; replace them first")
+    return A
+
+
+def _is_packed(source: Path) -> bool:
+    return source.suffix == ".gz"
+
+
+def _numbers(text: bytes, header: Header) -> NDArray[np.float64]:
+    """All numbers of the entries, one entry in a row; one that is missing or none is an error."""
+    width = 3 if header.layout == "coordinate" else 1
+    with warnings.catch_warnings():  # older NumPys stop at what is no number, and warn
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            numbers = (
+                np.fromstring(text, dtype=np.float64, sep=" ") if text.strip() else np.empty(0)
+            )
+        except (DeprecationWarning, ValueError) as error:
+            raise ValueError("something among its entries is no number") from error
+    if len(numbers) != width * header.entries:
+        raise ValueError(
+            f"it claims {header.entries} entries of {width} numbers, and has {len(numbers)} numbers"
+        )
+    return numbers.reshape(-1, width)
+
+
+def _sparse(numbers: NDArray[np.float64], header: Header) -> sp.csr_array:
+    places, values = numbers[:, :2].astype(np.int64), numbers[:, 2]
+    if (
+        (places != numbers[:, :2]).any()
+        or (places < 1).any()
+        or (places > (header.rows, header.columns)).any()
+    ):
+        raise ValueError(
+            f"an entry is not within rows 1 to {header.rows} and columns 1 to {header.columns}"
+        )
+    i, j = places.T - 1
+    if sign := _SYMMETRIES[header.symmetry]:
+        off = i != j
+        i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
+        values = np.concatenate([values, sign * values[off]])
+    return sp.csr_array(sp.coo_array((values, (i, j)), shape=(header.rows, header.columns)))
+
+
+def _dense(numbers: NDArray[np.float64], header: Header) -> NDArray[np.float64]:
+    sign, rows, columns = _SYMMETRIES[header.symmetry], header.rows, header.columns
+    if not sign:
+        return np.ascontiguousarray(numbers.reshape(columns, rows).T)
+    if rows != columns:
+        raise ValueError(f"it says that a {rows} x {columns} matrix is {header.symmetry}")
+    A = np.zeros((rows, rows))
+    j, i = np.triu_indices(rows, 1 if sign < 0 else 0)  # columns of the lower triangle in turn
+    A[j, i] = sign * numbers[:, 0]
+    A[i, j] = numbers[:, 0]
     return A

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
-from roundwise.algorithms.verified_solve import Answer
+from roundwise.algorithms.answer import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
 from roundwise.formats import FP64, FP64X2
 from roundwise.solver.choosing import Choice
@@ -219,6 +219,13 @@ class Factorization:
             attempts,
             timings,
             self._reason,
+            "backward" if fell_short else self._accuracy,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "a Factorization stays in its process, as its factors do; send A, and call "
+            "roundwise.factor(A) where it is needed"
         )
 
     def _try(

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
 
-SUSPICIOUS_ERROR = 1e-6
+SUSPICIOUS_ERROR = 1e-5
 """What `solve_sparse_at_once` may find of an x in which three digits are right for sure."""
 
 

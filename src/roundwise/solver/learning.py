@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
 from typing import Any
 
 from roundwise.algorithms import Outcome
-from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
+from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy
 from roundwise.policies.online import Decision
 from roundwise.solver.choosing import (
     DEFAULT,
@@ -52,7 +51,9 @@ class Solver:
     memory : path-like, optional
         A file to keep what was learned in, on a local disk; several processes may share it. It is
         valid after every solve, even if the process is killed. By default what was learned ends
-        with the Solver.
+        with the Solver. A foreign or damaged file is a `MemoryFileError` here. A solve never waits
+        for the file: while it is locked, read-only or its disk full, what solves teach is kept in
+        this process and written later, with one `MemoryFileWarning`.
     explore : float
         The share of the time spent solving that trying other actions may cost at most.
 
@@ -168,27 +169,16 @@ class _Lessons:
         deployed = DeployedPolicy(learner.prior, LOOK_CONTEXT)
         allowed = allowed_actions(learner.space, matrix, known)
         seen = deployed.state(matrix, known)
-        try:
-            decision = learner.decide(seen, self._may_explore, allowed)
-        except MemoryFileError as error:
-            warnings.warn(f"what was learned is not at hand: {error}", stacklevel=2)
-            ranking = learner.prior.rank(seen, allowed)
-            return Choice(native_ladder(learner.space[ranking.first], matrix), ranking.reason)
+        decision = learner.decide(seen, self._may_explore, allowed)
         self._decisions.append(decision)
         ladder = native_ladder(learner.space[decision.first], matrix)
-        return Choice(ladder, decision.ranking.reason, partial(self._learn, decision))
-
-    def _learn(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
-        try:
-            self._learner.learn(decision, attempts, seconds)
-        except MemoryFileError as error:  # the answer is more important than what it teaches
-            warnings.warn(f"nothing was learned from a solve: {error}", stacklevel=2)
+        return Choice(ladder, decision.ranking.reason, partial(learner.learn, decision))
 
     def failed(self, attempts: Sequence[Outcome]) -> None:
         """The last solve failed: its time counts."""
         if self._decisions:
             seconds = sum(attempt.seconds or 0.0 for attempt in attempts)
-            self._learn(self._decisions[-1], attempts, seconds)
+            self._learner.learn(self._decisions[-1], attempts, seconds)
 
     def end(self) -> None:
         """Release what explorations have reserved, if nothing came of them."""

@@ -47,6 +47,9 @@ class Solution:
         and ``bound`` (the error bound and the condition number, which only `full_output` asks for).
     decision : str
         Why the first attempt was chosen.
+    accuracy : str
+        ``"forward"``: full accuracy was asked for, and x is right to a few units in the last
+        place; ``"backward"``: what holds for every answer, a small backward error.
     """
 
     x: NDArray[Any] = field(repr=False)
@@ -61,6 +64,7 @@ class Solution:
     attempts: tuple[Outcome, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
     decision: str = field(repr=False)
+    accuracy: str = "backward"
 
     @property
     def iterations(self) -> int:
@@ -99,6 +103,11 @@ class Solution:
             f"{self.tolerance:.1e}: it solves a system that differs from yours by no more than "
             "that, relative to its norm."
         )
+        if self.accuracy == "forward":
+            lines.append(
+                "It was refined to full accuracy, with residuals in twice the precision: all "
+                "corrections that are left would change its last place at most."
+            )
         lines += self._trust()
         parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
         lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")

@@ -16,6 +16,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
+from roundwise._files import one_line
 from roundwise.actions import Action, ActionLike, ActionSpace
 from roundwise.algorithms import Algorithm, Outcome
 from roundwise.exceptions import UnknownNameError
@@ -32,6 +33,9 @@ from roundwise.tuning.deployed import DeployedPolicy
 from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
 from roundwise.tuning.settings import saved_algorithm
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
+
+# What the constructors of saved objects raise when a file gives them other values than `save` did.
+_DAMAGED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 class Tuner:
@@ -192,7 +196,10 @@ class Tuner:
         return reward
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write ``path`` (JSON) and an npz file of the same name beside it."""
+        """Write ``path`` (JSON) and, beside it, an npz file: ``path``'s name and 12 digits.
+
+        A tuner that was saved there before is replaced: its two files, and no other.
+        """
         self._check_fitted()
         path = Path(path)
         if path.suffix != ".json":
@@ -239,17 +246,22 @@ class Tuner:
             tuner.curves_ = TrainingCurves.from_dict(content["curves"])
             tuner.provenance_ = provenance
             StoredArithmetic.parse(content["arithmetic"])
+            if tuner.policy_.feature_count != len(tuner.context.features):
+                raise ValueError("the policy was trained on another number of features")
         except TunerFileError as error:
-            raise TunerFileError(f"{path}: {error}") from None
+            raise TunerFileError(f"{path}: {one_line(error)}") from None
         except UnknownNameError as error:
             raise TunerFileError(
-                f"{path} is damaged or names a class of your own ({error}); pass it to Tuner.load: "
-                "algorithm=..., rewards=[...] or policies=[...]"
+                f"{path} is damaged or names a class of your own ({one_line(error)}); pass it to "
+                "Tuner.load: algorithm=..., rewards=[...] or policies=[...]"
             ) from error
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise TunerFileError(f"{path} is damaged ({error}); save the tuner again") from error
+        except _DAMAGED as error:
+            raise TunerFileError(
+                f"{path} is damaged ({one_line(error)}); save the tuner again"
+            ) from error
         if tuner.space_.stages != algorithm.stages:
-            raise TunerFileError(f"{path}: its actions are for stages {tuner.space_.stages}")
+            stages = one_line(tuner.space_.stages)
+            raise TunerFileError(f"{path}: its actions are for stages {stages}")
         return tuner
 
     @property

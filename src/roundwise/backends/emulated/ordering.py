@@ -7,22 +7,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import structural_rank
+from scipy.sparse.csgraph import maximum_flow
 from scipy.sparse.linalg import SuperLU, splu
 
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
 """SuperLU's minimum degree order on A + A', diagonal pivots preferred."""
 
 
-def superlu(A: sparse.csc_array, **options: Any) -> SuperLU | None:
-    """SuperLU's factors of a finite matrix; None if no pivot is left."""
+def superlu(
+    A: sparse.csc_array, *, pattern_is_regular: bool = False, **options: Any
+) -> SuperLU | None:
+    """SuperLU's factors of a finite matrix; None if no pivot is left.
+
+    Where the pattern of A is singular, SuperLU may run out of rows: it then calls BLAS with
+    negative sizes, which BLAS reports on the standard output, or reads beyond its arrays and
+    crashes. Such a matrix never gets there. `pattern_is_regular` tells that this is known.
+    """
+    if not (pattern_is_regular or has_regular_pattern(A)):
+        return None
     try:
         return splu(A, **options)
     except RuntimeError as error:
-        # Columns with fewer rows than there are columns make SuperLU abort with another text.
-        if "singular" not in str(error) and structural_rank(sparse.csr_array(A)) == A.shape[0]:
+        if "singular" not in str(error):
             raise
         return None
+
+
+def has_regular_pattern(A: sparse.csc_array) -> bool:
+    """Whether some values at the stored places would make A invertible.
+
+    That is so if n of these places lie in n different rows and columns. Where the diagonal has a
+    zero, it is a flow of n units from rows to columns, one for each place. (SciPy's
+    `structural_rank` takes minutes for some orders of the rows of a grid's matrix.)
+    """
+    n = A.shape[0]
+    if np.all(A.diagonal() != 0):
+        return True
+    if A.nnz < n or (np.diff(A.indptr) == 0).any() or np.unique(A.indices).size < n:
+        return False
+    start, end, rows, columns = 2 * n, 2 * n + 1, np.arange(n), np.arange(n, 2 * n)
+    tails = np.concatenate([np.full(n, start), A.indices, columns])
+    heads = np.concatenate([rows, np.repeat(columns, np.diff(A.indptr)), np.full(n, end)])
+    size = (2 * n + 2, 2 * n + 2)
+    network = sparse.csr_array((np.ones(tails.size, dtype=np.int32), (tails, heads)), shape=size)
+    return bool(maximum_flow(network, start, end, method="dinic").flow_value == n)
 
 
 def colamd(A: sparse.csc_array, **options: Any) -> NDArray[np.int32] | None:

@@ -109,7 +109,8 @@ class SuperLUSymbolic(Symbolic):
         kernel, breakdown = "sparse LU factorization", Status.ZERO_PIVOT
         if self._is_cholesky:
             kernel, breakdown = "sparse Cholesky factorization", Status.NOT_POSITIVE_DEFINITE
-        found = superlu(A, **options)
+        # An order has come from a factorization of this pattern, which is regular therefore.
+        found = superlu(A, pattern_is_regular=self._places is not None, **options)
         if found is None:
             raise ArithmeticFailure(breakdown, kernel, fmt)
         if fmt != FP64 or np.abs(A.data).max(initial=0.0) >= ORDINARY:

@@ -10,6 +10,7 @@ of a solve a theorem, and what refinement to full accuracy needs.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,18 @@ Array = NDArray[np.float64]
 EXACT = 0
 """The block size that stands for twice the precision in every product."""
 
-BLOCKS = ((102, EXACT), (326, 4), (1160, 8))
-LARGEST_BLOCK = 16
-"""Below so many unknowns, dense residuals in FP64 sum blocks of so many products in float64 before
-they go on in twice the precision. The error of that, ``(block + 1) u``, is at most half of what the
-gate accepts, ``sqrt(n) u``, and takes hardly longer than plain float64."""
+EXACT_UP_TO = 100
+"""Dense FP64 residuals of larger systems sum blocks of products in float64 before they go on in
+twice the precision, which takes hardly longer than plain float64."""
 
 
 def block_for(n: int) -> int:
-    """The block size of FP64 residuals of dense systems."""
-    return next((block for bound, block in BLOCKS if n < bound), LARGEST_BLOCK)
+    """The block size of FP64 residuals of dense systems.
+
+    The error of a block, ``(block + 1) u``, is at most half of what the gate accepts,
+    ``sqrt(n) u``, with room for what twice the precision leaves.
+    """
+    return EXACT if n <= EXACT_UP_TO else math.floor(0.4999 * math.sqrt(n)) - 1
 
 
 def error_of(n: int, block: int = EXACT) -> float:
