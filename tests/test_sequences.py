@@ -1,5 +1,6 @@
 """Sequences of matrices with one pattern, systems with the transpose, and many right-hand sides."""
 
+import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ from scipy import sparse
 import roundwise as rw
 from roundwise.backends.engines.superlu import SuperLUEngine
 from roundwise.problems import poisson_2d
-from roundwise.solver import factorization, inputs
+from roundwise.solver import factorization, inputs, patterns
 
 U = 2.0**-53
 RNG = np.random.default_rng(5)
@@ -317,3 +318,59 @@ def test_many_columns_need_little_memory_beside_b_and_x(monkeypatch):
     finally:
         tracemalloc.stop()
     assert peak <= B.nbytes + 20 * 8 * 2**16  # x, and twenty arrays of one block
+
+
+def test_a_solver_analyses_a_pattern_once(analysed):
+    A, b = poisson_2d(60).A, RNG.standard_normal(3600)
+    other = sparse.csr_array(A + sparse.eye_array(3600, k=7))
+    solver = rw.Solver(policy="fp64", learn=False)
+    for k in range(3):
+        for M in (A, other):
+            M = M * (1 + 0.1 * k)
+            x = solver.solve(M.tocoo() if k == 1 else M, b)
+            assert np.abs(b - M @ x).max() <= 1e-12 * np.abs(x).max()
+    assert len(analysed) == 2
+
+
+def test_a_solver_keeps_few_patterns(analysed):
+    solver, b = rw.Solver(policy="fp64", learn=False), np.ones(N)
+    for k in range(5):
+        solver.solve(SPARSE + sparse.eye_array(N, k=k + 3), b)
+    assert len(solver._patterns) == patterns.MOST
+    solver.solve(SPARSE + sparse.eye_array(N, k=3), b)  # has been forgotten
+    assert len(analysed) == 6
+
+
+def test_a_solver_does_not_depend_on_arrays_of_its_caller(analysed):
+    solver, b = rw.Solver(policy="fp64", learn=False), np.ones(N)
+    A = SPARSE.copy()
+    solver.solve(A, b)
+    A.indices[:] = 0
+    A.data[:] = np.nan
+    assert solves(SPARSE, solver.solve(SPARSE, b), b)
+    assert len(analysed) == 1
+
+
+def test_an_analysis_outlives_a_failure(analysed):
+    solver, b = rw.Solver(policy="fp64", learn=False), np.ones(N)
+    with pytest.raises(rw.SolveFailed):
+        solver.solve(0 * SPARSE, b)
+    assert solves(SPARSE, solver.solve(SPARSE, b), b)
+    assert len(analysed) == 1
+
+
+def test_a_copy_of_a_solver_starts_without_patterns():
+    solver = rw.Solver(policy="fp64", learn=False)
+    solver.solve(SPARSE, np.ones(N))
+    twin = pickle.loads(pickle.dumps(solver._patterns))
+    assert (len(solver._patterns), len(twin)) == (1, 0)
+
+
+def test_threads_share_a_solver():
+    solver, b = rw.Solver(policy="fp64", learn=False), RNG.standard_normal(N)
+    scales = np.linspace(1, 2, 40)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda scale: solver.solve(SPARSE * scale, b), scales))
+    for scale, x in zip(scales, answers, strict=True):
+        assert solves(SPARSE * scale, x, b)
+    assert len(solver._patterns) <= patterns.MOST

@@ -60,7 +60,7 @@ def test_symmetric_patterns_keep_their_pivots_on_the_diagonal():
     assert small_sparse._suits_symmetric_mode(poisson.tocsc())
     assert not small_sparse._suits_symmetric_mode(sparse.csc_array(A))
     b = np.ones(poisson.shape[0])
-    x, error, trouble = small_sparse.solve_sparse_at_once(poisson, b)
+    _, error, trouble = small_sparse.solve_sparse_at_once(poisson, b)
     assert error <= np.sqrt(len(b)) * U
     assert trouble < 1e-10
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from numbers import Real
 from time import perf_counter
 from typing import Any, Literal
@@ -15,10 +16,11 @@ from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
 from roundwise.features.look import cholesky_from
-from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
+from roundwise.solver.choosing import BACKEND, get_chooser
 from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array
+from roundwise.solver.patterns import KnownPatterns
 
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
@@ -92,8 +94,32 @@ def solve(
     >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    return solve_knowing(
+        None,
+        A,
+        b,
+        tol=tol,
+        policy=policy,
+        full_output=full_output,
+        assume_a=assume_a,
+        accuracy=accuracy,
+    )
+
+
+def solve_knowing(
+    patterns: KnownPatterns | None,
+    A: Any,
+    b: Any,
+    *,
+    tol: float | None,
+    policy: Any,
+    full_output: bool,
+    assume_a: Structure | None,
+    accuracy: Accuracy = "backward",
+) -> Any:
+    """`solve`, with the analyses of patterns that were seen before, if there are any."""
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
-    _check_accuracy(accuracy)
+    _check_options(assume_a, accuracy)
     given = A
     at_once = not full_output and assume_a is None and accuracy == "backward"
     if sparse.issparse(A):
@@ -116,8 +142,14 @@ def solve(
     columns = max(1, shape[1]) if len(shape) == 2 else 1
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
-    factorization = _factorization(A, tol, chooser, assume_a, columns, accuracy)
-    return factorization.solve(b, full_output=full_output)
+    start = perf_counter()
+    matrix = checked_matrix(A, BACKEND, columns)
+    known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
+    with known as (matrix, analyses):
+        choice = chooser.choose(matrix, _is_definite(assume_a))
+        seconds = perf_counter() - start
+        F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
+        return F.solve(b, full_output=full_output)
 
 
 def factor(
@@ -135,31 +167,21 @@ def factor(
     copied, so that it may change before the next solve. `columns` is how many right-hand sides to
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
-    _check_accuracy(accuracy)
+    _check_options(assume_a, accuracy)
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
-    return _factorization(A, tol, chooser, assume_a, columns, accuracy, copy=True)
-
-
-def _factorization(
-    A: Any,
-    tol: float | None,
-    chooser: Chooser,
-    assume_a: Structure | None,
-    columns: int,
-    accuracy: Accuracy,
-    copy: bool = False,
-) -> Factorization:
-    """A factorization that refers to A, which must not change while it is in use, or to a copy."""
-    if assume_a not in (None, "gen", "pos"):
-        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns, copy)
-    positive_definite = None if assume_a is None else assume_a == "pos"
-    choice = chooser.choose(matrix, positive_definite)
+    matrix = checked_matrix(A, BACKEND, columns, copy=True)
+    choice = chooser.choose(matrix, _is_definite(assume_a))
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
 
 
-def _check_accuracy(accuracy: Any) -> None:
+def _is_definite(assume_a: Structure | None) -> bool | None:
+    return None if assume_a is None else assume_a == "pos"
+
+
+def _check_options(assume_a: Any, accuracy: Any) -> None:
+    if assume_a not in (None, "gen", "pos"):
+        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     if accuracy not in ("backward", "forward"):
         raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
 
