@@ -1,10 +1,10 @@
 """Factoring again with the same pattern, and the memory of a factorization.
 
-Run on an idle machine: ``python benchmarks/bench_sequences.py``. For a 2-D and a 3-D problem and each
-method, FP64: the seconds of the first factorization (analysis and numbers), those of `refactor`'s
-(numbers alone), and their ratio, the least of some repeats; and the most memory that a process of its
-own needed beyond what it had with A, over that of the factors plus A. The last rows are `factor`,
-`refactor` and `solve` as a user calls them.
+Run on an idle machine: ``python benchmarks/bench_sequences.py``. For a 2-D and a 3-D problem, and
+each method in FP64: the seconds of the first factorization (analysis and numbers), those of the
+next one with the same pattern (numbers alone), and their ratio, the least of some repeats; and the
+most memory that a process of its own needed with A, over that of the factors and A. The last row
+is `factor`, `refactor` and `solve` as a user calls them.
 """
 
 from __future__ import annotations
