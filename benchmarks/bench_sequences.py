@@ -3,8 +3,9 @@
 Run on an idle machine: ``python benchmarks/bench_sequences.py``. For a 2-D and a 3-D problem, and
 each method in FP64: the seconds of the first factorization (analysis and numbers), those of the
 next one with the same pattern (numbers alone), and their ratio, the least of some repeats; and the
-most memory that a process of its own needed with A, over that of the factors and A. The last row
-is `factor`, `refactor` and `solve` as a user calls them.
+most memory that a process of its own needed with A, over that of A and the factors: their numbers
+alone, and with an index of 4 bytes for each, as in compressed columns. The last row is `factor`,
+`refactor` and `solve` as a user calls them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ import roundwise as rw
 from roundwise.backends import get_backend
 from roundwise.report import Table, format_text
 
-METHODS = ("superlu/colamd", "superlu/mmd", "cholesky/amd", "ldl/amd", "lu/amd")
+METHODS = (
+    "superlu/colamd",
+    "superlu/mmd",
+    "cholesky/amd",
+    "cholesky/nd",
+    "ldl/amd",
+    "lu/amd",
+    "lu/nd",
+)
 
 
 def laplacian(side: int, dimensions: int) -> sparse.csr_array:
@@ -81,15 +90,14 @@ def measure_memory(side: int, dimensions: int, method: str) -> dict[str, Any]:
     factors = native.analyse(A, method).factorize(A, "fp64")
     factors.solve(np.ones(A.shape[0]))
     own = A.data.nbytes + A.indices.nbytes + A.indptr.nbytes
-    stored = getattr(factors, "_storage", None)  # numbers in panels: few indices beside them
-    kept = 12 * factors.entries if stored is None else stored.nbytes
-    return {"peak": peak_memory() - before + own, "factors": kept, "A": own}
+    return {"peak": peak_memory() - before + own, "entries": factors.entries, "A": own}
 
 
-def memory_ratio(side: int, dimensions: int, method: str) -> float:
+def memory_ratios(side: int, dimensions: int, method: str) -> list[str]:
+    """The peak over A and the numbers of the factors; and the same with 4 bytes for each index."""
     command = [sys.executable, __file__, "--memory", str(side), str(dimensions), method]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return float(found["peak"] / (found["factors"] + found["A"]))
+    return [f"{found['peak'] / (found['A'] + size * found['entries']):.2f}" for size in (8, 12)]
 
 
 def texts(first: float, again: float) -> list[str]:
@@ -111,11 +119,12 @@ def main() -> None:
         A, rows = laplacian(side, dimensions), []
         for method in METHODS:
             first, again = engine_seconds(A, method, options.repeats)
-            memory = f"{memory_ratio(side, dimensions, method):.2f}"
-            rows.append([method, *texts(first, again), memory])
+            memory = memory_ratios(side, dimensions, method)
+            rows.append([method, *texts(first, again), *memory])
         first, again = solver_seconds(A, options.repeats)
-        rows.append(["factor, refactor", *texts(first, again), ""])
-        header = ["method", "first (s)", "again (s)", "ratio", "peak / (factors + A)"]
+        rows.append(["factor, refactor", *texts(first, again), "", ""])
+        header = ["method", "first (s)", "again (s)", "ratio", "peak / (numbers + A)"]
+        header.append("peak / (factors + A)")
         print(format_text(Table(f"{side}^{dimensions}, FP64", header, rows)))
 
 
