@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test lint bench speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
+.PHONY: help demo test lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -21,6 +21,8 @@ lint: $(VENV)/installed  ## ruff, mypy and the import layers
 	$(RUN)/mypy
 	$(RUN)/lint-imports --no-cache
 
+extras: $(VENV)/extras-installed  ## packages of the optional sparse engines, which tests then run too
+
 bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_emulation.py
 	$(RUN)/python benchmarks/bench_native_lu.py
@@ -29,6 +31,9 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 
 speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (minutes)
 	$(RUN)/python benchmarks/bench_solve.py
+
+engines: $(VENV)/extras-installed  ## every sparse engine's analysis, factorization and solve (minutes)
+	$(RUN)/python benchmarks/bench_engines.py
 
 speed-docs: speed  ## the same, and its table and figure into README.md
 	$(RUN)/python docs/refresh.py speed
@@ -80,4 +85,8 @@ $(VENV)/installed: $(BUILD_INPUTS)
 
 $(VENV)/bench-installed: $(VENV)/installed
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+$(VENV)/extras-installed: $(VENV)/installed
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sparse]'
 	touch $@

@@ -1,29 +1,38 @@
-"""Newton's method: a sequence of like matrices, and a solver that remembers.
+"""Newton's method: a sequence of matrices with one pattern, which is analysed once.
 
-The discretised Bratu problem u'' + c exp(u) = 0 with u = 0 at both ends, with a dense kernel
-added, so that the Jacobians are full.
+The Bratu problem laplace(u) + c exp(u) = 0 on a square, u = 0 at its boundary, by finite
+differences.
 """
 
 import numpy as np
+from scipy import sparse
 
 import roundwise as rw
 
-n, c = 500, 2.0
-h = 1 / (n + 1)
-t = h * np.arange(1, n + 1)
-laplacian = (
-    np.diag(np.full(n, -2.0)) + np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1)
-) / h**2
-kernel = h * np.exp(-(np.subtract.outer(t, t) ** 2))
+side, c = 80, 2.0
+n, h = side**2, 1 / (side + 1)
+line = sparse.diags_array([1.0, -2.0, 1.0], offsets=[-1, 0, 1], shape=(side, side)) / h**2
+eye = sparse.eye_array(side)
+laplacian = sparse.csr_array(sparse.kron(line, eye) + sparse.kron(eye, line))
 
-solver = rw.Solver()  # learns from its own solves; Solver(memory="solver.sqlite") keeps it
+
+def jacobian(u):
+    """Its entries change with u, its pattern does not."""
+    return laplacian + sparse.diags_array(c * np.exp(u))
+
+
 u = np.zeros(n)
+F = rw.factor(jacobian(u))
 for iteration in range(20):
-    residual = laplacian @ u + c * np.exp(u) + kernel @ u
-    jacobian = laplacian + np.diag(c * np.exp(u)) + kernel
-    step = solver.solve(jacobian, -residual, full_output=True)
+    residual = laplacian @ u + c * np.exp(u)
+    step = F.solve(-residual, full_output=True)
     u += step.x
     size = np.abs(step.x).max()
     print(f"{iteration}: correction {size:.1e}, {step.action}, {1e3 * step.seconds:.1f} ms")
     if size < 1e-10:
         break
+    F.refactor(jacobian(u))
+
+# How the sum of u changes with each entry of the right-hand side: one solve with the transpose.
+w = F.solve(np.ones(n), "T")
+print(f"sensitivities: {w.min():.2e} to {w.max():.2e}")

@@ -45,7 +45,27 @@ PATTERNS = {
 MODES = ["nearest", "toward_zero", "up", "down"]
 
 BACKENDS = list(backends.BACKENDS)
-ENGINES = list(backends.ENGINES.values())
+ENGINES = backends.KNOWN_ENGINES
+
+
+def engine_methods(*suits):
+    """Every engine with each of its orderings, of those that suit one of these kinds of matrix.
+
+    Those that are not installed here are skipped with a reason.
+    """
+    return [
+        pytest.param(
+            engine,
+            ordering,
+            id=f"{engine.name}/{ordering}",
+            marks=pytest.mark.skipif(
+                not engine.installed, reason=f"{engine.package} is not installed: {engine.remedy}"
+            ),
+        )
+        for engine in ENGINES
+        for ordering in engine.orderings
+        if not suits or engine.suits in suits
+    ]
 
 
 def supports(backend, fmt, is_sparse=False):

@@ -9,6 +9,8 @@ from command_line import fail, interrupt, stored, succeed
 
 import roundwise as rw
 from roundwise.actions import monotone_space
+from roundwise.backends import KNOWN_ENGINES
+from roundwise.backends.engines.klu import KLUEngine
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
 
@@ -88,6 +90,18 @@ def test_info_of_the_installation():
     assert Machine.this().blas in text
     assert rw.__version__ in text
     assert all(name in text for name in rw.NAMED_FORMATS)
+
+
+def test_info_names_every_engine_or_how_to_install_it(monkeypatch):
+    facts = json.loads(succeed("info", "--json"))
+    assert [engine["name"] for engine in facts["engines"]] == [e.name for e in KNOWN_ENGINES]
+    superlu = facts["engines"][0]
+    assert superlu["methods"] == ["superlu/mmd", "superlu/colamd"]
+    assert (superlu["package"], superlu["version"]) == ("scipy", facts["scipy"])
+    monkeypatch.setattr(KLUEngine, "installed", False)
+    text = succeed("info")
+    assert "klu               not installed: pip install 'roundwise[klu]'" in text
+    assert "superlu/mmd, superlu/colamd" in text
 
 
 def test_info_of_a_table(filled):

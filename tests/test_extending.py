@@ -367,7 +367,7 @@ def passed(call):
     return list(files), upward
 
 
-HANDED_DOWN = {"GivenMatrix", "Factorization", "_Watched"}
+HANDED_DOWN = {"GivenMatrix", "Factored", "_Watched"}
 """Classes of upper layers whose objects lower ones are given; the document names their files."""
 
 

@@ -95,16 +95,17 @@ def test_a_child_solves_while_another_thread_climbs(monkeypatch):
     # FP32's factors are given up, those of FP64 not made yet.
     pause, F = Pause(), rw.factor(A, policy="fp32", tol=1e-15)
     B0 = A @ np.ones(N)
-    made = F._made
+    factored = F._factored
+    made = factored._made
 
     def climbing(level):
         if level > 0:
             pause()
         return made(level)
 
-    F._made = climbing
-    with pause.at(lambda: F._factors_of(len(F._choice.ladder) - 1)):
-        assert F._factors is None
+    factored._made = climbing
+    with pause.at(lambda: factored.factors_of(len(factored.ladder) - 1)):
+        assert factored._factors is None
         assert succeeds_in_child(lambda: solves(F, B0))
 
 

@@ -39,5 +39,7 @@ template <class F> void define(nb::module_& m, const char* name, F f) {
 
 void bind_emulated(nb::module_& m);  // in emulated.cpp
 void bind_native(nb::module_& m);    // in native.cpp
+void bind_sparse(nb::module_& m);    // in sparse.cpp
+void bind_supernodal(nb::module_& m);  // in supernodal.cpp
 
 }  // namespace roundwise

@@ -17,4 +17,6 @@ NB_MODULE(_kernels, m) {
     bf16_levels();
     bind_emulated(m);
     bind_native(m);
+    bind_sparse(m);
+    bind_supernodal(m);
 }

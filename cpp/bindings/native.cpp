@@ -1,6 +1,7 @@
 // The native kernels of roundwise._kernels; native/kernels.hpp states what each computes. `threads`
 // is the last argument. Shapes are checked here: with a wrong one, a kernel would read or write past
 // the end of an array.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <new>
@@ -209,6 +210,27 @@ template <class I> void bind_sparse_exact(nb::module_& m) {
     });
 }
 
+// The largest ||r|| / (||A|| ||x|| + ||b||) over the columns; NaN if one has NaN, infinite if a divisor
+// is outside `least` to `most`.
+double worst_backward_error(std::int64_t n, std::int64_t count, double norm, const double* x,
+                            const double* b, const double* r, double least, double most) {
+    double worst = 0;
+    for (std::int64_t c = 0; c < count; ++c) {
+        const auto largest = [=](const double* v) {
+            double result = 0;
+            for (std::int64_t i = c * n; i < (c + 1) * n; ++i) {
+                const double size = v[i] < 0 ? -v[i] : v[i];
+                if (size > result || size != size) result = size;  // NaN stays
+            }
+            return result;
+        };
+        const double size = norm * largest(x) + largest(b);
+        const double error = size > least && size < most ? largest(r) / size : HUGE_VAL;
+        if (error > worst || error != error) worst = error;
+    }
+    return worst;
+}
+
 void bind_exact(nb::module_& m) {
     define(m, "native_exact_residual", [](MatrixIn<double> a, bool transpose, ArrayIn<double> x,
                                           ArrayIn<double> b, ArrayOut<double> r, std::int64_t block,
@@ -234,21 +256,57 @@ void bind_exact(nb::module_& m) {
         double* r = static_cast<double*>(workspace.get());
         exact_kernels().residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, 1);
         const double norm = exact_kernels().largest_row_sum(n, n, a.data(), transpose);
-        double worst = 0;
-        for (std::int64_t c = 0; c < count; ++c) {
-            const auto largest = [=](const double* v) {
-                double result = 0;
-                for (std::int64_t i = c * n; i < (c + 1) * n; ++i) {
-                    const double size = v[i] < 0 ? -v[i] : v[i];
-                    if (size > result || size != size) result = size;  // NaN stays
+        return worst_backward_error(n, count, norm, x.data(), b.data(), r, least, most);
+    });
+    // The same of a sparse A in compressed rows or columns, every product exactly. Also the largest
+    // |r_i| / (sums_i ||x|| + |b_i|), where sums_i = sum_j |a_ij| goes to `sums`.
+    define(m, "native_sparse_backward_errors",
+           [](VectorIn<std::int32_t> starts, VectorIn<std::int32_t> places, VectorIn<double> values,
+              bool by_columns, ArrayIn<double> x, ArrayIn<double> b, VectorOut<double> sums, double least,
+              double most) {
+        require(starts.size() >= 1, "indptr is empty; pass a matrix in compressed form");
+        const Block shape(x);
+        const std::int64_t n = length(starts.size()) - 1, count = shape.count;
+        require_blocks(n, n, shape, Block(b), Block(b));
+        require(length(sums.size()) == n, "sums has another length than A; pass n numbers");
+        const std::int32_t *first = starts.data(), *place = places.data();
+        require(first[n] <= length(places.size()) && first[n] <= length(values.size()),
+                "indptr points past the entries; pass a valid matrix in compressed form");
+        bool valid = first[0] == 0;
+        for (std::int64_t i = 0; i < n; ++i) valid = valid && first[i] <= first[i + 1];
+        for (std::int32_t entry = 0; valid && entry < first[n]; ++entry)
+            valid = place[entry] >= 0 && place[entry] < n;
+        require(valid, "an index is out of range; pass a valid matrix in compressed form");
+        double error = 0, by_row = 0;
+        {
+            nb::gil_scoped_release release;
+            const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
+            double *r = static_cast<double*>(workspace.get()), *sum = sums.data(), norm = 0;
+            if (by_columns)  // `sum` is scratch memory until it is filled
+                exact_kernels().residual_by_columns(n, first, place, values.data(), count, x.data(),
+                                                    b.data(), r, sum);
+            else
+                exact_kernels().sparse_residual(n, n, first, place, values.data(), count, x.data(),
+                                                b.data(), r, 1);
+            std::fill(sum, sum + n, 0.0);
+            for (std::int64_t line = 0; line < n; ++line)
+                for (std::int32_t entry = first[line]; entry < first[line + 1]; ++entry)
+                    sum[by_columns ? place[entry] : line] += std::fabs(values.data()[entry]);
+            for (std::int64_t i = 0; i < n; ++i)
+                norm = sum[i] > norm ? sum[i] : norm;  // NaN is in the residual, too
+            error = worst_backward_error(n, count, norm, x.data(), b.data(), r, least, most);
+            for (std::int64_t c = 0; c < count; ++c) {
+                const double *xs = x.data() + c * n, *bs = b.data() + c * n, *rs = r + c * n;
+                double largest = 0;
+                for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(xs[i]));
+                for (std::int64_t i = 0; i < n; ++i) {
+                    const double size = sum[i] * largest + std::fabs(bs[i]);
+                    const double ratio = rs[i] == 0 ? 0 : std::fabs(rs[i]) / size;
+                    if (ratio > by_row || ratio != ratio) by_row = ratio;
                 }
-                return result;
-            };
-            const double size = norm * largest(x.data()) + largest(b.data());
-            const double error = size > least && size < most ? largest(r) / size : HUGE_VAL;
-            if (error > worst || error != error) worst = error;
+            }
         }
-        return worst;
+        return nb::make_tuple(error, by_row);
     });
     bind_sparse_exact<std::int32_t>(m);
     bind_sparse_exact<std::int64_t>(m);

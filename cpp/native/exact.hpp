@@ -323,5 +323,23 @@ void exact_sparse_residual(std::int64_t rows, std::int64_t columns, const I* sta
     });
 }
 
+// The same for A in compressed columns, on one thread; `low` has room for a column of R.
+inline void exact_residual_by_columns(std::int64_t n, const std::int32_t* starts,
+                                      const std::int32_t* places, const double* values,
+                                      std::int64_t count, const double* x, const double* b, double* r,
+                                      double* low) {
+    for (std::int64_t c = 0; c < count; ++c, x += n, b += n, r += n) {
+        for (std::int64_t i = 0; i < n; ++i) r[i] = b[i], low[i] = 0;
+        for (std::int64_t j = 0; j < n; ++j)
+            for (std::int32_t entry = starts[j]; entry < starts[j + 1]; ++entry) {
+                const std::int32_t i = places[entry];
+                TwiceSum<double> sum = {r[i], low[i]};
+                sum.add_product(-values[entry], x[j]);
+                r[i] = sum.high, low[i] = sum.low;
+            }
+        for (std::int64_t i = 0; i < n; ++i) r[i] += low[i];
+    }
+}
+
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

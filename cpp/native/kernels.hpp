@@ -93,6 +93,11 @@ struct ExactKernels {
                                  const std::int64_t* places, const double* values, std::int64_t count,
                                  const double* x, const double* b, double* r, int threads);
 
+    // A in compressed columns; `low` has room for n numbers. On one thread.
+    void (*residual_by_columns)(std::int64_t n, const std::int32_t* starts, const std::int32_t* places,
+                                const double* values, std::int64_t count, const double* x,
+                                const double* b, double* r, double* low);
+
     // ||A|| in the infinity norm, or ||A'||, rounded to double; on one thread.
     double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);
 };

@@ -1,13 +1,14 @@
 """Types of the compiled module.
 
-cpp/emulated/kernels.hpp, cpp/emulated/sparse.hpp and cpp/native/kernels.hpp state what each kernel
-computes; the bindings are in cpp/bindings/. Kernels write results into the arrays they are given.
-An array of another type or memory order than a kernel takes raises TypeError.
+cpp/emulated/kernels.hpp, cpp/emulated/sparse.hpp, cpp/native/kernels.hpp and the headers of
+cpp/sparse/ state what each kernel computes; the bindings are in cpp/bindings/. Most kernels write
+results into the arrays they are given. An array of another type or memory order than a kernel takes
+raises TypeError.
 """
 
 from typing import Any
 
-from numpy import float32, float64, int32
+from numpy import float32, float64, int32, int64
 from numpy.typing import NDArray
 
 class Format:
@@ -139,3 +140,91 @@ def native_backward_error(
     most: float,
     /,
 ) -> float: ...
+def native_sparse_backward_errors(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: _Doubles,
+    by_columns: bool,
+    x: _Doubles,
+    b: _Doubles,
+    sums: _Doubles,
+    least: float,
+    most: float,
+    /,
+) -> tuple[float, float]: ...
+
+class SparsePattern:
+    @property
+    def n(self) -> int: ...
+    @property
+    def indptr(self) -> NDArray[int64]: ...
+    @property
+    def indices(self) -> _Index: ...
+
+class SparseSymbolic:
+    @property
+    def n(self) -> int: ...
+    @property
+    def order(self) -> _Index: ...
+    @property
+    def first(self) -> _Index: ...
+    @property
+    def start(self) -> NDArray[int64]: ...
+    @property
+    def rows(self) -> _Index: ...
+    @property
+    def parent(self) -> _Index: ...
+    @property
+    def entries(self) -> float: ...
+    @property
+    def flops(self) -> float: ...
+    @property
+    def stored(self) -> float: ...
+
+def sparse_pattern(
+    indptr: _Index | NDArray[int64], indices: _Index | NDArray[int64], /
+) -> SparsePattern: ...
+def sparse_amd(pattern: SparsePattern, /) -> _Index: ...
+def sparse_dissect(pattern: SparsePattern, /) -> _Index: ...
+def sparse_analyse(pattern: SparsePattern, order: _Index | None, /) -> SparseSymbolic: ...
+def sparse_counts(pattern: SparsePattern, order: _Index | None, /) -> tuple[float, float]: ...
+
+class SupernodalPlan:
+    def __init__(
+        self,
+        kind: str,
+        symbolic: SparseSymbolic,
+        indptr: NDArray[int64],
+        indices: _Index,
+        row_place: _Index,
+        column_place: _Index,
+    ) -> None: ...
+    @property
+    def panels(self) -> list[tuple[int, int, int, int, int]]: ...
+    @property
+    def stored(self) -> int: ...
+    @property
+    def entries(self) -> float: ...
+    @property
+    def flops(self) -> float: ...
+
+# Returns a result (0: done), the column where it stopped, and how many pivots were replaced.
+def supernodal_factorize(
+    plan: SupernodalPlan,
+    values: _Computed,
+    storage: _Computed,
+    pivots: _Index,
+    tiny: float,
+    stop: _Index,
+    threads: int,
+    /,
+) -> tuple[int, int, int]: ...
+def supernodal_solve(
+    plan: SupernodalPlan,
+    storage: _Computed,
+    pivots: _Index,
+    b: _Computed,
+    transpose: bool,
+    threads: int,
+    /,
+) -> None: ...

@@ -47,11 +47,12 @@ class OutcomeStatus(enum.Enum):
     NONFINITE_INPUT = "the problem holds inf or NaN"
     UNSUITED = "the method does not fit this matrix (dense or sparse, symmetric or not)"
     INDEFINITE = "the matrix is not positive definite, which more bits do not change; use LU"
+    SLOW_CONVERGENCE = "an iteration inside the method converges too slowly; use a factorization"
 
     @property
     def failed(self) -> bool:
         """Whether the run was broken off by an arithmetic failure, or its method is unsuited."""
-        return self.name in Status.__members__ or self is OutcomeStatus.UNSUITED
+        return self.name in Status.__members__
 
 
 @dataclass(frozen=True)

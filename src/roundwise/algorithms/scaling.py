@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,14 @@ class ScaledMatrix:
         if self.columns is None:
             return None
         return np.asarray(np.ldexp(1.0, np.clip(-self.columns, -900, 900)))
+
+    def transposed(self, backend: Backend) -> Self:
+        """The transpose, scaled as this one is; a dense one refers to the same numbers."""
+        A = self.A.T.tocsr() if self.is_sparse else self.A.T
+        if self.columns is None:  # rows are all scaled alike, or not at all
+            return replace(self, A=A, norm=backend.sizes(A)[0])
+        matrix = replace(self, A=A, rows=self.columns, columns=self.rows)
+        return replace(matrix, norm=_given_norm(matrix))
 
     def residual_norms(self, R: Array) -> Array:
         """The max norm of each column of residuals or right-hand sides, in the given scale."""

@@ -106,7 +106,7 @@ class VerifiedSolve(Algorithm):
         kind, fmt = "sparse" if problem.is_sparse else "dense", factor.fmt
         if method not in backend.methods(problem.is_sparse):
             return _unsuited(f"{method} is not for {kind} A")
-        if backend.supports(fmt) and not backend.supports(fmt, problem.is_sparse):
+        if backend.supports(fmt) and not backend.runs(method, fmt, problem.is_sparse):
             return _unsuited(f"{method} in {fmt} is not for {kind} A")
         with shared.diagnostics():
             measure = shared.get("errors", lambda: ErrorMeasure(problem))

@@ -13,7 +13,7 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.emulated.storage import StorageBackend
-from roundwise.backends.engines import ENGINES
+from roundwise.backends.engines import ENGINES, KNOWN_ENGINES
 from roundwise.backends.native.backend import NativeBackend, native_formats
 from roundwise.exceptions import UnknownNameError
 

@@ -45,6 +45,10 @@ class Status(enum.Enum):
         "some x has x'Ax < 0: the matrix is not positive definite, whatever the format; use an LU "
         "factorization"
     )
+    UNSUITED = "the method is for symmetric matrices, and this one is not; use an LU factorization"
+    SLOW_CONVERGENCE = (
+        "an iteration inside the method converges too slowly to be of use; use a factorization"
+    )
 
 
 class ArithmeticFailure(RoundwiseError, ArithmeticError):
@@ -78,6 +82,8 @@ class Factors(ABC):
     is_sparse: bool
     entries: int  # stored numbers
     flops: float  # operations of the factorization
+    replaced_pivots: int = 0
+    """Pivots too small to divide by, which were replaced: the factors are of a nearby matrix."""
 
     @property
     @abstractmethod
@@ -140,6 +146,11 @@ class Matrix(ABC):
 class Analysis(ABC):
     """What a factorization method can prepare from the pattern of a matrix alone."""
 
+    @property
+    def depends_on_values(self) -> bool:
+        """Whether the values of the analysed matrix were looked at: others may want another one."""
+        return False
+
     @abstractmethod
     def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
         """Factors of a matrix with the analysed pattern; its values may differ."""
@@ -187,6 +198,10 @@ class Backend(ABC):
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
         """The ways to factorize that `analyse` knows, for sparse or for dense matrices."""
         return ("cholesky", "lu")
+
+    def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+        """Whether it factorizes by that method in that format."""
+        return method in self.methods(sparse) and self.supports(fmt, sparse)
 
     def analyse(self, A: Any, method: str) -> Analysis:
         """Prepare to factorize A, and other matrices with its pattern, by one of the `methods`."""

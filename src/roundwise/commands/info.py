@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import click
 
 import roundwise
-from roundwise.backends import BACKENDS, native_formats
+from roundwise.backends import BACKENDS, KNOWN_ENGINES, native_formats
+from roundwise.backends.engines import Engine
 from roundwise.commands import options
 from roundwise.commands.endings import echo
 from roundwise.costs import ProfileError, load_profile, profile_path
@@ -27,7 +28,7 @@ from roundwise.outcomes.summary import table_summary
 def info_command(table: Path | None, as_json: bool) -> None:
     """Tell what is installed, or what a table holds.
 
-    Without --table: versions, the machine with its threads and BLAS, and formats.
+    Without --table: versions, the machine with its threads and BLAS, sparse engines, and formats.
     With it: problems, algorithms with their settings, and how runs ended.
 
     \b
@@ -58,12 +59,41 @@ def installation_facts() -> dict[str, Any]:
         "threads": roundwise.get_num_threads(),
         "arithmetic": list(BACKENDS),
         "native_formats": [fmt.name for fmt in native_formats()],
+        "engines": [engine_facts(engine) for engine in KNOWN_ENGINES],
         "profile": profile,
         "formats": [
             {name: getattr(fmt, name) for name in ("name", "p", "emin", "emax", "bits")}
             for fmt in NAMED_FORMATS.values()
         ],
     }
+
+
+def engine_facts(engine: Engine) -> dict[str, Any]:
+    """What an engine can do, and its version or how to install it."""
+    facts = {
+        "name": engine.name,
+        "methods": [f"{engine.name}/{ordering}" for ordering in engine.orderings],
+        "formats": [fmt.name for fmt in engine.formats],
+        "suits": engine.suits,
+        "package": engine.package,
+        "installed": engine.installed,
+    }
+    if not engine.installed:
+        return facts | {"version": None, "remedy": engine.remedy}
+    try:
+        return facts | {"version": version(engine.package), "remedy": ""}
+    except PackageNotFoundError:  # conda's MKL is no Python distribution
+        return facts | {"version": "unknown", "remedy": ""}
+
+
+def engine_text(facts: dict[str, Any]) -> str:
+    if not facts["installed"]:
+        return f"  {facts['name']:<17} not installed: {facts['remedy']}"
+    return (
+        f"  {facts['name']:<17} {facts['package']} {facts['version']}, "
+        f"{' and '.join(facts['formats'])}, {facts['suits']} matrices: "
+        f"{', '.join(facts['methods'])}"
+    )
 
 
 def installation_text(facts: dict[str, Any]) -> Iterator[str]:
@@ -80,6 +110,8 @@ def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
     yield f"native      {', '.join(facts['native_formats'])}"
     yield f"profile     {facts['profile']}"
+    yield "sparse engines"
+    yield from map(engine_text, facts["engines"])
     yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"
     for fmt in facts["formats"]:
         yield "  {name:<10}{p:>4}{emin:>7}{emax:>6}{bits:>6}".format(**fmt)

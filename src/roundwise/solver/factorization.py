@@ -5,30 +5,40 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
-from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
+from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.error_bound import PROVED_UP_TO
-from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors, Matrix
-from roundwise.formats import FP64, FP64X2, FloatFormat
+from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
+from roundwise.formats import FP64, FP64X2
 from roundwise.solver.choosing import Choice
 from roundwise.solver.examining import (
     FEW_DIGITS,
     UNEXAMINED,
     Accuracy,
     Examined,
-    Examiner,
     Singularity,
     warn_of,
 )
-from roundwise.solver.inputs import GivenColumns, GivenMatrix, checked_columns
-from roundwise.solver.solution import Solution, SolveFailed
+from roundwise.solver.factored import Factored, with_pattern_of
+from roundwise.solver.inputs import (
+    GivenColumns,
+    GivenMatrix,
+    checked_columns,
+    checked_matrix,
+    is_transposed,
+    scaled_blocks,
+)
+from roundwise.solver.solution import Solution, SolveFailed, joined
+
+RETRY_AFTER = 8
+"""Refactorizations after which a format that once did not suffice is tried again."""
 
 BOUND_STEPS = 2
 """Corrections that a bound of the error needs."""
@@ -67,27 +77,29 @@ class Factorization:
         tol: float | None = None,
         features_seconds: float = 0.0,
         accuracy: Literal["backward", "forward"] = "backward",
+        analyses: dict[str, Analysis] | None = None,
     ) -> None:
         self._accuracy: Literal["backward", "forward"] = accuracy
         if accuracy == "forward":
             choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
-        self._matrix, self._backend, self._choice = matrix, backend, choice
+        self._factored = Factored(matrix, choice.ladder, backend, analyses)
+        self._backend, self._reason = backend, choice.reason
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
-        self._level = 0
-        self._factors: Factors | None = None  # of this level
-        self._analyses: dict[str, Analysis] = {}  # by method: a climb analyses a pattern once
-        self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
-        self._climbing = ForkSafeLock()  # what it protects is consistent after every statement
-        self._examiner = Examiner(matrix, backend)
+        self._learning = ForkSafeLock()
+        self._renewals, self._patience = 0, RETRY_AFTER
 
     @property
     def shape(self) -> tuple[int, int]:
         return self._matrix.n, self._matrix.n
 
     @property
+    def _matrix(self) -> GivenMatrix:
+        return self._factored.matrix
+
+    @property
     def action(self) -> Action:
         """What the factors in use, or to be made first, come from."""
-        return self._choice.ladder[self._level]
+        return self._factored.ladder[self._factored.level]
 
     @property
     def format(self) -> str:
@@ -98,8 +110,47 @@ class Factorization:
         kind = "sparse" if self._matrix.is_sparse else "dense"
         return f"Factorization({kind} {self._matrix.n} x {self._matrix.n}, {self.format})"
 
-    def solve(self, b: Any, *, full_output: bool = False) -> Any:
+    def refactor(self, A: Any) -> Self:
+        """Go on with another matrix of the same shape and, if it is sparse, the same pattern.
+
+        For Newton's method, time steps, circuits: the method, the formats and what was analysed
+        stay. The pattern is that of the entries that are stored, zeros as well. A is copied, and
+        factorized at the next solve; solves of other threads that are under way end with the
+        matrix they began with.
+
+        Solves start from the format that the last one ended with. If that was raised, the one
+        below is tried again after eight refactorizations, and then after twice as many each time.
+
+        Raises
+        ------
+        ValueError
+            If A has another shape or pattern, or is dense and the factored matrix sparse.
+        """
+        start, before = perf_counter(), self._factored
+        columns = before.matrix.b.shape[1]
+        matrix = with_pattern_of(
+            before.matrix, checked_matrix(A, self._backend, columns, copy=True)
+        )
+        level = before.level
+        self._renewals += 1
+        if level and self._renewals >= self._patience:
+            level, self._renewals, self._patience = level - 1, 0, 2 * self._patience
+        self._factored = before.renewed(matrix, level)
+        self._features_seconds = perf_counter() - start
+        return self
+
+    def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b`` for a vector or columns b, verified; a `Solution` with `full_output`.
+
+        Many columns are solved in blocks, which bounds the memory needed beside b and x.
+
+        Parameters
+        ----------
+        b : (n,) or (n, k) array_like or sparse
+        trans : {"N", "T", "H", 0, 1, 2}
+            ``"T"``, ``"H"``, 1 or 2: solve ``A' x = b`` with the same factors, through the same
+            gate. The names are those of SciPy's ``SuperLU.solve``, the numbers ``lu_solve``'s.
+        full_output : bool
 
         Raises
         ------
@@ -111,37 +162,46 @@ class Factorization:
         IllConditionedWarning
             If fewer than about three digits of x are right.
         """
-        solution = self.run(checked_columns(b, self._matrix), full_output)
+        factored = self._factored  # `refactor` does not change it
+        if is_transposed(trans):
+            factored = factored.transposed
+        b = checked_columns(b, factored.matrix)
+        blocks = scaled_blocks(b, factored.matrix)
+        solutions = (self._run(factored, columns, full_output) for columns in blocks)
+        solution = joined(solutions, b.shape)
         return solution if full_output else solution.x
 
-    def run(self, columns: GivenColumns, full_output: bool = True) -> Solution:
+    def _run(self, factored: Factored, columns: GivenColumns, full_output: bool) -> Solution:
         """Climb from the present rung until an answer passes the gate."""
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
         least_steps = BOUND_STEPS if full_output else 0
         algorithm = VerifiedSolve(self._tol, least_steps=least_steps, accuracy=self._accuracy)
-        tolerance = algorithm.target(self._matrix.n, columns.dtype)
-        level, ladder = self._level, self._choice.ladder
+        tolerance = algorithm.target(factored.matrix.n, columns.dtype)
+        level, ladder = factored.level, factored.ladder
         tries: list[_Try] = []
         while True:
-            last = self._try(algorithm, level, columns, timings)
+            last = self._try(algorithm, factored, level, columns, timings)
             tries.append(last)
             if last.outcome.converged or last.is_as_good_as_it_gets(ladder[level]):
                 break
+            if factored.forgets_analysis(level):
+                continue
             higher = algorithm.rung_after(ladder, level, last.outcome.status)
-            if higher is None or self._is_final(last, ladder[level]):
-                raise _failure(tries, tolerance, columns, self._singularity(last, ladder[level]))
+            if higher is None or self._is_final(factored, last, ladder[level]):
+                singularity = self._singularity(factored, last, ladder[level])
+                raise _failure(tries, tolerance, columns, singularity)
             tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
             level = higher
         attempts = tuple(one.outcome for one in tries)
         start = perf_counter()
         fell_short = not last.outcome.converged  # of the full accuracy that was asked for
-        known = self._accuracy_of(last, columns, full_output or fell_short)
-        if math.isinf(known.error) and self._examiner.singularity is Singularity.SINGULAR:
+        known = self._accuracy_of(factored, last, columns, full_output or fell_short)
+        if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
             raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
         if full_output:
             timings["bound"] = perf_counter() - start
-        with self._climbing:  # from the first solve: later ones find the factors made
+        with self._learning:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
         if learn is not None:
             learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
@@ -159,7 +219,7 @@ class Factorization:
             known.condition,
             attempts,
             timings,
-            self._choice.reason,
+            self._reason,
             "backward" if fell_short else self._accuracy,
         )
 
@@ -172,19 +232,20 @@ class Factorization:
     def _try(
         self,
         algorithm: VerifiedSolve,
+        factored: Factored,
         level: int,
         columns: GivenColumns,
         timings: dict[str, float],
     ) -> _Try:
         """One rung: its factors, and refinement with them."""
-        action, start = self._choice.ladder[level], perf_counter()
+        action, start = factored.ladder[level], perf_counter()
         stages = Stages(algorithm.stages, action, self._backend)
         answer = factors = None
         try:
-            factors = self._factors_of(level)
+            factors = factored.factors_of(level)
             made = perf_counter()
             outcome, answer = algorithm.attempt(
-                (self._matrix, columns), factors, stages, self._matrix_of, columns.dtype
+                (factored.matrix, columns), factors, stages, factored.matrix_of, columns.dtype
             )
         except ArithmeticFailure as failure:
             made = perf_counter()
@@ -209,56 +270,34 @@ class Factorization:
             factors,
         )
 
-    def _factors_of(self, level: int) -> Factors:
-        """Factors of this rung, made if they are not there yet; solves to come start there."""
-        with self._climbing:  # what one thread makes, others wait for
-            if level < self._level:  # another thread has climbed on
-                return self._made(level)
-            here, higher = self.action, self._choice.ladder[level]
-            if (here.method, here[0]) != (higher.method, higher[0]):
-                self._factors = None
-            self._level = level
-            if self._factors is None:
-                self._factors = self._made(level)
-            return self._factors
-
-    def _made(self, level: int) -> Factors:
-        action, A = self._choice.ladder[level], self._matrix.A
-        if action.method not in self._analyses:
-            self._analyses[action.method] = self._backend.analyse(A, action.method)
-        return self._analyses[action.method].factorize(A, action[0])
-
-    def _matrix_of(self, stage: Stage) -> Matrix:
-        if stage.fmt not in self._matrices:
-            self._matrices[stage.fmt] = stage.matrix(self._matrix.A)
-        return self._matrices[stage.fmt]
-
-    def _accuracy_of(self, last: _Try, columns: GivenColumns, asked: bool) -> Accuracy:
+    def _accuracy_of(
+        self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool
+    ) -> Accuracy:
         """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
         assert last.answer is not None
         assert last.factors is not None
         returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
         answer = Examined(returned, columns, last.factors)
-        if not asked and self._matrix.n > PROVED_UP_TO:
-            return self._examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
-        if asked or self._examiner.suspects(last.factors, last.answer.X, columns):
-            return self._examiner.examined(answer)
+        if not asked and factored.matrix.n > PROVED_UP_TO:
+            return factored.examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
+        if asked or factored.examiner.suspects(last.factors, last.answer.X, columns):
+            return factored.examiner.examined(answer)
         return UNEXAMINED
 
-    def _is_final(self, last: _Try, action: Action) -> bool:
+    def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x cannot be held."""
         unholdable = last.answer is not None and last.answer.unholdable
         broken = last.broke_down(action)
-        return unholdable or (broken and self._singularity(last, action) in _SINGULAR)
+        return unholdable or (broken and self._singularity(factored, last, action) in _SINGULAR)
 
-    def _singularity(self, last: _Try, action: Action) -> Singularity:
+    def _singularity(self, factored: Factored, last: _Try, action: Action) -> Singularity:
         """Whether A is singular, which is examined where the last factors give reason to."""
         asked = last.broke_down(action) or (
             last.factors is not None
             and last.factors.fmt == FP64
-            and self._examiner.shows_signs(last.factors)
+            and factored.examiner.shows_signs(last.factors)
         )
-        return self._examiner.singularity if asked else Singularity.NONSINGULAR
+        return factored.examiner.singularity if asked else Singularity.NONSINGULAR
 
 
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from numbers import Real
 from time import perf_counter
 from typing import Any, Literal
@@ -13,15 +14,20 @@ from scipy import sparse
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
+from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
 from roundwise.features.look import cholesky_from
-from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
+from roundwise.solver.choosing import BACKEND, get_chooser
 from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array
+from roundwise.solver.patterns import KnownPatterns
 
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
+
+SUSPICIOUS_ERROR = 1e-5
+"""What `solve_sparse_at_once` may find of an x in which three digits are right for sure."""
 
 
 def solve(
@@ -88,17 +94,47 @@ def solve(
     >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    return solve_knowing(
+        None,
+        A,
+        b,
+        tol=tol,
+        policy=policy,
+        full_output=full_output,
+        assume_a=assume_a,
+        accuracy=accuracy,
+    )
+
+
+def solve_knowing(
+    patterns: KnownPatterns | None,
+    A: Any,
+    b: Any,
+    *,
+    tol: float | None,
+    policy: Any,
+    full_output: bool,
+    assume_a: Structure | None,
+    accuracy: Accuracy = "backward",
+) -> Any:
+    """`solve`, with the analyses of patterns that were seen before, if there are any."""
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
-    _check_accuracy(accuracy)
+    _check_options(assume_a, accuracy)
     given = A
-    if not (sparse.issparse(A) or sparse.issparse(b)):
+    at_once = not full_output and assume_a is None and accuracy == "backward"
+    if sparse.issparse(A):
+        if at_once and chooser.at_once:
+            x = _solve_sparse_at_once(A, b, tol)
+            if x is not None:
+                return x
+    elif not sparse.issparse(b):
         A, b = dense_array("A", A), dense_array("b", b)
         if A.ndim > 2 or b.ndim > 2:
             if full_output:
                 raise ValueError("full_output describes one system; loop over the stacked ones")
             options = {"tol": tol, "policy": chooser, "assume_a": assume_a, "accuracy": accuracy}
             return _solve_stacked(A, b, **options)
-        if not full_output and assume_a is None and accuracy == "backward":
+        if at_once:
             x = _solve_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
@@ -106,8 +142,14 @@ def solve(
     columns = max(1, shape[1]) if len(shape) == 2 else 1
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
-    factorization = _factorization(A, tol, chooser, assume_a, columns, accuracy)
-    return factorization.solve(b, full_output=full_output)
+    start = perf_counter()
+    matrix = checked_matrix(A, BACKEND, columns)
+    known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
+    with known as (matrix, analyses):
+        choice = chooser.choose(matrix, _is_definite(assume_a))
+        seconds = perf_counter() - start
+        F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
+        return F.solve(b, full_output=full_output)
 
 
 def factor(
@@ -125,31 +167,21 @@ def factor(
     copied, so that it may change before the next solve. `columns` is how many right-hand sides to
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
-    _check_accuracy(accuracy)
+    _check_options(assume_a, accuracy)
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
-    return _factorization(A, tol, chooser, assume_a, columns, accuracy, copy=True)
-
-
-def _factorization(
-    A: Any,
-    tol: float | None,
-    chooser: Chooser,
-    assume_a: Structure | None,
-    columns: int,
-    accuracy: Accuracy,
-    copy: bool = False,
-) -> Factorization:
-    """A factorization that refers to A, which must not change while it is in use, or to a copy."""
-    if assume_a not in (None, "gen", "pos"):
-        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns, copy)
-    positive_definite = None if assume_a is None else assume_a == "pos"
-    choice = chooser.choose(matrix, positive_definite)
+    matrix = checked_matrix(A, BACKEND, columns, copy=True)
+    choice = chooser.choose(matrix, _is_definite(assume_a))
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
 
 
-def _check_accuracy(accuracy: Any) -> None:
+def _is_definite(assume_a: Structure | None) -> bool | None:
+    return None if assume_a is None else assume_a == "pos"
+
+
+def _check_options(assume_a: Any, accuracy: Any) -> None:
+    if assume_a not in (None, "gen", "pos"):
+        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
     if accuracy not in ("backward", "forward"):
         raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
 
@@ -179,6 +211,25 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
     if not pivot_ratio > SUSPICIOUS:
         return None  # perhaps few digits are right, or A is singular: that is looked into
     bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
+    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
+
+
+@np.errstate(all="ignore")
+def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
+    """A small float64 system in FP64, through the same gate; None if it is not, or fails."""
+    if not (A.format in ("csr", "csc") and A.nnz <= MOST_ENTRIES and type(b) is np.ndarray):
+        return None
+    n = len(b) if b.ndim in (1, 2) else 0
+    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
+    if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
+        return None
+    solved = solve_sparse_at_once(A, b)
+    if solved is None:
+        return None
+    x, error, trouble = solved
+    if not trouble < SUSPICIOUS_ERROR:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    bound = upper_bounds(error, n, exact.error_of(n))
     return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
 
 

@@ -7,6 +7,7 @@ of two (`roundwise.algorithms.scaling`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,13 @@ from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, moderate, 
 from roundwise.backends import Backend
 
 Array = NDArray[np.float64]
+
+BLOCK = 2**22
+"""About how many numbers of b are solved for at a time: a solve has ten arrays of that size."""
+
+LEAST_COLUMNS = 32
+"""Fewer columns at a time would read the factors too often."""
+
 _NOT_FINITE = "has NaN or infinite entries; replace or remove them (numpy.isfinite finds them)"
 
 
@@ -64,21 +72,43 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     return GivenMatrix(*scaled, dtype=dtype, b=b)
 
 
-def checked_columns(b: Any, matrix: GivenMatrix) -> GivenColumns:
-    """b as scaled columns, or an error that names the fix."""
+def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
+    """b as a finite array with A's rows, or an error that names the fix."""
     if sparse.issparse(b):
         b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
-    b = dense_array("b", b)
-    if b.ndim not in (1, 2):
-        raise ValueError(f"b has {b.ndim} dimensions; pass a vector or a matrix of columns")
-    if b.shape[0] != matrix.n:
-        raise ValueError(f"b has {b.shape[0]} rows, A has {matrix.n}; pass b with {matrix.n} rows")
-    dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
-    B = np.array(b, dtype=np.float64, order="F")
-    if not np.isfinite(B).all():
+    array = dense_array("b", b)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
+    if len(array) != matrix.n:
+        raise ValueError(f"b has {len(array)} rows, A has {matrix.n}; pass b with {matrix.n} rows")
+    if not all(np.isfinite(block).all() for block in _blocks(array)):
         raise ValueError(f"b {_NOT_FINITE}")
-    made = scaled_columns(B, matrix)
-    return GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
+    return array
+
+
+def _blocks(b: NDArray[Any]) -> list[NDArray[Any]]:
+    """Views of some columns at a time; one of them if there are few."""
+    if b.size <= BLOCK or b.ndim == 1:
+        return [b]
+    step = max(LEAST_COLUMNS, BLOCK // len(b))
+    return [b[:, j : j + step] for j in range(0, b.shape[1], step)]
+
+
+def scaled_blocks(b: NDArray[Any], matrix: GivenMatrix) -> Iterator[GivenColumns]:
+    """Checked columns, scaled, some at a time."""
+    dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
+    for block in _blocks(b):
+        made = scaled_columns(np.array(block, dtype=np.float64, order="F"), matrix)
+        yield GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
+
+
+def is_transposed(trans: Any) -> bool:
+    """Whether SciPy's argument of that name asks for A', which is real here: "H" is "T"."""
+    if isinstance(trans, str) and trans in ("N", "T", "H"):
+        return trans != "N"
+    if isinstance(trans, int | np.integer) and trans in (0, 1, 2):
+        return trans != 0
+    raise ValueError(f"trans = {trans!r}; choose 'N' or 0 for A, 'T' or 1 for its transpose")
 
 
 def dense_array(name: str, values: Any) -> NDArray[Any]:

@@ -23,8 +23,9 @@ from roundwise.solver.choosing import (
     structure,
 )
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.front_door import Structure, factor, solve
+from roundwise.solver.front_door import Structure, factor, solve_knowing
 from roundwise.solver.inputs import GivenMatrix
+from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.solution import SolveFailed
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
 
@@ -36,7 +37,9 @@ class Solver:
     of the same shape first, then those of similar ones. For a sequence of systems (Newton's
     method, time steps) this means that after a climb the next solve starts higher, and that lower
     formats are tried again from time to time. Systems so small that no format gains time are
-    solved at once, and teach nothing. One Solver may be used by many threads.
+    solved at once, and teach nothing. A sparse pattern is analysed once: `solve` reuses that for
+    the next matrices with the same pattern; the last three patterns are kept. One Solver may be
+    used by many threads.
 
     Learning costs no digits: every answer passes the same gate.
 
@@ -84,6 +87,7 @@ class Solver:
         if memory is not None and not learn:
             raise ValueError("memory is of no use without learning; leave one of them out")
         self._learner: OnlinePolicy | None = None
+        self._patterns = KnownPatterns()
         if learn and prior is not None:
             self._learner = OnlinePolicy(prior, Memory(memory), explore)
             self._learner.space, self._learner.feature_count = prior.space, prior.feature_count
@@ -102,10 +106,10 @@ class Solver:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
         options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
         if self._learner is None:
-            return solve(A, b, policy=self._chooser, **options)
+            return solve_knowing(self._patterns, A, b, policy=self._chooser, **options)
         lessons = _Lessons(self._learner, may_explore=True)
         try:
-            return solve(A, b, policy=lessons, **options)
+            return solve_knowing(self._patterns, A, b, policy=lessons, **options)
         except SolveFailed as failure:
             lessons.failed(failure.attempts)
             raise
@@ -122,7 +126,8 @@ class Solver:
     ) -> Factorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
-        The first solve with it teaches. It is never used to explore: its factors are to stay.
+        The first solve with it teaches. It is never used to explore: its factors are to stay. For
+        the next matrix with the same pattern, call its `refactor`.
         """
         chooser = self._chooser
         if self._learner is not None:

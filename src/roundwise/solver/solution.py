@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,37 @@ def right_digits(relative_error: float, most: int = 16) -> int:
     if not relative_error < 1:
         return 0
     return min(most, math.floor(-math.log10(relative_error))) if relative_error else most
+
+
+def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
+    """The solution, of this shape, of all columns from those of blocks of them.
+
+    It has the worst errors, and all attempts. Each block is dropped when the next is asked for.
+    """
+    parts: list[Solution] = []
+    done = 0
+    for one in solutions:
+        if one.x.shape == shape:
+            return one
+        if not parts:
+            X = np.empty(shape, one.x.dtype, order="F")
+        block = X[:, done : done + one.x.shape[1]]
+        block[:] = one.x
+        parts.append(replace(one, x=block))
+        done += block.shape[1]
+    worst = parts[int(np.argmax([one.forward_error_bound for one in parts]))]  # NaN is largest
+    is_proved = all(one.error_kind == "bound" for one in parts)
+    return replace(
+        worst,
+        x=X,
+        status=max((one.status for one in parts), key=("accepted", "escalated").index),
+        action=parts[-1].action,
+        backward_error=max(one.backward_error for one in parts),
+        error_kind="bound" if is_proved else "estimate",
+        condition=float(np.max([one.condition for one in parts])),
+        attempts=tuple(attempt for one in parts for attempt in one.attempts),
+        timings={name: sum(one.timings[name] for one in parts) for name in parts[-1].timings},
+    )
 
 
 def _sentence(attempt: Outcome) -> str:

@@ -1,6 +1,27 @@
-"""Sparse factorizations behind one contract: a new engine is a new file and a line in `ENGINES`."""
+"""Sparse factorizations behind one contract: a new engine is a new file and a line below."""
 
-from roundwise.backends.engines.contract import Engine, Symbolic
+from roundwise.backends.engines.amg import AMGEngine
+from roundwise.backends.engines.cholmod import CholmodEngine
+from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
+from roundwise.backends.engines.klu import KLUEngine
+from roundwise.backends.engines.pardiso import PardisoCholesky, PardisoLDL, PardisoLU
 from roundwise.backends.engines.superlu import SuperLUEngine, suits_symmetric_mode
+from roundwise.backends.engines.supernodal import CholeskyEngine, LdlEngine, LuEngine
+from roundwise.backends.engines.umfpack import UmfpackEngine
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (SuperLUEngine(),)}
+KNOWN_ENGINES: tuple[Engine, ...] = (
+    CholeskyEngine(),
+    LdlEngine(),
+    LuEngine(),
+    SuperLUEngine(),
+    PardisoLU(),
+    PardisoCholesky(),
+    PardisoLDL(),
+    KLUEngine(),
+    CholmodEngine(),
+    UmfpackEngine(),
+    AMGEngine(),
+)
+
+ENGINES = {engine.name: engine for engine in KNOWN_ENGINES if engine.installed}
+"""The engines whose packages are installed, by name."""

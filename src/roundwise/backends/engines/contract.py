@@ -9,23 +9,39 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends.contract import Factors
+from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
+
+
+class FactorizationStopped(RoundwiseError):
+    """A factorization ended early because its caller asked for it."""
 
 
 class Symbolic(ABC):
     """What an engine keeps of a pattern: its fill-reducing order, and perhaps more."""
+
+    depends_on_values: bool = False
+    """Whether the analysed matrix's values were looked at, so that others may want another one."""
 
     @abstractmethod
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> Factors:
         """Factors of the matrix with these entries, in the order of the pattern's.
 
         The values are finite and have the type of the format. Raises `ArithmeticFailure` where
-        the factorization breaks down.
+        the factorization breaks down; the analysis stays usable. Earlier factors stay valid.
         """
 
 
+class EngineError(RoundwiseError, RuntimeError):
+    """The library behind an engine failed for a reason that is not the matrix's."""
+
+
 class Engine(ABC):
-    """A way to factorize sparse matrices natively."""
+    """A way to factorize sparse matrices natively.
+
+    Many engines call a library that need not be installed. Such an engine imports it when first
+    used, never when it is imported itself.
+    """
 
     name: ClassVar[str]
     orderings: ClassVar[tuple[str, ...]]
@@ -33,6 +49,21 @@ class Engine(ABC):
     ``name/ordering`` is a method of the native backend."""
     formats: ClassVar[tuple[FloatFormat, ...]]
     """Those that it factorizes in, of fp32 and fp64."""
+    suits: ClassVar[str] = "any"
+    """The square matrices that it factorizes: any, symmetric, or positive definite."""
+    stops_at: ClassVar[float] = 0.0
+    """The relative residual at which its solves stop, if they iterate; 0 if they substitute."""
+    package: ClassVar[str] = "roundwise"
+    """The distribution that it calls; ``roundwise info`` tells its version."""
+    remedy: ClassVar[str] = ""
+    """What to do where the package is not installed."""
+    results_depend_on_threads: ClassVar[bool] = False
+    """Whether the last bits of its results change with the number of threads."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether its package can be imported, which is found out without doing so."""
+        return True
 
     @abstractmethod
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> Symbolic:

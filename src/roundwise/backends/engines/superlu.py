@@ -54,7 +54,7 @@ ORDINARY = 1e100
 class SuperLUEngine(Engine):
     """Supernodal LU with partial or diagonal pivoting."""
 
-    name = "superlu"
+    name, package = "superlu", "scipy"
     orderings = ("mmd", "colamd")
     formats = (FP32, FP64)
 

@@ -88,6 +88,11 @@ class NativeBackend(NativeVectors):
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
         return ("cholesky", "lu", *(engine_methods() if sparse else ("qr",)))
 
+    def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+        if sparse and method in (engines := engine_methods()):
+            return get_format(fmt) in engines[method][0].formats
+        return super().runs(method, fmt, sparse)
+
     def _analysis(self, A: Any, method: str) -> Analysis:
         if issparse(A) and method in engine_methods():
             return EngineAnalysis(self, A, method)

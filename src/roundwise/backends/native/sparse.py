@@ -91,6 +91,10 @@ class EngineAnalysis(Analysis):
         self._pattern = canonical_rows(A)
         self._symbolic = self._engine.analyse(self._pattern, ordering)
 
+    @property
+    def depends_on_values(self) -> bool:
+        return self._symbolic.depends_on_values
+
     def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
         fmt = get_format(fmt)
         matrix = self._backend.matrix(A, fmt)

@@ -1,0 +1,110 @@
+// The supernodal factorizations of roundwise._kernels; sparse/kernels.hpp states what each computes.
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "bindings/bindings.hpp"
+#include "sparse/kernels.hpp"
+
+namespace roundwise {
+
+namespace {
+
+using sparse::Kind;
+using sparse::Plan;
+
+void require(bool holds, const char* otherwise) {
+    if (!holds) throw std::invalid_argument(otherwise);
+}
+
+Kind kind_of(const std::string& name) {
+    if (name == "cholesky") return Kind::cholesky;
+    if (name == "ldl") return Kind::ldl;
+    if (name == "lu") return Kind::lu;
+    throw std::invalid_argument("no factorization '" + name + "'; use cholesky, ldl or lu");
+}
+
+// Scratch memory of a kernel, aligned to a cache line.
+class Workspace {
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<void, Free> memory_;
+
+  public:
+    explicit Workspace(std::int64_t bytes)
+        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
+    void* get() const { return memory_.get(); }
+};
+
+void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symbolic,
+               VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
+               VectorIn<std::int32_t> row_place, VectorIn<std::int32_t> column_place) {
+    const auto n = static_cast<std::size_t>(symbolic.n);
+    require(indptr.size() == n + 1 && row_place.size() == n && column_place.size() == n,
+            "the places, A and its analysis differ in length; pass n, n + 1 and n numbers");
+    const Kind which = kind_of(kind);
+    nb::gil_scoped_release release;
+    new (self) Plan(which, symbolic, indptr.data(), indices.data(), row_place.data(), column_place.data());
+}
+
+// For each panel its first column, its width and height, and where its rows and its numbers begin.
+nb::list panels_of(const Plan& plan) {
+    const sparse::PlanView view = plan.view();
+    nb::list panels;
+    for (std::int32_t p = 0; p < view.panels; ++p)
+        panels.append(nb::make_tuple(view.first[p], view.width(p), view.height[p], view.row_start[p], view.place[p]));
+    return panels;
+}
+
+template <class T> void bind_kernels(nb::module_& m) {
+    define(m, "supernodal_factorize",
+           [](const Plan& plan, VectorIn<T> values, VectorOut<T> storage, VectorOut<std::int32_t> pivots,
+              double tiny, VectorIn<int> stop, int threads) {
+               const sparse::PlanView view = plan.view();
+               require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
+                       "storage or pivots do not fit the plan; pass plan.stored and n numbers");
+               require(stop.size() == 1, "stop is not one number; pass an array of one int32");
+               require(threads >= 1, "threads < 1; pass at least 1");
+               const auto& kernels = sparse::sparse_kernels<T>();
+               sparse::Report report;
+               {
+                   nb::gil_scoped_release release;
+                   const Workspace workspace(kernels.factorize_workspace(view, threads));
+                   report = kernels.factorize(view, values.data(), storage.data(), pivots.data(),
+                                              static_cast<T>(tiny), stop.data(), threads, workspace.get());
+               }
+               return nb::make_tuple(static_cast<int>(report.result), report.column, report.replaced);
+           });
+    define(m, "supernodal_solve",
+           [](const Plan& plan, VectorIn<T> storage, VectorIn<std::int32_t> pivots, MatrixOut<T> b,
+              bool transpose, int threads) {
+               const sparse::PlanView view = plan.view();
+               require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
+                       "storage or pivots do not fit the plan; pass plan.stored and n numbers");
+               require(length(b.shape(0)) == view.n, "b and the factors differ in length; pass n rows");
+               require(threads >= 1, "threads < 1; pass at least 1");
+               const auto& kernels = sparse::sparse_kernels<T>();
+               nb::gil_scoped_release release;
+               const std::int64_t columns = length(b.shape(1));
+               const Workspace workspace(kernels.solve_workspace(view, columns, threads));
+               kernels.solve(view, storage.data(), pivots.data(), transpose, columns, b.data(), threads,
+                             workspace.get());
+           });
+}
+
+}  // namespace
+
+void bind_supernodal(nb::module_& m) {
+    nb::class_<Plan>(m, "SupernodalPlan")
+        .def("__init__", &make_plan, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg().noconvert(),
+             nb::arg().noconvert(), nb::arg().noconvert())
+        .def_prop_ro("panels", &panels_of)
+        .def_prop_ro("stored", &Plan::stored)
+        .def_prop_ro("entries", &Plan::entries)
+        .def_prop_ro("flops", &Plan::flops);
+    bind_kernels<float>(m);
+    bind_kernels<double>(m);
+}
+
+}  // namespace roundwise

@@ -1,0 +1,118 @@
+"""Algebraic multigrid (pyamg) behind the contract of factorizations, for M-matrix-like systems.
+
+It needs the package ``pyamg`` (the extra ``amg``). Nothing is factorized: `AMGFactors.solve` runs
+the conjugate gradient method in FP64, preconditioned by one V-cycle of a Ruge-Stueben hierarchy
+(symmetric Gauss-Seidel smoothing), until ``||r||_2 <= 1e-8 ||b||_2``. Refinement makes the answer
+as accurate as any other; each solve costs some ten iterations.
+
+It is for symmetric positive definite matrices with nonpositive entries off the diagonal, or nearly
+so: Laplacians and the like, where it needs far less memory and work than any factorization in three
+dimensions. Elsewhere it may converge slowly. It is then given up at once
+(`Status.SLOW_CONVERGENCE`): in the tenth iteration, if the residual has not shrunk at the rate that
+reaches the tolerance in `MOST_ITERATIONS`.
+
+Results are deterministic and do not depend on the number of threads. The "ordering" is the kind of
+hierarchy; ``rs`` is the only one, because pyamg's smoothed aggregation begins with random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.engines.contract import Engine, Symbolic
+from roundwise.backends.engines.opaque import OpaqueFactors
+from roundwise.backends.engines.symmetric import SymmetricPattern
+from roundwise.formats import FP64, FloatFormat
+
+TOLERANCE = 1e-8
+"""The residual of a solve, relative to its right-hand side, in the 2-norm."""
+
+MOST_ITERATIONS = 60
+CHECK_AFTER = 10
+
+METHOD = "amg/rs"
+
+
+class AMGEngine(Engine):
+    """Conjugate gradients preconditioned by multigrid."""
+
+    name = "amg"
+    orderings = ("rs",)
+    formats = (FP64,)
+    suits, stops_at = "positive definite", TOLERANCE
+    package = "pyamg"
+    remedy = "pip install 'roundwise[amg]'"
+
+    @property
+    def installed(self) -> bool:
+        return find_spec("pyamg") is not None
+
+    def analyse(self, pattern: sparse.csr_array, ordering: str) -> AMGSymbolic:
+        return AMGSymbolic(pattern)
+
+
+class AMGSymbolic(Symbolic):
+    """A pattern; the hierarchy depends on the values and is built for each matrix."""
+
+    def __init__(self, pattern: sparse.csr_array) -> None:
+        self._pattern, self._symmetric = pattern, SymmetricPattern(pattern)
+
+    def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> AMGFactors:
+        self._symmetric.require_symmetric(values, METHOD, fmt)
+        A = sparse.csr_array(
+            (values.copy(), self._pattern.indices, self._pattern.indptr), self._pattern.shape
+        )
+        if not (A.diagonal() > 0).all():
+            status = Status.NOT_POSITIVE_DEFINITE if values.any() else Status.ZERO_PIVOT
+            raise ArithmeticFailure(status, METHOD, fmt)
+        return AMGFactors(A)
+
+
+class AMGFactors(OpaqueFactors):
+    """A hierarchy of coarser and coarser matrices; `entries` counts those of all."""
+
+    def __init__(self, A: sparse.csr_array) -> None:
+        super().__init__(FP64, A.shape[0], METHOD)
+        hierarchy = import_module("pyamg").ruge_stuben_solver(A)
+        self.entries = sum(level.A.nnz for level in hierarchy.levels)
+        self._A, self._cycle = A, hierarchy.aspreconditioner(cycle="V")
+
+    def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
+        if not np.isfinite(b).all():
+            return b  # `solve` finds it
+        return np.column_stack([self._conjugate_gradients(column) for column in b.T])
+
+    def _conjugate_gradients(self, b: NDArray[np.float64]) -> NDArray[np.float64]:
+        scale = np.abs(b).max()
+        if scale == 0:
+            return b
+        r = b / scale  # so that no norm under- or overflows
+        x, target = np.zeros_like(r), TOLERANCE * np.linalg.norm(r)
+        rate = math.log(TOLERANCE) / MOST_ITERATIONS
+        first = np.linalg.norm(r)
+        z = self._cycle.matvec(r)
+        p, rz = z, r @ z
+        for iteration in range(1, MOST_ITERATIONS + 1):
+            Ap = self._A @ p
+            curvature = p @ Ap
+            if not (rz > 0 and curvature > 0):
+                raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, METHOD, FP64)
+            alpha = rz / curvature
+            x, r = x + alpha * p, r - alpha * Ap
+            size = np.linalg.norm(r)
+            if size <= target:
+                return np.asarray(x * scale)
+            if iteration >= CHECK_AFTER and not math.log(size / first) <= rate * iteration:
+                break
+            z = self._cycle.matvec(r)
+            rz, before = r @ z, rz
+            p = z + (rz / before) * p
+        raise ArithmeticFailure(Status.SLOW_CONVERGENCE, METHOD, FP64)

@@ -1,0 +1,127 @@
+"""What makes pivots large before a factorization that cannot look for them: matching and scaling.
+
+A factorization whose structure is fixed beforehand takes its pivots near the diagonal. So rows are
+permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001, with
+SciPy's assignment solver), and rows and columns are scaled by powers of two, which change no digit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching, structural_rank
+
+from roundwise._forking import cached_property
+
+Index = NDArray[np.int32]
+Array = NDArray[np.float64]
+
+STRONG = 2.0**-10
+"""A diagonal is strong if each entry is at least this part of the geometric mean of the largest
+entries of its row and its column: rows then stay where they are, because matching takes time."""
+
+BALANCED = 16.0
+"""Largest entries of rows, and of columns, may differ by this factor and are not scaled."""
+
+SWEEPS = 3
+"""Each halves the distance of the exponents from those of a balanced matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The rows and columns of a pattern in compressed rows, to take maxima over."""
+
+    pattern: sparse.csr_array
+
+    @cached_property
+    def rows(self) -> Index:
+        """The row of each entry."""
+        n = self.pattern.shape[0]
+        return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.pattern.indptr))
+
+    @cached_property
+    def _by_column(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The entries in the order of columns, and where each column begins."""
+        columns = self.pattern.indices
+        counts = np.bincount(columns, minlength=self.pattern.shape[1])
+        return np.argsort(columns, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
+
+    def row_maxima(self, sizes: Array) -> Array:
+        return _maxima(sizes, self.pattern.indptr)
+
+    def column_maxima(self, sizes: Array) -> Array:
+        entries, starts = self._by_column
+        return _maxima(sizes[entries], starts)
+
+
+def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
+    """The largest of ``sizes[starts[i]:starts[i + 1]]`` for each i; 0 where there is none."""
+    result = np.zeros(len(starts) - 1)
+    filled = np.flatnonzero(np.diff(starts))
+    if len(filled):
+        result[filled] = np.maximum.reduceat(sizes, starts[filled])
+    return result
+
+
+def matched_rows(lines: Lines) -> Index | None:
+    """The rows in an order that makes the diagonal large; None to leave them where they are.
+
+    That is so where the diagonal is strong already, and where no order fills it.
+    """
+    A, n = lines.pattern, lines.pattern.shape[0]
+    sizes = np.abs(A.data).astype(np.float64)
+    largest = lines.column_maxima(sizes)
+    if not largest.any():  # the values tell nothing
+        sizes, largest = np.ones(A.nnz), np.ones(n)
+    diagonal = np.zeros(n)
+    on_diagonal = lines.rows == A.indices
+    diagonal[A.indices[on_diagonal]] = sizes[on_diagonal]
+    means = np.sqrt(lines.row_maxima(sizes)) * np.sqrt(largest)
+    if (diagonal > 0).all() and (diagonal >= STRONG * means).all():
+        return None
+    # Weights must be positive; an entry that is zero now comes last.
+    least = np.where(sizes > 0, sizes, np.finfo(np.float64).tiny)
+    with np.errstate(divide="ignore"):
+        weights = 1 + np.log(np.maximum(largest[A.indices], least)) - np.log(least)
+    graph = sparse.csr_array((weights, A.indices, A.indptr), shape=A.shape)
+    try:
+        rows, columns = min_weight_full_bipartite_matching(graph)
+    except ValueError:  # SciPy says so of a structurally singular matrix
+        return None
+    matched = np.empty(n, dtype=np.int32)
+    matched[columns] = rows
+    return matched
+
+
+def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) -> bool:
+    """Whether the matrix with these entries is singular because of where its zeros are."""
+    # eliminate_zeros works in place, so on a copy.
+    A = sparse.csr_array((values, pattern.indices, pattern.indptr), pattern.shape, copy=True)
+    A.eliminate_zeros()
+    return bool(structural_rank(A) < A.shape[0])
+
+
+def balancing(lines: Lines, values: NDArray[Any], symmetric: bool) -> tuple[Index, Index] | None:
+    """Exponents e and f such that the largest entries of rows and columns of 2^(e_i + f_j) a_ij are
+    about 1 (Ruiz 2001); None if they are balanced already. For a symmetric matrix e = f."""
+    sizes = np.abs(values).astype(np.float64)
+    maxima = [lines.row_maxima(sizes)] + ([] if symmetric else [lines.column_maxima(sizes)])
+    if all(m.min(initial=np.inf) * BALANCED >= m.max(initial=0.0) for m in maxima):
+        return None
+    rows, columns = np.zeros(len(maxima[0]), dtype=np.int32), np.zeros(len(maxima[-1]), np.int32)
+    for _ in range(SWEEPS):
+        scaled = np.ldexp(sizes, rows[lines.rows] + columns[lines.pattern.indices])
+        by_row = -_half_exponents(lines.row_maxima(scaled))
+        rows += by_row
+        columns += by_row if symmetric else -_half_exponents(lines.column_maxima(scaled))
+    return rows, columns
+
+
+def _half_exponents(maxima: Array) -> Index:
+    """The binary exponents of the square roots; 0 for zero."""
+    exponents = np.frexp(maxima)[1]
+    return np.where(maxima > 0, np.round(exponents / 2), 0).astype(np.int32)

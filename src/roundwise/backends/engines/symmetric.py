@@ -1,0 +1,59 @@
+"""The pattern of a symmetric matrix: its upper triangle, and whether values are symmetric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise._forking import cached_property
+from roundwise.backends.checks import require_square
+from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.formats import FloatFormat
+
+
+class SymmetricPattern:
+    """What an engine for symmetric matrices needs of a pattern in canonical form."""
+
+    def __init__(self, pattern: sparse.csr_array) -> None:
+        require_square(pattern.shape)
+        self.shape = pattern.shape
+        self._indptr, self._indices = pattern.indptr, pattern.indices
+
+    @cached_property
+    def _partners(self) -> NDArray[Any] | None:
+        """For each entry the position of that across the diagonal; None if some have none."""
+        positions = np.arange(len(self._indices))
+        entries = sparse.csr_array((positions, self._indices, self._indptr), shape=self.shape)
+        across = entries.T.tocsr()
+        same = np.array_equal(across.indptr, self._indptr) and np.array_equal(
+            across.indices, self._indices
+        )
+        return across.data if same else None
+
+    def require_symmetric(self, values: NDArray[Any], kernel: str, fmt: FloatFormat) -> None:
+        """Raise a failure if the pattern or the values are not symmetric."""
+        partners = self._partners
+        if partners is None or not np.array_equal(values, values[partners]):
+            raise ArithmeticFailure(Status.UNSUITED, kernel, fmt)
+
+    @cached_property
+    def upper(self) -> sparse.csr_array:
+        """The upper triangle with its whole diagonal; values are positions, see `upper_values`."""
+        n, columns = self.shape[0], self._indices
+        rows = np.repeat(np.arange(n), np.diff(self._indptr))
+        absent = np.setdiff1d(np.arange(n), columns[rows == columns], assume_unique=True)
+        above = np.flatnonzero(columns >= rows)
+        rows = np.concatenate([rows[above], absent])
+        columns = np.concatenate([columns[above], absent])
+        positions = np.concatenate([above, np.full(len(absent), len(self._indices))])
+        order = np.lexsort((columns, rows))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+        triangle = (positions[order], columns[order], starts)
+        return sparse.csr_array(triangle, shape=self.shape)
+
+    def upper_values(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The entries of the upper triangle; 0 where the pattern has no diagonal entry."""
+        return np.asarray(np.append(values, values.dtype.type(0))[self.upper.data])

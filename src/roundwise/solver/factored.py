@@ -1,0 +1,146 @@
+"""`Factored`: one matrix, and the factors of the rung of its ladder that solves have reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from roundwise._forking import ForkSafeLock, cached_property
+from roundwise.actions import Action
+from roundwise.algorithms import Stage
+from roundwise.backends import Analysis, Backend, Factors, Matrix
+from roundwise.backends.transposed import TransposedFactors
+from roundwise.formats import FloatFormat
+from roundwise.solver.examining import Examiner
+from roundwise.solver.inputs import GivenMatrix
+
+Ladder = tuple[Action, ...]
+
+
+class Factored:
+    """A matrix that does not change, and its factors, made when they are first asked for.
+
+    `renewed` gives that of another matrix: solves that are under way go on with this one. Both use
+    the same analyses, one at a time.
+    """
+
+    def __init__(
+        self,
+        matrix: GivenMatrix,
+        ladder: Ladder,
+        backend: Backend,
+        analyses: dict[str, Analysis] | None = None,
+    ) -> None:
+        self.matrix, self.ladder, self._backend = matrix, ladder, backend
+        self._level = 0
+        self._factors: Factors | None = None  # of this level
+        # By method: a climb analyses a pattern once.
+        self._analyses: dict[str, Analysis] = {} if analyses is None else analyses
+        self._inherited = set(self._analyses)  # methods whose analysis saw another matrix
+        self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
+        self._climbing = ForkSafeLock()  # what it protects is consistent after every statement
+
+    @property
+    def level(self) -> int:
+        """The rung that solves start from."""
+        return self._level
+
+    def renewed(self, matrix: GivenMatrix, level: int) -> Factored:
+        """The same for another matrix with the same pattern, starting from this rung."""
+        other = Factored(matrix, self.ladder, self._backend, self._analyses)
+        other._level, other._climbing = level, self._climbing
+        return other
+
+    def factors_of(self, level: int) -> Factors:
+        """Factors of this rung, made if they are not there yet; solves to come start there."""
+        with self._climbing:  # what one thread makes, others wait for
+            if level < self._level:  # another thread has climbed on
+                return self._made(level)
+            here, higher = self.ladder[self._level], self.ladder[level]
+            if (here.method, here[0]) != (higher.method, higher[0]):
+                self._factors = None
+            self._level = level
+            if self._factors is None:
+                self._factors = self._made(level)
+            return self._factors
+
+    def _made(self, level: int) -> Factors:
+        action, A = self.ladder[level], self.matrix.A
+        if action.method not in self._analyses:
+            self._analyses[action.method] = self._backend.analyse(A, action.method)
+        return self._analyses[action.method].factorize(A, action[0])
+
+    def forgets_analysis(self, level: int) -> bool:
+        """Drop an analysis that was made for other values, if these matter to it.
+
+        If so, the rung deserves another attempt.
+        """
+        method = self.ladder[level].method
+        with self._climbing:
+            analysis = self._analyses.get(method) if method in self._inherited else None
+            if analysis is None or not analysis.depends_on_values:
+                return False
+            self._inherited.discard(method)
+            del self._analyses[method]
+            if level == self._level:
+                self._factors = None
+            return True
+
+    def matrix_of(self, stage: Stage) -> Matrix:
+        """A in the format of a stage."""
+        if stage.fmt not in self._matrices:
+            self._matrices[stage.fmt] = stage.matrix(self.matrix.A)
+        return self._matrices[stage.fmt]
+
+    @cached_property
+    def examiner(self) -> Examiner:
+        """What is found out about A beside its factors."""
+        return Examiner(self.matrix, self._backend)
+
+    @cached_property
+    def transposed(self) -> Factored:
+        """The transpose of A with the same factors, on the same rung."""
+        return _Transposed(self)
+
+
+class _Transposed(Factored):
+    """``A'``; whatever is made is made for A, too."""
+
+    def __init__(self, given: Factored) -> None:
+        super().__init__(given.matrix.transposed(given._backend), given.ladder, given._backend)
+        self._given = given
+
+    @property
+    def level(self) -> int:
+        return self._given.level
+
+    def factors_of(self, level: int) -> Factors:
+        return TransposedFactors(self._given.factors_of(level))
+
+    def forgets_analysis(self, level: int) -> bool:
+        return self._given.forgets_analysis(level)
+
+
+def with_pattern_of(first: GivenMatrix, matrix: GivenMatrix) -> GivenMatrix:
+    """A matrix with the index arrays of the first one, or an error if its pattern differs."""
+    if matrix.is_sparse != first.is_sparse:
+        kinds = ["sparse" if one.is_sparse else "dense" for one in (first, matrix)]
+        raise ValueError(f"the factored matrix is {kinds[0]}, A is {kinds[1]}; pass factor(A)")
+    if matrix.n != first.n:
+        raise ValueError(
+            f"the factored matrix is {first.n} x {first.n}, A is {matrix.n} x {matrix.n}; pass a "
+            "matrix of that shape, or call factor(A)"
+        )
+    if not first.is_sparse:
+        return matrix
+    old, new = first.A, matrix.A
+    if not (np.array_equal(old.indptr, new.indptr) and np.array_equal(old.indices, new.indices)):
+        raise ValueError(
+            f"A stores other entries than the factored matrix ({new.nnz} and {old.nnz} of them); "
+            "store zeros where only the other one has numbers, or call factor(A)"
+        )
+    same = sparse.csr_array((new.data, old.indices, old.indptr), shape=old.shape)
+    same.has_canonical_format = True  # as `old`
+    return replace(matrix, A=same)

@@ -1,0 +1,90 @@
+"""`KnownPatterns`: what a `Solver` keeps of sparse patterns, so that each is analysed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise._forking import ForkSafeLock
+from roundwise.backends import Analysis
+from roundwise.solver.inputs import GivenMatrix
+
+MOST = 3
+"""How many patterns are kept; their analyses take about as much memory as the matrices do."""
+
+SAMPLE = 64
+"""About how many indices tell most patterns apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Pattern:
+    """A pattern in arrays of its own, which nobody changes, and its analyses by method."""
+
+    shape: tuple[int, int]
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    analyses: dict[str, Analysis] = field(default_factory=dict)
+
+    def is_that_of(self, A: sparse.csr_array) -> bool:
+        step = max(1, A.nnz // SAMPLE)
+        return (
+            self.shape == A.shape
+            and len(self.indices) == len(A.indices)
+            and np.array_equal(self.indices[::step], A.indices[::step])
+            and np.array_equal(self.indptr, A.indptr)
+            and np.array_equal(self.indices, A.indices)
+        )
+
+    def with_values_of(self, A: sparse.csr_array) -> sparse.csr_array:
+        same = sparse.csr_array((A.data, self.indices, self.indptr), shape=A.shape)
+        same.has_canonical_format = True  # as that of every `GivenMatrix`
+        return same
+
+
+class KnownPatterns:
+    """The patterns seen last. Threads may share it, and a forked process goes on with it.
+
+    An analysis serves one solve at a time: while a thread has borrowed that of a pattern, others
+    with the same pattern make their own.
+    """
+
+    def __init__(self) -> None:
+        self._patterns: tuple[_Pattern, ...] = ()  # the last one first
+        self._lock = ForkSafeLock()  # the tuple is consistent at any moment
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownPatterns, ()  # a copy, or another process, analyses for itself
+
+    def __len__(self) -> int:
+        return len(self._patterns)
+
+    @contextmanager
+    def borrowed(self, matrix: GivenMatrix) -> Iterator[tuple[GivenMatrix, dict[str, Analysis]]]:
+        """The matrix, and the analyses of its pattern: to be used, and to be added to.
+
+        A sparse matrix comes back with index arrays that its caller cannot change.
+        """
+        if not matrix.is_sparse:
+            yield matrix, {}
+            return
+        pattern = self._taken(matrix.A)
+        try:
+            yield replace(matrix, A=pattern.with_values_of(matrix.A)), pattern.analyses
+        finally:
+            with self._lock:
+                self._patterns = (pattern, *self._patterns)[:MOST]
+
+    def _taken(self, A: sparse.csr_array) -> _Pattern:
+        found = next((p for p in self._patterns if p.is_that_of(A)), None)
+        with self._lock:
+            if found in self._patterns:  # no other thread was faster
+                self._patterns = tuple(p for p in self._patterns if p is not found)
+                assert found is not None
+                return found
+        return _Pattern(A.shape, A.indptr.copy(), A.indices.copy())

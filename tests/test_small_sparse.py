@@ -1,0 +1,116 @@
+"""Small sparse systems are solved at once, through the same gate."""
+
+import numpy as np
+import pytest
+from exact import backward_error
+from scipy import sparse
+
+import roundwise as rw
+from roundwise.backends.native import exact, small_sparse
+from roundwise.problems import poisson_2d
+from roundwise.solver import front_door
+
+U = 2.0**-53
+RNG = np.random.default_rng(2)
+N = 40
+A = sparse.random_array((N, N), density=0.1, rng=RNG) + sparse.diags_array(np.arange(1.0, N + 1))
+B = RNG.standard_normal((N, 3))
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """What came of the attempts to solve at once."""
+    tried = []
+
+    def noted(*args):
+        tried.append(attempt(*args))
+        return tried[-1]
+
+    attempt = front_door._solve_sparse_at_once
+    monkeypatch.setattr(front_door, "_solve_sparse_at_once", noted)
+    return tried
+
+
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
+@pytest.mark.parametrize("b", [B, B[:, 0], B[:, :1], np.asfortranarray(B), B[:, ::2]])
+def test_answers_pass_the_gate(form, b, at_once):
+    x = rw.solve(form(A), b)
+    assert at_once[0] is x
+    assert x.shape == b.shape
+    for xj, bj in zip(np.atleast_2d(x.T), np.atleast_2d(b.T), strict=True):
+        assert backward_error(A.toarray(), xj, bj) <= np.sqrt(N) * U
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_errors_are_exact(form):
+    """Against rational arithmetic, for an x that solves nothing."""
+    M, x, sums = A.asformat(form), RNG.standard_normal(N), np.empty(N)
+    error, by_row = exact.sparse_backward_errors(M, x, B[:, 0].copy(), sums)
+    dense = A.toarray()
+    rows = np.abs(dense).sum(axis=1)
+    np.testing.assert_allclose(sums, rows, rtol=1e-14)
+    assert error == pytest.approx(backward_error(dense, x, B[:, 0]), rel=1e-12)
+    r = np.abs(B[:, 0] - dense @ x)
+    assert by_row == pytest.approx((r / (rows * np.abs(x).max() + np.abs(B[:, 0]))).max(), rel=1e-9)
+
+
+def test_symmetric_patterns_keep_their_pivots_on_the_diagonal():
+    poisson = poisson_2d(32).A
+    assert poisson.nnz >= small_sparse.LOOK_FROM
+    assert small_sparse._suits_symmetric_mode(poisson.tocsc())
+    assert not small_sparse._suits_symmetric_mode(sparse.csc_array(A))
+    b = np.ones(poisson.shape[0])
+    _, error, trouble = small_sparse.solve_sparse_at_once(poisson, b)
+    assert error <= np.sqrt(len(b)) * U
+    assert trouble < 1e-10
+
+
+def test_what_fails_goes_the_ordinary_way(at_once):
+    singular = sparse.csr_array(np.ones((3, 3)))
+    empty_row = sparse.csr_array(np.diag([1.0, 0.0, 2.0]))
+    for M in (singular, empty_row, sparse.csc_array(empty_row), sparse.csr_array((3, 3))):
+        with pytest.raises(rw.SolveFailed):
+            rw.solve(M, np.arange(3.0))
+    for bad in (np.nan, np.inf):
+        for M, b in ((A * bad, B), (A, B * bad)):
+            with pytest.raises(ValueError, match="NaN or infinite"):
+                rw.solve(sparse.csr_array(M), b)
+    for shape in ((N + 1,), (N, 1, 1)):
+        with pytest.raises(ValueError, match="b has"):
+            rw.solve(sparse.csr_array(A), np.ones(shape))
+    assert all(x is None for x in at_once)
+
+
+def test_huge_and_tiny_numbers_are_scaled_first():
+    for scale in (2.0**-1000, 2.0**1000):
+        M = sparse.csr_array(A * scale)
+        np.testing.assert_allclose(rw.solve(M, B), rw.solve(A.tocsr(), B) / scale, rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_the_callers_matrix_stays_as_it_is(form):
+    unsorted, wide = A.asformat(form).copy(), A.asformat(form).copy()
+    for part in (unsorted.indices, unsorted.data):
+        part[:2] = part[1::-1].copy()
+    unsorted.has_sorted_indices = unsorted.has_canonical_format = False
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    for given in (A.asformat(form), unsorted, wide):
+        before = [part.copy() for part in (given.data, given.indices, given.indptr)]
+        np.testing.assert_allclose(rw.solve(given, B), np.linalg.solve(given.toarray(), B))
+        after = (given.data, given.indices, given.indptr)
+        assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
+
+
+def test_policies_and_reports_are_asked_for(at_once):
+    assert rw.solve(A.tocsr(), B, full_output=True).x.shape == B.shape
+    rw.solve(A.tocsr(), B, policy="fp32")
+    rw.solve(A.tocsr(), B, assume_a="gen")
+    assert at_once == []
+
+
+def test_invalid_indices_are_refused():
+    M = A.tocsc()
+    M.indices = M.indices.copy()
+    M.indices[3] = N
+    with pytest.raises(ValueError, match="out of range"):
+        exact.sparse_backward_errors(M, np.ones(N), np.ones(N), np.empty(N))
