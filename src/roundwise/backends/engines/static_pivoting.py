@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching, structural_rank
 
 Index = NDArray[np.int32]
 Array = NDArray[np.float64]
@@ -94,6 +94,14 @@ def matched_rows(lines: Lines) -> Index | None:
     matched = np.empty(n, dtype=np.int32)
     matched[columns] = rows
     return matched
+
+
+def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) -> bool:
+    """Whether the matrix with these entries is singular because of where its zeros are."""
+    # eliminate_zeros works in place, so on a copy.
+    A = sparse.csr_array((values, pattern.indices, pattern.indptr), pattern.shape, copy=True)
+    A.eliminate_zeros()
+    return bool(structural_rank(A) < A.shape[0])
 
 
 def balancing(lines: Lines, values: NDArray[Any], symmetric: bool) -> tuple[Index, Index] | None:

@@ -32,7 +32,13 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines import orderings
 from roundwise.backends.engines.contract import Engine, FactorizationStopped, Symbolic
-from roundwise.backends.engines.static_pivoting import Lines, balancing, matched_rows
+from roundwise.backends.engines.static_pivoting import (
+    Lines,
+    balancing,
+    is_structurally_singular,
+    matched_rows,
+)
+from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import DTYPES, finished, loaded, require_native_sparse
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -50,7 +56,7 @@ Index = NDArray[np.int32]
 class SupernodalEngine(Engine):
     """One of the three factorizations."""
 
-    orderings = ("natural", *(["metis"] if find_spec("pymetis") else []), "amd")
+    orderings = ("natural", *(["metis"] if find_spec("pymetis") else []), "nd", "amd")
     formats = (FP32, FP64)
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> SupernodalSymbolic:
@@ -78,6 +84,7 @@ class SupernodalSymbolic(Symbolic):
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.lines = Lines(pattern)
+        self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
         matched = matched_rows(self.lines) if kind == "lu" else None
         ordered = pattern if matched is None else pattern[matched]
         symmetric = orderings.symmetric_pattern(ordered)
@@ -105,6 +112,8 @@ class SupernodalSymbolic(Symbolic):
         """
         dtype = DTYPES[fmt]
         values = np.ascontiguousarray(values, dtype=dtype)
+        if self._symmetric:
+            self._symmetric.require_symmetric(values, self.method, fmt)
         scales, tiny = None, 0.0
         if self.kind != "cholesky":
             scales = balancing(self.lines, values, self.kind == "ldl")
@@ -123,8 +132,10 @@ class SupernodalSymbolic(Symbolic):
         )
         if result == STOPPED:
             raise FactorizationStopped(f"{self.method} in {fmt} was stopped; factorize again")
+        kernel = f"sparse {NAMES[self.kind]} factorization"
+        if replaced and is_structurally_singular(self.lines.pattern, values):
+            raise ArithmeticFailure(Status.ZERO_PIVOT, kernel, fmt)
         if result in FAILURES:
-            kernel = f"sparse {NAMES[self.kind]} factorization"
             raise ArithmeticFailure(FAILURES[result], kernel, fmt, int(self.columns[column]))
         return SupernodalFactors(fmt, self, storage, pivots, scales, replaced)
 
@@ -151,7 +162,7 @@ class SupernodalFactors(PermutedFactors):
     ) -> None:
         self.fmt, self.method, self.shape = fmt, analysis.method, (analysis.n,) * 2
         self.entries, self.flops = int(analysis.plan.entries), analysis.plan.flops
-        self.replaced = replaced
+        self.replaced = self.replaced_pivots = replaced
         self._analysis, self._storage, self._pivots = analysis, storage, pivots
         self._scales, self._kind = scales, analysis.kind
         self._around = analysis.rows, analysis.columns
