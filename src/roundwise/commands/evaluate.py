@@ -83,7 +83,7 @@ def evaluate_command(
     needed: tuple[str, ...] = (kappa,)
     if timed:
         check_methods(tuner.space_, get_backend(tuner.arithmetic), loaded.members)
-        needed = ("looks_positive_definite", "symmetric_pattern")
+        needed = STRUCTURE
     outcomes = OutcomeTable(policy.with_suffix(".sqlite") if table is None else table)
 
     def filled() -> int:

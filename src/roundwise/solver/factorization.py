@@ -15,6 +15,7 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
 from roundwise.algorithms.verified_solve import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors, Matrix
+from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.features import condition_estimate
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat
 from roundwise.solver.choosing import Choice
@@ -198,8 +199,15 @@ class Factorization:
     def _made(self, level: int) -> Factors:
         action, A = self._choice.ladder[level], self._matrix.A
         if action.method not in self._analyses:
-            self._analyses[action.method] = self._backend.analyse(A, action.method)
+            self._analyses[action.method] = self._analysed(action.method)
         return self._analyses[action.method].factorize(A, action[0])
+
+    def _analysed(self, method: str) -> Analysis:
+        """With the orders that were found when the method was chosen."""
+        A, orders = self._matrix.A, self._choice.orders
+        if orders is None or method not in engine_methods():
+            return self._backend.analyse(A, method)
+        return EngineAnalysis(self._backend, A, method, orders)
 
     def _matrix_of(self, stage: Stage) -> Matrix:
         if stage.fmt not in self._matrices:

@@ -18,6 +18,7 @@ from roundwise.solver.choosing import (
     PolicyChooser,
     allowed_actions,
     default_policy,
+    examined,
     get_chooser,
     native_ladder,
     small_choice,
@@ -166,6 +167,7 @@ class _Lessons:
         if small := small_choice(learner.prior, matrix, known):
             return small
         deployed = DeployedPolicy(learner.prior, LOOK_CONTEXT)
+        orders = examined(matrix, known, LOOK_CONTEXT.features)
         allowed = allowed_actions(learner.space, matrix, known)
         seen = deployed.state(matrix, known)
         try:
@@ -173,10 +175,12 @@ class _Lessons:
         except MemoryFileError as error:
             warnings.warn(f"what was learned is not at hand: {error}", stacklevel=2)
             ranking = learner.prior.rank(seen, allowed)
-            return Choice(native_ladder(learner.space[ranking.first], matrix), ranking.reason)
+            ladder = native_ladder(learner.space[ranking.first], matrix)
+            return Choice(ladder, ranking.reason, orders=orders)
         self._decisions.append(decision)
         ladder = native_ladder(learner.space[decision.first], matrix)
-        return Choice(ladder, decision.ranking.reason, partial(self._learn, decision))
+        learn = partial(self._learn, decision)
+        return Choice(ladder, decision.ranking.reason, learn, orders)
 
     def _learn(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
         try:

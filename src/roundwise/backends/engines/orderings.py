@@ -19,6 +19,8 @@ natural
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,3 +95,34 @@ def analyse(pattern: SparsePattern, order: Order) -> SparseSymbolic:
     ``rows[start[s]:start[s + 1]]``.
     """
     return _kernels.sparse_analyse(pattern, order)
+
+
+ND_FROM = 1.5e10
+"""Nested dissection is tried where AMD's order leads to this many flops: half a second and more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """The orders of one matrix, each found once: what was found to choose serves to factorize."""
+
+    A: sparse.csr_array
+
+    @cached_property
+    def pattern(self) -> SparsePattern:
+        return symmetric_pattern(self.A)
+
+    @cached_property
+    def _found(self) -> dict[str, Order]:
+        return {}
+
+    def order(self, ordering: str) -> Order:
+        if ordering not in self._found:
+            self._found[ordering] = ORDERINGS[ordering](self.pattern)
+        return self._found[ordering]
+
+    @cached_property
+    def counts(self) -> dict[str, float]:
+        """The features of that name: see `roundwise.features.look.counts`."""
+        entries, flops = predicted(self.pattern, self.order("amd"))
+        nd_flops = predicted(self.pattern, self.order("nd"))[1] if flops >= ND_FROM else 0.0
+        return {"factor_entries": entries, "factor_flops": flops, "nd_flops": nd_flops}

@@ -96,6 +96,14 @@ def matched_rows(lines: Lines) -> Index | None:
     return matched
 
 
+def has_strong_diagonal(A: sparse.csr_array, across: sparse.csr_array) -> bool:
+    """Whether rows stay where they are; `across` is the transpose of A, also in compressed rows."""
+    rows, columns = (_maxima(np.abs(M.data), M.indptr) for M in (A, across))
+    diagonal = np.abs(A.diagonal())
+    means = np.sqrt(rows) * np.sqrt(columns)
+    return bool((diagonal > 0).all() and (diagonal >= STRONG * means).all())
+
+
 def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) -> bool:
     """Whether the matrix with these entries is singular because of where its zeros are."""
     # eliminate_zeros works in place, so on a copy.

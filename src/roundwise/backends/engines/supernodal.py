@@ -59,8 +59,11 @@ class SupernodalEngine(Engine):
     orderings = ("natural", *(["metis"] if find_spec("pymetis") else []), "nd", "amd")
     formats = (FP32, FP64)
 
-    def analyse(self, pattern: sparse.csr_array, ordering: str) -> SupernodalSymbolic:
-        return SupernodalSymbolic(pattern, self.name, ordering)
+    def analyse(
+        self, pattern: sparse.csr_array, ordering: str, orders: orderings.Orders | None = None
+    ) -> SupernodalSymbolic:
+        """`orders` has orders of this pattern that were found before."""
+        return SupernodalSymbolic(pattern, self.name, ordering, orders)
 
 
 class CholeskyEngine(SupernodalEngine):
@@ -80,15 +83,21 @@ class LuEngine(SupernodalEngine):
 class SupernodalSymbolic(Symbolic):
     """A pattern with its order, its supernodes, and the place of each entry in them."""
 
-    def __init__(self, pattern: sparse.csr_array, kind: str, ordering: str) -> None:
+    def __init__(
+        self,
+        pattern: sparse.csr_array,
+        kind: str,
+        ordering: str,
+        orders: orderings.Orders | None = None,
+    ) -> None:
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.lines = Lines(pattern)
         self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
         matched = matched_rows(self.lines) if kind == "lu" else None
-        ordered = pattern if matched is None else pattern[matched]
-        symmetric = orderings.symmetric_pattern(ordered)
-        self.symbolic = orderings.analyse(symmetric, orderings.ORDERINGS[ordering](symmetric))
+        if orders is None or matched is not None:
+            orders = orderings.Orders(pattern if matched is None else pattern[matched])
+        self.symbolic = orderings.analyse(orders.pattern, orders.order(ordering))
         self.columns = self.symbolic.order
         self.rows = self.columns if matched is None else matched[self.columns]
         """Row k of the factors is this row of A, before pivots are exchanged."""

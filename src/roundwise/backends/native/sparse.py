@@ -16,7 +16,9 @@ from roundwise.backends.contract import (
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.engines import ENGINES, Engine
+from roundwise.backends.engines import ENGINES, Engine, Symbolic
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
@@ -84,12 +86,17 @@ def engine_methods() -> dict[str, tuple[Engine, str]]:
 class EngineAnalysis(Analysis):
     """An engine's symbolic analysis, which later factorizations use again."""
 
-    def __init__(self, backend: Backend, A: Any, method: str) -> None:
+    def __init__(
+        self, backend: Backend, A: Any, method: str, orders: Orders | None = None
+    ) -> None:
         self.method = method
         self._backend = backend
         self._engine, ordering = engine_methods()[method]
         self._pattern = canonical_rows(A)
-        self._symbolic = self._engine.analyse(self._pattern, ordering)
+        if orders is not None and orders.A is A and isinstance(self._engine, SupernodalEngine):
+            self._symbolic: Symbolic = self._engine.analyse(self._pattern, ordering, orders)
+        else:
+            self._symbolic = self._engine.analyse(self._pattern, ordering)
 
     def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
         fmt = get_format(fmt)
