@@ -112,7 +112,9 @@ def test_exact_factors_of_integers():
     found = F.L.toarray()
     np.testing.assert_array_equal(found @ found.T, (L @ L.T)[F.perm][:, F.perm])
     # A dense matrix has one order of elimination: the factor is the given one.
-    L = np.tril(rng.integers(-2, 3, (140, 140)).astype(float), -1) + np.diag(2.0 ** rng.integers(0, 3, 140))
+    L = np.tril(rng.integers(-2, 3, (140, 140)).astype(float), -1) + np.diag(
+        2.0 ** rng.integers(0, 3, 140)
+    )
     F = factors(L @ L.T, "cholesky", ordering="natural")
     np.testing.assert_array_equal(F.perm, np.arange(140))
     np.testing.assert_array_equal(F.L.toarray(), L)
@@ -256,7 +258,9 @@ def test_indefinite_matrices(seed):
     U, L = F.U.toarray(), F.L.toarray()
     D = U @ np.linalg.inv(L.T)
     eigenvalues = np.linalg.eigvalsh((D + D.T) / 2)
-    assert np.count_nonzero(eigenvalues > 0) == np.count_nonzero(np.linalg.eigvalsh(A.toarray()) > 0)
+    assert np.count_nonzero(eigenvalues > 0) == np.count_nonzero(
+        np.linalg.eigvalsh(A.toarray()) > 0
+    )
 
 
 def test_a_saddle_point_matrix():

@@ -110,7 +110,9 @@ class SupernodalSymbolic(Symbolic):
             scales = balancing(self.lines, values, self.kind == "ldl")
             if scales is not None:
                 rows, columns = scales
-                values = np.ldexp(values, rows[self.lines.rows] + columns[self.lines.pattern.indices])
+                values = np.ldexp(
+                    values, rows[self.lines.rows] + columns[self.lines.pattern.indices]
+                )
             tiny = math.sqrt(fmt.unit_roundoff) * float(np.abs(values).max(initial=0.0))
         storage = np.empty(self.plan.stored, dtype=dtype)
         pivots = np.empty(self.n, dtype=np.int32)
@@ -218,7 +220,7 @@ class SupernodalFactors(PermutedFactors):
     def _diagonal(self) -> NDArray[Any]:
         """The numbers on the diagonals of the panels' blocks: of L (cholesky), D or U."""
         panels = np.array(self._analysis.plan.panels, dtype=np.int64).reshape(-1, 5)
-        first, width, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
+        first, _, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
         return self._storage[place + (np.arange(self.shape[0]) - first) * (height + 1)]
 
     @property
