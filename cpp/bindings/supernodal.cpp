@@ -1,10 +1,12 @@
 // The supernodal factorizations of roundwise._kernels; sparse/kernels.hpp states what each computes.
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <stdexcept>
 
 #include "bindings/bindings.hpp"
 #include "sparse/kernels.hpp"
+#include "sparse/matching.hpp"
 
 namespace roundwise {
 
@@ -105,6 +107,17 @@ void bind_supernodal(nb::module_& m) {
         .def_prop_ro("flops", &Plan::flops);
     bind_kernels<float>(m);
     bind_kernels<double>(m);
+    // Writes the row of each column into `rows`; returns false if there is no assignment.
+    define(m, "sparse_assignment", [](VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
+                                      VectorIn<double> costs, VectorOut<std::int32_t> rows) {
+        require(indptr.size() == rows.size() + 1 && indices.size() == costs.size(),
+                "the arrays differ in length; pass n + 1 starts, n rows, and a cost for each entry");
+        nb::gil_scoped_release release;
+        const std::vector<std::int32_t> found = sparse::cheapest_assignment(
+            static_cast<std::int32_t>(rows.size()), indptr.data(), indices.data(), costs.data());
+        std::copy(found.begin(), found.end(), rows.data());
+        return found.size() == rows.size();
+    });
 }
 
 }  // namespace roundwise

@@ -46,6 +46,7 @@ template <class T> inline void store_part(T* target, Vector<T> v, int count) {
 
 // A strip of rows: `vectors` vectors, of which the last has `last` numbers.
 template <int vectors, bool whole, class T> struct Strip {
+    static constexpr int count = vectors;
     int last;
     Vector<T> get(const T* x, int v) const {
         constexpr int width = Lanes<T>::count;
@@ -108,6 +109,10 @@ inline void multiply_strip(std::int64_t k, Strip<vectors, whole, T> strip, const
                            std::int64_t a_step, const T* b, std::int64_t b_step, T* c,
                            std::int64_t c_step) {
     Vector<T> sum[columns][vectors] = {};
+    if constexpr (subtract)
+        for (int j = 0; j < columns; ++j)
+            for (int v = 0; v < vectors; ++v)
+                __builtin_prefetch(c + j * c_step + v * Lanes<T>::count, 1, 3);
     add_products<columns>(k, strip, a, a_step, b, b_step, sum);
 #pragma GCC unroll 12
     for (int j = 0; j < columns; ++j)
@@ -133,15 +138,14 @@ inline void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
         const T* source = a + i;
         std::int64_t step = a_step;
         if (packs) {
-            for (std::int64_t l = 0; l < k; ++l)
-                for (int v = 0; v < 2; ++v)
-                    if (i + v * width < m) {
-                        if (i + (v + 1) * width <= m)
-                            store<T>(packed + (2 * l + v) * width, load(source + l * a_step + v * width));
-                        else
-                            store<T>(packed + (2 * l + v) * width,
-                                     load_part(source + l * a_step + v * width, static_cast<int>(m - i - v * width)));
-                    }
+            for (std::int64_t l = 0; l < k; ++l) {
+                const T* column = source + l * a_step;
+                for (int v = 0; v < decltype(strip)::count; ++v) {
+                    store<T>(packed + (2 * l + v) * width, strip.get(column, v));
+                    // The next strip: the processor does not see the pattern in steps this large.
+                    __builtin_prefetch(column + (2 + v) * width, 0, 2);
+                }
+            }
             source = packed;
             step = 2 * width;
         }

@@ -50,7 +50,7 @@ struct PlanView {
     const std::int32_t* rows_of(std::int32_t p) const { return rows + row_start[p]; }
 };
 
-constexpr std::int32_t widest = 128;  // columns of a panel
+constexpr std::int32_t widest = 192;  // columns of a panel
 
 class Plan {
   public:

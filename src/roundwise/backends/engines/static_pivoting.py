@@ -1,8 +1,7 @@
 """What makes pivots large before a factorization that cannot look for them: matching and scaling.
 
 A factorization whose structure is fixed beforehand takes its pivots near the diagonal. So rows are
-permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001, with SciPy's
-assignment solver), and rows and columns are scaled by powers of two, which change no digit.
+permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001), and rows and columns are scaled by powers of two, which change no digit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import min_weight_full_bipartite_matching, structural_rank
+from scipy.sparse.csgraph import structural_rank
+
+import roundwise._kernels as _kernels
 
 Index = NDArray[np.int32]
 Array = NDArray[np.float64]
@@ -82,18 +83,13 @@ def matched_rows(lines: Lines) -> Index | None:
     means = np.sqrt(lines.row_maxima(sizes)) * np.sqrt(largest)
     if (diagonal > 0).all() and (diagonal >= STRONG * means).all():
         return None
-    # Weights must be positive; an entry that is zero now comes last.
-    least = np.where(sizes > 0, sizes, np.finfo(np.float64).tiny)
-    with np.errstate(divide="ignore"):
-        weights = 1 + np.log(np.maximum(largest[A.indices], least)) - np.log(least)
-    graph = sparse.csr_array((weights, A.indices, A.indptr), shape=A.shape)
-    try:
-        rows, columns = min_weight_full_bipartite_matching(graph)
-    except ValueError:  # SciPy says so of a structurally singular matrix
-        return None
+    # An entry that is zero now comes last.
+    costs = -np.log(np.where(sizes > 0, sizes, np.finfo(np.float64).tiny))
     matched = np.empty(n, dtype=np.int32)
-    matched[columns] = rows
-    return matched
+    found = _kernels.sparse_assignment(
+        A.indptr.astype(np.int64), A.indices.astype(np.int32, copy=False), costs, matched
+    )
+    return matched if found else None
 
 
 def has_strong_diagonal(A: sparse.csr_array, across: sparse.csr_array) -> bool:

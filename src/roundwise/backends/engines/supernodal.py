@@ -240,7 +240,7 @@ class SupernodalFactors(PermutedFactors):
     def _diagonal(self) -> NDArray[Any]:
         """The numbers on the diagonals of the panels' blocks: of L (cholesky), D or U."""
         panels = np.array(self._analysis.plan.panels, dtype=np.int64).reshape(-1, 5)
-        first, width, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
+        first, _, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
         return self._storage[place + (np.arange(self.shape[0]) - first) * (height + 1)]
 
     @property
