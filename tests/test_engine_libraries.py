@@ -243,6 +243,32 @@ def test_slow_multigrid_is_a_status_and_stops_early(cycles):
     assert "use a factorization" in outcome.reason
 
 
+def beam(elements):
+    """The stiffness matrix of a clamped beam: displacements and rotations, rows of both signs."""
+    h = 1 / elements
+    element = np.array(
+        [
+            [12, 6 * h, -12, 6 * h],
+            [6 * h, 4 * h**2, -6 * h, 2 * h**2],
+            [-12, -6 * h, 12, -6 * h],
+            [6 * h, 2 * h**2, -6 * h, 4 * h**2],
+        ]
+    )
+    K = np.zeros((2 * elements + 2, 2 * elements + 2))
+    for i in range(elements):
+        K[2 * i : 2 * i + 4, 2 * i : 2 * i + 4] += element
+    return sparse.csr_array(K[2:, 2:])
+
+
+@with_amg
+def test_multigrid_says_nothing_about_matrices_that_it_is_not_for(capfd):
+    K = beam(200)
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        ENGINES["amg"].analyse(K, "rs").factorize(K.data, rw.FP64).solve(np.ones(400))
+    assert failure.value.status in (Status.SLOW_CONVERGENCE, Status.NOT_POSITIVE_DEFINITE)
+    assert capfd.readouterr() == ("", "")
+
+
 @with_amg
 def test_multigrid_leaves_the_users_random_numbers_alone():
     state = np.random.get_state()[1].copy()  # noqa: NPY002

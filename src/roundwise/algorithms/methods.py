@@ -40,11 +40,7 @@ def _sparse(
 
 
 SAFE = "superlu/colamd"
-DEFINITE, SYMMETRIC, STRONG = (
-    ("looks_positive_definite",),
-    ("symmetric",),
-    ("strong_diagonal",),
-)
+DEFINITE, SYMMETRIC = ("looks_positive_definite",), ("symmetric",)
 
 
 METHODS = {
@@ -64,14 +60,14 @@ METHODS = {
         _sparse("pardiso-ldl/metis", SAFE, SYMMETRIC, low=None),
         _sparse("pardiso-ldl/mmd", SAFE, SYMMETRIC, low=None),
         _sparse("ldl/amd", SAFE, SYMMETRIC, low=None),
-        # Rows of a weak diagonal must be matched first, which may take longer than all the rest.
-        _sparse("lu/nd", SAFE, STRONG),
-        _sparse("lu/amd", SAFE, STRONG),
+        _sparse("lu/nd", SAFE),
+        _sparse("lu/amd", SAFE),
         _sparse("klu/amd", SAFE, low=None),
         _sparse("umfpack/amd", SAFE, low=None),
         _sparse("pardiso/metis", SAFE),
         _sparse("pardiso/mmd", SAFE),
-        _sparse("superlu/mmd", SAFE, ("symmetric_pattern", *STRONG)),
+        # From a weak diagonal pivots leave, and fill in where nobody counted on it.
+        _sparse("superlu/mmd", SAFE, ("symmetric_pattern", "strong_diagonal")),
         Method(SAFE, True, (FP32, FP64)),
     )
 }

@@ -103,13 +103,13 @@ def counts(problem: Any) -> dict[str, float]:
 
     factor_entries, factor_flops
         Entries of Cholesky's L, and its flops, on the pattern of ``A + A'`` in the order of
-        approximate minimum degree.
+        approximate minimum degree. Unless A is symmetric, its rows are matched before.
     nd_flops
         The flops in the order of nested dissection, where these are so many that they may pay
         for finding it; else 0.
     """
     if problem.is_sparse:
-        return Orders(problem.A).counts
+        return Orders(problem.A, matched=not structure(problem)["symmetric"]).counts
     n = float(problem.n)
     return {"factor_entries": n * (n + 1) / 2, "factor_flops": n**3 / 3, "nd_flops": 0.0}
 

@@ -133,7 +133,7 @@ def examined(
         known["looks_positive_definite"] = known["symmetric"]
     if "factor_flops" not in features:
         return None
-    orders = Orders(matrix.A)
+    orders = Orders(matrix.A, matched=not known["symmetric"])
     known |= orders.counts
     return orders
 

@@ -29,6 +29,7 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._kernels import SparsePattern, SparseSymbolic
 from roundwise.backends.checks import require_square
+from roundwise.backends.engines.static_pivoting import Lines, matched_rows
 
 Order = NDArray[np.int32]
 """Row and column k of the factors are row and column ``order[k]`` of A."""
@@ -103,13 +104,22 @@ ND_FROM = 1.5e10
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """The orders of one matrix, each found once: what was found to choose serves to factorize."""
+    """The orders of one matrix, each found once: what was found to choose serves to factorize.
+
+    `matched`: rows are exchanged before such that the diagonal is large, as static pivoting asks
+    for; `rows` says how, and is None if they stay where they are.
+    """
 
     A: sparse.csr_array
+    matched: bool = False
+
+    @cached_property
+    def rows(self) -> Order | None:
+        return matched_rows(Lines(self.A)) if self.matched else None
 
     @cached_property
     def pattern(self) -> SparsePattern:
-        return symmetric_pattern(self.A)
+        return symmetric_pattern(self.A if self.rows is None else self.A[self.rows])
 
     @cached_property
     def _found(self) -> dict[str, Order]:

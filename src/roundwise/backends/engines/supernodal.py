@@ -36,7 +36,6 @@ from roundwise.backends.engines.static_pivoting import (
     Lines,
     balancing,
     is_structurally_singular,
-    matched_rows,
 )
 from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import DTYPES, finished, loaded, require_native_sparse
@@ -94,9 +93,9 @@ class SupernodalSymbolic(Symbolic):
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.lines = Lines(pattern)
         self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
-        matched = matched_rows(self.lines) if kind == "lu" else None
-        if orders is None or matched is not None:
-            orders = orderings.Orders(pattern if matched is None else pattern[matched])
+        if orders is None or orders.matched != (kind == "lu"):
+            orders = orderings.Orders(pattern, matched=kind == "lu")
+        matched = orders.rows
         self.symbolic = orderings.analyse(orders.pattern, orders.order(ordering))
         self.columns = self.symbolic.order
         self.rows = self.columns if matched is None else matched[self.columns]
