@@ -32,14 +32,15 @@ class Shape:
     filled: float = 0.0  # for a sparse A: entries of Cholesky's L in AMD's order
     flops: float = 0.0  # of this factorization
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if nobody counted
+    row_squares: float = 0.0  # sum of the squares of the rows' entries
 
     def amounts(self, method: str) -> tuple[float, ...]:
         """What the seconds of a sparse factorization are linear in (see `AMOUNTS`)."""
         flops = self.nd_flops if method.endswith("/nd") and self.nd_flops else self.flops
-        return 1.0, self.n, self.entries, self.filled, flops
+        return 1.0, self.n, self.entries, self.filled, flops, self.row_squares
 
 
-AMOUNTS = ("a matrix", "n", "entries of A", "entries of L", "flops")
+AMOUNTS = ("a matrix", "n", "entries of A", "entries of L", "flops", "row squares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class SparsePrices:
     conversion: float  # per entry of L: of the factors, to apply them in FP64
     spread: dict[str, float] = field(default_factory=dict)
     """By method: measured seconds are within this factor of the fit for nine systems of ten."""
+    source: str = ""
 
 
 @dataclass(frozen=True)

@@ -329,6 +329,7 @@ FEATURES: dict[str, Feature] = {
         Feature("symmetric", look.structure, "1 if A = A'", group="structure"),
         Feature("looks_positive_definite", look.structure, "A = A', a_ii > 0", group="structure"),
         Feature("strong_diagonal", look.structure, "1 if pivots may stay", group="structure"),
+        Feature("row_squares", look.row_squares, "sum of the rows' entries squared"),
         Feature("factor_entries", look.counts, "entries of L in AMD's order", group="counts"),
         Feature("factor_flops", look.counts, "Cholesky's flops in AMD's order", group="counts"),
         Feature("nd_flops", look.counts, "the same by nested dissection, or 0", group="counts"),

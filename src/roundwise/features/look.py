@@ -36,6 +36,7 @@ LOOK = (
     "factor_entries",
     "factor_flops",
     "nd_flops",
+    "row_squares",
 )
 """The features that the front door decides by."""
 
@@ -96,6 +97,14 @@ def _equal(A: Any, B: Any) -> bool:
     """Whether two sparse matrices in canonical form have the same entries."""
     pairs = (A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data)
     return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def row_squares(problem: Any) -> float:
+    """The sum of the squares of the rows' entries: a bound of those of ``A'A``, hence of the fill
+    of partial pivoting. Few dense rows make it large."""
+    if problem.is_sparse:
+        return float((np.diff(problem.A.indptr).astype(np.float64) ** 2).sum())
+    return float(problem.n) ** 3
 
 
 def counts(problem: Any) -> dict[str, float]:

@@ -68,7 +68,7 @@ def climb_of(attempts: Sequence[Outcome]) -> dict[str, Work]:
 
 def unit_of(known: Mapping[int, Expectation]) -> float:
     """The expected seconds of FP64 at once by the safest method, which costs are relative to."""
-    return next(e.seconds for e in reversed(known.values()) if e.fmt == FP64.name)
+    return next(e.seconds for e in reversed(list(known.values())) if e.fmt == FP64.name)
 
 
 def estimates(

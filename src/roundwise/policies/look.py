@@ -23,9 +23,9 @@ KINDS = {
     "sparse unsymmetric": METHODS["superlu/colamd"],
 }
 """The kinds of systems: dense; dense, symmetric with a positive diagonal; sparse with a nearly
-symmetric pattern, diagonal included; other sparse ones. Each with the method that facts are gathered
-with: how often a format suffices depends on the system far more than on the method. Dense systems
-are factorized by it, sparse ones by any that fits (`Seen.methods`)."""
+symmetric pattern, diagonal included; other sparse ones. Each with the method that facts are
+gathered with: how often a format suffices depends on the system far more than on the method. Dense
+systems are factorized by it, sparse ones by any that fits (`Seen.methods`)."""
 
 STRUCTURE = ("symmetric_pattern", "looks_positive_definite", "symmetric", "strong_diagonal")
 """The features that `Method.needs` may name."""
@@ -75,6 +75,7 @@ class Seen:
     filled: float = 0.0  # entries of Cholesky's L in AMD's order; 0 if they were not counted
     flops: float = 0.0  # of this factorization
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if they were not counted
+    row_squares: float = 0.0  # sum of the squares of the rows' entries; 0 if not known
 
     @classmethod
     def of(cls, context: Sequence[float]) -> Seen:
@@ -117,7 +118,8 @@ class Seen:
         """The sizes that prices depend on; `fill` is that of similar systems, if it must do."""
         filled = self.filled or fill * self.entries / 2
         flops = self.flops or filled**2 / self.n
-        return Shape(self.n, self.entries, self.columns, filled, flops, self.nd_flops)
+        squares = self.row_squares or self.entries**2 / self.n
+        return Shape(self.n, self.entries, self.columns, filled, flops, self.nd_flops, squares)
 
     @property
     def place(self) -> list[float]:

@@ -154,9 +154,7 @@ class NeighbourPolicy(Baseline):
             and backend.runs(method.name, fmt, method.sparse)
         )
 
-    def priced(
-        self, seen: Seen, climb: Mapping[str, Work], method: str | None = None
-    ) -> float:
+    def priced(self, seen: Seen, climb: Mapping[str, Work], method: str | None = None) -> float:
         """The seconds of work by format, with the fill-in of similar systems."""
         known = self.facts.of(seen) if seen.is_sparse else None
         return _seconds(self.prices, method or seen.method.name, _shape(seen, known), climb)
@@ -234,7 +232,9 @@ def _expectation(
     intolerable = risked > TOLERATED * prices.seconds(shape, lu, FP64.name, easy)
     if intolerable:
         seconds = max(seconds, risked)
-    return Expectation(method, fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable)
+    return Expectation(
+        method, fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable
+    )
 
 
 def _uncertain(formats: tuple[str, ...], known: Experience) -> Iterator[str]:

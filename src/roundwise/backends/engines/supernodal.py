@@ -1,7 +1,7 @@
 """Our own engines: supernodal Cholesky, LDL' and LU, in FP32 and FP64.
 
-``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before the
-numbers: pivots are exchanged within dense blocks on the diagonal only.
+``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before
+the numbers: pivots are exchanged within dense blocks on the diagonal only.
 
 cholesky
     ``A = L L'`` of symmetric positive definite matrices. Only the lower triangle is read.
@@ -32,6 +32,7 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines import orderings
 from roundwise.backends.engines.contract import Engine, FactorizationStopped, Symbolic
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import (
     Lines,
     balancing,
@@ -59,7 +60,7 @@ class SupernodalEngine(Engine):
     formats = (FP32, FP64)
 
     def analyse(
-        self, pattern: sparse.csr_array, ordering: str, orders: orderings.Orders | None = None
+        self, pattern: sparse.csr_array, ordering: str, orders: Orders | None = None
     ) -> SupernodalSymbolic:
         """`orders` has orders of this pattern that were found before."""
         return SupernodalSymbolic(pattern, self.name, ordering, orders)
@@ -87,14 +88,14 @@ class SupernodalSymbolic(Symbolic):
         pattern: sparse.csr_array,
         kind: str,
         ordering: str,
-        orders: orderings.Orders | None = None,
+        orders: Orders | None = None,
     ) -> None:
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.lines = Lines(pattern)
         self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
         if orders is None or orders.matched != (kind == "lu"):
-            orders = orderings.Orders(pattern, matched=kind == "lu")
+            orders = Orders(pattern, matched=kind == "lu")
         matched = orders.rows
         self.symbolic = orderings.analyse(orders.pattern, orders.order(ordering))
         self.columns = self.symbolic.order
@@ -240,12 +241,13 @@ class SupernodalFactors(PermutedFactors):
         """The numbers on the diagonals of the panels' blocks: of L (cholesky), D or U."""
         panels = np.array(self._analysis.plan.panels, dtype=np.int64).reshape(-1, 5)
         first, _, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
-        return self._storage[place + (np.arange(self.shape[0]) - first) * (height + 1)]
+        places = place + (np.arange(self.shape[0]) - first) * (height + 1)
+        return np.asarray(self._storage[places])
 
     @property
     def pivots(self) -> NDArray[np.float64]:
         rows, columns = self._exponents
-        pivots = np.abs(self._diagonal).astype(np.float64)
+        pivots = np.asarray(np.abs(self._diagonal), dtype=np.float64)
         if rows is None or columns is None:
             return pivots
         return np.asarray(np.ldexp(pivots, -(rows[self._moved] + self._column_exponents)))

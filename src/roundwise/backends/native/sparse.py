@@ -18,8 +18,8 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.engines import ENGINES, Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
+from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
 
@@ -86,9 +86,7 @@ def engine_methods() -> dict[str, tuple[Engine, str]]:
 class EngineAnalysis(Analysis):
     """An engine's symbolic analysis, which later factorizations use again."""
 
-    def __init__(
-        self, backend: Backend, A: Any, method: str, orders: Orders | None = None
-    ) -> None:
+    def __init__(self, backend: Backend, A: Any, method: str, orders: Orders | None = None) -> None:
         self.method = method
         self._backend = backend
         self._engine, ordering = engine_methods()[method]
