@@ -45,6 +45,12 @@ struct PlanView {
     // nothing from each other. The panels from task_panels[task_start[tasks]] on need all of them.
     std::int32_t tasks;
     const std::int32_t *task_start, *task_panels;
+    // The first inside[p] rows of panel p are columns of panels of its task (all, if it has no task).
+    // What a whole subtree adds to the other rows is kept apart until all tasks are done, one number for
+    // each such row of its root p, from contribution[p] on; -1 if p is no root.
+    const std::int32_t* inside;
+    const std::int64_t* contribution;
+    std::int64_t contributions;
 
     std::int32_t width(std::int32_t p) const { return first[p + 1] - first[p]; }
     const std::int32_t* rows_of(std::int32_t p) const { return rows + row_start[p]; }
@@ -69,9 +75,10 @@ class Plan {
   private:
     Kind kind_;
     std::int32_t n_, tallest_ = 0, tasks_ = 0;
+    std::int64_t contributions_ = 0;
     double entries_ = 0, flops_ = 0;
-    std::vector<std::int32_t> first_, height_, rows_, source_, target_, task_start_, task_panels_;
-    std::vector<std::int64_t> row_start_, place_, update_start_, entry_start_;
+    std::vector<std::int32_t> first_, height_, rows_, source_, target_, task_start_, task_panels_, inside_;
+    std::vector<std::int64_t> row_start_, place_, update_start_, entry_start_, contribution_;
     std::vector<Update> updates_;
 
     std::vector<std::int32_t> panel_of_columns() const;
@@ -82,7 +89,8 @@ class Plan {
     void place_entries(const std::vector<std::int32_t>& panel_of, const std::int64_t* indptr,
                        const std::int32_t* indices, const std::int32_t* row_place,
                        const std::int32_t* column_place);
-    void divide_into_tasks(const std::vector<std::int32_t>& parent, const std::vector<double>& work);
+    void divide_into_tasks(const std::vector<std::int32_t>& parent, const std::vector<double>& work,
+                           const std::vector<std::int32_t>& panel_of);
 };
 
 }  // namespace roundwise::sparse
