@@ -1,7 +1,7 @@
 """The kernels compile for other processors and compilers.
 
-Emulated kernels must compute the same bits there; native ones must be accurate to the precision of
-their formats.
+Emulated kernels must compute the same bits there, and so must the analysis of sparse patterns;
+native kernels must be accurate to the precision of their formats.
 """
 
 import shutil
@@ -14,6 +14,7 @@ from roundwise import _kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-I", "cpp"]
+ANALYSIS = ["amd", "dissection", "pattern", "separator", "supernodes", "symbolic", "tree"]
 SOURCES = ["cpp/common/levels.cpp", "cpp/common/parallel.cpp", "cpp/emulated/dispatch.cpp"]
 
 # Bytes of a vector and compiler flags of each level, as in CMakeLists.txt.
@@ -91,6 +92,18 @@ def hashes(folder, compiler, levels, runner=()):
     return result.stdout.split("level\n")[1:]
 
 
+def analysis(folder, compiler, *flags, runner=()):
+    """Build and run tests/sparse_portability_check.cpp; return what it prints."""
+    program = f"{folder}/check_sparse"
+    sources = [
+        *(f"cpp/sparse/{name}.cpp" for name in ANALYSIS),
+        "tests/sparse_portability_check.cpp",
+    ]
+    command = [compiler, *FLAGS, *flags, *sources]
+    subprocess.run([*command, "-o", program], check=True, cwd=ROOT)
+    return subprocess.run([*runner, program], check=True, capture_output=True, text=True).stdout
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     if shutil.which("g++") is None:
@@ -150,3 +163,18 @@ def test_amx_level_on_emulated_registers(tmp_path):
     macros = ["-DROUNDWISE_X86_LEVELS", "-DROUNDWISE_AVX512_BF16"]
     printed = check_native(tmp_path, "g++", list(LEVELS), native, macros)
     assert "avx512_bf16 baseline" in printed
+
+
+def test_sparse_patterns_are_analysed_alike_everywhere(tmp_path):
+    """By other compilers, for ARM64, and with traps for wrong indices and undefined behaviour."""
+    require("g++")
+    expected = analysis(tmp_path, "g++")
+    traps = ["-D_GLIBCXX_ASSERTIONS", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
+    found = [analysis(tmp_path, "g++", *traps)]
+    if shutil.which("clang++"):
+        found.append(analysis(tmp_path, "clang++"))
+    if shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64-static"):
+        found.append(
+            analysis(tmp_path, "aarch64-linux-gnu-g++", "-static", runner=["qemu-aarch64-static"])
+        )
+    assert set(found) == {expected}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from roundwise import _kernels
 from roundwise.backends.engines.orderings import (
@@ -16,6 +17,7 @@ from roundwise.backends.engines.orderings import (
     analyse,
     metis,
     natural,
+    nd,
     predicted,
     symmetric_pattern,
 )
@@ -67,6 +69,7 @@ MATRICES = {
     "disconnected": disconnected(),
     "grid": poisson_2d(12).A,
     "cube": laplace_3d(5),
+    "larger grid": poisson_2d(23).A,
     "unsymmetric": from_dense(np.triu(np.ones((6, 6)), 2)),
 }
 each_matrix = pytest.mark.parametrize("A", MATRICES.values(), ids=MATRICES)
@@ -139,7 +142,7 @@ def check(A, order):
         assert S.parent[s] - subtree[S.parent[s]] < s - subtree[s] + 1
 
 
-@given(matrices(), st.sampled_from(["amd", "natural", "random"]))
+@given(matrices(), st.sampled_from(["amd", "nd", "natural", "random"]))
 def test_random_patterns(A, ordering):
     pattern = symmetric_pattern(A)
     if ordering == "random":
@@ -232,10 +235,42 @@ def test_minimum_degree_adds_no_fill_to_a_path_or_a_star(n):
     assert predicted(symmetric_pattern(arrow(n)), natural(pattern))[0] == full
 
 
-def test_dense_rows_come_last():
+@pytest.mark.parametrize("ordering", [amd, nd])
+def test_dense_rows_come_last(ordering):
     n = 30
-    order = amd(symmetric_pattern(with_dense_rows(n)))
+    order = ordering(symmetric_pattern(with_dense_rows(n)))
     assert set(order[-2:]) == {3, n}
+
+
+def test_dissection_cuts_a_cube():
+    """What comes last separates the rest into parts of at most 0.6 of the cube each."""
+    m = 12
+    pattern = symmetric_pattern(laplace_3d(m))
+    order = nd(pattern)
+    assert np.array_equal(np.sort(order), np.arange(m**3))
+    for size in range(m**2 // 2, 2 * m**2):
+        rest = order[:-size]
+        graph = laplace_3d(m)[rest][:, rest]
+        _, part = csgraph.connected_components(graph)
+        if np.bincount(part).max() <= 0.6 * m**3:
+            break
+    else:
+        pytest.fail("the last 2 m^2 vertices do not cut the cube")
+
+
+def test_dissection_beats_minimum_degree_on_a_cube():
+    pattern = symmetric_pattern(laplace_3d(24))
+    assert predicted(pattern, nd(pattern))[1] < 0.9 * predicted(pattern, amd(pattern))[1]
+
+
+@pytest.mark.parametrize("n", [900, 1500])
+def test_dissection_of_graphs_without_small_separators(n):
+    """Complete and random graphs, stars, and many components: a permutation all the same."""
+    rng = np.random.default_rng(n)
+    scattered = sparse.random_array((n, n), density=8 / n, rng=rng)
+    for A in (from_dense(np.ones((n, n))), scattered, arrow(n), sparse.eye_array(n)):
+        order = nd(symmetric_pattern(sparse.csr_array(A)))
+        assert np.array_equal(np.sort(order), np.arange(n))
 
 
 @each_ordering
@@ -255,8 +290,10 @@ def test_fill_of_a_grid_is_far_below_that_of_its_band(ordering):
 def test_the_same_pattern_gives_the_same_analysis(A):
     pattern = symmetric_pattern(A)
     order = amd(pattern)
-    again = amd(symmetric_pattern(sparse.csr_array(A.T)))
+    transposed = symmetric_pattern(sparse.csr_array(A.T))
+    again = amd(transposed)
     assert np.array_equal(order, again)
+    assert np.array_equal(nd(pattern), nd(transposed))
     S, T = analyse(pattern, order), analyse(pattern, again)
     for name in ("order", "first", "start", "rows", "parent"):
         assert np.array_equal(getattr(S, name), getattr(T, name))
@@ -281,5 +318,5 @@ def test_arrays_outlive_the_analysis_and_are_read_only():
 
 def test_without_pymetis_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
-    with pytest.raises(ImportError, match=r"install roundwise\[metis\], or use amd"):
+    with pytest.raises(ImportError, match=r"install roundwise\[metis\], or use nd"):
         metis(symmetric_pattern(tridiagonal(3)))

@@ -2,12 +2,12 @@
 // computes.
 #include <nanobind/stl/optional.h>
 
-#include <algorithm>
 #include <optional>
 #include <stdexcept>
 
 #include "bindings/bindings.hpp"
 #include "sparse/amd.hpp"
+#include "sparse/dissection.hpp"
 #include "sparse/pattern.hpp"
 #include "sparse/symbolic.hpp"
 
@@ -42,6 +42,18 @@ template <class Index> void bind_pattern(nb::module_& m) {
         nb::gil_scoped_release release;
         return sparse::symmetrized<Index>(length(indptr.size()) - 1, indptr.data(), indices.data(),
                                           length(indices.size()));
+    });
+}
+
+void bind_ordering(nb::module_& m, const char* name,
+                   std::vector<std::int32_t> (*ordering)(const Pattern&)) {
+    define(m, name, [ordering](const Pattern& pattern) {
+        std::vector<std::int32_t> order;
+        {
+            nb::gil_scoped_release release;
+            order = ordering(pattern);
+        }
+        return owned(std::move(order));
     });
 }
 
@@ -81,14 +93,8 @@ void bind_sparse(nb::module_& m) {
         .def_ro("stored", &Symbolic::stored);
     bind_pattern<std::int32_t>(m);
     bind_pattern<std::int64_t>(m);
-    define(m, "sparse_amd", [](const Pattern& pattern) {
-        std::vector<std::int32_t> order;
-        {
-            nb::gil_scoped_release release;
-            order = sparse::approximate_minimum_degree(pattern);
-        }
-        return owned(std::move(order));
-    });
+    bind_ordering(m, "sparse_amd", &sparse::approximate_minimum_degree);
+    bind_ordering(m, "sparse_dissect", &sparse::nested_dissection);
     m.def(
         "sparse_analyse",
         [](const Pattern& pattern, const Order& order) {

@@ -8,6 +8,10 @@
 
 namespace roundwise::sparse {
 
+// Whether a row has so many entries that orders put it last: it would make all degrees large and all
+// lists long.
+bool is_dense(const Pattern& pattern, std::int32_t row);
+
 // The order in which the rows (and columns) should be eliminated. After Amestoy, Davis & Duff, "An
 // approximate minimum degree ordering algorithm", SIAM J. Matrix Anal. Appl. 17 (1996), with
 // supervariables, mass elimination, aggressive absorption, and dense rows put last. Deterministic.

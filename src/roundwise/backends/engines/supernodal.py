@@ -50,7 +50,7 @@ Index = NDArray[np.int32]
 class SupernodalEngine(Engine):
     """One of the three factorizations."""
 
-    orderings = ("natural", *(["metis"] if find_spec("pymetis") else []), "amd")
+    orderings = ("natural", *(["metis"] if find_spec("pymetis") else []), "nd", "amd")
     formats = (FP32, FP64)
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> SupernodalSymbolic:
