@@ -2,9 +2,9 @@
 
 Each contender analyses, factorizes and solves for one right-hand side, with as many steps of
 refinement in FP64 as a backward error of 4 u needs; contenders take turns, and the medians of all
-rounds are compared. ``refactor`` is the time to factorize other values of the same pattern, as a part
-of the first analysis and factorization. Run with ``make bench`` on an idle machine, or directly:
-``python benchmarks/bench_sparse_engine.py --rounds 3``.
+rounds are compared. ``refactor`` is the time to factorize other values of the same pattern, as a
+part of the first analysis and factorization. Run with ``make bench`` on an idle machine, or
+directly: ``python benchmarks/bench_sparse_engine.py --rounds 3``.
 """
 
 from __future__ import annotations
@@ -142,7 +142,11 @@ def main() -> None:
         "matrix", "method", "faster", "all/ms", "analyse", "factor", "solve", "refactor", "error"
     )  # fmt: skip
     caption = f"Times faster than spsolve, {rw.get_num_threads()} threads"
-    formats = dict.fromkeys(header[2:], ".1f") | {"faster": ".2f", "refactor": ".2f", "error": ".0e"}
+    formats = dict.fromkeys(header[2:], ".1f") | {
+        "faster": ".2f",
+        "refactor": ".2f",
+        "error": ".0e",
+    }
     print(format_text(Table(caption, header, rows, formats=formats)))
 
 

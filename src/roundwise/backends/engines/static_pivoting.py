@@ -1,7 +1,8 @@
 """What makes pivots large before a factorization that cannot look for them: matching and scaling.
 
 A factorization whose structure is fixed beforehand takes its pivots near the diagonal. So rows are
-permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001), and rows and columns are scaled by powers of two, which change no digit.
+permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001), and rows
+and columns are scaled by powers of two, which change no digit.
 """
 
 from __future__ import annotations

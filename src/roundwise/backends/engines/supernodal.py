@@ -1,7 +1,7 @@
 """Our own engines: supernodal Cholesky, LDL' and LU, in FP32 and FP64.
 
-``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before the
-numbers: pivots are exchanged within dense blocks on the diagonal only.
+``cpp/sparse/plan_view.hpp`` says how the work is divided. The structure of the factors is known
+before the numbers: pivots are exchanged within dense blocks on the diagonal only.
 
 cholesky
     ``A = L L'`` of symmetric positive definite matrices. Only the lower triangle is read.
@@ -221,12 +221,13 @@ class SupernodalFactors(PermutedFactors):
         """The numbers on the diagonals of the panels' blocks: of L (cholesky), D or U."""
         panels = np.array(self._analysis.plan.panels, dtype=np.int64).reshape(-1, 5)
         first, _, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
-        return self._storage[place + (np.arange(self.shape[0]) - first) * (height + 1)]
+        places = place + (np.arange(self.shape[0]) - first) * (height + 1)
+        return np.asarray(self._storage[places])
 
     @property
     def pivots(self) -> NDArray[np.float64]:
         rows, columns = self._exponents
-        pivots = np.abs(self._diagonal).astype(np.float64)
+        pivots = np.asarray(np.abs(self._diagonal), dtype=np.float64)
         if rows is None or columns is None:
             return pivots
         return np.asarray(np.ldexp(pivots, -(rows[self._moved] + self._column_exponents)))
