@@ -43,19 +43,13 @@ class Lines:
         n = self.pattern.shape[0]
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.pattern.indptr))
 
-    @cached_property
-    def _by_column(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The entries in the order of columns, and where each column begins."""
-        columns = self.pattern.indices
-        counts = np.bincount(columns, minlength=self.pattern.shape[1])
-        return np.argsort(columns, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
-
     def row_maxima(self, sizes: Array) -> Array:
         return _maxima(sizes, self.pattern.indptr)
 
     def column_maxima(self, sizes: Array) -> Array:
-        entries, starts = self._by_column
-        return _maxima(sizes[entries], starts)
+        result = np.zeros(self.pattern.shape[1])
+        np.maximum.at(result, self.pattern.indices, sizes)
+        return result
 
 
 def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
