@@ -8,41 +8,8 @@
 
 #include "common/carrier.hpp"
 
-#if defined(__AVX512F__) || defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
-
-// The first `count` numbers, count >= 1; other lanes are zero. In one instruction where there is one.
-template <class T> inline Vector<T> load_part(const T* source, int count) {
-#if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
-    if constexpr (sizeof(T) == 8)
-        return _mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), source);
-    else
-        return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), source);
-#elif defined(__AVX2__) && ROUNDWISE_VECTOR_BYTES == 32
-    static constexpr std::int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-    constexpr int words = sizeof(T) / 4;
-    const __m256i lanes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask + 8 - count * words));
-    if constexpr (sizeof(T) == 8) return _mm256_maskload_pd(source, lanes);
-    else return _mm256_maskload_ps(source, lanes);
-#else
-    return load_some(source, count);
-#endif
-}
-
-template <class T> inline void store_part(T* target, Vector<T> v, int count) {
-#if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
-    if constexpr (sizeof(T) == 8)
-        _mm512_mask_storeu_pd(target, static_cast<__mmask8>((1u << count) - 1), v);
-    else
-        _mm512_mask_storeu_ps(target, static_cast<__mmask16>((1u << count) - 1), v);
-#else
-    store_some<T>(target, v, count);
-#endif
-}
 
 // A strip of rows: `vectors` vectors, of which the last has `last` numbers.
 template <int vectors, bool whole, class T> struct Strip {
@@ -50,12 +17,12 @@ template <int vectors, bool whole, class T> struct Strip {
     int last;
     Vector<T> get(const T* x, int v) const {
         constexpr int width = Lanes<T>::count;
-        return whole || v + 1 < vectors ? load(x + v * width) : load_part(x + v * width, last);
+        return whole || v + 1 < vectors ? load(x + v * width) : load_first(x + v * width, last);
     }
     void put(T* x, int v, Vector<T> value) const {
         constexpr int width = Lanes<T>::count;
         if (whole || v + 1 < vectors) store<T>(x + v * width, value);
-        else store_part<T>(x + v * width, value, last);
+        else store_first<T>(x + v * width, value, last);
     }
 };
 

@@ -14,20 +14,24 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // exactly that. A path from a row to a column alternates between other entries and those chosen.
 class Assignment {
   public:
-    Assignment(std::int32_t n, const std::int64_t* indptr, const std::int32_t* indices, const double* costs)
-        : n_(n), indptr_(indptr), indices_(indices), costs_(costs), u_(size(), infinity),
+    Assignment(std::int32_t n, const std::int64_t* indptr, const std::int32_t* indices, const double* costs,
+               std::int64_t limit)
+        : n_(n), limit_(limit), indptr_(indptr), indices_(indices), costs_(costs), u_(size(), infinity),
           v_(size(), infinity), row_of_(size(), -1), column_of_(size(), -1), distance_(size(), infinity),
           before_(size()) {}
 
     std::vector<std::int32_t> find() {
         start();
-        for (std::int32_t row = 0; row < n_; ++row)
-            if (column_of_[row] < 0 && !augment(row)) return {};
+        for (std::int32_t row = 0; row < n_; ++row) {
+            if (column_of_[row] >= 0) continue;
+            if (visited_ > limit_ || !augment(row)) return {};
+        }
         return row_of_;
     }
 
   private:
     std::int32_t n_;
+    std::int64_t limit_, visited_ = 0;  // entries on the way to free columns
     const std::int64_t* indptr_;
     const std::int32_t* indices_;
     const double* costs_;
@@ -90,6 +94,7 @@ class Assignment {
         double shortest = infinity;
         std::int32_t last = -1;
         const auto leave = [&](std::int32_t row, double so_far) {
+            visited_ += indptr_[row + 1] - indptr_[row];
             for_each_entry(row, [&](std::int32_t j, double cost) {
                 const double reduced = cost - v_[j] - u_[row];
                 const double length = so_far + (reduced > 0 ? reduced : 0);
@@ -134,8 +139,9 @@ class Assignment {
 }  // namespace
 
 std::vector<std::int32_t> cheapest_assignment(std::int32_t n, const std::int64_t* indptr,
-                                              const std::int32_t* indices, const double* costs) {
-    return Assignment(n, indptr, indices, costs).find();
+                                              const std::int32_t* indices, const double* costs,
+                                              std::int64_t limit) {
+    return Assignment(n, indptr, indices, costs, limit).find();
 }
 
 }  // namespace roundwise::sparse

@@ -33,6 +33,7 @@ LOOK = (
     "columns",
     "symmetric",
     "strong_diagonal",
+    "static_pivots",
     "factor_entries",
     "factor_flops",
     "nd_flops",
@@ -110,6 +111,9 @@ def row_squares(problem: Any) -> float:
 def counts(problem: Any) -> dict[str, float]:
     """What factorizing takes, before any number is computed.
 
+    static_pivots
+        1 if the diagonal is strong, or is so once rows were matched: an LU factorization whose
+        pivots stay there is worth trying.
     factor_entries, factor_flops
         Entries of Cholesky's L, and its flops, on the pattern of ``A + A'`` in the order of
         approximate minimum degree. Unless A is symmetric, its rows are matched before.
@@ -120,7 +124,9 @@ def counts(problem: Any) -> dict[str, float]:
     if problem.is_sparse:
         return Orders(problem.A, matched=not structure(problem)["symmetric"]).counts
     n = float(problem.n)
-    return {"factor_entries": n * (n + 1) / 2, "factor_flops": n**3 / 3, "nd_flops": 0.0}
+    entries, flops = n * (n + 1) / 2, n**3 / 3
+    names = "static_pivots", "factor_entries", "factor_flops", "nd_flops"
+    return dict(zip(names, (0.0, entries, flops, 0.0), strict=True))
 
 
 @np.errstate(under="ignore")

@@ -27,7 +27,7 @@ symmetric pattern, diagonal included; other sparse ones. Each with the method th
 gathered with: how often a format suffices depends on the system far more than on the method. Dense
 systems are factorized by it, sparse ones by any that fits (`Seen.methods`)."""
 
-STRUCTURE = ("symmetric_pattern", "looks_positive_definite", "symmetric", "strong_diagonal")
+STRUCTURE = ("symmetric_pattern", "looks_positive_definite", "symmetric", "strong_diagonal", "static_pivots")
 """The features that `Method.needs` may name."""
 
 
@@ -81,8 +81,9 @@ class Seen:
     def of(cls, context: Sequence[float]) -> Seen:
         """From a row of `LOOK_CONTEXT`, whose features with a floor are logarithms."""
         n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
-        symmetric, strong, *counts = context[9:]
-        structure = dict(zip(STRUCTURE, (pattern, positive, symmetric, strong), strict=True))
+        *others, filled, flops, nd_flops, squares = context[9:]
+        counts = filled, flops, nd_flops, squares
+        structure = dict(zip(STRUCTURE, (pattern, positive, *others), strict=True))
         kind = kind_of(bool(sparse), bool(pattern), bool(positive))
         fitting = tuple(m.name for m in METHODS.values() if m.sparse and m.fits(structure))
         return cls(

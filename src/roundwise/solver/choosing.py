@@ -6,7 +6,7 @@ it is, it costs time and no digits: what it leads to passes the same gate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from os import PathLike
@@ -95,7 +95,7 @@ class PolicyChooser:
         known = structure(matrix, positive_definite)
         if small := small_choice(policy, matrix, known):
             return small
-        orders = examined(matrix, known, self.deployed.context.features)
+        orders = examined(matrix, known)
         allowed = allowed_actions(policy.space, matrix, known)
         if not allowed:
             first = safe_action(matrix, known)
@@ -121,9 +121,7 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
 
 
-def examined(
-    matrix: GivenMatrix, known: dict[str, float], features: Collection[str]
-) -> Orders | None:
+def examined(matrix: GivenMatrix, known: dict[str, float]) -> Orders | None:
     """Complete what is known of a sparse A, and return the orders that were found for it."""
     if not matrix.is_sparse:
         return None
@@ -131,8 +129,6 @@ def examined(
     known |= look.structure(matrix)
     if said:
         known["looks_positive_definite"] = known["symmetric"]
-    if "factor_flops" not in features:
-        return None
     orders = Orders(matrix.A, matched=not known["symmetric"])
     known |= orders.counts
     return orders

@@ -167,7 +167,7 @@ class _Lessons:
         if small := small_choice(learner.prior, matrix, known):
             return small
         deployed = DeployedPolicy(learner.prior, LOOK_CONTEXT)
-        orders = examined(matrix, known, LOOK_CONTEXT.features)
+        orders = examined(matrix, known)
         allowed = allowed_actions(learner.space, matrix, known)
         seen = deployed.state(matrix, known)
         try:

@@ -29,7 +29,11 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._kernels import SparsePattern, SparseSymbolic
 from roundwise.backends.checks import require_square
-from roundwise.backends.engines.static_pivoting import Lines, matched_rows
+from roundwise.backends.engines.static_pivoting import (
+    Lines,
+    has_strong_diagonal,
+    matched_rows,
+)
 
 Order = NDArray[np.int32]
 """Row and column k of the factors are row and column ``order[k]`` of A."""
@@ -135,4 +139,13 @@ class Orders:
         """The features of that name: see `roundwise.features.look.counts`."""
         entries, flops = predicted(self.pattern, self.order("amd"))
         nd_flops = predicted(self.pattern, self.order("nd"))[1] if flops >= ND_FROM else 0.0
-        return {"factor_entries": entries, "factor_flops": flops, "nd_flops": nd_flops}
+        return {
+            "static_pivots": float(self.rows is not None or self._is_strong),
+            "factor_entries": entries,
+            "factor_flops": flops,
+            "nd_flops": nd_flops,
+        }
+
+    @property
+    def _is_strong(self) -> bool:
+        return has_strong_diagonal(self.A, self.A.T.tocsr())

@@ -28,6 +28,9 @@ entries of its row and its column: rows then stay where they are, because matchi
 BALANCED = 16.0
 """Largest entries of rows, and of columns, may differ by this factor and are not scaled."""
 
+MOST_VISITS = 20
+"""Matching is given up after visiting each entry so often: it could take far longer than solving."""
+
 SWEEPS = 3
 """Each halves the distance of the exponents from those of a balanced matrix."""
 
@@ -44,19 +47,13 @@ class Lines:
         n = self.pattern.shape[0]
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.pattern.indptr))
 
-    @cached_property
-    def _by_column(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The entries in the order of columns, and where each column begins."""
-        columns = self.pattern.indices
-        counts = np.bincount(columns, minlength=self.pattern.shape[1])
-        return np.argsort(columns, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
-
     def row_maxima(self, sizes: Array) -> Array:
         return _maxima(sizes, self.pattern.indptr)
 
     def column_maxima(self, sizes: Array) -> Array:
-        entries, starts = self._by_column
-        return _maxima(sizes[entries], starts)
+        result = np.zeros(self.pattern.shape[1])
+        np.maximum.at(result, self.pattern.indices, sizes)
+        return result
 
 
 def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
@@ -71,7 +68,7 @@ def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
 def matched_rows(lines: Lines) -> Index | None:
     """The rows in an order that makes the diagonal large; None to leave them where they are.
 
-    That is so where the diagonal is strong already, and where no order fills it.
+    That is so where the diagonal is strong already, and where no order that fills it was found.
     """
     A, n = lines.pattern, lines.pattern.shape[0]
     sizes = np.abs(A.data).astype(np.float64)
@@ -88,7 +85,7 @@ def matched_rows(lines: Lines) -> Index | None:
     costs = -np.log(np.where(sizes > 0, sizes, np.finfo(np.float64).tiny))
     matched = np.empty(n, dtype=np.int32)
     found = _kernels.sparse_assignment(
-        A.indptr.astype(np.int64), A.indices.astype(np.int32, copy=False), costs, matched
+        A.indptr.astype(np.int64), A.indices.astype(np.int32, copy=False), costs, matched, MOST_VISITS * A.nnz
     )
     return matched if found else None
 

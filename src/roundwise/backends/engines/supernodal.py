@@ -1,7 +1,7 @@
 """Our own engines: supernodal Cholesky, LDL' and LU, in FP32 and FP64.
 
-``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before
-the numbers: pivots are exchanged within dense blocks on the diagonal only.
+``cpp/sparse/plan_view.hpp`` says how the work is divided. The structure of the factors is known
+before the numbers: pivots are exchanged within dense blocks on the diagonal only.
 
 cholesky
     ``A = L L'`` of symmetric positive definite matrices. Only the lower triangle is read.
@@ -268,8 +268,10 @@ class SupernodalFactors(PermutedFactors):
             return self.L.T.tocsc()
         if self._kind == "lu":
             return self._undone(self._assembled(self._upper).T.tocsc(), of_upper=True)
-        off = np.where(self._pivots < 0, self._below_diagonal, 0.0)[:-1]
-        D = sparse.diags_array([off, self._diagonal.astype(np.float64), off], offsets=[-1, 0, 1])
+        off = np.where(self._pivots < 0, self._below_diagonal, 0.0)
+        D = sparse.dia_array(
+            ([off, self._diagonal.astype(np.float64), np.roll(off, 1)], [-1, 0, 1]), self.shape
+        )
         return self._undone(sparse.csc_array(D @ self._assembled(self._lower).T), of_upper=True)
 
     @property

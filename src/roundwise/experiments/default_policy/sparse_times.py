@@ -40,7 +40,7 @@ ENOUGH_SECONDS, REPEATS = 0.3, 3
 HARDEST = 2e10
 """Systems whose factorization takes more flops, by the least estimate, are left out."""
 
-COUNTS = ("factor_entries", "factor_flops", "nd_flops")
+COUNTS = ("static_pivots", "factor_entries", "factor_flops", "nd_flops")
 BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
 
 
