@@ -9,7 +9,8 @@ solve          one right-hand side
 ratio          what spsolve takes, over what analysis, factor and solve take together
 error          the backward error of that solve, unrefined; or the status of a failure
 
-They are the least of several runs. Writes out/engines.csv.
+They are the least of several runs. Engines that a matrix does not suit are left out. Writes
+out/engines.csv.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from roundwise.report import Table, format_text
 OUT = Path("out")
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
 PAUSE = 0.15  # seconds; the threads of a BLAS go on spinning for up to a tenth of one
+LONG = 5.0  # seconds
 COLUMNS = ("analysis", "factor", "solve", "ratio")
 
 
@@ -57,7 +59,7 @@ def matrices(quick: bool, names: list[str]) -> Iterator[tuple[str, sp.csr_array]
 
 
 def least(repeats: int, call: Callable[[], Any]) -> tuple[float, Any]:
-    """The least seconds of several calls, and what the last one returned."""
+    """The least seconds of several calls (of one, if that is long), and what the last returned."""
     times, result = [], None
     for _ in range(repeats):
         del result  # what it holds may be used again
@@ -65,6 +67,8 @@ def least(repeats: int, call: Callable[[], Any]) -> tuple[float, Any]:
         start = time.perf_counter()
         result = call()
         times.append(time.perf_counter() - start)
+        if times[-1] > LONG:
+            break
     return min(times), result
 
 
@@ -121,6 +125,7 @@ def table(name: str, rows: list[dict[str, Any]]) -> Table:
     cells = [
         [f"{row['method']} {row['format']}", *(row.get(column) for column in header[1:])]
         for row in rows
+        if row["error"] != "unsuited"
     ]
     caption = f"{name}, n = {rows[0]['n']}: spsolve takes {rows[0]['spsolve']:.1f} ms"
     formats = dict.fromkeys(COLUMNS, ".1f") | {"ratio": ".2f"}

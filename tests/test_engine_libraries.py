@@ -87,6 +87,15 @@ def test_replaced_pivots_are_told():
 
 
 @with_mkl
+def test_an_analysis_that_cannot_avoid_replaced_pivots_is_kept(phases):
+    singular = sparse.csr_array(np.ones((3, 3)))
+    symbolic = ENGINES["pardiso"].analyse(singular, "mmd")
+    for size in (1.0, 2.0, 3.0):
+        assert symbolic.factorize(size * singular.data, rw.FP64).replaced_pivots == 2
+    assert phases.count(mkl.ANALYSE) == 1
+
+
+@with_mkl
 def test_the_users_threads_of_mkl_stay_as_they_are(threads):
     library = mkl._library()
     local = library.MKL_Set_Num_Threads_Local
