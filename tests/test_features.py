@@ -430,7 +430,8 @@ def test_one_unknown(store, a):
     known = {"coherence": 0, "nd_flops": 0}
     is_sparse = store is sp.csr_array
     known |= dict.fromkeys(
-        ("sparse", "symmetric_pattern", "symmetric", "strong_diagonal"), float(is_sparse)
+        ("sparse", "symmetric_pattern", "symmetric", "strong_diagonal", "static_pivots"),
+        float(is_sparse),
     )
     # A dense one is too small to ask.
     known["looks_positive_definite"] = float(is_sparse and a > 0)

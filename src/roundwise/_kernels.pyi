@@ -217,5 +217,5 @@ def supernodal_solve(
     /,
 ) -> None: ...
 def sparse_assignment(
-    indptr: NDArray[int64], indices: _Index, costs: _Vector, rows: _Index, /
+    indptr: NDArray[int64], indices: _Index, costs: _Vector, rows: _Index, limit: int, /
 ) -> bool: ...

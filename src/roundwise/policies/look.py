@@ -27,7 +27,13 @@ symmetric pattern, diagonal included; other sparse ones. Each with the method th
 gathered with: how often a format suffices depends on the system far more than on the method. Dense
 systems are factorized by it, sparse ones by any that fits (`Seen.methods`)."""
 
-STRUCTURE = ("symmetric_pattern", "looks_positive_definite", "symmetric", "strong_diagonal", "static_pivots")
+STRUCTURE = (
+    "symmetric_pattern",
+    "looks_positive_definite",
+    "symmetric",
+    "strong_diagonal",
+    "static_pivots",
+)
 """The features that `Method.needs` may name."""
 
 

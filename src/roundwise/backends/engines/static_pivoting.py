@@ -29,7 +29,7 @@ BALANCED = 16.0
 """Largest entries of rows, and of columns, may differ by this factor and are not scaled."""
 
 MOST_VISITS = 20
-"""Matching is given up after visiting each entry so often: it could take far longer than solving."""
+"""Matching is given up after visiting each entry so often: it could take longer than solving."""
 
 SWEEPS = 3
 """Each halves the distance of the exponents from those of a balanced matrix."""
@@ -52,7 +52,8 @@ class Lines:
 
     def column_maxima(self, sizes: Array) -> Array:
         result = np.zeros(self.pattern.shape[1])
-        np.maximum.at(result, self.pattern.indices, sizes)
+        with np.errstate(invalid="ignore"):  # NaN: the factorization tells of it
+            np.maximum.at(result, self.pattern.indices, sizes)
         return result
 
 
@@ -85,7 +86,11 @@ def matched_rows(lines: Lines) -> Index | None:
     costs = -np.log(np.where(sizes > 0, sizes, np.finfo(np.float64).tiny))
     matched = np.empty(n, dtype=np.int32)
     found = _kernels.sparse_assignment(
-        A.indptr.astype(np.int64), A.indices.astype(np.int32, copy=False), costs, matched, MOST_VISITS * A.nnz
+        A.indptr.astype(np.int64),
+        A.indices.astype(np.int32, copy=False),
+        costs,
+        matched,
+        MOST_VISITS * A.nnz,
     )
     return matched if found else None
 

@@ -2,8 +2,9 @@
 
 A line of the file is one system: its features and what they cost, and for every method and format
 that fits it the seconds of analysis and factorization, of a solve, and whether refinement passed
-the gate, with how many steps. An attempt is priced from these parts, so that a busy machine disturbs it
-little: with one thread (``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts.
+the gate, with how many steps. An attempt is priced from these parts, so that a busy machine
+disturbs it little: with one thread (``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor
+time counts.
 """
 
 from __future__ import annotations
