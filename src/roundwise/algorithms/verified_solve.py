@@ -391,10 +391,15 @@ class VerifiedSolve(Algorithm):
     def rung_after(ladder: Sequence[Action], level: int, status: OutcomeStatus) -> int | None:
         """The rung to try after this one ended so; None if there is none left.
 
-        More bits do not make an indefinite matrix positive definite, nor another one symmetric:
-        the method is left at once.
+        More bits do not make an indefinite matrix positive definite, nor another one symmetric, nor
+        a slow method faster: it is left at once.
         """
-        left = status in (OutcomeStatus.INDEFINITE, OutcomeStatus.UNSUITED)
+        left = status in (
+            OutcomeStatus.INDEFINITE,
+            OutcomeStatus.UNSUITED,
+            OutcomeStatus.STOPPED,
+            OutcomeStatus.SLOW_CONVERGENCE,
+        )
         later = range(level + 1, len(ladder))
         return next(
             (i for i in later if not left or ladder[i].method != ladder[level].method), None

@@ -6,6 +6,7 @@ it is, it costs time and no digits: what it leads to passes the same gate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -23,7 +24,7 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features, look
 from roundwise.formats import FP64, FloatFormat
-from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking, shipped_facts
 from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
@@ -45,6 +46,8 @@ class Choice:
     learn: Learn | None = field(default=None, compare=False, repr=False)
     orders: Orders | None = field(default=None, compare=False, repr=False)
     """Of a sparse A: what was found to choose serves to factorize."""
+    granted: float | None = field(default=None, compare=False, repr=False)
+    """Seconds that a factorization before the last rung may take, where it can be stopped."""
 
 
 class Chooser(Protocol):
@@ -103,7 +106,22 @@ class PolicyChooser:
             return Choice(native_ladder(first, matrix), reason)
         ranking = self.deployed.rank(matrix, known, allowed)
         ladder = native_ladder(policy.space[ranking.first], matrix)
-        return Choice(ladder, ranking.reason, orders=orders)
+        granted = granted_seconds(policy, ranking) if matrix.is_sparse else None
+        return Choice(ladder, ranking.reason, orders=orders, granted=granted)
+
+
+GRANTED, LEAST_GRANTED = 3.0, 0.1
+"""A factorization may take so many times what the safe action is expected to take, and at least so
+many seconds, before it is stopped and the next method taken."""
+
+
+def granted_seconds(policy: Policy, ranking: Ranking) -> float | None:
+    """What a method may take that is not the safe one; None if a policy counts no seconds."""
+    safe = policy.space.safe
+    if not isinstance(policy, NeighbourPolicy | OnlinePolicy) or safe not in ranking.actions:
+        return None
+    expected = ranking.costs[ranking.actions.index(safe)]
+    return max(LEAST_GRANTED, GRANTED * expected) if math.isfinite(expected) else None
 
 
 def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, float]:

@@ -200,7 +200,10 @@ class Factorization:
         action, A = self._choice.ladder[level], self._matrix.A
         if action.method not in self._analyses:
             self._analyses[action.method] = self._analysed(action.method)
-        return self._analyses[action.method].factorize(A, action[0])
+        analysis, granted = self._analyses[action.method], self._choice.granted
+        if isinstance(analysis, EngineAnalysis) and level + 1 < len(self._choice.ladder):
+            return analysis.factorize(A, action[0], granted)
+        return analysis.factorize(A, action[0])
 
     def _analysed(self, method: str) -> Analysis:
         """With the orders that were found when the method was chosen."""

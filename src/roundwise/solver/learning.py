@@ -20,6 +20,7 @@ from roundwise.solver.choosing import (
     default_policy,
     examined,
     get_chooser,
+    granted_seconds,
     native_ladder,
     small_choice,
     structure,
@@ -180,7 +181,8 @@ class _Lessons:
         self._decisions.append(decision)
         ladder = native_ladder(learner.space[decision.first], matrix)
         learn = partial(self._learn, decision)
-        return Choice(ladder, decision.ranking.reason, learn, orders)
+        granted = granted_seconds(learner, decision.ranking) if matrix.is_sparse else None
+        return Choice(ladder, decision.ranking.reason, learn, orders, granted)
 
     def _learn(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
         try:

@@ -19,6 +19,7 @@ The factors are then those of a matrix nearby, and solutions need refinement.
 from __future__ import annotations
 
 import math
+import threading
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -47,6 +48,9 @@ from roundwise.machine.threads import get_num_threads
 FAILURES = {1: Status.NOT_POSITIVE_DEFINITE, 2: Status.ZERO_PIVOT, 3: Status.OVERFLOW}
 STOPPED = 4
 """What the kernel returns if it does not return factors; `Result` in ``cpp/sparse/kernels.hpp``."""
+
+FASTEST = 2e11
+"""Flops per second that a thread does at most."""
 
 NAMES = {"cholesky": "Cholesky", "ldl": "LDL'", "lu": "LU"}
 
@@ -147,6 +151,26 @@ class SupernodalSymbolic(Symbolic):
         if result in FAILURES:
             raise ArithmeticFailure(FAILURES[result], kernel, fmt, int(self.columns[column]))
         return SupernodalFactors(fmt, self, storage, pivots, scales, replaced)
+
+    def factorize_within(
+        self, values: NDArray[Any], fmt: FloatFormat, seconds: float
+    ) -> SupernodalFactors:
+        """Factors, or an `ArithmeticFailure` with `Status.STOPPED` after about so many seconds.
+
+        Where the symbolic counts tell that no machine is that fast, nothing is started.
+        """
+        if self.plan.flops > FASTEST * get_num_threads() * seconds:
+            raise ArithmeticFailure(Status.STOPPED, self.method, fmt)
+        stop = np.zeros(1, dtype=np.int32)
+        alarm = threading.Timer(seconds, stop.fill, (1,))
+        alarm.daemon = True
+        alarm.start()
+        try:
+            return self.factorize(values, fmt, stop)
+        except FactorizationStopped:
+            raise ArithmeticFailure(Status.STOPPED, self.method, fmt) from None
+        finally:
+            alarm.cancel()
 
 
 def _inverse(order: Index) -> Index:

@@ -19,7 +19,7 @@ from roundwise.backends.contract import (
 from roundwise.backends.engines import ENGINES, Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
-from roundwise.backends.engines.supernodal import SupernodalEngine
+from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
 
@@ -96,7 +96,8 @@ class EngineAnalysis(Analysis):
         else:
             self._symbolic = self._engine.analyse(self._pattern, ordering)
 
-    def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
+    def factorize(self, A: Any, fmt: str | FloatFormat, seconds: float | None = None) -> Factors:
+        """As the contract says; engines of our own give up after so many `seconds`, if given."""
         fmt = get_format(fmt)
         matrix = self._backend.matrix(A, fmt)
         if fmt not in self._engine.formats:
@@ -110,4 +111,6 @@ class EngineAnalysis(Analysis):
         )
         if not same:
             raise ValueError("A has another pattern than the matrix analysed; analyse A")
+        if seconds is not None and isinstance(self._symbolic, SupernodalSymbolic):
+            return self._symbolic.factorize_within(A.data, fmt, seconds)
         return self._symbolic.factorize(A.data, fmt)
