@@ -95,7 +95,7 @@ def test_info_of_the_installation():
 def test_info_names_every_engine_or_how_to_install_it(monkeypatch):
     facts = json.loads(succeed("info", "--json"))
     assert [engine["name"] for engine in facts["engines"]] == [e.name for e in KNOWN_ENGINES]
-    superlu = facts["engines"][0]
+    superlu = next(engine for engine in facts["engines"] if engine["name"] == "superlu")
     assert superlu["methods"] == ["superlu/mmd", "superlu/colamd"]
     assert (superlu["package"], superlu["version"]) == ("scipy", facts["scipy"])
     monkeypatch.setattr(KLUEngine, "installed", False)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import roundwise as rw
+from roundwise.algorithms.methods import METHODS
 from roundwise.backends import NativeBackend
 from roundwise.costs import MachineProfile, Prices, Rate, Shape, Work, current_prices
 from roundwise.costs.prices import SparsePrices, _prices_of, generic_prices
@@ -22,14 +23,18 @@ from roundwise.solver.inputs import checked_matrix
 from roundwise.tuning import LOOK_CONTEXT
 
 MMD, COLAMD = "superlu/mmd", "superlu/colamd"
+# Seconds per matrix, unknown, entry of A, entry of L, flop, and row square.
 SPARSE = SparsePrices(
-    analysis=1e-8,
+    factor={
+        MMD: {
+            "fp32": [1e-5, 1e-9, 1e-8, 5e-8, 1e-10, 0],
+            "fp64": [1e-5, 1e-9, 1e-8, 1e-7, 2e-10, 1e-9],
+        },
+        COLAMD: {"fp32": [0, 0, 1e-8, 1e-7, 0, 0], "fp64": [0, 0, 1e-8, 1e-7, 0, 0]},
+    },
+    solve={method: {"fp32": 1e-9, "fp64": 2e-9} for method in (MMD, COLAMD)},
     matvec=1e-9,
-    factor={MMD: {"fp32": 5e-8, "fp64": 1e-7}, COLAMD: {"fp32": 1e-7, "fp64": 1e-7}},
-    update={MMD: {"fp32": 1e-10, "fp64": 2e-10}, COLAMD: {"fp32": 0.0, "fp64": 0.0}},
-    solve={"fp32": 1e-9, "fp64": 2e-9},
     conversion=1e-8,
-    iteration=2e-9,
 )
 PROFILE = MachineProfile(
     "by hand",
@@ -97,8 +102,8 @@ def test_many_columns_are_bound_by_arithmetic():
 
 
 def test_the_price_of_sparse_work():
-    grid = Shape(10_000, 50_000, columns=2, fill=8)
-    by_hand = 1e-8 * 50_000 + (5e-8 + 1e-8) * 400_000 + 1e-10 * 400_000**2 / 10_000
+    grid = Shape(10_000, 50_000, columns=2, filled=400_000, flops=1e8)
+    by_hand = 1e-5 + 1e-9 * 10_000 + 1e-8 * 50_000 + (5e-8 + 1e-8) * 400_000 + 1e-10 * 1e8
     by_hand += 2 * 2 * (1e-9 * 400_000 + 1e-9 * 50_000)
     by_hand += 2 * 3 * (2e-9 * 400_000 + 1e-9 * 50_000)
     assert PRICES.seconds(grid, MMD, "fp32", Work(1, 1, 3)) == pytest.approx(by_hand)
@@ -301,7 +306,7 @@ def test_the_cheapest_start_wins_and_the_reason_has_the_numbers():
 def test_equal_costs_go_to_the_higher_format(monkeypatch):
     policy = policy_of(facts())
     actions = [policy.space.index(f"lu:{fmt}-fp64-fp64-fp64") for fmt in ("fp32", "fp64")]
-    equal = {i: Expectation(policy.space[i][0].name, 1.0, 9, 10, 1.0, 1.0) for i in actions}
+    equal = {i: Expectation("lu", policy.space[i][0].name, 1.0, 9, 10, 1.0, 1.0) for i in actions}
     monkeypatch.setattr(policy, "expectations", lambda seen, allowed=None: equal)
     assert policy.rank(DENSE).actions[:2] == tuple(actions[::-1])
     assert policy.choose(DENSE) == actions[1]
@@ -405,7 +410,7 @@ def test_solve_uses_the_default_policy():
     assert solution.attempts[0].action.startswith("lu:fp32")
     problem = poisson_2d(110)  # 60 000 entries
     solution = rw.solve(problem.A, problem.b, full_output=True)
-    assert solution.attempts[0].action.startswith("superlu/mmd:")
+    assert solution.attempts[0].action.startswith("cholesky/")
     assert "systems like this" in solution.decision
 
 
@@ -413,7 +418,9 @@ def test_the_default_policy_is_a_policy_like_others():
     policy = default_policy()
     assert policy is default_policy()
     assert isinstance(policy, NeighbourPolicy)
-    assert set(policy.space.methods) == {m.name for m in KINDS.values()}
+    chosen = {m.name for m in METHODS.values() if m.chosen}
+    runnable = {m for sparse in (False, True) for m in NativeBackend().methods(sparse)}
+    assert set(policy.space.methods) == chosen & runnable
     again = rw.policies.load_policy(policy.to_dict(), policy.arrays())
     assert again.rank(DENSE) == policy.rank(DENSE)
     assert isinstance(get_chooser(policy), PolicyChooser)

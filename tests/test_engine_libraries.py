@@ -87,6 +87,15 @@ def test_replaced_pivots_are_told():
 
 
 @with_mkl
+def test_an_analysis_that_cannot_avoid_replaced_pivots_is_kept(phases):
+    singular = sparse.csr_array(np.ones((3, 3)))
+    symbolic = ENGINES["pardiso"].analyse(singular, "mmd")
+    for size in (1.0, 2.0, 3.0):
+        assert symbolic.factorize(size * singular.data, rw.FP64).replaced_pivots == 2
+    assert phases.count(mkl.ANALYSE) == 1
+
+
+@with_mkl
 def test_the_users_threads_of_mkl_stay_as_they_are(threads):
     library = mkl._library()
     local = library.MKL_Set_Num_Threads_Local
@@ -241,6 +250,32 @@ def test_slow_multigrid_is_a_status_and_stops_early(cycles):
     assert outcome.status is OutcomeStatus.SLOW_CONVERGENCE
     assert outcome.status.failed
     assert "use a factorization" in outcome.reason
+
+
+def beam(elements):
+    """The stiffness matrix of a clamped beam: displacements and rotations, rows of both signs."""
+    h = 1 / elements
+    element = np.array(
+        [
+            [12, 6 * h, -12, 6 * h],
+            [6 * h, 4 * h**2, -6 * h, 2 * h**2],
+            [-12, -6 * h, 12, -6 * h],
+            [6 * h, 2 * h**2, -6 * h, 4 * h**2],
+        ]
+    )
+    K = np.zeros((2 * elements + 2, 2 * elements + 2))
+    for i in range(elements):
+        K[2 * i : 2 * i + 4, 2 * i : 2 * i + 4] += element
+    return sparse.csr_array(K[2:, 2:])
+
+
+@with_amg
+def test_multigrid_says_nothing_about_matrices_that_it_is_not_for(capfd):
+    K = beam(200)
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        ENGINES["amg"].analyse(K, "rs").factorize(K.data, rw.FP64).solve(np.ones(400))
+    assert failure.value.status in (Status.SLOW_CONVERGENCE, Status.NOT_POSITIVE_DEFINITE)
+    assert capfd.readouterr() == ("", "")
 
 
 @with_amg

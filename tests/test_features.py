@@ -427,8 +427,15 @@ def test_fill_ratio_counts_the_factors(arithmetic):
 def test_one_unknown(store, a):
     A = store(np.array([[a]]))
     values = compute_features(system(A), FEATURES, factorize(A))
-    known = {"coherence": 0, "looks_positive_definite": 0}  # too small to ask
-    known["sparse"] = known["symmetric_pattern"] = float(store is sp.csr_array)
+    known = {"coherence": 0, "nd_flops": 0}
+    is_sparse = store is sp.csr_array
+    known |= dict.fromkeys(
+        ("sparse", "symmetric_pattern", "symmetric", "strong_diagonal", "static_pivots"),
+        float(is_sparse),
+    )
+    # A dense one is too small to ask.
+    known["looks_positive_definite"] = float(is_sparse and a > 0)
+    known["factor_flops"] = 1.0 if is_sparse else 1 / 3
     ones = set(FEATURES) - {"max_abs", "norm_one", "norm_inf", *known}
     assert {name: values[name].value for name in ones} == dict.fromkeys(ones, 1.0)
     assert {name: values[name].value for name in known} == known

@@ -181,6 +181,35 @@ def test_refactorizing_is_factorizing(kind):
     assert np.array_equal(again.L.toarray(), factors(other, kind).L.toarray())
 
 
+@each_kind
+def test_nothing_to_factorize(kind):
+    F = factors(sparse.csr_array((0, 0)), kind)
+    assert F.solve(np.zeros(0)).shape == (0,)
+    assert F.solve(np.zeros((0, 3)), transpose=True).shape == (0, 3)
+    assert F.L.shape == F.U.shape == (0, 0)
+    assert factors(sparse.eye_array(4), kind).solve(np.ones((4, 0))).shape == (4, 0)
+
+
+@each_kind
+def test_indices_of_64_bits(kind):
+    A = poisson_2d(8).A
+    wide = A.copy()
+    wide.indices, wide.indptr = A.indices.astype(np.int64), A.indptr.astype(np.int64)
+    b = np.arange(64.0)
+    assert np.array_equal(factors(wide, kind).solve(b), factors(A, kind).solve(b))
+
+
+def test_an_empty_row_is_a_failure():
+    A = sparse.csr_array(([1.0, 2.0], ([0, 2], [0, 2])), shape=(3, 3))
+    for kind in ("ldl", "lu"):
+        with pytest.raises(rw.ArithmeticFailure) as failure:
+            factors(A, kind)
+        assert failure.value.status is Status.ZERO_PIVOT
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        factors(A, "cholesky")
+    assert (failure.value.status, failure.value.column) == (Status.NOT_POSITIVE_DEFINITE, 1)
+
+
 # Cholesky's failures
 
 

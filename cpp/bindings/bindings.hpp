@@ -1,4 +1,5 @@
-// Array types and the function `define`, for the files that bind kernels to Python.
+// Array types, scratch memory, and the functions `require` and `define`, for the files that bind kernels
+// to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,6 +8,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <stdexcept>
 
 #include "common/ieee_arithmetic.hpp"
 
@@ -22,6 +26,23 @@ template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, n
 template <class T> using RowsIn = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 inline std::int64_t length(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+inline void require(bool holds, const char* otherwise) {
+    if (!holds) throw std::invalid_argument(otherwise);
+}
+
+// Scratch memory of a kernel, aligned to a cache line.
+class Workspace {
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<void, Free> memory_;
+
+  public:
+    explicit Workspace(std::int64_t bytes)
+        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
+    void* get() const { return memory_.get(); }
+};
 
 template <class> auto strict() { return nb::arg().noconvert(); }
 

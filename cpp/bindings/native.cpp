@@ -14,23 +14,6 @@ namespace roundwise {
 
 namespace {
 
-void require(bool holds, const char* otherwise) {
-    if (!holds) throw std::invalid_argument(otherwise);
-}
-
-// Scratch memory of a kernel, aligned to a cache line.
-class Workspace {
-    struct Free {
-        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
-    };
-    std::unique_ptr<void, Free> memory_;
-
-  public:
-    explicit Workspace(std::int64_t bytes)
-        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
-    void* get() const { return memory_.get(); }
-};
-
 template <class T>
 int factorize(const LuKernels<T>& kernels, const MatrixOut<T>& a, const VectorOut<std::int32_t>& pivots,
               int threads) {

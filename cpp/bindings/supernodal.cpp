@@ -1,10 +1,11 @@
 // The supernodal factorizations of roundwise._kernels; sparse/kernels.hpp states what each computes.
-#include <memory>
-#include <new>
+#include <algorithm>
 #include <stdexcept>
 
 #include "bindings/bindings.hpp"
 #include "sparse/kernels.hpp"
+#include "sparse/matching.hpp"
+#include "sparse/plan.hpp"
 
 namespace roundwise {
 
@@ -13,29 +14,12 @@ namespace {
 using sparse::Kind;
 using sparse::Plan;
 
-void require(bool holds, const char* otherwise) {
-    if (!holds) throw std::invalid_argument(otherwise);
-}
-
 Kind kind_of(const std::string& name) {
     if (name == "cholesky") return Kind::cholesky;
     if (name == "ldl") return Kind::ldl;
     if (name == "lu") return Kind::lu;
     throw std::invalid_argument("no factorization '" + name + "'; use cholesky, ldl or lu");
 }
-
-// Scratch memory of a kernel, aligned to a cache line.
-class Workspace {
-    struct Free {
-        void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
-    };
-    std::unique_ptr<void, Free> memory_;
-
-  public:
-    explicit Workspace(std::int64_t bytes)
-        : memory_(::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})) {}
-    void* get() const { return memory_.get(); }
-};
 
 void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symbolic,
                VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
@@ -105,6 +89,20 @@ void bind_supernodal(nb::module_& m) {
         .def_prop_ro("flops", &Plan::flops);
     bind_kernels<float>(m);
     bind_kernels<double>(m);
+    // Writes the row of each column into `rows`; returns false if there is no assignment, or if it
+    // takes visits of more than `limit` entries to find one.
+    define(m, "sparse_assignment", [](VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
+                                      VectorIn<double> costs, VectorOut<std::int32_t> rows,
+                                      std::int64_t limit) {
+        require(indptr.size() == rows.size() + 1 && indices.size() == costs.size(),
+                "the arrays differ in length; pass n + 1 starts, n rows, and a cost for each entry");
+        nb::gil_scoped_release release;
+        const std::vector<std::int32_t> found = sparse::cheapest_assignment(
+            static_cast<std::int32_t>(rows.size()), indptr.data(), indices.data(), costs.data(),
+            limit);
+        std::copy(found.begin(), found.end(), rows.data());
+        return found.size() == rows.size();
+    });
 }
 
 }  // namespace roundwise

@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__FAST_MATH__) || FLT_EVAL_METHOD != 0
 #error "each operation must be rounded to its own type; compile without -ffast-math and without x87"
 #endif
@@ -66,14 +70,63 @@ template <class T> inline Vector<T> load(const T* source) {
 
 template <class T> inline void store(T* target, Vector<T> v) { std::memcpy(target, &v, sizeof v); }
 
+#if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
+#define ROUNDWISE_MASKS
+template <class T> inline auto mask_of(std::int64_t count) {
+    if constexpr (sizeof(T) == 8) return static_cast<__mmask8>((1u << count) - 1);
+    else return static_cast<__mmask16>((1u << count) - 1);
+}
+inline Vector<double> load_masked(const double* x, std::int64_t count) {
+    return _mm512_maskz_loadu_pd(mask_of<double>(count), x);
+}
+inline Vector<float> load_masked(const float* x, std::int64_t count) {
+    return _mm512_maskz_loadu_ps(mask_of<float>(count), x);
+}
+inline void store_masked(double* x, Vector<double> v, std::int64_t count) {
+    _mm512_mask_storeu_pd(x, mask_of<double>(count), v);
+}
+inline void store_masked(float* x, Vector<float> v, std::int64_t count) {
+    _mm512_mask_storeu_ps(x, mask_of<float>(count), v);
+}
+#elif defined(__AVX2__) && ROUNDWISE_VECTOR_BYTES == 32
+#define ROUNDWISE_MASKS
+template <class T> inline __m256i mask_of(std::int64_t count) {
+    static constexpr std::int32_t words[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    const std::int32_t* first = words + 8 - count * static_cast<std::int64_t>(sizeof(T) / 4);
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
+}
+inline Vector<double> load_masked(const double* x, std::int64_t count) {
+    return _mm256_maskload_pd(x, mask_of<double>(count));
+}
+inline Vector<float> load_masked(const float* x, std::int64_t count) {
+    return _mm256_maskload_ps(x, mask_of<float>(count));
+}
+inline void store_masked(double* x, Vector<double> v, std::int64_t count) {
+    _mm256_maskstore_pd(x, mask_of<double>(count), v);
+}
+inline void store_masked(float* x, Vector<float> v, std::int64_t count) {
+    _mm256_maskstore_ps(x, mask_of<float>(count), v);
+}
+#endif
+
+// The first `count` numbers; other lanes are zero. Memory past them is not touched. A copy of some
+// bytes would be the call of a function, where the processor has an instruction for it.
 template <class T> inline Vector<T> load_first(const T* source, std::int64_t count) {
+#if defined(ROUNDWISE_MASKS)
+    return load_masked(source, count);
+#else
     Vector<T> v = {};
     std::memcpy(&v, source, static_cast<std::size_t>(count) * sizeof(T));
     return v;
+#endif
 }
 
 template <class T> inline void store_first(T* target, Vector<T> v, std::int64_t count) {
+#if defined(ROUNDWISE_MASKS)
+    store_masked(target, v, count);
+#else
     std::memcpy(target, &v, static_cast<std::size_t>(count) * sizeof(T));
+#endif
 }
 
 // The same for a count that may be a whole vector, which is then one instruction.

@@ -35,6 +35,10 @@ inline void subtract_few(std::int64_t m, const S* a, const S* next, std::int64_t
     for (int c = 0; c < C; ++c) store_first<T>(y + i + c * y_step, sum[c], m - i);
 }
 
+template <int columns> struct Group {
+    static constexpr int count = columns;
+};
+
 // The same for any number k of columns of A.
 template <int C, class T, class S>
 inline void subtract_product(std::int64_t m, std::int64_t k, const S* a, std::int64_t a_step,
@@ -46,8 +50,16 @@ inline void subtract_product(std::int64_t m, std::int64_t k, const S* a, std::in
         const S* next = j + 2 * K <= k ? columns + K * a_step : columns;
         subtract_few<K, C>(m, columns, next, a_step, x + j, x_step, y, y_step);
     }
-    for (; j < k; ++j)
-        subtract_few<1, C>(m, a + j * a_step, a + j * a_step, a_step, x + j, x_step, y, y_step);
+    // Each group passes over Y once. Groups do not change the order of the subtractions.
+    const auto subtract = [&](auto group) {
+        constexpr int count = decltype(group)::count;
+        const S* columns = a + j * a_step;
+        subtract_few<count, C>(m, columns, columns, a_step, x + j, x_step, y, y_step);
+        j += count;
+    };
+    if (j + 4 <= k) subtract(Group<4>{});
+    if (j + 2 <= k) subtract(Group<2>{});
+    if (j < k) subtract(Group<1>{});
 }
 
 // out (K x C) = A' X, A m x K and X m x C; lane l sums the rows l, l + lanes, ...
@@ -81,17 +93,18 @@ inline void dot_columns(std::int64_t m, std::int64_t k, const S* a, std::int64_t
                         std::int64_t x_step, const Use& use) {
     constexpr int K = C == 1 ? 8 : 4;
     std::int64_t j = 0;
-    for (; j + K <= k; j += K) {
-        T out[K][C];
-        dot_few<K, C>(m, a + j * a_step, a_step, x, x_step, out);
-        for (int l = 0; l < K; ++l)
+    const auto dot = [&](auto group) {
+        constexpr int count = decltype(group)::count;
+        T out[count][C];
+        dot_few<count, C>(m, a + j * a_step, a_step, x, x_step, out);
+        for (int l = 0; l < count; ++l)
             for (int c = 0; c < C; ++c) use(j + l, c, out[l][c]);
-    }
-    for (; j < k; ++j) {
-        T out[1][C];
-        dot_few<1, C>(m, a + j * a_step, a_step, x, x_step, out);
-        for (int c = 0; c < C; ++c) use(j, c, out[0][c]);
-    }
+        j += count;
+    };
+    while (j + K <= k) dot(Group<K>{});
+    if (j + 4 <= k) dot(Group<4>{});
+    if (j + 2 <= k) dot(Group<2>{});
+    if (j < k) dot(Group<1>{});
 }
 
 // y = A x, in strips of rows so short that y stays in the first cache; or y = A' x.

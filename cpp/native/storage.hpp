@@ -142,6 +142,7 @@ template <class S, int count, class T> inline void narrow(PackOf<T, count> x, S*
 // Loads only the first `valid` numbers; the other lanes are zero.
 template <class T, int count, class S>
 inline PackOf<T, count> widen_first(const S* source, std::int64_t valid) {
+    if constexpr (sizeof(S) == sizeof(T) && count == Lanes<T>::count) return load_first(source, valid);
     S padded[count] = {};
     std::memcpy(padded, source, static_cast<std::size_t>(valid) * sizeof(S));
     return widen<T, count>(padded);

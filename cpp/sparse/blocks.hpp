@@ -8,53 +8,21 @@
 
 #include "common/carrier.hpp"
 
-#if defined(__AVX512F__) || defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// The first `count` numbers, count >= 1; other lanes are zero. In one instruction where there is one.
-template <class T> inline Vector<T> load_part(const T* source, int count) {
-#if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
-    if constexpr (sizeof(T) == 8)
-        return _mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), source);
-    else
-        return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), source);
-#elif defined(__AVX2__) && ROUNDWISE_VECTOR_BYTES == 32
-    static constexpr std::int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-    constexpr int words = sizeof(T) / 4;
-    const __m256i lanes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask + 8 - count * words));
-    if constexpr (sizeof(T) == 8) return _mm256_maskload_pd(source, lanes);
-    else return _mm256_maskload_ps(source, lanes);
-#else
-    return load_some(source, count);
-#endif
-}
-
-template <class T> inline void store_part(T* target, Vector<T> v, int count) {
-#if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
-    if constexpr (sizeof(T) == 8)
-        _mm512_mask_storeu_pd(target, static_cast<__mmask8>((1u << count) - 1), v);
-    else
-        _mm512_mask_storeu_ps(target, static_cast<__mmask16>((1u << count) - 1), v);
-#else
-    store_some<T>(target, v, count);
-#endif
-}
-
 // A strip of rows: `vectors` vectors, of which the last has `last` numbers.
 template <int vectors, bool whole, class T> struct Strip {
+    static constexpr int count = vectors;
     int last;
     Vector<T> get(const T* x, int v) const {
         constexpr int width = Lanes<T>::count;
-        return whole || v + 1 < vectors ? load(x + v * width) : load_part(x + v * width, last);
+        return whole || v + 1 < vectors ? load(x + v * width) : load_first(x + v * width, last);
     }
     void put(T* x, int v, Vector<T> value) const {
         constexpr int width = Lanes<T>::count;
         if (whole || v + 1 < vectors) store<T>(x + v * width, value);
-        else store_part<T>(x + v * width, value, last);
+        else store_first<T>(x + v * width, value, last);
     }
 };
 
@@ -108,6 +76,10 @@ inline void multiply_strip(std::int64_t k, Strip<vectors, whole, T> strip, const
                            std::int64_t a_step, const T* b, std::int64_t b_step, T* c,
                            std::int64_t c_step) {
     Vector<T> sum[columns][vectors] = {};
+    if constexpr (subtract)
+        for (int j = 0; j < columns; ++j)
+            for (int v = 0; v < vectors; ++v)
+                __builtin_prefetch(c + j * c_step + v * Lanes<T>::count, 1, 3);
     add_products<columns>(k, strip, a, a_step, b, b_step, sum);
 #pragma GCC unroll 12
     for (int j = 0; j < columns; ++j)
@@ -133,15 +105,14 @@ inline void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
         const T* source = a + i;
         std::int64_t step = a_step;
         if (packs) {
-            for (std::int64_t l = 0; l < k; ++l)
-                for (int v = 0; v < 2; ++v)
-                    if (i + v * width < m) {
-                        if (i + (v + 1) * width <= m)
-                            store<T>(packed + (2 * l + v) * width, load(source + l * a_step + v * width));
-                        else
-                            store<T>(packed + (2 * l + v) * width,
-                                     load_part(source + l * a_step + v * width, static_cast<int>(m - i - v * width)));
-                    }
+            for (std::int64_t l = 0; l < k; ++l) {
+                const T* column = source + l * a_step;
+                for (int v = 0; v < decltype(strip)::count; ++v) {
+                    store<T>(packed + (2 * l + v) * width, strip.get(column, v));
+                    // The next strip: the processor does not see the pattern in steps this large.
+                    __builtin_prefetch(column + (2 + v) * width, 0, 2);
+                }
+            }
             source = packed;
             step = 2 * width;
         }

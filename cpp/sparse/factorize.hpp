@@ -1,4 +1,4 @@
-// Left-looking supernodal factorization; see plan.hpp for the order of its work and of its numbers.
+// Left-looking supernodal factorization; see plan_view.hpp for the order of its work and of its numbers.
 //
 // First, threads claim tasks, which are whole subtrees. Then they work together on one panel after
 // the other: on blocks of its rows, which are updated, then on the block on the diagonal (one

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sparse/plan.hpp"
+#include "sparse/plan_view.hpp"
 
 namespace roundwise::sparse {
 

@@ -21,20 +21,31 @@ Plan::Plan(Kind kind, const Symbolic& symbolic, const std::int64_t* indptr, cons
     const std::vector<std::int32_t> panel_of = panel_of_columns();
     const std::vector<double> work = list_updates(panel_of);
     place_entries(panel_of, indptr, indices, row_place, column_place);
-    divide_into_tasks(panel_parent, work);
+    divide_into_tasks(panel_parent, work, panel_of);
 }
 
 PlanView Plan::view() const {
-    return {kind_,           flops_,
-            n_,              panels(),
+    return {kind_,
+            flops_,
+            n_,
+            panels(),
             tallest_,
-            first_.data(),   height_.data(),
-            row_start_.data(), rows_.data(),
-            place_.data(),   update_start_.data(),
-            updates_.data(), entry_start_.data(),
-            source_.data(),  target_.data(),
-            tasks_,          task_start_.data(),
-            task_panels_.data()};
+            first_.data(),
+            height_.data(),
+            row_start_.data(),
+            rows_.data(),
+            place_.data(),
+            update_start_.data(),
+            updates_.data(),
+            entry_start_.data(),
+            source_.data(),
+            target_.data(),
+            tasks_,
+            task_start_.data(),
+            task_panels_.data(),
+            inside_.data(),
+            contribution_.data(),
+            contributions_};
 }
 
 // Returns the parent of each panel; -1 for a root.
@@ -174,7 +185,8 @@ void Plan::place_entries(const std::vector<std::int32_t>& panel_of, const std::i
     }
 }
 
-void Plan::divide_into_tasks(const std::vector<std::int32_t>& parent, const std::vector<double>& work) {
+void Plan::divide_into_tasks(const std::vector<std::int32_t>& parent, const std::vector<double>& work,
+                             const std::vector<std::int32_t>& panel_of) {
     std::vector<double> subtree = work;
     for (std::int32_t p = 0; p < panels(); ++p)
         if (parent[p] >= 0) subtree[parent[p]] += subtree[p];
@@ -190,6 +202,17 @@ void Plan::divide_into_tasks(const std::vector<std::int32_t>& parent, const std:
             task[p] = static_cast<std::int32_t>(roots.size());
             roots.push_back(p);
         }
+    }
+    inside_ = height_;
+    contribution_.assign(static_cast<std::size_t>(panels()), -1);
+    for (std::int32_t p = 0; p < panels(); ++p) {
+        if (task[p] < 0) continue;
+        const std::int32_t* rows = rows_.data() + row_start_[p];
+        while (inside_[p] > 0 && task[panel_of[rows[inside_[p] - 1]]] < 0) --inside_[p];
+    }
+    for (const std::int32_t root : roots) {
+        contribution_[root] = contributions_;
+        contributions_ += height_[root] - inside_[root];
     }
     // Roots of tiny trees (a diagonal matrix has n of them) share tasks.
     std::vector<std::int32_t> merged(roots.size());

@@ -228,3 +228,6 @@ def supernodal_solve(
     threads: int,
     /,
 ) -> None: ...
+def sparse_assignment(
+    indptr: NDArray[int64], indices: _Index, costs: _Vector, rows: _Index, limit: int, /
+) -> bool: ...

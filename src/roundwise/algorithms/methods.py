@@ -5,6 +5,7 @@ A new method is a line in `METHODS`, and a factorization of that name in a backe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,17 +26,49 @@ class Method:
     formats: tuple[FloatFormat, ...]  # that it is tried in, lowest first
     then: tuple[str, ...] = ()  # the first of these that fits A is the next method
     chosen: bool = True  # by policies; if not, it is a last resort
-    needs: str = ""  # the feature that a matrix must have; any will do if empty
+    needs: tuple[str, ...] = ()  # the features that a matrix must have
+
+    def fits(self, features: Mapping[str, float]) -> bool:
+        """Whether a matrix with these features can be factorized this way."""
+        return all(features[name] for name in self.needs)
+
+
+def _sparse(
+    name: str, then: str, needs: tuple[str, ...] = (), low: FloatFormat | None = FP32
+) -> Method:
+    return Method(name, True, (FP64,) if low is None else (low, FP64), (then,), needs=needs)
+
+
+SAFE = "superlu/colamd"
+DEFINITE, SYMMETRIC = ("looks_positive_definite",), ("symmetric",)
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("cholesky", False, (FP32, FP64), ("lu",), needs="looks_positive_definite"),
-        Method("lu", False, (BF16, FP32, FP64), then=("qr", "superlu/colamd")),
+        Method("cholesky", False, (FP32, FP64), ("lu",), needs=DEFINITE),
+        Method("lu", False, (BF16, FP32, FP64), then=("qr", SAFE)),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
-        Method("superlu/mmd", True, (FP32, FP64), ("superlu/colamd",), needs="symmetric_pattern"),
-        Method("superlu/colamd", True, (FP32, FP64)),
+        _sparse("amg/rs", "cholesky/amd", DEFINITE, low=None),
+        _sparse("cholmod/metis", "ldl/amd", DEFINITE, low=None),
+        _sparse("cholmod/amd", "ldl/amd", DEFINITE, low=None),
+        _sparse("pardiso-cholesky/metis", "ldl/amd", DEFINITE),
+        _sparse("pardiso-cholesky/mmd", "ldl/amd", DEFINITE),
+        _sparse("cholesky/nd", "ldl/amd", DEFINITE),
+        _sparse("cholesky/amd", "ldl/amd", DEFINITE),
+        # Symmetric indefinite: in FP32 too many pivots are too small.
+        _sparse("pardiso-ldl/metis", SAFE, SYMMETRIC, low=None),
+        _sparse("pardiso-ldl/mmd", SAFE, SYMMETRIC, low=None),
+        _sparse("ldl/amd", SAFE, SYMMETRIC, low=None),
+        _sparse("lu/nd", SAFE, ("static_pivots",)),
+        _sparse("lu/amd", SAFE, ("static_pivots",)),
+        _sparse("klu/amd", SAFE, low=None),
+        _sparse("umfpack/amd", SAFE, low=None),
+        _sparse("pardiso/metis", SAFE),
+        _sparse("pardiso/mmd", SAFE),
+        # From a weak diagonal pivots leave, and fill in where nobody counted on it.
+        _sparse("superlu/mmd", SAFE, ("symmetric_pattern", "strong_diagonal")),
+        Method(SAFE, True, (FP32, FP64)),
     )
 }
 """The methods by name; of those that policies choose, the safest of each kind last."""

@@ -309,7 +309,7 @@ class VerifiedSolve(Algorithm):
             for method in METHODS.values()
             if method.chosen and method.sparse == kind
             for fmt in method.formats
-            if backend.supports(fmt, kind) and (wanted is None or fmt in wanted)
+            if backend.runs(method.name, fmt, kind) and (wanted is None or fmt in wanted)
         ]
         return ActionSpace(self.stages, tuple(actions))
 
@@ -340,16 +340,22 @@ class VerifiedSolve(Algorithm):
                 method, factor = later[0], FP64
             else:
                 return tuple(ladder)
-            if backend.supports(factor, sparse):
+            if backend.runs(method, factor, sparse):
                 ladder.append(Action((factor, *rest), method))
 
     @staticmethod
     def rung_after(ladder: Sequence[Action], level: int, status: OutcomeStatus) -> int | None:
         """The rung to try after this one ended so; None if there is none left.
 
-        More bits do not make an indefinite matrix positive definite: its method is left at once.
+        More bits do not make an indefinite matrix positive definite, nor another one symmetric, nor
+        a slow method faster: it is left at once.
         """
-        left = status is OutcomeStatus.INDEFINITE
+        left = status in (
+            OutcomeStatus.INDEFINITE,
+            OutcomeStatus.UNSUITED,
+            OutcomeStatus.STOPPED,
+            OutcomeStatus.SLOW_CONVERGENCE,
+        )
         later = range(level + 1, len(ladder))
         return next(
             (i for i in later if not left or ladder[i].method != ladder[level].method), None

@@ -46,6 +46,7 @@ class Status(enum.Enum):
         "factorization"
     )
     UNSUITED = "the method is for symmetric matrices, and this one is not; use an LU factorization"
+    STOPPED = "it would take, or has taken, more time than it was granted; use another method"
     SLOW_CONVERGENCE = (
         "an iteration inside the method converges too slowly to be of use; use a factorization"
     )

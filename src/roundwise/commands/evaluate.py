@@ -23,6 +23,7 @@ from roundwise.commands.systems import (
     systems_argument,
 )
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
+from roundwise.policies.look import STRUCTURE
 from roundwise.tuning import Tuner
 
 
@@ -87,7 +88,7 @@ def evaluate_command(
     needed: tuple[str, ...] = (kappa,)
     if timed:
         check_methods(tuner.space_, get_backend(tuner.arithmetic), loaded.members)
-        needed = ("looks_positive_definite", "symmetric_pattern")
+        needed = STRUCTURE
     outcomes = OutcomeTable(table)
 
     def filled() -> int:

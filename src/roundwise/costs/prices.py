@@ -23,7 +23,7 @@ from roundwise.formats import FP64, get_format
 from roundwise.machine import Machine
 
 SCHEMA = "roundwise-generic-prices"
-VERSION = 3
+VERSION = 4
 BASIS = 15
 """Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
 
@@ -35,7 +35,18 @@ class Shape:
     n: int
     entries: int  # stored ones of A: n^2 if it is dense
     columns: int = 1  # right-hand sides
-    fill: float = 1.0  # entries of the factors over those of A, for a sparse A
+    filled: float = 0.0  # for a sparse A: entries of Cholesky's L in AMD's order
+    flops: float = 0.0  # of this factorization
+    nd_flops: float = 0.0  # in the order of nested dissection; 0 if nobody counted
+    row_squares: float = 0.0  # sum of the squares of the rows' entries
+
+    def amounts(self, method: str) -> tuple[float, ...]:
+        """What the seconds of a sparse factorization are linear in (see `AMOUNTS`)."""
+        flops = self.nd_flops if method.endswith("/nd") and self.nd_flops else self.flops
+        return 1.0, self.n, self.entries, self.filled, flops, self.row_squares
+
+
+AMOUNTS = ("a matrix", "n", "entries of A", "entries of L", "flops", "row squares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +65,22 @@ class Work:
 
 @dataclass(frozen=True)
 class SparsePrices:
-    """Seconds of sparse work, per entry of A (analysis, matvec) or of the factors (the rest).
+    """Seconds of sparse work.
 
-    SuperLU analyses the pattern the same way in every format, and reads indices beside numbers:
-    FP32 gains less than for dense matrices, and next to nothing where pivoting scatters rows.
-    Updates are counted as ``entries^2 / n``, which is proportional to the flops of an LU
-    factorization with columns of similar length.
+    Analysis and factorization by a method in a format take a nonnegative combination of `AMOUNTS`,
+    which are known before: entries and flops are those of Cholesky on the pattern of A + A' in the
+    order of approximate minimum degree. Other orders fill in more or less; how much more in the
+    mean is part of the fitted numbers. Solves are counted per entry of L. A method without numbers
+    here is never chosen.
     """
 
-    analysis: float
-    matvec: float
-    factor: dict[str, dict[str, float]]  # by method and format
-    update: dict[str, dict[str, float]]  # the same
-    solve: dict[str, float]  # by format
-    conversion: float  # of the factors, to apply them in FP64
-    iteration: float  # one application in FP64
+    factor: dict[str, dict[str, list[float]]]  # by method and format, for each of `AMOUNTS`
+    solve: dict[str, dict[str, float]]  # by method and format: per entry of L
+    matvec: float  # per entry of A
+    conversion: float  # per entry of L: of the factors, to apply them in FP64
+    spread: dict[str, float] = field(default_factory=dict)
+    """By method: measured seconds are within this factor of the fit for nine systems of ten."""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,14 +137,15 @@ class Prices:
     def _sparse(
         self, shape: Shape, method: str, fmt: str, work: Work
     ) -> tuple[float, float, float]:
-        prices, entries, profile = self.sparse, shape.entries, self.profile
-        filled, product = shape.fill * entries, prices.matvec * entries
-        factor = prices.analysis * entries + prices.factor[method][fmt] * filled
-        factor += prices.update[method][fmt] * filled**2 / shape.n
+        prices, profile = self.sparse, self.profile
+        product = prices.matvec * shape.entries
+        pairs = zip(prices.factor[method][fmt], shape.amounts(method), strict=True)
+        factor = sum(price * amount for price, amount in pairs)
         if work.iterations and fmt != FP64.name:
-            factor += prices.conversion * filled
-        step = shape.columns * (prices.solve[fmt] * filled + product) + profile.outer_overhead
-        iteration = prices.iteration * filled + product + profile.inner_overhead
+            factor += prices.conversion * shape.filled
+        solve = prices.solve[method]
+        step = shape.columns * (solve[fmt] * shape.filled + product) + profile.outer_overhead
+        iteration = solve[FP64.name] * shape.filled + product + profile.inner_overhead
         return factor + profile.run_overhead, step, iteration
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from scipy.linalg import blas, lapack
 
 from roundwise.algorithms.methods import is_symmetric
 from roundwise.backends.engines import suits_symmetric_mode
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
 
 Array = NDArray[np.float64]
@@ -29,6 +31,13 @@ LOOK = (
     "coherence",
     "remainder",
     "columns",
+    "symmetric",
+    "strong_diagonal",
+    "static_pivots",
+    "factor_entries",
+    "factor_flops",
+    "nd_flops",
+    "row_squares",
 )
 """The features that the front door decides by."""
 
@@ -58,11 +67,66 @@ def symmetric_pattern(problem: Any) -> float:
     return float(problem.is_sparse and suits_symmetric_mode(problem.A))
 
 
-def looks_positive_definite(problem: Any) -> float:
-    """1 if a dense A is large enough to ask, symmetric, with a positive diagonal; else 0."""
-    if problem.is_sparse or problem.n < cholesky_from():
-        return 0.0
-    return float((np.diagonal(problem.A) > 0).all() and is_symmetric(problem.A))
+def structure(problem: Any) -> dict[str, float]:
+    """What decides which methods fit.
+
+    symmetric
+        1 if A equals its transpose; of a dense A only asked where Cholesky would gain time.
+    looks_positive_definite
+        1 if A is symmetric with a positive diagonal.
+    strong_diagonal
+        1 if each diagonal entry of a sparse A is large enough, beside its row and its column, for
+        pivots to stay there (`static_pivoting.has_strong_diagonal`).
+    """
+    if problem.is_sparse:
+        A = problem.A
+        across = A.T.tocsr()
+        symmetric = _equal(across, A)
+        strong = has_strong_diagonal(A, across)
+        positive = bool((A.diagonal() > 0).all())
+    else:
+        positive = problem.n >= cholesky_from() and bool((np.diagonal(problem.A) > 0).all())
+        symmetric, strong = positive and is_symmetric(problem.A), False
+    return {
+        "symmetric": float(symmetric),
+        "looks_positive_definite": float(symmetric and positive),
+        "strong_diagonal": float(strong),
+    }
+
+
+def _equal(A: Any, B: Any) -> bool:
+    """Whether two sparse matrices in canonical form have the same entries."""
+    pairs = (A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def row_squares(problem: Any) -> float:
+    """The sum of the squares of the rows' entries: a bound of those of ``A'A``, hence of the fill
+    of partial pivoting. Few dense rows make it large."""
+    if problem.is_sparse:
+        return float((np.diff(problem.A.indptr).astype(np.float64) ** 2).sum())
+    return float(problem.n) ** 3
+
+
+def counts(problem: Any) -> dict[str, float]:
+    """What factorizing takes, before any number is computed.
+
+    static_pivots
+        1 if the diagonal is strong, or is so once rows were matched: an LU factorization whose
+        pivots stay there is worth trying.
+    factor_entries, factor_flops
+        Entries of Cholesky's L, and its flops, on the pattern of ``A + A'`` in the order of
+        approximate minimum degree. Unless A is symmetric, its rows are matched before.
+    nd_flops
+        The flops in the order of nested dissection, where these are so many that they may pay
+        for finding it; else 0.
+    """
+    if problem.is_sparse:
+        return Orders(problem.A, matched=not structure(problem)["symmetric"]).counts
+    n = float(problem.n)
+    entries, flops = n * (n + 1) / 2, n**3 / 3
+    names = "static_pivots", "factor_entries", "factor_flops", "nd_flops"
+    return dict(zip(names, (0.0, entries, flops, 0.0), strict=True))
 
 
 @np.errstate(under="ignore")

@@ -67,8 +67,8 @@ def climb_of(attempts: Sequence[Outcome]) -> dict[str, Work]:
 
 
 def unit_of(known: Mapping[int, Expectation]) -> float:
-    """The expected seconds of FP64 at once, which costs are relative to."""
-    return next(e.seconds for e in known.values() if e.fmt == FP64.name)
+    """The expected seconds of FP64 at once by the safest method, which costs are relative to."""
+    return next(e.seconds for e in reversed(list(known.values())) if e.fmt == FP64.name)
 
 
 def estimates(
@@ -125,7 +125,7 @@ def reason_for(
     """
     if not solves:
         return told(known[first], list(known.values()))
-    names = {action: e.fmt.upper() for action, e in known.items()}
+    names = {action: e.label for action, e in known.items()}
     times = {action: milliseconds(expected) for action, expected in seconds.items()}
     if explored is not None:
         return (
@@ -137,7 +137,7 @@ def reason_for(
         return f"{names[first]}, from {solves} solves like this: expected {times[first]}."
     is_fp64 = known[first].fmt == FP64.name
     rival = min(others, key=lambda a: (is_fp64 or known[a].fmt != FP64.name, seconds[a]))
-    how = "FP64" if is_fp64 else f"{names[first]} first"
+    how = names[first] if is_fp64 else f"{names[first]} first"
     return (
         f"{how}, from {solves} solves like this: expected {times[first]} against {times[rival]} "
         f"with {names[rival]} first."

@@ -23,8 +23,19 @@ KINDS = {
     "sparse": METHODS["superlu/mmd"],
     "sparse unsymmetric": METHODS["superlu/colamd"],
 }
-"""The kinds of systems, and the method that each is factorized by: dense; dense, symmetric with a
-positive diagonal; sparse with a nearly symmetric pattern, diagonal included; other sparse ones."""
+"""The kinds of systems: dense; dense, symmetric with a positive diagonal; sparse with a nearly
+symmetric pattern, diagonal included; other sparse ones. Each with the method that facts are
+gathered with: how often a format suffices depends on the system far more than on the method. Dense
+systems are factorized by it, sparse ones by any that fits (`Seen.methods`)."""
+
+STRUCTURE = (
+    "symmetric_pattern",
+    "looks_positive_definite",
+    "symmetric",
+    "strong_diagonal",
+    "static_pivots",
+)
+"""The features that `Method.needs` may name."""
 
 
 def kind_of(sparse: bool, symmetric_pattern: bool, looks_positive_definite: bool) -> str:
@@ -36,7 +47,7 @@ def kind_of(sparse: bool, symmetric_pattern: bool, looks_positive_definite: bool
 
 def fitting_actions(space: ActionSpace, features: Mapping[str, float]) -> tuple[int, ...]:
     """The actions of a space whose method fits a matrix with these features of its structure."""
-    unfit = {m.name for m in METHODS.values() if m.needs and not features[m.needs]}
+    unfit = {m.name for m in METHODS.values() if not m.fits(features)}
     return tuple(i for i, action in enumerate(space) if action.method not in unfit)
 
 
@@ -67,25 +78,56 @@ class Seen:
     coherence: float = 0.0
     remainder: float = 1.0
     columns: int = 1
+    fitting: tuple[str, ...] = ()  # of a sparse system: the methods that fit it; unknown if empty
+    filled: float = 0.0  # entries of Cholesky's L in AMD's order; 0 if they were not counted
+    flops: float = 0.0  # of this factorization
+    nd_flops: float = 0.0  # in the order of nested dissection; 0 if they were not counted
+    row_squares: float = 0.0  # sum of the squares of the rows' entries; 0 if not known
 
     @classmethod
     def of(cls, context: Sequence[float]) -> Seen:
         """From a row of `LOOK_CONTEXT`, whose features with a floor are logarithms."""
-        n, entries, sparse, symmetric, positive, share, coherence, remainder, columns = context
-        kind = kind_of(bool(sparse), bool(symmetric), bool(positive))
-        sizes = round(10.0**n), round(10.0**entries)
-        return cls(kind, *sizes, share, 10.0**coherence, 10.0**remainder, round(columns))
+        n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
+        *others, filled, flops, nd_flops, squares = context[9:]
+        counts = filled, flops, nd_flops, squares
+        structure = dict(zip(STRUCTURE, (pattern, positive, *others), strict=True))
+        kind = kind_of(bool(sparse), bool(pattern), bool(positive))
+        fitting = tuple(m.name for m in METHODS.values() if m.sparse and m.fits(structure))
+        return cls(
+            kind,
+            round(10.0**n),
+            round(10.0**entries),
+            share,
+            10.0**coherence,
+            10.0**remainder,
+            round(columns),
+            fitting if sparse else (),
+            *(10.0**count if count > 0 else 0.0 for count in counts),
+        )
 
     @property
     def method(self) -> Method:
+        """The one that facts are gathered with."""
         return KINDS[self.kind]
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Those to choose from. Nested dissection is for systems where its flops were counted."""
+        if not self.fitting:
+            return (self.method,)
+        skipped = () if self.nd_flops else ("/nd",)
+        return tuple(METHODS[name] for name in self.fitting if not name.endswith(skipped))
 
     @property
     def is_sparse(self) -> bool:
         return self.method.sparse
 
     def shape(self, fill: float = 1.0) -> Shape:
-        return Shape(self.n, self.entries, self.columns, fill)
+        """The sizes that prices depend on; `fill` is that of similar systems, if it must do."""
+        filled = self.filled or fill * self.entries / 2
+        flops = self.flops or filled**2 / self.n
+        squares = self.row_squares or self.entries**2 / self.n
+        return Shape(self.n, self.entries, self.columns, filled, flops, self.nd_flops, squares)
 
     @property
     def place(self) -> list[float]:

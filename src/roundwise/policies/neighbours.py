@@ -1,8 +1,9 @@
 """`NeighbourPolicy`: facts of similar systems, priced for this machine.
 
 Facts say how often each format sufficed on the systems most like this one, and how much work it
-was; prices say what this work takes here. It chooses the format that the method of the system's
-kind starts in (see `look.KINDS`).
+was; prices say what this work takes here. Of the methods that fit the system, each in each of its
+formats, it starts with what is expected to take the least time. A dense system has one method; a
+sparse one has many (see `look.Seen.methods`), whose seconds prices tell from symbolic counts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action
+from roundwise.algorithms.methods import Method
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.formats import FP64
@@ -24,9 +26,9 @@ from roundwise.policies.baselines import Baseline
 from roundwise.policies.facts import Experience, Facts, Tried, columns_of
 from roundwise.policies.look import KINDS, Seen
 
-SPARSE_CROSSOVER = 40_000
-"""Sparse systems with fewer entries are factorized in FP64: analysing the pattern, which no format
-speeds up, takes most of the time."""
+SPARSE_CROSSOVER = 10_000
+"""Sparse systems with fewer entries are factorized by SuperLU in FP64: looking at them takes longer
+than another method can gain."""
 
 INSPECTION = 1.5e-3
 """Seconds, about, that looking at a system and preparing refinement take if A is not in the
@@ -46,6 +48,7 @@ make the solve longer than this many times FP64's LU."""
 class Expectation:
     """What starting in a format leads to, in seconds."""
 
+    method: str
     fmt: str
     seconds: float  # expected, climbs to higher formats included; what is risked, if intolerable
     met: int  # on so many of the similar `systems` the format sufficed; zeros if none is known
@@ -53,6 +56,15 @@ class Expectation:
     sure: float  # if it suffices after one correction: it will not be faster
     worst: float  # if every format below FP64 fails after all the work that it is granted
     intolerable: bool = False  # it fails too often for what that would cost
+
+    @property
+    def label(self) -> str:
+        """For reasons in words; dense systems have one method, which need not be named."""
+        return f"{self.method} in {self.name}" if "/" in self.method else self.name
+
+    @property
+    def name(self) -> str:
+        return self.fmt.upper()
 
 
 class NeighbourPolicy(Baseline):
@@ -119,36 +131,41 @@ class NeighbourPolicy(Baseline):
         self, seen: Seen, allowed: Collection[int] | None = None
     ) -> dict[int, Expectation]:
         """What each first format leads to, lowest first; the worst, if no similar one is known."""
-        experience, prices, formats = self.facts.of(seen), self.prices, self.formats(seen.kind)
+        experience, prices = self.facts.of(seen), self.prices
         found = {}
-        for i, fmt in enumerate(formats):
-            action = self.space.find(Action((fmt, FP64, FP64, FP64), seen.method.name))
-            if action is None or not (allowed is None or action in allowed):
-                continue
-            if experience is None or fmt in experience.climbs:
-                found[action] = _expectation(seen, formats[i:], experience, prices)
+        for method in seen.methods:
+            formats = self.formats(method)
+            for i, fmt in enumerate(formats):
+                action = self.space.find(Action((fmt, FP64, FP64, FP64), method.name))
+                if action is None or not (allowed is None or action in allowed):
+                    continue
+                if experience is None or fmt in experience.climbs:
+                    expected = _expectation(seen, method.name, formats[i:], experience, prices)
+                    found[action] = expected
         return found
 
-    def formats(self, kind: str) -> tuple[str, ...]:
+    def formats(self, method: Method) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        method, backend, prices = KINDS[kind], get_backend("native"), self.prices
+        backend, prices = get_backend("native"), self.prices
         return tuple(
             fmt.name
             for fmt in method.formats
-            if prices.prices(method.name, fmt.name) and backend.supports(fmt, method.sparse)
+            if prices.prices(method.name, fmt.name)
+            and backend.runs(method.name, fmt, method.sparse)
         )
 
-    def priced(self, seen: Seen, climb: Mapping[str, Work]) -> float:
+    def priced(self, seen: Seen, climb: Mapping[str, Work], method: str | None = None) -> float:
         """The seconds of work by format, with the fill-in of similar systems."""
         known = self.facts.of(seen) if seen.is_sparse else None
-        return _seconds(self.prices, seen, _shape(seen, known), climb)
+        return _seconds(self.prices, method or seen.method.name, _shape(seen, known), climb)
 
     def small(self, kind: str, size: int) -> str | None:
         crossover = self.crossover(kind)
         if size >= crossover:
             return None
-        counted = "entries" if KINDS[kind].sparse else "unknowns"
-        return f"FP64 at once: below {crossover} {counted}, lower precision gains no time."
+        if KINDS[kind].sparse:
+            return f"FP64 at once: below {crossover} entries, a closer look gains no time."
+        return f"FP64 at once: below {crossover} unknowns, lower precision gains no time."
 
     @property
     def at_once(self) -> int:
@@ -165,7 +182,7 @@ class NeighbourPolicy(Baseline):
         return known[1]
 
     def _find_crossover(self, kind: str, prices: Prices) -> int:
-        lower, method = self.formats(kind)[:-1], KINDS[kind].name
+        lower, method = self.formats(KINDS[kind])[:-1], KINDS[kind].name
         n = 64 if lower else LARGEST
         while n < LARGEST:
             shape = Shape(n, n * n)
@@ -191,31 +208,33 @@ def _shape(seen: Seen, known: Experience | None) -> Shape:
     return seen.shape(UNKNOWN_FILL if known is None else known.fill)
 
 
-def _seconds(prices: Prices, seen: Seen, shape: Shape, climb: Mapping[str, Work]) -> float:
-    method = seen.method.name
+def _seconds(prices: Prices, method: str, shape: Shape, climb: Mapping[str, Work]) -> float:
     return sum(prices.seconds(shape, method, fmt, work) for fmt, work in climb.items())
 
 
 def _expectation(
-    seen: Seen, formats: tuple[str, ...], known: Experience | None, prices: Prices
+    seen: Seen, method: str, formats: tuple[str, ...], known: Experience | None, prices: Prices
 ) -> Expectation:
     """What starting in the first of these formats leads to; the others are climbed to."""
     fmt, shape = formats[0], _shape(seen, known)
     easy, failed = Work(1, 1), Work(1, WORST_STEPS, WORST_ITERATIONS)
-    sure = _seconds(prices, seen, shape, {fmt: easy})
+    sure = _seconds(prices, method, shape, {fmt: easy})
     unlucky = {f: easy if f == FP64.name else failed for f in formats}
-    worst = _seconds(prices, seen, shape, unlucky)
+    worst = _seconds(prices, method, shape, unlucky)
     if known is None:
-        return Expectation(fmt, worst, 0, 0, sure, worst)
-    seconds = _seconds(prices, seen, shape, known.climbs[fmt]) / known.systems
+        return Expectation(method, fmt, worst, 0, 0, sure, worst)
+    climb = {f: work for f, work in known.climbs[fmt].items() if f in formats}
+    seconds = _seconds(prices, method, shape, climb) / known.systems
     risked = 0.0
     if fmt != FP64.name and known.met[fmt] < CONFIDENT * known.systems:
-        risked = _seconds(prices, seen, shape, dict.fromkeys(_uncertain(formats, known), easy))
-    lu = seen.method.name if seen.is_sparse else "lu"
+        risked = _seconds(prices, method, shape, dict.fromkeys(_uncertain(formats, known), easy))
+    lu = method if seen.is_sparse else "lu"
     intolerable = risked > TOLERATED * prices.seconds(shape, lu, FP64.name, easy)
     if intolerable:
         seconds = max(seconds, risked)
-    return Expectation(fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable)
+    return Expectation(
+        method, fmt, seconds, known.met[fmt], known.systems, sure, worst, intolerable
+    )
 
 
 def _uncertain(formats: tuple[str, ...], known: Experience) -> Iterator[str]:
@@ -228,8 +247,19 @@ def _uncertain(formats: tuple[str, ...], known: Experience) -> Iterator[str]:
 
 
 def told(chosen: Expectation, all_known: list[Expectation]) -> str:
-    """Why a format is first, in words."""
-    name = chosen.fmt.upper()
+    """Why a method and a format are first, in words."""
+    others = [e for e in all_known if e.method != chosen.method]
+    said = _told_of_formats(chosen, [e for e in all_known if e.method == chosen.method])
+    if "/" in chosen.method:
+        said = f"{chosen.method}: {said}"
+    if not others:
+        return said
+    rival = min(others, key=lambda e: e.seconds)
+    return f"{said} {rival.label} would take {milliseconds(rival.seconds)}."
+
+
+def _told_of_formats(chosen: Expectation, all_known: list[Expectation]) -> str:
+    name = chosen.name
     if not chosen.systems:
         return f"{name}: nothing is known of systems like this."
     ours = f"expected {milliseconds(chosen.seconds)}"

@@ -298,11 +298,15 @@ class OnlinePolicy(Policy):
             action = self.space.find(Action.parse(attempt.action))
             if action is not None and action in expected and action not in starts:
                 taken = before + sum(later.seconds or 0.0 for later in attempts[i:])
-                priced = self.prior.priced(decision.seen, bandit.climb_of(attempts[i:]))
+                work, method = bandit.climb_of(attempts[i:]), expected[action].method
+                priced = self.prior.priced(decision.seen, work, method)
                 starts[action] = int(i == 0), taken, priced
         if not attempts[0].converged and decision.first in starts:
             _, taken, priced = starts[decision.first]
+            method = expected[decision.first].method
             for action in list(expected)[: list(expected).index(decision.first)]:
+                if expected[action].method != method:
+                    continue
                 wasted = expected[action].sure
                 starts[action] = 0, taken + wasted, priced + wasted
         return starts

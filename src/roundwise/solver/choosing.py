@@ -6,6 +6,7 @@ it is, it costs time and no digits: what it leads to passes the same gate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -19,11 +20,12 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS
 from roundwise.backends import NativeBackend
+from roundwise.backends.engines.orderings import Orders
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import compute_features
+from roundwise.features import compute_features, look
 from roundwise.formats import FP64, FloatFormat
-from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
-from roundwise.policies.look import KINDS, fitting_actions, kind_of
+from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking, shipped_facts
+from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
@@ -42,6 +44,10 @@ class Choice:
     ladder: tuple[Action, ...]
     reason: str
     learn: Learn | None = field(default=None, compare=False, repr=False)
+    orders: Orders | None = field(default=None, compare=False, repr=False)
+    """Of a sparse A: what was found to choose serves to factorize."""
+    granted: float | None = field(default=None, compare=False, repr=False)
+    """Seconds that a factorization before the last rung may take, where it can be stopped."""
 
 
 class Chooser(Protocol):
@@ -92,26 +98,58 @@ class PolicyChooser:
         known = structure(matrix, positive_definite)
         if small := small_choice(policy, matrix, known):
             return small
+        orders = examined(matrix, known)
         allowed = allowed_actions(policy.space, matrix, known)
         if not allowed:
             first = safe_action(matrix, known)
             reason = "The policy has no action for such a matrix: FP64 at once."
             return Choice(native_ladder(first, matrix), reason)
         ranking = self.deployed.rank(matrix, known, allowed)
-        first = assumed(policy.space[ranking.first], matrix, known)
-        return Choice(native_ladder(first, matrix), ranking.reason)
+        ladder = native_ladder(policy.space[ranking.first], matrix)
+        granted = granted_seconds(policy, ranking) if matrix.is_sparse else None
+        return Choice(ladder, ranking.reason, orders=orders, granted=granted)
+
+
+GRANTED, LEAST_GRANTED = 3.0, 0.1
+"""A factorization may take so many times what the safe action is expected to take, and at least so
+many seconds, before it is stopped and the next method taken."""
+
+
+def granted_seconds(policy: Policy, ranking: Ranking) -> float | None:
+    """What a method may take that is not the safe one; None if a policy counts no seconds."""
+    safe = policy.space.safe
+    if not isinstance(policy, NeighbourPolicy | OnlinePolicy) or safe not in ranking.actions:
+        return None
+    expected = ranking.costs[ranking.actions.index(safe)]
+    return max(LEAST_GRANTED, GRANTED * expected) if math.isfinite(expected) else None
 
 
 def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, float]:
-    """The features that say which methods fit; a caller who knows saves the look."""
+    """The features that say which methods fit; a caller who knows saves the look.
+
+    Of a sparse A no more than what small ones are solved by; `examined` has the rest.
+    """
     names = ["symmetric_pattern"] if matrix.is_sparse else ["looks_positive_definite"]
-    known = {"symmetric_pattern": 0.0, "looks_positive_definite": 0.0}
+    known = dict.fromkeys(STRUCTURE, 0.0)
     if matrix.columns is not None and not matrix.is_sparse:
         names = []  # rows and columns are scaled: A is no longer symmetric; its pattern may be
     elif positive_definite is not None:
         known["looks_positive_definite"] = float(positive_definite)
         names = names if matrix.is_sparse else []
     return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
+
+
+def examined(matrix: GivenMatrix, known: dict[str, float]) -> Orders | None:
+    """Complete what is known of a sparse A, and return the orders that were found for it."""
+    if not matrix.is_sparse:
+        return None
+    said = known["looks_positive_definite"]  # by the caller
+    known |= look.structure(matrix)
+    if said:
+        known["looks_positive_definite"] = known["symmetric"]
+    orders = Orders(matrix.A, matched=not known["symmetric"])
+    known |= orders.counts
+    return orders
 
 
 def suited_kind(matrix: GivenMatrix, known: dict[str, float]) -> str:
@@ -123,15 +161,8 @@ def suited_kind(matrix: GivenMatrix, known: dict[str, float]) -> str:
 def suited_method(matrix: GivenMatrix, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
     if known["looks_positive_definite"]:
-        return "cholesky"
+        return "cholesky/amd" if matrix.is_sparse else "cholesky"
     return KINDS[suited_kind(matrix, known)].name
-
-
-def assumed(action: Action, matrix: GivenMatrix, known: dict[str, float]) -> Action:
-    """The action; by Cholesky, which no policy chooses, if a sparse A is said to be definite."""
-    if matrix.is_sparse and known["looks_positive_definite"]:
-        return Action(action, "cholesky")
-    return action
 
 
 def safe_action(matrix: GivenMatrix, known: dict[str, float]) -> Action:

@@ -8,15 +8,14 @@ import numpy as np
 from scipy import sparse
 
 from roundwise._forking import ForkSafeLock, cached_property
-from roundwise.actions import Action
 from roundwise.algorithms import Stage
 from roundwise.backends import Analysis, Backend, Factors, Matrix
+from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
+from roundwise.solver.choosing import Choice
 from roundwise.solver.examining import Examiner
 from roundwise.solver.inputs import GivenMatrix
-
-Ladder = tuple[Action, ...]
 
 
 class Factored:
@@ -29,11 +28,12 @@ class Factored:
     def __init__(
         self,
         matrix: GivenMatrix,
-        ladder: Ladder,
+        choice: Choice,
         backend: Backend,
         analyses: dict[str, Analysis] | None = None,
     ) -> None:
-        self.matrix, self.ladder, self._backend = matrix, ladder, backend
+        self.matrix, self.ladder, self._backend = matrix, choice.ladder, backend
+        self._choice = choice
         self._level = 0
         self._factors: Factors | None = None  # of this level
         # By method: a climb analyses a pattern once.
@@ -49,7 +49,7 @@ class Factored:
 
     def renewed(self, matrix: GivenMatrix, level: int) -> Factored:
         """The same for another matrix with the same pattern, starting from this rung."""
-        other = Factored(matrix, self.ladder, self._backend, self._analyses)
+        other = Factored(matrix, self._choice, self._backend, self._analyses)
         other._level, other._climbing = level, self._climbing
         return other
 
@@ -69,8 +69,18 @@ class Factored:
     def _made(self, level: int) -> Factors:
         action, A = self.ladder[level], self.matrix.A
         if action.method not in self._analyses:
-            self._analyses[action.method] = self._backend.analyse(A, action.method)
-        return self._analyses[action.method].factorize(A, action[0])
+            self._analyses[action.method] = self._analysed(action.method)
+        analysis = self._analyses[action.method]
+        if isinstance(analysis, EngineAnalysis) and level + 1 < len(self.ladder):
+            return analysis.factorize(A, action[0], self._choice.granted)
+        return analysis.factorize(A, action[0])
+
+    def _analysed(self, method: str) -> Analysis:
+        """With the orders that were found when the method was chosen."""
+        A, orders = self.matrix.A, self._choice.orders
+        if orders is None or method not in engine_methods():
+            return self._backend.analyse(A, method)
+        return EngineAnalysis(self._backend, A, method, orders)
 
     def forgets_analysis(self, level: int) -> bool:
         """Drop an analysis that was made for other values, if these matter to it.
@@ -109,7 +119,7 @@ class _Transposed(Factored):
     """``A'``; whatever is made is made for A, too."""
 
     def __init__(self, given: Factored) -> None:
-        super().__init__(given.matrix.transposed(given._backend), given.ladder, given._backend)
+        super().__init__(given.matrix.transposed(given._backend), given._choice, given._backend)
         self._given = given
 
     @property

@@ -82,7 +82,7 @@ class Factorization:
         self._accuracy: Literal["backward", "forward"] = accuracy
         if accuracy == "forward":
             choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
-        self._factored = Factored(matrix, choice.ladder, backend, analyses)
+        self._factored = Factored(matrix, choice, backend, analyses)
         self._backend, self._reason = backend, choice.reason
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
         self._learning = ForkSafeLock()

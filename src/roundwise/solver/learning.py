@@ -17,7 +17,9 @@ from roundwise.solver.choosing import (
     PolicyChooser,
     allowed_actions,
     default_policy,
+    examined,
     get_chooser,
+    granted_seconds,
     native_ladder,
     small_choice,
     structure,
@@ -172,12 +174,15 @@ class _Lessons:
         if small := small_choice(learner.prior, matrix, known):
             return small
         deployed = DeployedPolicy(learner.prior, LOOK_CONTEXT)
+        orders = examined(matrix, known)
         allowed = allowed_actions(learner.space, matrix, known)
         seen = deployed.state(matrix, known)
         decision = learner.decide(seen, self._may_explore, allowed)
         self._decisions.append(decision)
         ladder = native_ladder(learner.space[decision.first], matrix)
-        return Choice(ladder, decision.ranking.reason, partial(learner.learn, decision))
+        learn = partial(learner.learn, decision)
+        granted = granted_seconds(learner, decision.ranking) if matrix.is_sparse else None
+        return Choice(ladder, decision.ranking.reason, learn, orders, granted)
 
     def failed(self, attempts: Sequence[Outcome]) -> None:
         """The last solve failed: its time counts."""

@@ -65,5 +65,7 @@ def kappa_for(reward: Reward, features: Mapping[str, SupportsFloat]) -> float:
 PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
 """Carson & Chen's: ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``."""
 
-LOOK_CONTEXT = Context(LOOK, (1.0, 1.0, None, None, None, None, 0.01, 1e-8, None))
+_FLOORS = {"n": 1.0, "entries": 1.0, "coherence": 0.01, "remainder": 1e-8}
+_FLOORS |= {"factor_entries": 1.0, "factor_flops": 1.0, "nd_flops": 1.0, "row_squares": 1.0}
+LOOK_CONTEXT = Context(LOOK, tuple(_FLOORS.get(name) for name in LOOK))
 """The cheap features that the front door decides by: no condition number is among them."""

@@ -2,8 +2,8 @@
 
 It needs the package ``pyamg`` (the extra ``amg``). Nothing is factorized: `AMGFactors.solve` runs
 the conjugate gradient method in FP64, preconditioned by one V-cycle of a Ruge-Stueben hierarchy
-(symmetric Gauss-Seidel smoothing), until ``||r||_2 <= 1e-8 ||b||_2``. Refinement makes the answer
-as accurate as any other; each solve costs some ten iterations.
+(direct interpolation, symmetric Gauss-Seidel smoothing), until ``||r||_2 <= 1e-8 ||b||_2``.
+Refinement makes the answer as accurate as any other; each solve costs some ten iterations.
 
 It is for symmetric positive definite matrices with nonpositive entries off the diagonal, or nearly
 so: Laplacians and the like, where it needs far less memory and work than any factorization in three
@@ -81,7 +81,11 @@ class AMGFactors(OpaqueFactors):
 
     def __init__(self, A: sparse.csr_array) -> None:
         super().__init__(FP64, A.shape[0], METHOD)
-        hierarchy = import_module("pyamg").ruge_stuben_solver(A)
+        # Classical interpolation, pyamg's default, takes longer to set up, and prints where a
+        # matrix is far from what it is made for.
+        hierarchy = import_module("pyamg").ruge_stuben_solver(A, interpolation="direct")
+        if not all(np.isfinite(level.A.data).all() for level in hierarchy.levels):
+            raise ArithmeticFailure(Status.SLOW_CONVERGENCE, METHOD, FP64)
         self.entries = sum(level.A.nnz for level in hierarchy.levels)
         self._A, self._cycle = A, hierarchy.aspreconditioner(cycle="V")
 

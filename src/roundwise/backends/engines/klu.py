@@ -173,7 +173,7 @@ class _Numeric:
     """KLU's factors of the matrix with these values, column by column."""
 
     def __init__(self, columns: _Columns, values: NDArray[np.float64], method: str) -> None:
-        self._columns, self._common = columns, _common(columns.ordering)
+        self.n, self._columns, self._common = columns.n, columns, _common(columns.ordering)
         self._lock = threading.Lock()  # a solve uses a workspace that belongs to the factors
         if columns.pointer is None:
             raise ArithmeticFailure(Status.ZERO_PIVOT, method, FP64)
@@ -191,13 +191,13 @@ class _Numeric:
     def entries(self) -> int:
         """Stored numbers of L and U: the third and fourth integer of ``klu_numeric``."""
         integers = ctypes.cast(self._pointer, ctypes.POINTER(ctypes.c_int))
-        return int(integers[2] + integers[3] - self._columns.n)
+        return int(integers[2] + integers[3] - self.n)
 
     def solve(self, b: NDArray[np.float64]) -> NDArray[np.float64]:
-        n, common = self._columns.n, ctypes.byref(self._common)
+        symbolic, common = self._columns.pointer, ctypes.byref(self._common)
         with self._lock:
             done = _library().klu_solve(
-                self._columns.pointer, self._pointer, n, b.shape[1], b.ctypes.data, common
+                symbolic, self._pointer, self.n, b.shape[1], b.ctypes.data, common
             )
         if not done:
             raise _error(self._common.status)
@@ -241,7 +241,7 @@ class KLUFactors(OpaqueFactors):
 
     def __init__(self, symbolic: KLUSymbolic, values: NDArray[np.float64], method: str) -> None:
         self._numeric = symbolic.factors(values, transpose=False)
-        super().__init__(FP64, self._numeric._columns.n, method)
+        super().__init__(FP64, self._numeric.n, method)
         self.entries = self._numeric.entries
         self._symbolic, self._values = symbolic, values
 

@@ -138,6 +138,7 @@ class Pardiso:
         tiny: int,
     ) -> None:
         self.n = len(indptr) - 1
+        self.replaced_at_first = 0  # pivots, with the values that were analysed
         self._lock = threading.Lock()  # PARDISO's calls for one pattern must not overlap
         self._indptr, self._indices = indptr, indices
         self._handle = np.zeros(64, dtype=np.int64)

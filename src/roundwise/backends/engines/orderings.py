@@ -19,6 +19,8 @@ natural
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,11 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._kernels import SparsePattern, SparseSymbolic
 from roundwise.backends.checks import require_square
+from roundwise.backends.engines.static_pivoting import (
+    Lines,
+    has_strong_diagonal,
+    matched_rows,
+)
 
 Order = NDArray[np.int32]
 """Row and column k of the factors are row and column ``order[k]`` of A."""
@@ -93,3 +100,52 @@ def analyse(pattern: SparsePattern, order: Order) -> SparseSymbolic:
     ``rows[start[s]:start[s + 1]]``.
     """
     return _kernels.sparse_analyse(pattern, order)
+
+
+ND_FROM = 1.5e10
+"""Nested dissection is tried where AMD's order leads to this many flops: half a second and more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """The orders of one matrix, each found once: what was found to choose serves to factorize.
+
+    `matched`: rows are exchanged before such that the diagonal is large, as static pivoting asks
+    for; `rows` says how, and is None if they stay where they are.
+    """
+
+    A: sparse.csr_array
+    matched: bool = False
+
+    @cached_property
+    def rows(self) -> Order | None:
+        return matched_rows(Lines(self.A)) if self.matched else None
+
+    @cached_property
+    def pattern(self) -> SparsePattern:
+        return symmetric_pattern(self.A if self.rows is None else self.A[self.rows])
+
+    @cached_property
+    def _found(self) -> dict[str, Order]:
+        return {}
+
+    def order(self, ordering: str) -> Order:
+        if ordering not in self._found:
+            self._found[ordering] = ORDERINGS[ordering](self.pattern)
+        return self._found[ordering]
+
+    @cached_property
+    def counts(self) -> dict[str, float]:
+        """The features of that name: see `roundwise.features.look.counts`."""
+        entries, flops = predicted(self.pattern, self.order("amd"))
+        nd_flops = predicted(self.pattern, self.order("nd"))[1] if flops >= ND_FROM else 0.0
+        return {
+            "static_pivots": float(self.rows is not None or self._is_strong),
+            "factor_entries": entries,
+            "factor_flops": flops,
+            "nd_flops": nd_flops,
+        }
+
+    @property
+    def _is_strong(self) -> bool:
+        return has_strong_diagonal(self.A, self.A.T.tocsr())

@@ -19,8 +19,8 @@ mmd
 metis
     Nested dissection by METIS.
 
-The matching of the first values serves later ones too. If pivots had to be replaced then, the
-matrix is matched and analysed anew.
+The matching of the first values serves later ones too. If more pivots had to be replaced than for
+the first, the matrix is matched and analysed anew.
 """
 
 from __future__ import annotations
@@ -123,10 +123,11 @@ class PardisoSymbolic(Symbolic):
         """PARDISO with the factors: its analysis an earlier one, if that does well."""
         if (solver := self._waiting(fmt)) is not None:
             solver.factorize(values)
-            if not (solver.replaced_pivots and self._engine.matching):
+            if solver.replaced_pivots <= solver.replaced_at_first or not self._engine.matching:
                 return solver
         solver = self._analysed(values, fmt, self._order if solver is None else None)
         solver.factorize(values)
+        solver.replaced_at_first = solver.replaced_pivots
         return solver
 
     def _waiting(self, fmt: FloatFormat) -> Pardiso | None:

@@ -1,8 +1,8 @@
 """What makes pivots large before a factorization that cannot look for them: matching and scaling.
 
 A factorization whose structure is fixed beforehand takes its pivots near the diagonal. So rows are
-permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001, with
-SciPy's assignment solver), and rows and columns are scaled by powers of two, which change no digit.
+permuted such that the product of the diagonal's entries is largest (Duff & Koster 2001), and rows
+and columns are scaled by powers of two, which change no digit.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import min_weight_full_bipartite_matching, structural_rank
+from scipy.sparse.csgraph import structural_rank
 
+import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 
 Index = NDArray[np.int32]
@@ -26,6 +27,9 @@ entries of its row and its column: rows then stay where they are, because matchi
 
 BALANCED = 16.0
 """Largest entries of rows, and of columns, may differ by this factor and are not scaled."""
+
+MOST_VISITS = 20
+"""Matching is given up after visiting each entry so often: it could take longer than solving."""
 
 SWEEPS = 3
 """Each halves the distance of the exponents from those of a balanced matrix."""
@@ -43,19 +47,14 @@ class Lines:
         n = self.pattern.shape[0]
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.pattern.indptr))
 
-    @cached_property
-    def _by_column(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The entries in the order of columns, and where each column begins."""
-        columns = self.pattern.indices
-        counts = np.bincount(columns, minlength=self.pattern.shape[1])
-        return np.argsort(columns, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
-
     def row_maxima(self, sizes: Array) -> Array:
         return _maxima(sizes, self.pattern.indptr)
 
     def column_maxima(self, sizes: Array) -> Array:
-        entries, starts = self._by_column
-        return _maxima(sizes[entries], starts)
+        result = np.zeros(self.pattern.shape[1])
+        with np.errstate(invalid="ignore"):  # NaN: the factorization tells of it
+            np.maximum.at(result, self.pattern.indices, sizes)
+        return result
 
 
 def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
@@ -70,7 +69,7 @@ def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
 def matched_rows(lines: Lines) -> Index | None:
     """The rows in an order that makes the diagonal large; None to leave them where they are.
 
-    That is so where the diagonal is strong already, and where no order fills it.
+    That is so where the diagonal is strong already, and where no order that fills it was found.
     """
     A, n = lines.pattern, lines.pattern.shape[0]
     sizes = np.abs(A.data).astype(np.float64)
@@ -83,18 +82,25 @@ def matched_rows(lines: Lines) -> Index | None:
     means = np.sqrt(lines.row_maxima(sizes)) * np.sqrt(largest)
     if (diagonal > 0).all() and (diagonal >= STRONG * means).all():
         return None
-    # Weights must be positive; an entry that is zero now comes last.
-    least = np.where(sizes > 0, sizes, np.finfo(np.float64).tiny)
-    with np.errstate(divide="ignore"):
-        weights = 1 + np.log(np.maximum(largest[A.indices], least)) - np.log(least)
-    graph = sparse.csr_array((weights, A.indices, A.indptr), shape=A.shape)
-    try:
-        rows, columns = min_weight_full_bipartite_matching(graph)
-    except ValueError:  # SciPy says so of a structurally singular matrix
-        return None
+    # An entry that is zero now comes last.
+    costs = -np.log(np.where(sizes > 0, sizes, np.finfo(np.float64).tiny))
     matched = np.empty(n, dtype=np.int32)
-    matched[columns] = rows
-    return matched
+    found = _kernels.sparse_assignment(
+        A.indptr.astype(np.int64),
+        A.indices.astype(np.int32, copy=False),
+        costs,
+        matched,
+        MOST_VISITS * A.nnz,
+    )
+    return matched if found else None
+
+
+def has_strong_diagonal(A: sparse.csr_array, across: sparse.csr_array) -> bool:
+    """Whether rows stay where they are; `across` is the transpose of A, also in compressed rows."""
+    rows, columns = (_maxima(np.abs(M.data), M.indptr) for M in (A, across))
+    diagonal = np.abs(A.diagonal())
+    means = np.sqrt(rows) * np.sqrt(columns)
+    return bool((diagonal > 0).all() and (diagonal >= STRONG * means).all())
 
 
 def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) -> bool:

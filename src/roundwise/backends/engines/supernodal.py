@@ -1,7 +1,7 @@
 """Our own engines: supernodal Cholesky, LDL' and LU, in FP32 and FP64.
 
-``cpp/sparse/plan.hpp`` says how the work is divided. The structure of the factors is known before
-the numbers: pivots are exchanged within dense blocks on the diagonal only.
+``cpp/sparse/plan_view.hpp`` says how the work is divided. The structure of the factors is known
+before the numbers: pivots are exchanged within dense blocks on the diagonal only.
 
 cholesky
     ``A = L L'`` of symmetric positive definite matrices. Only the lower triangle is read.
@@ -19,6 +19,7 @@ The factors are then those of a matrix nearby, and solutions need refinement.
 from __future__ import annotations
 
 import math
+import threading
 from importlib.util import find_spec
 from typing import Any
 
@@ -32,11 +33,11 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines import orderings
 from roundwise.backends.engines.contract import Engine, FactorizationStopped, Symbolic
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import (
     Lines,
     balancing,
     is_structurally_singular,
-    matched_rows,
 )
 from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import DTYPES, finished, loaded, require_native_sparse
@@ -47,6 +48,9 @@ from roundwise.machine.threads import get_num_threads
 FAILURES = {1: Status.NOT_POSITIVE_DEFINITE, 2: Status.ZERO_PIVOT, 3: Status.OVERFLOW}
 STOPPED = 4
 """What the kernel returns if it does not return factors; `Result` in ``cpp/sparse/kernels.hpp``."""
+
+FASTEST = 2e11
+"""Flops per second that a thread does at most."""
 
 NAMES = {"cholesky": "Cholesky", "ldl": "LDL'", "lu": "LU"}
 
@@ -59,8 +63,11 @@ class SupernodalEngine(Engine):
     orderings = ("natural", *(["metis"] if find_spec("pymetis") else []), "nd", "amd")
     formats = (FP32, FP64)
 
-    def analyse(self, pattern: sparse.csr_array, ordering: str) -> SupernodalSymbolic:
-        return SupernodalSymbolic(pattern, self.name, ordering)
+    def analyse(
+        self, pattern: sparse.csr_array, ordering: str, orders: Orders | None = None
+    ) -> SupernodalSymbolic:
+        """`orders` has orders of this pattern that were found before."""
+        return SupernodalSymbolic(pattern, self.name, ordering, orders)
 
 
 class CholeskyEngine(SupernodalEngine):
@@ -80,16 +87,22 @@ class LuEngine(SupernodalEngine):
 class SupernodalSymbolic(Symbolic):
     """A pattern with its order, its supernodes, and the place of each entry in them."""
 
-    def __init__(self, pattern: sparse.csr_array, kind: str, ordering: str) -> None:
+    def __init__(
+        self,
+        pattern: sparse.csr_array,
+        kind: str,
+        ordering: str,
+        orders: Orders | None = None,
+    ) -> None:
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.depends_on_values = kind == "lu"  # by the matching
         self.lines = Lines(pattern)
         self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
-        matched = matched_rows(self.lines) if kind == "lu" else None
-        ordered = pattern if matched is None else pattern[matched]
-        symmetric = orderings.symmetric_pattern(ordered)
-        self.symbolic = orderings.analyse(symmetric, orderings.ORDERINGS[ordering](symmetric))
+        if orders is None or orders.matched != (kind == "lu"):
+            orders = Orders(pattern, matched=kind == "lu")
+        matched = orders.rows
+        self.symbolic = orderings.analyse(orders.pattern, orders.order(ordering))
         self.columns = self.symbolic.order
         self.rows = self.columns if matched is None else matched[self.columns]
         """Row k of the factors is this row of A, before pivots are exchanged."""
@@ -139,6 +152,26 @@ class SupernodalSymbolic(Symbolic):
         if result in FAILURES:
             raise ArithmeticFailure(FAILURES[result], kernel, fmt, int(self.columns[column]))
         return SupernodalFactors(fmt, self, storage, pivots, scales, replaced)
+
+    def factorize_within(
+        self, values: NDArray[Any], fmt: FloatFormat, seconds: float
+    ) -> SupernodalFactors:
+        """Factors, or an `ArithmeticFailure` with `Status.STOPPED` after about so many seconds.
+
+        Where the symbolic counts tell that no machine is that fast, nothing is started.
+        """
+        if self.plan.flops > FASTEST * get_num_threads() * seconds:
+            raise ArithmeticFailure(Status.STOPPED, self.method, fmt)
+        stop = np.zeros(1, dtype=np.int32)
+        alarm = threading.Timer(seconds, stop.fill, (1,))
+        alarm.daemon = True
+        alarm.start()
+        try:
+            return self.factorize(values, fmt, stop)
+        except FactorizationStopped:
+            raise ArithmeticFailure(Status.STOPPED, self.method, fmt) from None
+        finally:
+            alarm.cancel()
 
 
 def _inverse(order: Index) -> Index:
@@ -239,7 +272,7 @@ class SupernodalFactors(PermutedFactors):
     @property
     def pivots(self) -> NDArray[np.float64]:
         rows, columns = self._exponents
-        pivots = np.abs(self._diagonal.astype(np.float64))
+        pivots = np.asarray(np.abs(self._diagonal), dtype=np.float64)
         if rows is None or columns is None:
             return pivots
         return np.asarray(np.ldexp(pivots, -(rows[self._moved] + self._column_exponents)))
@@ -260,8 +293,10 @@ class SupernodalFactors(PermutedFactors):
             return self.L.T.tocsc()
         if self._kind == "lu":
             return self._undone(self._assembled(self._upper).T.tocsc(), of_upper=True)
-        off = np.where(self._pivots < 0, self._below_diagonal, 0.0)[:-1]
-        D = sparse.diags_array([off, self._diagonal.astype(np.float64), off], offsets=[-1, 0, 1])
+        off = np.where(self._pivots < 0, self._below_diagonal, 0.0)
+        D = sparse.dia_array(
+            ([off, self._diagonal.astype(np.float64), np.roll(off, 1)], [-1, 0, 1]), self.shape
+        )
         return self._undone(sparse.csc_array(D @ self._assembled(self._lower).T), of_upper=True)
 
     @property

@@ -16,8 +16,10 @@ from roundwise.backends.contract import (
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.engines import ENGINES, Engine
+from roundwise.backends.engines import ENGINES, Engine, Symbolic
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
+from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.formats import FloatFormat, get_format
 
@@ -84,18 +86,22 @@ def engine_methods() -> dict[str, tuple[Engine, str]]:
 class EngineAnalysis(Analysis):
     """An engine's symbolic analysis, which later factorizations use again."""
 
-    def __init__(self, backend: Backend, A: Any, method: str) -> None:
+    def __init__(self, backend: Backend, A: Any, method: str, orders: Orders | None = None) -> None:
         self.method = method
         self._backend = backend
         self._engine, ordering = engine_methods()[method]
         self._pattern = canonical_rows(A)
-        self._symbolic = self._engine.analyse(self._pattern, ordering)
+        if orders is not None and orders.A is A and isinstance(self._engine, SupernodalEngine):
+            self._symbolic: Symbolic = self._engine.analyse(self._pattern, ordering, orders)
+        else:
+            self._symbolic = self._engine.analyse(self._pattern, ordering)
 
     @property
     def depends_on_values(self) -> bool:
         return self._symbolic.depends_on_values
 
-    def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
+    def factorize(self, A: Any, fmt: str | FloatFormat, seconds: float | None = None) -> Factors:
+        """As the contract says; engines of our own give up after so many `seconds`, if given."""
         fmt = get_format(fmt)
         matrix = self._backend.matrix(A, fmt)
         if fmt not in self._engine.formats:
@@ -109,4 +115,6 @@ class EngineAnalysis(Analysis):
         )
         if not same:
             raise ValueError("A has another pattern than the matrix analysed; analyse A")
+        if seconds is not None and isinstance(self._symbolic, SupernodalSymbolic):
+            return self._symbolic.factorize_within(A.data, fmt, seconds)
         return self._symbolic.factorize(A.data, fmt)

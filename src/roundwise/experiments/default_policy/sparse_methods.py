@@ -1,0 +1,248 @@
+"""Prices of sparse methods and how well they choose: measure, fit, compare, write.
+
+``python -m roundwise.experiments.default_policy.sparse_methods --matrices FOLDER`` (part of ``make
+default-policy``) measures every method that is installed (see `sparse_times`; an interrupted run
+is resumed), fits `SparsePrices`, prints how well the policy chooses with prices that were fitted
+without the family of the system, and writes the prices into the package, the table beside this
+file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from roundwise.actions import Action
+from roundwise.algorithms import VerifiedSolve
+from roundwise.algorithms.methods import METHODS, SAFE
+from roundwise.backends import NativeBackend
+from roundwise.costs.prices import AMOUNTS, Prices, Shape, SparsePrices, generic_prices
+from roundwise.evaluation import mean_interval
+from roundwise.experiments.default_policy.prices import SHIPPED
+from roundwise.experiments.default_policy.sparse_times import Timed, clock, gather, sparse_systems
+from roundwise.formats import FP32, FP64
+from roundwise.machine.identity import Machine
+from roundwise.outcomes import progress_bar
+from roundwise.policies import NeighbourPolicy, shipped_facts
+from roundwise.report import Table, format_text
+
+ROUNDS = 10
+FEWEST = 8
+"""A method that fits fewer systems than that has no price, and is never chosen."""
+
+NINE_OF_TEN = 90
+POLICY = "the policy"
+SAME_PRICE = {"cholesky/nd": "cholesky/amd", "lu/nd": "lu/amd"}
+"""Once its flops are counted, the order is found: the rest costs what it costs in AMD's order."""
+
+BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
+Floats = NDArray[np.float64]
+Chooser = Callable[[Timed], str]
+"""From a system to the ``method:format`` that is tried first."""
+
+
+def shape_of(row: Timed) -> Shape:
+    return row.seen.shape()
+
+
+def fitted(rows: Sequence[Timed], source: str = "") -> SparsePrices:
+    """Nonnegative least squares, FP64 no cheaper than FP32."""
+    factor: dict[str, dict[str, list[float]]] = {}
+    solve: dict[str, dict[str, float]] = {}
+    spread: dict[str, float] = {}
+    for method in (m for m in METHODS.values() if m.sparse):
+        names = {fmt.name: f"{method.name}:{fmt}" for fmt in method.formats}
+        cases = [
+            (fmt, row, row.attempts[name])
+            for fmt, name in names.items()
+            for row in rows
+            if name in row.attempts and row.attempts[name].solve > 0
+        ]
+        if len({row.name for _, row, _ in cases}) < FEWEST:
+            continue
+        system = []
+        for fmt, row, _ in cases:
+            amounts = np.array(shape_of(row).amounts(method.name))
+            more = amounts if fmt == FP64.name else np.zeros(len(AMOUNTS))
+            system.append(np.concatenate([amounts, more]))
+        seconds = np.array([attempt.factor for *_, attempt in cases])
+        prices, ratios = least_logarithms(np.array(system), seconds)
+        spread[method.name] = float(np.exp(np.percentile(np.abs(np.log(ratios)), NINE_OF_TEN)))
+        # Few systems that take far longer than fitted make a method dear: the mean ratio counts.
+        low, more = np.split(prices * max(1.0, ratios.mean()), 2)
+        numbers = {FP32.name: low.tolist(), FP64.name: (low + more).tolist()}
+        factor[method.name] = {fmt: numbers[fmt] for fmt in names}
+        solve[method.name] = {
+            fmt: median(a.solve / shape_of(row).filled for f, row, a in cases if f == fmt)
+            for fmt in names
+        }
+    for name, like in SAME_PRICE.items():
+        if like in factor:
+            factor[name], solve[name], spread[name] = factor[like], solve[like], spread[like]
+    matvec = median(row.matvec / row.features["entries"] for row in rows)
+    return SparsePrices(factor, solve, matvec, CONVERSION, spread, source)
+
+
+def least_logarithms(system: Floats, seconds: Floats) -> tuple[Floats, Floats]:
+    """Nonnegative prices with small logarithms of measured over fitted seconds, and these ratios.
+
+    Differences are weighed by the geometric mean of what was measured and what was fitted before,
+    a few times over: twice too much counts as half too little.
+    """
+    weights = seconds
+    for _ in range(ROUNDS):
+        prices = nnls(system / weights[:, None], seconds / weights)[0]
+        weights = np.sqrt(seconds * np.maximum(system @ prices, 1e-2 * seconds))
+    return prices, seconds / np.maximum(system @ prices, 1e-2 * seconds)
+
+
+CONVERSION = 2e-9
+"""Seconds per entry of L to convert FP32 factors to FP64: reading and writing 12 bytes."""
+
+
+def climb_seconds(row: Timed, first: str) -> float:
+    """Seconds from this start on; infinite if no rung that was measured passes the gate."""
+    method, fmt = first.split(":")
+    total = 0.0
+    for rung in ALGORITHM.climb(Action.parse(f"{method}:{fmt}-fp64-fp64-fp64"), BACKEND, True):
+        attempt = row.attempts.get(f"{rung.method}:{rung[0]}")
+        if attempt is None:
+            continue
+        total += attempt.seconds(row.matvec)
+        if attempt.met:
+            return total
+    return float("inf")
+
+
+def policy_chooser(prices: Prices) -> Chooser:
+    policy = NeighbourPolicy(shipped_facts(), prices)
+    policy.start(np.empty((0, 1)), ALGORITHM.starts([True]))
+
+    def choose(row: Timed) -> str:
+        ranking = policy.rank(row.seen)
+        action = policy.space[ranking.first]
+        return f"{action.method}:{action[0]}"
+
+    return choose
+
+
+def linearsolve_rule(row: Timed) -> str:
+    """LinearSolve.jl's: KLU for small or very sparse systems, UMFPACK for all others."""
+    n, entries = row.features["n"], row.features["entries"]
+    small = n <= 1_000 or (n <= 10_000 and entries / n**2 < 2e-4)
+    return "klu/amd:fp64" if small else "umfpack/amd:fp64"
+
+
+def best_fixed(rows: Sequence[Timed]) -> str:
+    """The start that fits all systems with the least mean regret."""
+    names = [
+        f"{m.name}:{f}" for m in METHODS.values() if m.sparse and not m.needs for f in m.formats
+    ]
+    common = [name for name in names if all(name in row.attempts for row in rows)]
+    return min(common, key=lambda name: sum(np.log(climb_seconds(row, name)) for row in rows))
+
+
+def compare(rows: Sequence[Timed]) -> Table:
+    """Each way to choose, on systems whose family it was not fitted on."""
+    generic = generic_prices()
+    rows = [row for row in rows if np.isfinite(climb_seconds(row, f"{SAFE}:fp64"))]
+    choices: dict[str, dict[str, str]] = {}
+    for family in sorted({row.family for row in rows}):
+        others = [row for row in rows if row.family != family]
+        ways: dict[str, Chooser] = {
+            POLICY: policy_chooser(replace(generic, sparse=fitted(others))),
+            "always SuperLU (COLAMD, FP64)": lambda row: f"{SAFE}:fp64",
+        }
+        fixed = best_fixed(others)
+        ways["best fixed method"] = lambda row, fixed=fixed: fixed  # type: ignore[misc]
+        if all("umfpack/amd:fp64" in row.attempts for row in rows):
+            ways["LinearSolve.jl's rule"] = linearsolve_rule
+        for name, way in ways.items():
+            for row in (row for row in rows if row.family == family):
+                choices.setdefault(name, {})[row.name] = way(row)
+    table = []
+    for least, group in ((0, "all"), (2_000, "n >= 2000")):
+        members = [row for row in rows if row.features["n"] >= least]
+        best = {row.name: min(climb_seconds(row, name) for name in row.attempts) for row in members}
+        table += [_judged(group, name, chosen, members, best) for name, chosen in choices.items()]
+    columns = ("systems", "chosen by", "count", "time over the best", "worst", "speed, worst")
+    caption = (
+        "Sparse systems: time over that of the best method in hindsight (geometric mean with a "
+        "95 % interval, worst), and over SuperLU's (worst speed). Prices were fitted without the "
+        "system's family; the look is paid for by the policy alone."
+    )
+    return Table(caption, columns, table)
+
+
+def _judged(
+    group: str,
+    name: str,
+    chosen: Mapping[str, str],
+    rows: Sequence[Timed],
+    best: Mapping[str, float],
+) -> tuple[str, ...]:
+    seconds = [climb_seconds(row, chosen[row.name]) for row in rows]
+    if name == POLICY:
+        seconds = [s + _look(row, chosen[row.name]) for s, row in zip(seconds, rows, strict=True)]
+    ratios = np.array([s / best[row.name] for s, row in zip(seconds, rows, strict=True)])
+    safe = [climb_seconds(row, f"{SAFE}:fp64") for row in rows]
+    mean = mean_interval(np.log(ratios), np.random.default_rng(0))
+    value, low, high = (f"{np.exp(x):.2f}" for x in (mean.value, mean.low, mean.high))
+    speed = min(a / b for a, b in zip(safe, seconds, strict=True))
+    return (
+        group,
+        name,
+        str(len(rows)),
+        f"{value} [{low}, {high}]",
+        f"{ratios.max():.2f}",
+        f"{speed:.2f}",
+    )
+
+
+def _look(row: Timed, first: str) -> float:
+    """What deciding took beyond what the solve needs anyway."""
+    ours = first.split("/")[0] in ("cholesky", "ldl", "lu")
+    return row.look + (0.0 if ours else row.counting)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Price the sparse methods.")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--matrices", type=Path, help="a folder of Matrix Market files to include")
+    parser.add_argument("--every", type=int, default=1, help="take only every n-th system")
+    parser.add_argument("--times", type=Path, default=Path("out/sparse_times.jsonl"))
+    parser.add_argument("--out", type=Path, default=SHIPPED)
+    asked = parser.parse_args(arguments)
+    systems = list(sparse_systems(asked.seed, asked.matrices, asked.every))
+    rows = gather(systems, asked.times, progress_bar("timing sparse methods"))
+    table = compare(rows)
+    print(format_text(table))
+    source = (
+        f"{len(rows)} systems, {clock()[1]}, on {Machine.this()}; "
+        f"methods: {', '.join(sorted({name.split(':')[0] for r in rows for name in r.attempts}))}"
+    )
+    prices = replace(generic_prices(), sparse=fitted(rows, source))
+    asked.out.write_text(json.dumps(prices.to_dict(), indent=1) + "\n", encoding="utf-8")
+    text = {
+        "columns": list(table.header),
+        "rows": [list(row) for row in table.rows],
+        "source": source,
+    }
+    COMPARED.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+
+
+COMPARED = Path(__file__).with_name("sparse_methods.json")
+"""The last comparison, for the docs."""
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")  # singular and huge systems are part of the gallery
+    main()

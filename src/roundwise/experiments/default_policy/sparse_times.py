@@ -1,0 +1,213 @@
+"""What each sparse method takes on each system: measured once, kept in a file, resumed.
+
+A line of the file is one system: its features and what they cost, and for every method and format
+that fits it the seconds of analysis and factorization, of a solve, and whether refinement passed
+the gate, with how many steps. An attempt is priced from these parts, so that a busy machine
+disturbs it little: with one thread (``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor
+time counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from roundwise.actions import Action
+from roundwise.algorithms import VerifiedSolve
+from roundwise.algorithms.methods import METHODS
+from roundwise.backends import ArithmeticFailure, NativeBackend
+from roundwise.features import LOOK, compute_features
+from roundwise.formats import FP64, FloatFormat
+from roundwise.machine.identity import Machine
+from roundwise.policies.look import Seen
+from roundwise.policies.neighbours import SPARSE_CROSSOVER
+from roundwise.problems import LinearSystem, policy_systems
+from roundwise.problems.gallery import FAMILIES, System
+from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
+from roundwise.tuning import LOOK_CONTEXT
+
+ENOUGH_SECONDS, REPEATS = 0.3, 3
+"""A call is repeated so often, or until it has taken so long; the least time counts."""
+
+HARDEST = 2e10
+"""Systems whose factorization takes more flops, by the least estimate, are left out."""
+
+COUNTS = ("static_pivots", "factor_entries", "factor_flops", "nd_flops")
+BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One method in one format on one system."""
+
+    factor: float  # seconds of analysis and factorization
+    solve: float
+    met: bool  # whether the answer passed the gate
+    steps: int
+    iterations: int
+
+    def seconds(self, matvec: float) -> float:
+        """Of the whole attempt."""
+        return self.factor + (1 + self.steps + self.iterations) * (self.solve + matvec)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One system and all attempts, by the text ``method:format``."""
+
+    name: str
+    family: str
+    features: Mapping[str, float]
+    look: float  # seconds of the features but the symbolic counts
+    counting: float  # seconds of these, which our own engines need not do again
+    matvec: float
+    attempts: Mapping[str, Attempt]
+
+    @property
+    def seen(self) -> Seen:
+        return Seen.of(LOOK_CONTEXT.vector(self.features).tolist())
+
+
+def clock() -> tuple[Callable[[], float], str]:
+    machine = Machine.this()
+    one = machine.threads == machine.blas_threads == 1
+    return (thread_time, "processor time") if one else (perf_counter, "wall-clock time")
+
+
+def least(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The least seconds of some calls, and the last result."""
+    now, _ = clock()
+    spent, best, result = 0.0, np.inf, None
+    for _ in range(REPEATS):
+        start = now()
+        result = call()
+        taken = now() - start
+        spent, best = spent + taken, min(best, taken)
+        if spent > ENOUGH_SECONDS:
+            break
+    return float(best), result
+
+
+def sparse_systems(seed: int, matrices: Path | None, every: int) -> Iterator[System]:
+    """Those of the gallery, of the folder, and some of kinds that the gallery lacks."""
+    for system in policy_systems(seed, matrices)[::every]:
+        if system.family == "file" or FAMILIES[system.family].kind not in ("dense", "structured"):
+            yield system
+    made: dict[str, Callable[[int, np.random.Generator], Any]] = {
+        "convection-3d": lambda m, rng: convection_diffusion_3d(m, rng.uniform(0, 30)),
+        "laplace-3d-large": lambda m, rng: laplace_3d(m),
+        "saddle-point": saddle_point,
+        "stiffness": badly_scaled_frame,
+        "circuit": lambda m, rng: circuit(40 * m, rng),
+    }
+    for k, (family, make) in enumerate(made.items()):
+        for i, m in enumerate((12, 16, 20, 24, 28)):
+            size = m if family.endswith(("3d", "large")) else 4 * m
+            seed_of = seed, 10_000 + 100 * k + i
+            yield System(f"{family}-{size}", family, partial(make, size), seed_of)
+
+
+def saddle_point(m: int, rng: np.random.Generator) -> Any:
+    """Symmetric indefinite: a Laplacian bordered by random constraints, zeros on the diagonal."""
+    A = poisson_2d(m).A
+    n, count = A.shape[0], A.shape[0] // 4
+    rows, columns = np.repeat(np.arange(count), 3), rng.integers(0, n, 3 * count)
+    B = sparse.csr_array((rng.standard_normal(3 * count), (rows, columns)), shape=(count, n))
+    B = B + sparse.csr_array((np.ones(count), (np.arange(count), 4 * np.arange(count))), B.shape)
+    return sparse.csr_array(sparse.block_array([[A, B.T], [B, None]]))
+
+
+def badly_scaled_frame(m: int, rng: np.random.Generator) -> Any:
+    """Symmetric positive definite, three unknowns a node, in units that differ by up to 1e6."""
+    blocks = sparse.kron(poisson_2d(m // 2).A, np.ones((3, 3)) + 3 * np.eye(3))
+    units = sparse.diags_array(10.0 ** rng.uniform(-3, 3, blocks.shape[0]))
+    A = sparse.csr_array(units @ blocks @ units)
+    return sparse.csr_array((A + A.T) / 2)
+
+
+def circuit(n: int, rng: np.random.Generator) -> Any:
+    """Conductances between random nodes, few of them with very many neighbours; unsymmetric."""
+    count = 3 * n
+    first = np.minimum((n * rng.random(count) ** 4).astype(int), n - 1)
+    second = rng.integers(0, n, count)
+    values = 10.0 ** rng.uniform(-2, 2, count)
+    G = sparse.csr_array((values, (first, second)), shape=(n, n))
+    G = G + G.T
+    controlled = sparse.csr_array((values[:n], (second[:n], first[n : 2 * n])), shape=(n, n))
+    degree = np.asarray(abs(G).sum(axis=1)).ravel() + 1e-3
+    return sparse.csr_array(sparse.diags_array(degree) - G + 0.1 * controlled)
+
+
+def gather(
+    systems: Sequence[System], path: Path, progress: Callable[[int, int], None]
+) -> list[Timed]:
+    """Measure the systems that the file at `path` lacks; those of all lines that are asked for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    where = f"{Machine.this().key}, {clock()[1]}"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    known = {(row["name"], row["where"]): row for row in map(json.loads, lines)}
+    found = []
+    for done, system in enumerate(systems):
+        progress(done, len(systems))
+        if (system.name, where) not in known:
+            row = {"name": system.name, "where": where, "timed": timed(system)}
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+            known[system.name, where] = row
+        if (saved := known[system.name, where]["timed"]) is not None:
+            attempts = {name: Attempt(**values) for name, values in saved["attempts"].items()}
+            found.append(Timed(**(saved | {"attempts": attempts})))
+    progress(len(systems), len(systems))
+    return found
+
+
+def timed(system: System) -> dict[str, Any] | None:
+    """What is stored of one system; None if it is dense, or too small or too hard to learn from."""
+    problem = system.problem()
+    if not problem.is_sparse or problem.A.size < SPARSE_CROSSOVER:
+        return None
+    rest = [name for name in LOOK if name not in COUNTS]
+    look, features = least(lambda: compute_features(problem, rest))
+    counting, counts = least(lambda: compute_features(problem, COUNTS))
+    values = {name: feature.value for name, feature in (features | counts).items()}
+    if not 0 < values["factor_flops"] <= HARDEST:
+        return None
+    attempts = {
+        f"{method.name}:{fmt}": asdict(attempt)
+        for method in METHODS.values()
+        if method.sparse and method.fits(values) and not method.name.endswith("/nd")
+        for fmt in method.formats
+        if BACKEND.runs(method.name, fmt, sparse=True)
+        if (attempt := attempted(problem, method.name, fmt)) is not None
+    }
+    matvec, _ = least(lambda: problem.A @ problem.b)
+    family = system.family
+    if family == "file":
+        family = re.match(r"\d+-([A-Za-z]*)", system.name).group(1)  # type: ignore[union-attr]
+    row = Timed(system.name, family, values, look, counting, matvec, {})
+    return asdict(row) | {"attempts": attempts}
+
+
+def attempted(problem: LinearSystem, method: str, fmt: FloatFormat) -> Attempt | None:
+    """None if the matrix is singular by this method."""
+    try:
+        factor, factors = least(
+            lambda: BACKEND.analyse(problem.A, method).factorize(problem.A, fmt)
+        )
+        solve, _ = least(lambda: factors.solve(problem.b))
+    except ArithmeticFailure:
+        start = clock()[0]()
+        outcome = ALGORITHM.run(problem, Action((fmt, FP64, FP64, FP64), method), BACKEND)
+        return Attempt(clock()[0]() - start, 0.0, outcome.converged, 0, 0)
+    outcome = ALGORITHM.run(problem, Action((fmt, FP64, FP64, FP64), method), BACKEND)
+    work = outcome.outer_iterations, outcome.inner_iterations
+    return Attempt(factor, solve, outcome.converged, *work)

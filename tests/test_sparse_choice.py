@@ -1,0 +1,186 @@
+"""How `solve` chooses among sparse methods, and that no choice costs more than it may."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import roundwise as rw
+from roundwise.actions import Action
+from roundwise.algorithms.methods import METHODS, SAFE
+from roundwise.backends import NativeBackend, Status
+from roundwise.backends.engines.orderings import Orders
+from roundwise.costs.prices import AMOUNTS, generic_prices
+from roundwise.features import compute_features
+from roundwise.policies.look import STRUCTURE, Seen
+from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
+from roundwise.solver.choosing import Choice, default_policy
+from roundwise.tuning import LOOK_CONTEXT
+
+NATIVE = NativeBackend()
+REST = "fp64-fp64-fp64"
+
+
+def features(A, names=STRUCTURE):
+    problem = LinearSystem(sparse.csr_array(A), np.ones(A.shape[0]))
+    return {name: f.value for name, f in compute_features(problem, names).items()}
+
+
+def arrow(n):
+    """Dense first row and column: eliminated first they fill all, eliminated last nothing."""
+    A = sparse.lil_array((n, n))
+    A.setdiag(2.0 * n)
+    A[0, :] = A[:, 0] = 1.0
+    A[0, 0] = 2.0 * n
+    return sparse.csr_array(A)
+
+
+def passes(A, x, b):
+    size = abs(A).sum(axis=1).max() * abs(x).max() + abs(b).max()
+    return abs(b - A @ x).max() <= 4 * np.sqrt(len(b)) * 2.0**-53 * size
+
+
+# Structure
+
+
+def test_structure_by_hand():
+    definite = poisson_2d(6).A
+    assert list(features(definite).values()) == [1, 1, 1, 1, 1]
+    indefinite = definite - 9 * sparse.eye_array(36)
+    assert features(indefinite)["symmetric"] == 1
+    assert features(indefinite)["looks_positive_definite"] == 0
+    exchange = sparse.csr_array(np.roll(np.diag([3.0, -1.0, 2.0]), 1, axis=0))
+    found = features(exchange)
+    assert (found["symmetric"], found["strong_diagonal"], found["static_pivots"]) == (0, 0, 1)
+    singular = sparse.csr_array(np.array([[1.0, 1.0, 1.0], [0, 0, 1.0], [0, 0, 1.0]]))
+    assert features(singular)["static_pivots"] == 0
+
+
+def test_counts_of_a_tridiagonal_matrix():
+    """L has 2 n - 1 entries, and the columns' squares sum to 4 (n - 1) + 1."""
+    n = 50
+    A = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    found = features(A, ("factor_entries", "factor_flops", "nd_flops", "row_squares"))
+    assert list(found.values()) == [2 * n - 1, 4 * (n - 1) + 1, 0, 9 * (n - 2) + 8]
+
+
+def test_every_ladder_ends_in_the_safe_method():
+    for method in METHODS.values():
+        if method.sparse and NATIVE.runs(method.name, method.formats[0], sparse=True):
+            first = Action((method.formats[0], rw.FP64, rw.FP64, rw.FP64), method.name)
+            last = rw.VerifiedSolve().climb(first, NATIVE, sparse=True)[-1]
+            assert (last.method, last[0]) == (SAFE, rw.FP64)
+
+
+# The choice
+
+
+@pytest.mark.parametrize(
+    ("A", "method"),
+    [
+        (laplace_3d(15), "cholesky"),
+        (sparse.csr_array(laplace_3d(15) - 7 * sparse.eye_array(3375)), "ldl"),
+        (convection_diffusion_2d(90, 0.1, (1.0, 3.0)).A, None),
+    ],
+    ids=["definite", "indefinite", "unsymmetric"],
+)
+def test_the_method_fits_the_matrix(A, method):
+    b = np.ones(A.shape[0])
+    solution = rw.solve(A, b, full_output=True)
+    used = Action.parse(solution.attempts[0].action).method
+    assert method is None or used.startswith((method, "pardiso", "cholmod", "amg"))
+    assert METHODS[used].fits(features(A))
+    assert used in solution.decision
+    assert passes(A, solution.x, b)
+
+
+def test_what_looks_definite_and_is_not_is_solved_by_another_method():
+    A = sparse.csr_array(laplace_3d(15) - 0.5 * sparse.eye_array(3375))
+    b = np.random.default_rng(0).standard_normal(3375)
+    solution = rw.solve(A, b, full_output=True, assume_a="pos")
+    methods = [Action.parse(attempt.action).method for attempt in solution.attempts]
+    assert methods[0].startswith(("cholesky", "pardiso-cholesky", "cholmod", "amg"))
+    assert methods[-1] not in methods[:1]
+    assert passes(A, solution.x, b)
+
+
+def test_pos_is_a_word_of_the_user_that_symmetry_must_confirm():
+    A = convection_diffusion_2d(60, 0.1, (1.0, 3.0)).A
+    b = np.ones(3600)
+    solution = rw.solve(A, b, full_output=True, assume_a="pos")
+    assert not solution.attempts[0].action.startswith("cholesky")
+    assert passes(A, solution.x, b)
+
+
+def test_cheaper_work_is_chosen():
+    """Of two methods with the same counts the one with lower prices is first."""
+    policy = default_policy()
+    A = laplace_3d(16)
+    values = features(A, LOOK_CONTEXT.features)
+    seen = Seen.of(LOOK_CONTEXT.vector(values).tolist())
+    expected = policy.expectations(seen)
+    first = policy.rank(seen).first
+    assert expected[first].seconds == min(e.seconds for e in expected.values())
+    assert {e.method for e in expected.values()} >= {"cholesky/amd", "ldl/amd", "lu/amd", SAFE}
+
+
+def test_shipped_prices_are_whole():
+    prices = generic_prices().sparse
+    assert prices.source
+    for name in ("cholesky/amd", "cholesky/nd", "ldl/amd", "lu/amd", "lu/nd", "superlu/mmd", SAFE):
+        for fmt in METHODS[name].formats:
+            numbers = prices.factor[name][fmt.name]
+            assert len(numbers) == len(AMOUNTS)
+            assert min(numbers) >= 0 < max(numbers)
+            assert prices.solve[name][fmt.name] > 0
+
+
+# What was found to choose serves to factorize
+
+
+def test_orders_are_used_again(monkeypatch):
+    A = sparse.csr_array(laplace_3d(8))
+    orders = Orders(A)
+    order = orders.order("amd")
+    monkeypatch.setitem(rw.backends.engines.orderings.ORDERINGS, "amd", None)  # cannot be called
+    symbolic = rw.backends.ENGINES["cholesky"].analyse(A, "amd", orders)
+    assert sorted(symbolic.columns) == sorted(order)
+    factors = symbolic.factorize(A.data, rw.FP64)
+    np.testing.assert_allclose(A @ factors.solve(np.ones(512)), np.ones(512), rtol=1e-10)
+
+
+# No unbounded regret
+
+
+def test_work_that_was_not_granted_is_not_started():
+    A, n = arrow(3000), 3000
+    assert features(A, ("factor_entries",))["factor_entries"] == 2 * n - 1
+    analysis = NATIVE.analyse(A, "lu/natural")
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        analysis.factorize(A, rw.FP64, seconds=1e-6)
+    assert failure.value.status is Status.STOPPED
+
+
+def test_a_factorization_that_fills_in_is_stopped_and_the_next_rung_solves():
+    A, n = arrow(3000), 3000
+    b = np.ones(n)
+    ladder = (Action.parse(f"lu/natural:fp64-{REST}"), Action.parse(f"{SAFE}:fp64-{REST}"))
+
+    class FillsIn:
+        at_once = 0
+
+        def choose(self, matrix, positive_definite):
+            return Choice(ladder, "to be stopped", granted=1e-4)
+
+    solution = rw.solve(A, b, policy=FillsIn(), full_output=True)
+    assert [attempt.status for attempt in solution.attempts] == [
+        rw.OutcomeStatus.STOPPED,
+        rw.OutcomeStatus.CONVERGED,
+    ]
+    assert "granted" in solution.attempts[0].reason
+    assert passes(A, solution.x, b)
+
+
+def test_a_stopped_method_is_left_with_all_its_formats():
+    ladder = [Action.parse(f"{m}-{REST}") for m in ("lu/amd:fp32", "lu/amd:fp64", f"{SAFE}:fp64")]
+    assert rw.VerifiedSolve.rung_after(ladder, 0, rw.OutcomeStatus.STOPPED) == 2
+    assert rw.VerifiedSolve.rung_after(ladder, 0, rw.OutcomeStatus.OVERFLOW) == 1
