@@ -21,6 +21,7 @@ from test_calibration import calibration
 import roundwise as rw
 from roundwise._files import replace_file
 from roundwise.costs import ProfileWarning, prices, save_profile
+from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError
 from roundwise.policies import Memory, MemoryFileWarning, NeighbourPolicy
 from roundwise.policies.memory import Arm, Observation
@@ -220,6 +221,15 @@ os._exit(0)
 """
 
 
+def as_here():
+    """The threads of this process, for another one: with others it would be another machine."""
+    here = Machine.this()
+    return {
+        "OPENBLAS_NUM_THREADS": str(here.blas_threads or 1),
+        "ROUNDWISE_NUM_THREADS": str(here.threads),
+    }
+
+
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_read_only_memory_is_read_and_left_alone(what):
@@ -238,7 +248,7 @@ def test_a_read_only_memory_is_read_and_left_alone(what):
             capture_output=True,
             text=True,
             timeout=60,
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # as here: else another machine
+            env=os.environ | as_here(),
         )
         assert run.returncode == 0, run.stderr
         assert run.stdout.split()[-3:] == ["2", "3", "4"]
