@@ -204,7 +204,10 @@ class Examiner:
         return found
 
     def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> Accuracy:
-        weakness, A = self._weighed.weakness(factors), self._matrix.A
+        A, low = self._matrix.A, factors.fmt != FP64
+        # Directions that low factors have lost are searched for; LAPACK's estimator has the others.
+        search = low or self._matrix.n <= PROVED_UP_TO
+        weakness = (self._weighed.weakness if search else self._weighed.quick_weakness)(factors)
         error, how = math.inf, _UNKNOWN
         if weakness.rate < RESOLVED:
             M = factors.to(FP64)
