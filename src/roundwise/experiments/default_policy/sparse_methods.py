@@ -54,7 +54,8 @@ def shape_of(row: Timed) -> Shape:
 
 
 def fitted(rows: Sequence[Timed], source: str = "") -> SparsePrices:
-    """Nonnegative least squares, FP64 no cheaper than FP32."""
+    """Nonnegative least squares, FP64 no cheaper than FP32, on systems whose work was counted."""
+    rows = [row for row in rows if row.features["factor_flops"] > 0]
     factor: dict[str, dict[str, list[float]]] = {}
     solve: dict[str, dict[str, float]] = {}
     spread: dict[str, float] = {}
