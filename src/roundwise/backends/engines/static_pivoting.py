@@ -8,7 +8,6 @@ and columns are scaled by powers of two, which change no digit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import structural_rank
 
 import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 
 Index = NDArray[np.int32]
 Array = NDArray[np.float64]

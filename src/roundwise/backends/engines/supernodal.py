@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 import threading
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines import orderings
