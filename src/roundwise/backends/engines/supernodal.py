@@ -253,11 +253,11 @@ class SupernodalFactors(PermutedFactors):
         return np.asarray(first + within, dtype=np.int32)
 
     @cached_property
-    def perm(self) -> Index:  # type: ignore[override]
+    def perm(self) -> Index:
         return self._analysis.rows[self._moved]
 
     @cached_property
-    def order(self) -> Index:  # type: ignore[override]
+    def order(self) -> Index:
         return self.perm if self._kind == "ldl" else self._analysis.columns
 
     @cached_property
