@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy readme docs dist clean
+.PHONY: help demo test lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy sparse-prices readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -60,8 +60,13 @@ compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (
 	$(RUN)/python benchmarks/compare_policies.py
 
 MATRICES := $(wildcard ../shared/matrices)
-default-policy: $(VENV)/installed  ## measure, compare and ship the policy of solve (idle machine; resumes)
+default-policy: sparse-prices  ## measure, compare and ship the policy of solve (idle machine; resumes)
 	$(RUN)/python -m roundwise.experiments.default_policy \
+	  $(if $(MATRICES),--matrices $(MATRICES))
+	$(RUN)/python docs/refresh.py decisions
+
+sparse-prices: $(VENV)/installed  ## the sparse part of default-policy alone (ten minutes; resumes)
+	$(RUN)/python -m roundwise.experiments.default_policy.sparse_methods --every 2 \
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 

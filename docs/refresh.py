@@ -13,6 +13,7 @@ What an experiment has solved is taken from ``out/``. A page has its numbers bet
 """
 
 import csv
+import json
 import re
 import shutil
 import sys
@@ -20,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from roundwise.experiments import paper
+from roundwise.experiments.default_policy.sparse_methods import COMPARED
 from roundwise.experiments.protocol import reproduce
 from roundwise.experiments.released import figures as departure_figures
 from roundwise.experiments.released.study import DepartureStudy
@@ -140,7 +142,10 @@ def accuracy() -> None:
 def decisions() -> None:
     compared = shipped_facts().provenance["comparison"]
     table = Table("", compared["columns"], compared["rows"])
-    update(ROOT / "docs" / "how-it-decides.md", {"decisions": bare(table)})
+    sparse = json.loads(COMPARED.read_text(encoding="utf-8"))
+    methods = bare(Table("", sparse["columns"], sparse["rows"]))
+    blocks = {"decisions": bare(table), "sparse-methods": f"{methods}\n\n{sparse['source']}."}
+    update(ROOT / "docs" / "how-it-decides.md", blocks)
 
 
 def reproduction() -> None:

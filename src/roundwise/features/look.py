@@ -116,7 +116,8 @@ def counts(problem: Any) -> dict[str, float]:
         pivots stay there is worth trying.
     factor_entries, factor_flops
         Entries of Cholesky's L, and its flops, on the pattern of ``A + A'`` in the order of
-        approximate minimum degree. Unless A is symmetric, its rows are matched before.
+        approximate minimum degree. Unless A is symmetric, its rows are matched before; 0 if it is
+        not and they were not: pivots leave the diagonal then, and nobody knows.
     nd_flops
         The flops in the order of nested dissection, where these are so many that they may pay
         for finding it; else 0.

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 from roundwise._kernels import SparsePattern, SparseSymbolic
 from roundwise.backends.checks import require_square
 from roundwise.backends.engines.static_pivoting import (
@@ -137,15 +137,15 @@ class Orders:
     @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.look.counts`."""
-        entries, flops = predicted(self.pattern, self.order("amd"))
-        nd_flops = predicted(self.pattern, self.order("nd"))[1] if flops >= ND_FROM else 0.0
+        static = self.rows is not None or has_strong_diagonal(self.A, self.A.T.tocsr())
+        entries = flops = nd_flops = 0.0
+        if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing
+            entries, flops = predicted(self.pattern, self.order("amd"))
+        if flops >= ND_FROM:
+            nd_flops = predicted(self.pattern, self.order("nd"))[1]
         return {
-            "static_pivots": float(self.rows is not None or self._is_strong),
+            "static_pivots": float(static),
             "factor_entries": entries,
             "factor_flops": flops,
             "nd_flops": nd_flops,
         }
-
-    @property
-    def _is_strong(self) -> bool:
-        return has_strong_diagonal(self.A, self.A.T.tocsr())

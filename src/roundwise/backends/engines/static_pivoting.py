@@ -28,7 +28,7 @@ entries of its row and its column: rows then stay where they are, because matchi
 BALANCED = 16.0
 """Largest entries of rows, and of columns, may differ by this factor and are not scaled."""
 
-MOST_VISITS = 20
+MOST_VISITS = 3
 """Matching is given up after visiting each entry so often: it could take longer than solving."""
 
 SWEEPS = 3

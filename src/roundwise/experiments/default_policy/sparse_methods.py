@@ -54,7 +54,8 @@ def shape_of(row: Timed) -> Shape:
 
 
 def fitted(rows: Sequence[Timed], source: str = "") -> SparsePrices:
-    """Nonnegative least squares, FP64 no cheaper than FP32."""
+    """Nonnegative least squares, FP64 no cheaper than FP32, on systems whose work was counted."""
+    rows = [row for row in rows if row.features["factor_flops"] > 0]
     factor: dict[str, dict[str, list[float]]] = {}
     solve: dict[str, dict[str, float]] = {}
     spread: dict[str, float] = {}
@@ -150,7 +151,28 @@ def best_fixed(rows: Sequence[Timed]) -> str:
     return min(common, key=lambda name: sum(np.log(climb_seconds(row, name)) for row in rows))
 
 
-def compare(rows: Sequence[Timed]) -> Table:
+OWN = ("cholesky", "ldl", "lu")
+DEFAULT = (*OWN, "superlu")
+"""The engines that every installation has."""
+
+
+def restricted(row: Timed) -> Timed:
+    """As if nothing but the default were installed."""
+    attempts = {k: a for k, a in row.attempts.items() if k.split("/")[0] in DEFAULT}
+    return replace(row, attempts=attempts)
+
+
+def comparison(rows: Sequence[Timed]) -> Table:
+    """In the default installation and, if more engines were measured, with these."""
+    table = compare([restricted(row) for row in rows], "default engines")
+    extras = {k.split("/")[0] for row in rows for k in row.attempts} - set(DEFAULT)
+    if not extras:
+        return table
+    more = compare(rows, f"with {', '.join(sorted(extras))}")
+    return replace(table, rows=[*table.rows, *more.rows])
+
+
+def compare(rows: Sequence[Timed], engines: str) -> Table:
     """Each way to choose, on systems whose family it was not fitted on."""
     generic = generic_prices()
     rows = [row for row in rows if np.isfinite(climb_seconds(row, f"{SAFE}:fp64"))]
@@ -169,7 +191,8 @@ def compare(rows: Sequence[Timed]) -> Table:
             for row in (row for row in rows if row.family == family):
                 choices.setdefault(name, {})[row.name] = way(row)
     table = []
-    for least, group in ((0, "all"), (2_000, "n >= 2000")):
+    for least, size in ((0, "all"), (2_000, "n >= 2000")):
+        group = f"{engines}, {size}"
         members = [row for row in rows if row.features["n"] >= least]
         best = {row.name: min(climb_seconds(row, name) for name in row.attempts) for row in members}
         table += [_judged(group, name, chosen, members, best) for name, chosen in choices.items()]
@@ -209,7 +232,7 @@ def _judged(
 
 def _look(row: Timed, first: str) -> float:
     """What deciding took beyond what the solve needs anyway."""
-    ours = first.split("/")[0] in ("cholesky", "ldl", "lu")
+    ours = first.split("/")[0] in OWN
     return row.look + (0.0 if ours else row.counting)
 
 
@@ -223,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     systems = list(sparse_systems(asked.seed, asked.matrices, asked.every))
     rows = gather(systems, asked.times, progress_bar("timing sparse methods"))
-    table = compare(rows)
+    table = comparison(rows)
     print(format_text(table))
     source = (
         f"{len(rows)} systems, {clock()[1]}, on {Machine.this()}; "

@@ -179,7 +179,7 @@ def timed(system: System) -> dict[str, Any] | None:
     look, features = least(lambda: compute_features(problem, rest))
     counting, counts = least(lambda: compute_features(problem, COUNTS))
     values = {name: feature.value for name, feature in (features | counts).items()}
-    if not 0 < values["factor_flops"] <= HARDEST:
+    if values["factor_flops"] > HARDEST:
         return None
     attempts = {
         f"{method.name}:{fmt}": asdict(attempt)
