@@ -246,11 +246,13 @@ template <class T> struct SparseSolve {
     // By one thread if `phases` is null, else by all that call this with the same memory `kept`.
     template <int C, Kind kind, bool transpose> void run_as(T* x, T* kept, Phase* phases) const {
         const auto each = [&](int which, const auto& run, const auto& finish) {
-            if (phases != nullptr && plan.tasks > 0) {
-                share(phases[which], plan.tasks, run, finish);
-            } else {
+            if (phases == nullptr) {
                 for (std::int64_t task = 0; task < plan.tasks; ++task) run(task);
                 finish();
+            } else if (plan.tasks > 0) {
+                share(phases[which], plan.tasks, run, finish);
+            } else {
+                share(phases[which], 1, [&](std::int64_t) { finish(); });
             }
         };
         each(0, [&](std::int64_t task) { forward_task<C, kind, transpose>(task, x, kept); },
