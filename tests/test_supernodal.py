@@ -152,6 +152,22 @@ def test_threads_do_not_change_a_bit(kind, fmt):
         assert np.array_equal(x, results[0][2])
 
 
+@each_kind
+def test_threads_solve_with_one_large_block(kind):
+    """A dense matrix has no subtrees that threads could share, and more threads than columns."""
+    A = spd(900, 1.0, np.random.default_rng(0))
+    B = np.random.default_rng(1).standard_normal((900, 5))
+    before = rw.get_num_threads()
+    try:
+        rw.set_num_threads(4)
+        F = factors(A, kind)
+        for transpose in (False, True):
+            X = F.solve(B, transpose)
+            assert abs(A @ X - B).max() <= 1e-12 * abs(A).sum(axis=1).max() * abs(X).max()
+    finally:
+        rw.set_num_threads(before)
+
+
 @pytest.mark.parametrize("level", _kernels.available_levels())
 def test_every_instruction_set(level):
     A = convection_diffusion_2d(25, 0.1, (3.0, -2.0)).A

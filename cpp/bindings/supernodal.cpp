@@ -37,7 +37,8 @@ nb::list panels_of(const Plan& plan) {
     const sparse::PlanView view = plan.view();
     nb::list panels;
     for (std::int32_t p = 0; p < view.panels; ++p)
-        panels.append(nb::make_tuple(view.first[p], view.width(p), view.height[p], view.row_start[p], view.place[p]));
+        panels.append(nb::make_tuple(view.first[p], view.width(p), view.height[p], view.row_start[p],
+                                     view.place[p]));
     return panels;
 }
 

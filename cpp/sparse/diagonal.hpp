@@ -51,7 +51,8 @@ inline std::int64_t cholesky_diagonal(std::int64_t n, T* a, std::int64_t step, P
             T* column = a + j * step;
             const T pivot = column[j], root = square_root(pivot);
             if (!(is_finite(pivot) && pivot > 0 && is_finite(1 / root))) {
-                pivoting.result = is_finite(pivot) ? sparse::Result::not_positive : sparse::Result::overflow;
+                pivoting.result =
+                    is_finite(pivot) ? sparse::Result::not_positive : sparse::Result::overflow;
                 return j;
             }
             column[j] = root;
@@ -133,7 +134,8 @@ inline std::int64_t ldl_diagonal(std::int64_t n, T* a, std::int64_t step, std::i
         if (size(at(j, j)) < alpha * largest && largest >= pivoting.tiny) {
             T other = 0;  // the largest entry of row and column r besides the diagonal
             for (std::int64_t c = j; c < r; ++c) other = size(at(r, c)) > other ? size(at(r, c)) : other;
-            for (std::int64_t i = r + 1; i < n; ++i) other = size(at(i, r)) > other ? size(at(i, r)) : other;
+            for (std::int64_t i = r + 1; i < n; ++i)
+                other = size(at(i, r)) > other ? size(at(i, r)) : other;
             if (size(at(j, j)) * (other / largest) >= alpha * largest) {
             } else if (size(at(r, r)) >= alpha * other) {
                 interchange(j, r);

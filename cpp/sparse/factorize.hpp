@@ -77,7 +77,8 @@ template <class T, Kind kind> struct SparseFactorization {
 
     // Sets rows begin..end of a panel to zero.
     void clear(const Panel& j, std::int64_t begin, std::int64_t end) const {
-        const auto set_zero = [](T* x, std::int64_t columns, std::int64_t step, std::int64_t from, std::int64_t to) {
+        const auto set_zero = [](T* x, std::int64_t columns, std::int64_t step, std::int64_t from,
+                                 std::int64_t to) {
             if (from == 0 && to == step)
                 std::memset(x, 0, static_cast<std::size_t>(step * columns) * sizeof(T));
             else
@@ -96,7 +97,8 @@ template <class T, Kind kind> struct SparseFactorization {
 
     void map_rows(const Panel& j, std::int32_t p, Scratch<T>& scratch) const {
         if (scratch.mapped == p) return;
-        for (std::int64_t i = 0; i < j.height; ++i) scratch.position[j.rows[i]] = static_cast<std::int32_t>(i);
+        for (std::int64_t i = 0; i < j.height; ++i)
+            scratch.position[j.rows[i]] = static_cast<std::int32_t>(i);
         scratch.mapped = p;
     }
 
@@ -148,13 +150,17 @@ template <class T, Kind kind> struct SparseFactorization {
             const Update& source = plan.updates[u];
             const Panel k = panel(source.source);
             const std::int64_t n = source.end - source.begin;
-            const std::int64_t low = begin == 0 ? source.begin : find_row(k.rows, source.begin, k.height, j.rows[begin]);
-            const std::int64_t high = end == j.height ? k.height : find_row(k.rows, low, k.height, j.rows[end]);
+            const std::int64_t low =
+                begin == 0 ? source.begin : find_row(k.rows, source.begin, k.height, j.rows[begin]);
+            const std::int64_t high =
+                end == j.height ? k.height : find_row(k.rows, low, k.height, j.rows[end]);
             if (low >= high) continue;
-            for (std::int64_t i = low; i < high; ++i) scratch.relative[i - low] = scratch.position[k.rows[i]];
+            for (std::int64_t i = low; i < high; ++i)
+                scratch.relative[i - low] = scratch.position[k.rows[i]];
             const std::int32_t* columns = k.rows + source.begin;
             const auto subtract = [&](const T* a, std::int64_t a_step, std::int64_t from, const T* b,
-                                      std::int64_t b_step, T* target, std::int64_t step, std::int64_t offset) {
+                                      std::int64_t b_step, T* target, std::int64_t step,
+                                      std::int64_t offset) {
                 if (from < high)
                     subtract_update(high - from, n, k.width, a + from, a_step, b, b_step,
                                     scratch.relative + from - low, columns, first, target, step, offset,
@@ -172,8 +178,8 @@ template <class T, Kind kind> struct SparseFactorization {
                     multiply_by_pivots(n, k.width, k.lower, k.height, pivots + plan.first[source.source], b,
                                        k.height, scratch.columns, n);
                 const bool copied = kind == Kind::ldl;
-                subtract(k.lower, k.height, low, copied ? scratch.columns : b, copied ? n : k.height, j.lower,
-                         j.height, low - source.begin);
+                subtract(k.lower, k.height, low, copied ? scratch.columns : b, copied ? n : k.height,
+                         j.lower, j.height, low - source.begin);
             }
         }
     }
@@ -184,9 +190,12 @@ template <class T, Kind kind> struct SparseFactorization {
         Pivoting<T> pivoting{tiny, scratch.packed, scratch.columns};
         std::int32_t* perm = pivots + plan.first[p];
         std::int64_t stopped;
-        if constexpr (kind == Kind::cholesky) stopped = cholesky_diagonal(j.width, j.lower, j.height, pivoting);
-        else if constexpr (kind == Kind::ldl) stopped = ldl_diagonal(j.width, j.lower, j.height, perm, pivoting);
-        else stopped = lu_diagonal(j.width, j.lower, j.height, perm, pivoting);
+        if constexpr (kind == Kind::cholesky)
+            stopped = cholesky_diagonal(j.width, j.lower, j.height, pivoting);
+        else if constexpr (kind == Kind::ldl)
+            stopped = ldl_diagonal(j.width, j.lower, j.height, perm, pivoting);
+        else
+            stopped = lu_diagonal(j.width, j.lower, j.height, perm, pivoting);
         if (pivoting.replaced > 0) __atomic_add_fetch(&replaced, pivoting.replaced, __ATOMIC_RELAXED);
         if (stopped >= 0) fail(static_cast<std::int32_t>(plan.first[p] + stopped), pivoting.result);
         return stopped < 0;
@@ -201,8 +210,10 @@ template <class T, Kind kind> struct SparseFactorization {
         for (std::int64_t begin = 0; begin < m; begin += product_rows) {
             const std::int64_t rows = m - begin < product_rows ? m - begin : product_rows;
             const std::size_t bytes = static_cast<std::size_t>(rows) * sizeof(T);
-            for (std::int64_t c = 0; c < n; ++c)
-                std::memcpy(scratch.product + c * rows, x + begin + (perm[c] < 0 ? ~perm[c] : perm[c]) * step, bytes);
+            for (std::int64_t c = 0; c < n; ++c) {
+                const std::int64_t from = perm[c] < 0 ? ~perm[c] : perm[c];
+                std::memcpy(scratch.product + c * rows, x + begin + from * step, bytes);
+            }
             for (std::int64_t c = 0; c < n; ++c)
                 std::memcpy(x + begin + c * step, scratch.product + c * rows, bytes);
         }
@@ -308,7 +319,8 @@ template <class T, Kind kind> struct SparseFactorization {
                 }
             });
         Turn* turn = turns;
-        for (std::int32_t i = plan.task_start[plan.tasks]; i < plan.task_start[plan.tasks + 1]; ++i, ++turn) {
+        const std::int32_t end = plan.task_start[plan.tasks + 1];
+        for (std::int32_t i = plan.task_start[plan.tasks]; i < end; ++i, ++turn) {
             const std::int32_t p = plan.task_panels[i];
             const std::int64_t parts = ceil_div(plan.height[p], shared_rows);
             if (parts > 1 && work_of(p) >= shared_work)

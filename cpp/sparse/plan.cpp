@@ -152,7 +152,9 @@ void Plan::place_entries(const std::vector<std::int32_t>& panel_of, const std::i
             }
     };
     entry_start_.assign(static_cast<std::size_t>(panels()) + 1, 0);
-    for_each_entry([&](std::int32_t, std::int32_t p, std::int32_t, std::int32_t) { ++entry_start_[p + 1]; });
+    for_each_entry([&](std::int32_t, std::int32_t p, std::int32_t, std::int32_t) {
+        ++entry_start_[p + 1];
+    });
     std::partial_sum(entry_start_.begin(), entry_start_.end(), entry_start_.begin());
     source_.resize(static_cast<std::size_t>(entry_start_.back()));
     target_.resize(source_.size());
@@ -175,10 +177,11 @@ void Plan::place_entries(const std::vector<std::int32_t>& panel_of, const std::i
         const std::int32_t* rows = rows_.data() + row_start_[p];
         const std::int32_t w = width(p), h = height_[p];
         for (std::int32_t i = 0; i < h; ++i) position[rows[i]] = i;
-        for (auto k = static_cast<std::size_t>(entry_start_[p]); k < static_cast<std::size_t>(entry_start_[p + 1]); ++k) {
+        for (std::int64_t k = entry_start_[p]; k < entry_start_[p + 1]; ++k) {
             const bool upper = target_[k] < 0;
             const std::int32_t i = position[upper ? -1 - target_[k] : target_[k]];
-            if (i < 0) throw std::invalid_argument("A has an entry that the symbolic factors lack; analyse A");
+            if (i < 0)
+                throw std::invalid_argument("A has an entry that the symbolic factors lack; analyse A");
             target_[k] = upper ? h * w + i - w + within[k] * (h - w) : i + within[k] * h;
         }
         for (std::int32_t i = 0; i < h; ++i) position[rows[i]] = -1;

@@ -54,7 +54,8 @@ inline void solve_lower(std::int64_t n, const T* a, std::int64_t step, T* x, std
 }
 
 template <int C, bool unit, class T>
-inline void solve_lower_transposed(std::int64_t n, const T* a, std::int64_t step, T* x, std::int64_t x_step) {
+inline void solve_lower_transposed(std::int64_t n, const T* a, std::int64_t step, T* x,
+                                   std::int64_t x_step) {
     for (std::int64_t k = (n - 1) / 8 * 8; k >= 0; k -= 8) {
         const std::int64_t end = k + 8 < n ? k + 8 : n;
         if (end < n)
@@ -77,14 +78,16 @@ inline void solve_upper(std::int64_t n, const T* a, std::int64_t step, T* x, std
         for (int c = 0; c < C; ++c)
             for (std::int64_t j = end - 1; j >= k; --j) {
                 x[j + c * x_step] /= a[j + j * step];
-                for (std::int64_t i = k; i < j; ++i) x[i + c * x_step] -= a[i + j * step] * x[j + c * x_step];
+                for (std::int64_t i = k; i < j; ++i)
+                    x[i + c * x_step] -= a[i + j * step] * x[j + c * x_step];
             }
         if (k > 0) subtract_product<C>(k, end - k, a + k * step, step, x + k, x_step, x, x_step);
     }
 }
 
 template <int C, class T>
-inline void solve_upper_transposed(std::int64_t n, const T* a, std::int64_t step, T* x, std::int64_t x_step) {
+inline void solve_upper_transposed(std::int64_t n, const T* a, std::int64_t step, T* x,
+                                   std::int64_t x_step) {
     for (std::int64_t k = 0; k < n; k += 8) {
         const std::int64_t end = k + 8 < n ? k + 8 : n;
         if (k > 0)
@@ -235,7 +238,8 @@ template <class T> struct SparseSolve {
         }
         const std::int32_t begin = plan.task_start[plan.tasks], end = plan.task_start[plan.tasks + 1];
         for (std::int32_t i = begin; i < end; ++i) forward<C, kind, transpose>(plan.task_panels[i], x);
-        for (std::int32_t i = end - 1; i >= begin; --i) backward<C, kind, transpose>(plan.task_panels[i], x);
+        for (std::int32_t i = end - 1; i >= begin; --i)
+            backward<C, kind, transpose>(plan.task_panels[i], x);
     }
 
     template <int C, Kind kind, bool transpose> void backward_task(std::int64_t task, T* x) const {
@@ -246,11 +250,13 @@ template <class T> struct SparseSolve {
     // By one thread if `phases` is null, else by all that call this with the same memory `kept`.
     template <int C, Kind kind, bool transpose> void run_as(T* x, T* kept, Phase* phases) const {
         const auto each = [&](int which, const auto& run, const auto& finish) {
-            if (phases != nullptr && plan.tasks > 0) {
-                share(phases[which], plan.tasks, run, finish);
-            } else {
+            if (phases == nullptr) {
                 for (std::int64_t task = 0; task < plan.tasks; ++task) run(task);
                 finish();
+            } else if (plan.tasks > 0) {
+                share(phases[which], plan.tasks, run, finish);
+            } else {
+                share(phases[which], 1, [&](std::int64_t) { finish(); });
             }
         };
         each(0, [&](std::int64_t task) { forward_task<C, kind, transpose>(task, x, kept); },
@@ -266,7 +272,8 @@ template <class T> struct SparseSolve {
     }
 };
 
-template <class T> std::int64_t sparse_solve_workspace(const PlanView& plan, std::int64_t columns, int threads) {
+template <class T>
+std::int64_t sparse_solve_workspace(const PlanView& plan, std::int64_t columns, int threads) {
     Arena arena{nullptr};
     arena.take<Phase>(1 + 2 * columns);
     Arena one{nullptr};
@@ -295,15 +302,17 @@ void sparse_solve(const PlanView& plan, const T* storage, const std::int32_t* pi
     auto body = [&](int member) {
         Arena part{base + member * one.used};
         const SparseSolve<T> solve{plan, storage, pivots, SideScratch<T>(plan, sides_of(columns), part)};
-        std::memset(solve.scratch.outside, 0, static_cast<std::size_t>(sides_of(columns) * plan.n) * sizeof(T));
+        const auto numbers_outside = static_cast<std::size_t>(sides_of(columns) * plan.n);
+        std::memset(solve.scratch.outside, 0, numbers_outside * sizeof(T));
         const auto run = [&](std::int64_t task, T* memory, Phase* phases) {
-            if (task < groups)
-                solve.template run<side_columns>(b + task * side_columns * plan.n, transpose, memory, phases);
-            else
-                solve.template run<1>(b + (groups * side_columns + task - groups) * plan.n, transpose, memory, phases);
+            const std::int64_t j = task < groups ? task * side_columns : groups * side_columns + task - groups;
+            T* x = b + j * plan.n;
+            if (task < groups) solve.template run<side_columns>(x, transpose, memory, phases);
+            else solve.template run<1>(x, transpose, memory, phases);
         };
         if (share_groups)
-            share(*phase, tasks, [&](std::int64_t task) { run(task, solve.scratch.contributions, nullptr); });
+            share(*phase, tasks,
+                  [&](std::int64_t task) { run(task, solve.scratch.contributions, nullptr); });
         else
             for (std::int64_t task = 0; task < tasks; ++task) run(task, kept, phase + 1 + 2 * task);
     };

@@ -73,13 +73,12 @@ def matched_rows(lines: Lines) -> Index | None:
     """
     A, n = lines.pattern, lines.pattern.shape[0]
     sizes = np.abs(A.data).astype(np.float64)
-    largest = lines.column_maxima(sizes)
-    if not largest.any():  # the values tell nothing
-        sizes, largest = np.ones(A.nnz), np.ones(n)
+    if not (np.isfinite(sizes).all() and sizes.any()):  # the values tell nothing
+        sizes = np.ones(A.nnz)
     diagonal = np.zeros(n)
     on_diagonal = lines.rows == A.indices
     diagonal[A.indices[on_diagonal]] = sizes[on_diagonal]
-    means = np.sqrt(lines.row_maxima(sizes)) * np.sqrt(largest)
+    means = np.sqrt(lines.row_maxima(sizes)) * np.sqrt(lines.column_maxima(sizes))
     if (diagonal > 0).all() and (diagonal >= STRONG * means).all():
         return None
     # An entry that is zero now comes last.
