@@ -84,6 +84,30 @@ template <class T> bool check_vectors() {
     return good && !kernels.axpy(n, h[0], v.data(), w.data());
 }
 
+// Row i of A is 2^40, i, -2^40 and 1 + 2^-30, x ends with 1 + 2^-30: only twice the precision sees
+// b - A x = -i - 2^-60. Both layouts of A.
+bool check_exact() {
+    constexpr int rows = 21, columns = 4;
+    const double near_one = 1 + std::ldexp(1.0, -30), large = std::ldexp(1.0, 40);
+    std::vector<double> a(rows * columns), across(rows * columns), r(rows);
+    std::vector<double> x = {1, 1, 1, near_one}, b(rows, 1 + std::ldexp(1.0, -29));
+    for (int i = 0; i < rows; ++i) {
+        const double row[columns] = {large, static_cast<double>(i), -large, near_one};
+        for (int j = 0; j < columns; ++j) a[i + j * rows] = across[j + i * columns] = row[j];
+    }
+    bool good = true;
+    const auto verify = [&] {
+        for (int i = 0; i < rows; ++i) good = r[i] == -i - (i == 0 ? std::ldexp(1.0, -60) : 0) && good;
+    };
+    exact_kernels().residual(rows, columns, a.data(), false, 1, x.data(), b.data(), r.data(), 0, threads);
+    verify();
+    exact_kernels().residual(columns, rows, across.data(), true, 1, x.data(), b.data(), r.data(), 0,
+                             threads);
+    verify();
+    if (!good) std::printf("residuals are not exact\n");
+    return good;
+}
+
 int main() {
     bool good = true;
     for (const std::string& level : bf16_levels()) good = check(level, bf16_kernels(level)) && good;
@@ -93,7 +117,7 @@ int main() {
         const NativeKernels<double>& twice = native_kernels<double>();
         good = check("fp32 " + level, single) && good;
         good = check("fp64 " + level, twice) && good;
-        good = check_vectors<float>() && check_vectors<double>() && good;
+        good = check_vectors<float>() && check_vectors<double>() && check_exact() && good;
     }
     return good ? 0 : 1;
 }

@@ -20,7 +20,11 @@ SOURCES = ["cpp/common/levels.cpp", "cpp/common/parallel.cpp", "cpp/emulated/dis
 # Bytes of a vector and compiler flags of each level, as in CMakeLists.txt.
 LEVELS = {"baseline": ["16"], "avx2": ["32", "-mavx2"]}
 LEVELS["avx512"] = ["64", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
-NATIVE = {"bf16": {"portable": ["16"]}, "level": {"baseline": ["16"]}}
+NATIVE = {
+    "bf16": {"portable": ["16"]},
+    "level": {"baseline": ["16"]},
+    "exact": {"baseline": ["16"]},
+}
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
     "bf16": {
@@ -33,6 +37,7 @@ X86_NATIVE = {
         "avx2": [*LEVELS["avx2"], "-mfma", "-mf16c"],
         "avx512": [*X86_AVX512, "-mf16c"],
     },
+    "exact": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
 }
 
 
@@ -58,9 +63,9 @@ def native_objects(folder, compiler, sources):
             folder,
             compiler,
             f"cpp/native/{source}.cpp",
-            f"native_{level}",
+            f"{'exact' if source == 'exact' else 'native'}_{level}",
             *flags,
-            "-ffp-contract=fast",
+            f"-ffp-contract={'off' if source == 'exact' else 'fast'}",
         )
         for source, levels in sources.items()
         for level, flags in levels.items()
@@ -156,10 +161,7 @@ def test_amx_level_on_emulated_registers(tmp_path):
         pytest.skip("this processor has no avx512_bf16, which the packing uses")
     emulated = ["-D__AMX_BF16__", "-include", "tests/amx_emulated.hpp"]
     flags = [*X86_NATIVE["bf16"]["avx512_bf16"], *emulated]
-    native = {
-        "bf16": {"portable": ["16"], "avx512_bf16": flags},
-        "level": X86_NATIVE["level"],
-    }
+    native = X86_NATIVE | {"bf16": {"portable": ["16"], "avx512_bf16": flags}}
     macros = ["-DROUNDWISE_X86_LEVELS", "-DROUNDWISE_AVX512_BF16"]
     printed = check_native(tmp_path, "g++", list(LEVELS), native, macros)
     assert "avx512_bf16 baseline" in printed
