@@ -18,6 +18,7 @@ import roundwise as rw
 from roundwise.costs import Work
 from roundwise.costs.prices import generic_prices
 from roundwise.exceptions import RoundwiseError
+from roundwise.machine import Machine
 from roundwise.policies import (
     Facts,
     Memory,
@@ -421,8 +422,10 @@ def test_a_newer_file_and_a_missing_folder_are_refused(tmp_path):
         Memory(tmp_path / "nowhere" / "memory.sqlite")
 
 
-def add_many(path, times):
-    with threadpool_limits(1):  # as in the tests' process: another number is another machine
+def add_many(path, times, here):
+    """In another process, with the threads of this one: with others it would be another machine."""
+    rw.set_num_threads(here.threads)
+    with threadpool_limits(here.blas_threads):
         memory = Memory(path)
         for _ in range(times):
             memory.add([observation("shared"), observation("also")])
@@ -431,7 +434,9 @@ def add_many(path, times):
 def test_processes_that_share_a_file_lose_nothing(tmp_path):
     path = tmp_path / "memory.sqlite"
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=add_many, args=(path, 200)) for _ in range(2)]
+    processes = [
+        context.Process(target=add_many, args=(path, 200, Machine.this())) for _ in range(2)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -446,7 +451,7 @@ def test_a_killed_process_leaves_a_valid_file(tmp_path):
     path = tmp_path / "memory.sqlite"
     context = multiprocessing.get_context("spawn")
     for _ in range(3):
-        process = context.Process(target=add_many, args=(path, 10**9))
+        process = context.Process(target=add_many, args=(path, 10**9, Machine.this()))
         process.start()
         while not path.exists():
             time.sleep(0.01)

@@ -35,6 +35,7 @@ from roundwise import (
 )
 from roundwise._forking import ForkSafeLock
 from roundwise.backends import UnsupportedFormat
+from roundwise.backends.engines.contract import EngineError, FactorizationStopped
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
 
@@ -103,6 +104,8 @@ ERRORS = {
         policies.MemoryFileError("no memory"),
         tuning.TunerFileError("no tuner"),
         DirectSolveError("no answer"),
+        EngineError("no engine"),
+        FactorizationStopped("too long"),
     )
 }
 
