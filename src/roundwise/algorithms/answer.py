@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from roundwise.algorithms.base import OutcomeStatus
 from roundwise.algorithms.refinement import Refined
 from roundwise.algorithms.stage import Vector
+from roundwise.algorithms.stopping import ForwardRule
 
 Array = NDArray[np.float64]
 
@@ -65,7 +66,7 @@ class Answer:
         self.history += refined.history
         self.status, self.reason = refined.status, refined.reason
 
-    def take_accurate(self, refined: Refined, since: int, column: int | None = None) -> bool:
+    def take_accurate(self, refined: Refined, rule: ForwardRule, column: int | None = None) -> bool:
         """Take the last iterate of refinement under a `ForwardRule`; False if it did not end well.
 
         It is that of all columns, or that of one, by GMRES.
@@ -79,7 +80,7 @@ class Answer:
             return False
         chosen: Any = slice(None) if column is None else [column]
         self.X[:, chosen], self.errors[chosen] = refined.X, progress.backward_errors[-1]
-        self.accurate[chosen] = progress.remaining(since) + progress.update_format.unit_roundoff
+        self.accurate[chosen] = rule.left(progress) + progress.update_format.unit_roundoff
         return True
 
     @property

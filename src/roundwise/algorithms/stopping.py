@@ -49,14 +49,14 @@ class Progress:
         sizes = np.array([self.relative_correction(step) for step in range(self.steps + 1)])
         return np.asarray(sizes[since:] / np.maximum(sizes[since - 1 : -1], _TINY))
 
-    def remaining(self, since: int = 1) -> Array:
+    def remaining(self) -> Array:
         """About what all further corrections would amount to, relative to x.
 
         ``2 ||z|| rate / (1 - rate)`` for the last correction z and the slowest of the rates. A
         single rate says little: it is then taken to be 512 times as large as it looks. Without any
         the answer is infinite.
         """
-        rates = self.rates(since)
+        rates = self.rates()
         if not len(rates):
             return np.full_like(self.x_norms[-1], np.inf)
         rate = rates.max(axis=0) * (512 if len(rates) == 1 else 1)
@@ -214,14 +214,14 @@ class ForwardRule(StoppingRule):
     2006).
 
     - converged: every backward error is at most `tolerance`, and all corrections to come would
-      amount to less than u relative to x (`Progress.remaining`), u the update format's. The last
-      correction must have been solved for to an inner residual of `resolved`: a GMRES cycle that
-      is cut off gives a small correction, which says nothing;
+      amount to less than u relative to x (`left`), u the update format's. The last correction must
+      have been solved for to an inner residual of `resolved`: a GMRES cycle that is cut off gives
+      a small correction, which says nothing;
     - stagnated: a correction, relative to x, is more than `slowest` times the one before;
     - the limit: `max_steps` corrections, or `budget` GMRES iterations (None: no limit).
 
-    `since` is the first step whose correction is compared with the one before: 1, or 2 if the x to
-    start from may have no right digit.
+    `since` is the first step whose correction is compared with the one before: 1, or 2 for GMRES,
+    where the x to start from may have no right digit.
     """
 
     tolerance: float
@@ -231,8 +231,20 @@ class ForwardRule(StoppingRule):
     resolved: float = 1e-10
     max_steps: int = 30
 
+    def left(self, progress: Progress) -> Array:
+        """About what all corrections to come would amount to, relative to x.
+
+        Substitution shrinks errors by the same matrix in each step: the rates seen tell what comes
+        (`Progress.remaining`). Cycles of GMRES do not, and are only trusted to halve what the last
+        one corrected.
+        """
+        if self.since == 1:
+            return progress.remaining()
+        unknown = progress.steps < self.since
+        return progress.relative_correction(progress.steps) * (np.inf if unknown else 0.5)
+
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
-        small = progress.remaining(self.since) <= progress.update_format.unit_roundoff
+        small = self.left(progress) <= progress.update_format.unit_roundoff
         small &= progress.inner_residual <= self.resolved
         if small.all() and passes(progress.backward_errors[-1], self.tolerance):
             return OutcomeStatus.CONVERGED
