@@ -62,7 +62,7 @@ CHECK_AFTER = 12
 of the budget is given up: two such cycles are needed."""
 
 FEW_LOST = 4
-FORWARD_BUDGET = 24
+FORWARD_BUDGET = 16
 """Full accuracy: where no more pivots have drowned in rounding errors than that, GMRES is tried for
 so many iterations, before better factors are."""
 
