@@ -55,7 +55,7 @@ def test_gmres_with_low_factors_gets_there():
     A, x, b = exact_system(200, 1e9, 0)
     solution = solved(A, b, policy="fp32")
     assert solution.action == "lu:fp32-fp64-fp64-fp64x2"
-    assert 0 < solution.inner_iterations <= 16
+    assert 0 < solution.inner_iterations <= 24
     assert error(solution.x, x) <= 4 * U
 
 

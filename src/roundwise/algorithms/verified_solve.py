@@ -62,7 +62,7 @@ CHECK_AFTER = 12
 of the budget is given up: two such cycles are needed."""
 
 FEW_LOST = 4
-FORWARD_BUDGET = 16
+FORWARD_BUDGET = 24
 """Full accuracy: where no more pivots have drowned in rounding errors than that, GMRES is tried for
 so many iterations, before better factors are."""
 
@@ -236,22 +236,29 @@ class VerifiedSolve(Algorithm):
             target = within(target, n, unknown)
         substitute = substitution(factor, factors)
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
-        to_the_last_place = ForwardRule(target)
-        rule = to_the_last_place if forward else HalvingRule(target, self.least_steps)
-        plain = refine(system, substitute, substitute, residual, update, rule, matrix)
+        lost, low = _lost_directions(factors), factor.fmt != FP64
+        # A direction that the factors have lost hardly shows in corrections, however wrong x is.
+        sees_all = _lost_directions(factors, margin=16) == 0
+        sees_all &= not low or factors.pivots is not None
+        to_the_last_place, rule = ForwardRule(target), HalvingRule(target, self.least_steps)
+        if forward and not sees_all:
+            rule = HalvingRule(target, max_steps=0)  # GMRES takes over at once
+        plain = refine(
+            *(system, substitute, substitute, residual, update),
+            *(to_the_last_place if forward and sees_all else rule, matrix),
+        )
         answer = Answer.of(plain)
         if plain.X is None:
             return answer
-        lost = _lost_directions(factors)
-        # A direction that the factors have lost hardly shows in corrections, however wrong x is.
-        sees_all = _lost_directions(factors, margin=16) == 0
-        sees_all &= factor.fmt == FP64 or factors.pivots is not None
         if forward and sees_all and answer.take_accurate(plain, to_the_last_place):
+            return answer
+        if forward and low and lost > FEW_LOST:
+            answer.status, answer.reason = OutcomeStatus.HOPELESS, f"{lost} pivots vanish"
             return answer
         if not forward or lost > FEW_LOST:
             if passes(answer.errors, target):
                 return answer
-            if factor.fmt != FP64 and lost > self.budget / 2:
+            if low and lost > self.budget / 2:
                 answer.status = OutcomeStatus.HOPELESS
                 answer.reason = (
                     f"{lost} pivots vanish beside the largest: GMRES would take too long"
@@ -276,6 +283,9 @@ class VerifiedSolve(Algorithm):
                 if not answer.take_accurate(found, to_the_last_place, column):
                     break
             else:
+                return answer
+            if low:  # better factors are needed anyway
+                answer.status = OutcomeStatus.STAGNATED
                 return answer
         budget = None if factor.fmt == FP64 else self.budget
         slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
