@@ -18,9 +18,11 @@ from roundwise.exceptions import IllConditionedWarning, RoundwiseError, UnknownN
 from roundwise.features import FEATURES, compute_features
 from roundwise.formats import (
     BF16,
+    BF16X3,
     E4M3,
     E5M2,
     FP16,
+    FP16X2,
     FP32,
     FP64,
     NAMED_FORMATS,
@@ -45,10 +47,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BF16",
+    "BF16X3",
     "E4M3",
     "E5M2",
     "FEATURES",
     "FP16",
+    "FP16X2",
     "FP32",
     "FP64",
     "NAMED_FORMATS",

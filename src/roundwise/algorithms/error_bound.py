@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.backends.arrays import array_module, on_host
 from roundwise.backends.native import exact
 
 Array = NDArray[np.float64]
@@ -109,7 +110,8 @@ def relative_errors(errors: Array, X: Array, exponents: Any = None) -> Array:
     """
     if not X.size:
         return np.zeros(X.shape[1])
-    shifts = np.zeros((1, 1), dtype=np.int64) if exponents is None else np.asarray(exponents)
+    xp = array_module(X)
+    shifts = xp.zeros((1, 1), dtype=np.int64) if exponents is None else xp.asarray(exponents)
     powers = np.where(X == 0, -(2**30), np.frexp(X)[1] + shifts)
     shifts = shifts - powers.max(axis=0)
     with np.errstate(all="ignore"):
@@ -119,7 +121,7 @@ def relative_errors(errors: Array, X: Array, exponents: Any = None) -> Array:
         scaled = np.where(errors.any(axis=0), scaled + _ETA, 0.0)
         ratios = scaled / ((sizes - scaled) * (1 - 2 * _U)) * _UP
     known = (sizes > scaled) & np.isfinite(scaled)
-    return np.where(scaled == 0, 0.0, np.where(known, ratios, np.inf))
+    return on_host(np.where(scaled == 0, 0.0, np.where(known, ratios, np.inf)))
 
 
 def _product_bound(R: Array, values: Array, uncertainty: Array) -> Array:

@@ -65,8 +65,7 @@ def _cycle(
     for j in range(len(R)):
         V[j] = stage.scale(1.0 / beta, w)
         w = stage.solve(M, stage.matvec(A, V[j]))
-        h, w = stage.orthogonalize(V[: j + 1], w)
-        beta = stage.norm2(w)
+        h, w, beta = stage.orthogonalize_and_norm(V[: j + 1], w)
         column = np.empty(j + 2)
         column[:-1], column[-1] = h, beta
         stage.givens(j, cosines, sines, column, g)

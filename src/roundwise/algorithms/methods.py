@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from roundwise.formats import BF16, FP32, FP64, FloatFormat
+from roundwise.formats import BF16, FP16, FP16X2, FP32, FP64, FloatFormat
 
-BLOCK = 128
-"""Rows that are compared with columns at a time: they stay in the cache."""
+BLOCK, DEVICE_BLOCK = 128, 2048
+"""Rows that are compared with columns at a time: they stay in the cache, or keep a GPU busy."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ DEFINITE, SYMMETRIC = ("looks_positive_definite",), ("symmetric",)
 METHODS = {
     method.name: method
     for method in (
+        # On a GPU: bolder ways to pivot, whose failures cuSOLVER's LU in FP64 mends.
+        Method("lu/butterfly", False, (FP16, FP16X2), ("lu",)),
+        Method("lu/local", False, (FP16, FP16X2), ("lu",)),
+        Method("lu/tournament", False, (FP16, FP16X2, FP64), ("lu",)),
         Method("cholesky", False, (FP32, FP64), ("lu",), needs=DEFINITE),
         Method("lu", False, (BF16, FP32, FP64), then=("qr", SAFE)),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
@@ -80,10 +85,11 @@ DEFAULT_METHOD = "lu"
 
 def is_symmetric(A: Any) -> bool:
     """Whether A equals its transpose; most that do not show it in a few rows, at no cost."""
-    if not isinstance(A, np.ndarray):
+    if sparse.issparse(A):
         return bool((A != A.T).nnz == 0)
     probes = {0, len(A) // 2, len(A) - 1}
     if not all(np.array_equal(A[i], A[:, i]) for i in probes):
         return False
-    blocks = range(0, len(A), BLOCK)
-    return all(np.array_equal(A[i : i + BLOCK, i:], A[i:, i : i + BLOCK].T) for i in blocks)
+    step = BLOCK if isinstance(A, np.ndarray) else DEVICE_BLOCK
+    blocks = range(0, len(A), step)
+    return all(np.array_equal(A[i : i + step, i:], A[i:, i : i + step].T) for i in blocks)

@@ -26,6 +26,7 @@ from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_sys
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule
 from roundwise.backends import ArithmeticFailure, Factors, Matrix, Status
+from roundwise.backends.arrays import column_norms, on_host
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
 
@@ -66,7 +67,8 @@ class Refined:
         elif better.any():
             assert self.X is not None
             self.best, self.errors = self.best.copy(), self.errors.copy()
-            self.best[:, better], self.errors[better] = self.X[:, better], errors[better]
+            columns = np.flatnonzero(better)
+            self.best[:, columns], self.errors[columns] = self.X[:, columns], errors[columns]
 
 
 def refine(
@@ -127,14 +129,14 @@ def with_unit_columns(solve: Corrector, B: Vector) -> Correction:
 
     This changes nothing unless numbers leave the format's range, which small residuals would.
     """
-    sizes = np.abs(B).max(axis=0)
+    sizes = column_norms(B)
     if not sizes.any():
         return Correction(np.zeros_like(B))
     exponents = np.frexp(sizes)[1] - 1
     correction = solve(shifted(B, -exponents))
     with np.errstate(over="ignore"):
         Z = shifted(correction.Z, exponents)
-    if exponents.max() > 0 and not np.isfinite(Z).all():
+    if exponents.max() > 0 and not bool(np.isfinite(Z).all()):
         raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
     return Correction(Z, correction.iterations, correction.residual)
 
@@ -177,7 +179,7 @@ def refine_problem(
     if refined.X is None:
         return Outcome(refined.status, None, reason=refined.reason)
     with np.errstate(over="ignore"):
-        x = system[1].solution(refined.X)[:, 0]
+        x = on_host(system[1].solution(refined.X)[:, 0])
     if not np.isfinite(x).all():
         overflow = ArithmeticFailure(Status.OVERFLOW, "undoing the scaling", FP64)
         return Outcome.from_failure(overflow, history=history)

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
+from roundwise.backends.arrays import array_module, column_norms
 
 Array = NDArray[np.float64]
 
@@ -27,8 +28,9 @@ MODERATE = 40
 LARGEST_SUM = 900
 """`scaled_down` leaves A alone if its largest entry is below 2**900: sums cannot overflow then."""
 
-PART = 2**15
-"""Entries of a dense matrix that are scaled at a time."""
+PART, DEVICE_PART = 2**15, 2**24
+"""Entries of a dense matrix that are scaled at a time: they stay in the cache, or, on a GPU, keep it
+busy."""
 
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
@@ -53,7 +55,7 @@ class ScaledMatrix:
 
     @property
     def is_sparse(self) -> bool:
-        return not isinstance(self.A, np.ndarray)
+        return sparse.issparse(self.A)
 
     @cached_property
     def _row_weights(self) -> Array | None:
@@ -62,16 +64,16 @@ class ScaledMatrix:
         Weights below 2**-1000 are raised to that. If X solves the scaled system, it is not tiny,
         and that changes nothing; a tiny X must not pass because a residual vanishes.
         """
-        if self.rows is None or np.ptp(self.rows) == 0:
+        if self.rows is None or int(self.rows.max()) == int(self.rows.min()):
             return None
-        return np.asarray(np.maximum(np.ldexp(1.0, self.rows - self.rows.max()), 2.0**-1000))
+        return np.maximum(_powers_of_two(self.rows - self.rows.max()), 2.0**-1000)  # type: ignore[no-any-return]
 
     @cached_property
     def _column_weights(self) -> Array | None:
         """What undoes the scaling of columns; clipped: a norm is rather too small than infinite."""
         if self.columns is None:
             return None
-        return np.asarray(np.ldexp(1.0, np.clip(-self.columns, -900, 900)))
+        return _powers_of_two(np.clip(-self.columns, -900, 900))
 
     def transposed(self, backend: Backend) -> Self:
         """The transpose, scaled as this one is; a dense one refers to the same numbers."""
@@ -114,6 +116,9 @@ def shifted(X: NDArray[Any], exponents: Any) -> NDArray[Any]:
     Multiplying by ``2.0**exponents`` instead would fail where that power is out of range, though
     the product is not.
     """
+    if isinstance(exponents, np.ndarray) and not isinstance(X, np.ndarray):
+        one = exponents.size == 1  # no copy to the device is needed
+        exponents = int(exponents.item()) if one else array_module(X).asarray(exponents)
     if X.dtype.kind == "c":
         result = np.empty_like(X)
         result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
@@ -122,12 +127,8 @@ def shifted(X: NDArray[Any], exponents: Any) -> NDArray[Any]:
     return result
 
 
-def column_norms(X: Array, weights: Array | None = None) -> Array:
-    """The max norm of each column, its entries weighted."""
-    magnitudes = abs(X)
-    if weights is not None:
-        magnitudes *= weights[:, None]
-    return np.asarray(magnitudes.max(axis=0, initial=0.0))
+def _powers_of_two(exponents: Any) -> Any:
+    return np.ldexp(array_module(exponents).ones(exponents.shape), exponents)
 
 
 def moderate(A: Any, norm: float, largest: float, own: bool = False) -> ScaledMatrix:
@@ -173,7 +174,7 @@ def _parts(A: Any, entries: NDArray[Any]) -> Iterator[_Part]:
     if sparse.issparse(A):
         yield _Part(entries, np.repeat(np.arange(n), np.diff(A.indptr)), A.indices)
         return
-    for first in range(0, n, step := max(1, PART // n)):
+    for first in range(0, n, step := max(1, _part_of(A) // n)):
         lines = slice(first, first + step)
         if A.flags.c_contiguous:
             yield _Part(entries[lines], lines, whole)
@@ -181,12 +182,17 @@ def _parts(A: Any, entries: NDArray[Any]) -> Iterator[_Part]:
             yield _Part(entries[:, lines], whole, lines)
 
 
+def _part_of(A: Any) -> int:
+    return PART if isinstance(A, np.ndarray) else DEVICE_PART
+
+
 @np.errstate(under="ignore")  # what vanishes is nothing beside the rest of its row and column
 def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> ScaledMatrix:
     given = A.data if sparse.issparse(A) else A
     rows, columns = _largest_exponents(A, given)
     if by_rows_and_columns is None:
-        by_rows_and_columns = bool(max(np.ptp(rows), np.ptp(columns)) > MODERATE)
+        spreads = (int(lines.max()) - int(lines.min()) for lines in (rows, columns))
+        by_rows_and_columns = max(spreads) > MODERATE
     if by_rows_and_columns:
         _, columns = _largest_exponents(A, given, rows)
     else:  # a symmetric matrix stays symmetric
@@ -196,7 +202,7 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
     for old, new in zip(_parts(A, given), _parts(A, entries), strict=True):
         wide = old.entries.astype(np.float64, copy=False)
         nonzeros = np.count_nonzero(wide)
-        np.ldexp(wide, -(old.of_rows(rows) + columns[old.columns]), out=new.entries)
+        new.entries[...] = np.ldexp(wide, -(old.of_rows(rows) + columns[old.columns]))
         is_exact &= bool(np.count_nonzero(np.abs(new.entries) >= SMALLEST_NORMAL) == nonzeros)
     if sparse.issparse(A):
         entries = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
@@ -207,8 +213,9 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
 def _given_norm(matrix: ScaledMatrix) -> float:
     """The infinity norm of the matrix as it was given, over 2**max(e)."""
     A, n = matrix.A, matrix.n
-    weights = None if matrix.columns is None else np.ldexp(1.0, matrix.columns)
-    sums, step = np.empty((n, 1)), n if matrix.is_sparse else max(1, PART // n)
+    weights = None if matrix.columns is None else _powers_of_two(matrix.columns)
+    xp = np if matrix.is_sparse else array_module(A)
+    sums, step = xp.empty((n, 1)), n if matrix.is_sparse else max(1, _part_of(A) // n)
     for first in range(0, n, step):
         rows = abs(A if matrix.is_sparse else A[first : first + step])
         rows = rows if weights is None else rows * weights
@@ -223,7 +230,8 @@ def _largest_exponents(
 
     If `scale` is given, those of ``2**-scale[i]`` times row i.
     """
-    rows, columns = (np.full(A.shape[0], ZERO_EXPONENT, dtype=np.int32) for _ in range(2))
+    xp = array_module(entries)
+    rows, columns = (xp.full(A.shape[0], ZERO_EXPONENT, dtype=np.int32) for _ in range(2))
     for part in _parts(A, entries):
         fractions, exponents = np.frexp(part.entries)
         exponents[fractions == 0] = ZERO_EXPONENT
@@ -242,7 +250,7 @@ def _largest_exponents(
 
 def plain_columns(b: Array) -> ScaledColumns:
     """Right-hand sides as they are, for a matrix that is not scaled."""
-    return ScaledColumns(np.asfortranarray(b[:, None] if b.ndim == 1 else b))
+    return ScaledColumns(array_module(b).asfortranarray(b[:, None] if b.ndim == 1 else b))
 
 
 def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
@@ -252,17 +260,18 @@ def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
     powers[fractions == 0] = ZERO_EXPONENT
     if matrix.rows is not None:
         powers -= matrix.rows[:, None]
-    exponents = powers.max(axis=0, initial=-5000)[None, :]
+    exponents = np.maximum(powers.max(axis=0), -5000)[None, :]
     with np.errstate(under="ignore"):
         B = np.ldexp(fractions, powers - exponents)
     if matrix.columns is not None:
         exponents = exponents - matrix.columns[:, None]
-    return ScaledColumns(np.asfortranarray(B), exponents)
+    return ScaledColumns(array_module(B).asfortranarray(B), exponents)
 
 
 def scaled_system(
     A: Any, b: Array, backend: Backend, equilibrate: bool
 ) -> tuple[ScaledMatrix, ScaledColumns]:
     """The system that research algorithms refine: as it is, scaled down, or equilibrated."""
+    A, b = backend.array(A), backend.array(b)
     matrix = equilibrated(A) if equilibrate else scaled_down(A, *backend.sizes(A))
     return matrix, plain_columns(b) if matrix.rows is None else scaled_columns(b, matrix)

@@ -124,6 +124,12 @@ class Stage:
         return self.backend.orthogonalize(V, w, self.fmt)
 
     @timed
+    def orthogonalize_and_norm(self, V: Vector, w: Vector) -> tuple[Vector, Vector, float]:
+        self.count(4 * V.size, V.size + 2 * len(w))
+        self.count(2 * len(w), len(w))
+        return self.backend.orthogonalize_and_norm(V, w, self.fmt)
+
+    @timed
     def givens(self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector) -> None:
         self.count(6 * (j + 2), 4 * (j + 2))
         self.backend.givens(j, cosines, sines, h, g, self.fmt)

@@ -50,6 +50,8 @@ from roundwise.algorithms.scaling import ScaledColumns, moderate, scaled_columns
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule, StoppingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
+from roundwise.backends.arrays import column_norms, on_host
+from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.problems import LinearSystem
@@ -116,8 +118,9 @@ class VerifiedSolve(Algorithm):
                 return _unsuited("A is not symmetric")
 
         def scaled() -> System:
-            matrix = moderate(problem.A, *backend.sizes(problem.A))
-            return matrix, scaled_columns(problem.b, matrix)
+            A = backend.array(problem.A)
+            matrix = moderate(A, *backend.sizes(A))
+            return matrix, scaled_columns(backend.array(problem.b), matrix)
 
         system = shared.get("system", scaled, residual)
         factors = shared_factors(factor, system, shared, method)
@@ -125,8 +128,8 @@ class VerifiedSolve(Algorithm):
         outcome, _ = self.attempt(system, factors, stages, matrix)
         if outcome.x is None:
             return outcome
-        x = outcome.x[:, 0]
         with shared.diagnostics():
+            x = on_host(outcome.x[:, 0])
             ferr, cbe = measure.forward(x), measure.componentwise(x)
         return replace(outcome, x=x, ferr=ferr, cbe=cbe)
 
@@ -208,9 +211,10 @@ class VerifiedSolve(Algorithm):
         if doubtful.any():
             columns = np.flatnonzero(doubtful)
             B = system[1].B[:, columns]
-            R = exact.residual(system[0].A, X[:, columns], B)
+            R = doubled_residual(residual.backend, system[0].A, X[:, columns], B)
             exactly = _errors((system[0], ScaledColumns(B)), X[:, columns], R)
-            zero = ~(X[:, columns].any(axis=0) | B.any(axis=0))  # 0 = A 0 without any error
+            # 0 = A 0 without any error
+            zero = (column_norms(X[:, columns]) == 0) & (column_norms(B) == 0)
             bounds[columns] = np.where(zero, 0.0, upper_bounds(exactly, n, exact.error_of(n)))
             errors = np.where(doubtful, bounds, errors)
         return errors, passes(bounds, tolerance)

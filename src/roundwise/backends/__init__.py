@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from roundwise.backends.contract import (
     Analysis,
     ArithmeticFailure,
@@ -22,12 +24,33 @@ BACKENDS: dict[str, type[Backend]] = {
     "storage": StorageBackend,
     "native": NativeBackend,
 }
+"""The arithmetic models of the processor."""
+
+DEVICES = {"cuda": "roundwise.backends.cuda.backend:CudaBackend"}
+"""Those of devices, whose packages are imported when they are first asked for."""
+
+
+def known_backends() -> list[str]:
+    """The names of all arithmetic models, whether there is such a device here or not."""
+    return [*BACKENDS, *DEVICES]
+
+
+def backend_class(arithmetic: str) -> type[Backend]:
+    """The class of an arithmetic model; this asks for no device."""
+    if arithmetic in DEVICES:
+        module, _, name = DEVICES[arithmetic].partition(":")
+        found: type[Backend] = getattr(import_module(module), name)
+        return found
+    if arithmetic not in BACKENDS:
+        raise UnknownNameError("arithmetic model", arithmetic, known_backends())
+    return BACKENDS[arithmetic]
 
 
 def get_backend(arithmetic: str | Backend = "operation") -> Backend:
-    """The backend of that arithmetic model; a backend is returned as it is."""
+    """The backend of that arithmetic model; a backend is returned as it is.
+
+    Where there is no such device, `DeviceUnavailable` says what is missing.
+    """
     if isinstance(arithmetic, Backend):
         return arithmetic
-    if arithmetic not in BACKENDS:
-        raise UnknownNameError("arithmetic model", arithmetic, list(BACKENDS))
-    return BACKENDS[arithmetic]()
+    return backend_class(arithmetic)()

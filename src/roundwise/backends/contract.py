@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse as is_sparse
 
+from roundwise.backends.arrays import column_norms
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -175,8 +176,17 @@ class Backend(ABC):
     arithmetic: str
     timed: ClassVar[bool] = False
     """Whether its times mean something and are stored with outcomes."""
-    xp: ClassVar[Any] = np
-    """The array module of its vectors."""
+    on_host: ClassVar[bool] = True
+    """Whether its arrays are NumPy's, in the memory of the processor."""
+
+    @property
+    def xp(self) -> Any:
+        """The array module of its matrices and vectors: NumPy, or CuPy on a GPU."""
+        return np
+
+    def array(self, values: Any) -> Any:
+        """A matrix or vector, as NumPy or SciPy has it, where this backend computes with it."""
+        return values
 
     @property
     def description(self) -> str:
@@ -250,6 +260,16 @@ class Backend(ABC):
         take longer than the rest.
         """
 
+    def orthogonalize_and_norm(
+        self, V: Vector, w: Vector, fmt: str | FloatFormat
+    ) -> tuple[Vector, Vector, float]:
+        """What `orthogonalize` gives, the coefficients as a NumPy array, and the 2-norm of w.
+
+        One kernel where reading a number back takes as long as a product: on a GPU.
+        """
+        h, left = self.orthogonalize(V, w, fmt)
+        return h, left, self.norm2(left, fmt)
+
     @abstractmethod
     def givens(
         self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector, fmt: str | FloatFormat
@@ -293,4 +313,4 @@ class Backend(ABC):
 
     def max_norms(self, X: Vector) -> NDArray[np.float64]:
         """The max norm of each column of a block, as a NumPy array; NaN if the column has one."""
-        return np.asarray(self.xp.abs(X).max(axis=0, initial=0.0))
+        return column_norms(X)

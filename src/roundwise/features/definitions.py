@@ -20,6 +20,7 @@ from scipy import sparse
 
 from roundwise.algorithms.scaling import shifted
 from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
+from roundwise.backends.arrays import on_host
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import look
 from roundwise.formats import FP64, FloatFormat
@@ -212,7 +213,7 @@ def stretched_vector(
 
     def apply(X: Vector, transpose: bool = False) -> Vector:
         # Scaled by ||A||_1 here, so that only an ill-conditioned A overflows, not a small one.
-        Y = np.asarray(solver.solve(norm * X, transpose=transpose))
+        Y = on_host(solver.solve(norm * X, transpose=transpose))
         if not np.isfinite(Y).all():
             raise OverflowError
         return Y

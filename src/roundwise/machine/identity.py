@@ -68,12 +68,44 @@ class Machine:
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
 
 
+@dataclass(frozen=True)
+class GpuMachine(Machine):
+    """A machine whose GPU does the work: also named by that, its driver and libraries."""
+
+    gpu: str  # the device's name
+    versions: str  # of the driver, the CUDA runtime, CuPy and the libraries
+
+    @classmethod
+    def of(cls, gpu: str, versions: str) -> GpuMachine:
+        """This machine with a GPU."""
+        return cls(**Machine.this().to_dict(), gpu=gpu, versions=versions)
+
+    @property
+    def key(self) -> str:
+        return _gpu_key(self)
+
+    def __str__(self) -> str:
+        return f"{self.gpu} ({self.versions}); {super().__str__()}"
+
+
 @cache
 def _key(machine: Machine) -> str:
-    text = json.dumps(machine.to_dict(), sort_keys=True)
-    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    model = re.sub(r"[^a-z0-9]+", "-", machine.cpu.lower()).strip("-")
-    return f"{model[:40].strip('-')}-{machine.threads}t-{digest}"
+    return f"{_slug(machine.cpu)}-{machine.threads}t-{_digest(machine.to_dict())}"
+
+
+@cache
+def _gpu_key(machine: GpuMachine) -> str:
+    """The processor and its threads hardly matter there, and are left out."""
+    return f"{_slug(machine.gpu)}-{_digest({'gpu': machine.gpu, 'versions': machine.versions})}"
+
+
+def _slug(model: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40].strip("-")
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 @cache

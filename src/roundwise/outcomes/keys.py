@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any
 
 from roundwise.algorithms import Algorithm
-from roundwise.backends import BACKENDS, Backend, get_backend
+from roundwise.backends import Backend, backend_class, get_backend, known_backends
 from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.outcomes.records import is_of_library, to_json
@@ -50,7 +50,7 @@ class StoredArithmetic:
     @classmethod
     def of(cls, arithmetic: str | Backend) -> StoredArithmetic:
         """That of a backend or a model here, or of a stored key, which may be another machine's."""
-        if isinstance(arithmetic, str) and arithmetic not in BACKENDS:
+        if isinstance(arithmetic, str) and arithmetic not in known_backends():
             return cls.parse(arithmetic)
         backend = get_backend(arithmetic)
         return cls(backend.description, backend.arithmetic, backend.timed)
@@ -59,9 +59,9 @@ class StoredArithmetic:
     def parse(cls, key: str) -> StoredArithmetic:
         """The arithmetic of a stored key; its first word must name a model."""
         model = key.replace(",", " ").partition(" ")[0]
-        if model not in BACKENDS:
-            raise UnknownNameError("arithmetic model", key, list(BACKENDS))
-        return cls(key, model, BACKENDS[model].timed)
+        if model not in known_backends():
+            raise UnknownNameError("arithmetic model", key, known_backends())
+        return cls(key, model, backend_class(model).timed)
 
     @property
     def machine(self) -> str:

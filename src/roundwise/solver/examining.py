@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.error_bound import PROVED_UP_TO, relative_errors
-from roundwise.algorithms.singularity import Singularity, examine
+from roundwise.algorithms.singularity import EXAMINED_UP_TO, Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
-from roundwise.backends.native import exact
+from roundwise.backends.arrays import on_host
+from roundwise.backends.doubled import doubled_residual
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import GivenColumns, GivenMatrix
@@ -102,7 +103,14 @@ class Examiner:
     @cached_property
     def singularity(self) -> Singularity:
         """Whether A is singular, as far as that can be known."""
-        return examine(self._matrix.A) if self._matrix.is_exact else Singularity.UNDECIDED
+        matrix = self._matrix
+        if not matrix.is_exact or (matrix.n > EXAMINED_UP_TO and not self._backend.on_host):
+            return Singularity.UNDECIDED
+        return examine(matrix.A if self._backend.on_host else on_host(matrix.A))
+
+    def _residual(self, X: Array, B: Array) -> Array:
+        """``B - A X`` in twice the precision."""
+        return doubled_residual(self._backend, self._matrix.A, X, B)  # type: ignore[no-any-return]
 
     @np.errstate(all="ignore")
     def suspects(self, factors: Factors, X: Array, columns: GivenColumns) -> bool:
@@ -139,7 +147,7 @@ class Examiner:
         few = pivots is not None and bool(pivots.min() < SUSPICIOUS * pivots.max())
         if not (stretched or few or largest > FEW_DIGITS):
             return UNEXAMINED
-        residual = exact.residual(matrix.A, answer.X, answer.columns.B)
+        residual = self._residual(answer.X, answer.columns.B)
         try:
             error = self._relative(SAFETY * np.abs(factors.solve(residual)), answer)
         except ArithmeticFailure:
@@ -169,7 +177,7 @@ class Examiner:
             lost = int(np.count_nonzero(pivots < limit * pivots.max()))
         else:  # what a random vector is stretched to tells about as much
             try:
-                y = factors.solve(np.random.default_rng(0).standard_normal(n))
+                y = on_host(factors.solve(np.random.default_rng(0).standard_normal(n)))
             except ArithmeticFailure:
                 return True
             lost = 0 if limit * self._weighed.norm_inf * np.abs(y).max() < 1 else 1
@@ -181,12 +189,13 @@ class Examiner:
     def examined(self, answer: Examined) -> Accuracy:
         """What is known about the error of an answer.
 
-        A bound is proved if n is small and A not too close to a singular matrix; if not, the error
-        is estimated. FP64 factors are made for that if n is small, or low ones tell nothing.
+        A bound is proved if n is small and A not too close to a singular matrix; if not, or if A is
+        on a GPU, the error is estimated. FP64 factors are made for that if n is small, or low ones
+        tell nothing.
         """
         factors, columns = answer.factors, answer.columns
-        residual = exact.residual(self._matrix.A, answer.X, columns.B)
-        if self._matrix.n <= PROVED_UP_TO:
+        residual = self._residual(answer.X, columns.B)
+        if self._matrix.n <= PROVED_UP_TO and self._backend.on_host:
             error = self._relative(self._prover.errors(answer.X, columns.B, residual), answer)
             if math.isfinite(error):
                 condition = self._weighed.condition_from(self._prover.longest)
@@ -204,7 +213,7 @@ class Examiner:
         return found
 
     def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> Accuracy:
-        A, low = self._matrix.A, factors.fmt != FP64
+        low = factors.fmt != FP64
         # Directions that low factors have lost are searched for; LAPACK's estimator has the others.
         search = low or self._matrix.n <= PROVED_UP_TO
         weakness = (self._weighed.weakness if search else self._weighed.quick_weakness)(factors)
@@ -213,7 +222,7 @@ class Examiner:
             M = factors.to(FP64)
             try:
                 Z = M.solve(residual)
-                Z = np.abs(Z) + np.abs(M.solve(exact.residual(A, Z, residual)))
+                Z = np.abs(Z) + np.abs(M.solve(self._residual(Z, residual)))
                 unseen = np.abs(M.solve(self._residual_noise(answer)))
             except ArithmeticFailure:
                 return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
@@ -229,7 +238,8 @@ class Examiner:
         else:  # in blocks of rows: A is not copied as a whole
             sizes = np.vstack([np.abs(A[i : i + ROWS]) @ X for i in range(0, n, ROWS)])
         signs = np.where(np.random.default_rng(1).random(X.shape) < 0.5, -1.0, 1.0)
-        return np.asarray(8 * n * _U**2 * signs * (sizes + np.abs(answer.columns.B)))
+        noise = 8 * n * _U**2 * self._backend.array(signs)
+        return noise * (sizes + np.abs(answer.columns.B))  # type: ignore[no-any-return]
 
     def _relative(self, errors: Array, answer: Examined) -> float:
         ratios = relative_errors(errors, answer.X, answer.columns.exponents)

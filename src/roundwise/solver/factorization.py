@@ -276,7 +276,7 @@ class Factorization:
         """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
         assert last.answer is not None
         assert last.factors is not None
-        returned = columns.scaled_solution(np.asarray(last.X, dtype=np.float64))
+        returned = columns.scaled_solution(last.X.astype(np.float64, copy=False))
         answer = Examined(returned, columns, last.factors)
         if not asked and factored.matrix.n > PROVED_UP_TO:
             return factored.examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
@@ -328,4 +328,4 @@ def _failure(
 
 
 def _shaped(X: Any, columns: GivenColumns) -> NDArray[Any]:
-    return np.asarray(X[:, 0] if columns.was_vector else X)
+    return X[:, 0] if columns.was_vector else X  # type: ignore[no-any-return]

@@ -17,9 +17,12 @@ from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, get_chooser
+from roundwise.solver.device_choosing import DeviceLearner
+from roundwise.solver.devices import place_of
 from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array
+from roundwise.solver.on_device import factor_on_device, solve_on_device
 from roundwise.solver.patterns import KnownPatterns
 
 Array = NDArray[Any]
@@ -39,6 +42,7 @@ def solve(
     full_output: bool = False,
     assume_a: Structure | None = None,
     accuracy: Accuracy = "backward",
+    device: str | None = None,
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
@@ -46,7 +50,8 @@ def solve(
     ----------
     A : (n, n) array_like or sparse
         Dense (any memory order) or sparse (any format), real. It is not modified. Stacked dense
-        systems, of shape (..., n, n), are solved one by one as `numpy.linalg.solve` does.
+        systems, of shape (..., n, n), are solved one by one as `numpy.linalg.solve` does. CuPy
+        arrays and torch tensors on a GPU are solved there, and x is of the kind of b.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
     tol : float, optional
         The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
@@ -65,6 +70,9 @@ def solve(
         ``"forward"``: refine x with residuals in twice the precision until it is right to a few
         units in the last place, which the default does not ask for. Where the condition number is
         beyond the reach of FP64 factors (about 1e15), a warning says so, and x is as by default.
+    device : {None, "cpu", "cuda", "cuda:1", ...}
+        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
+        solved where it is.
 
     Returns
     -------
@@ -78,7 +86,10 @@ def solve(
         x and its backward error. "A is singular" is said of matrices with determinant zero only
         (docs/switching.md tells how that is known).
     ValueError, TypeError
-        For input that cannot be solved with: shapes, NaN and infinity, complex numbers.
+        For input that cannot be solved with: shapes, NaN and infinity, complex numbers, operands
+        on two devices.
+    DeviceUnavailable, DeviceMemoryError
+        There is no GPU, or its memory does not suffice.
     UnknownNameError
         A `KeyError`: there is no policy of that name.
 
@@ -103,6 +114,7 @@ def solve(
         full_output=full_output,
         assume_a=assume_a,
         accuracy=accuracy,
+        device=device,
     )
 
 
@@ -116,10 +128,30 @@ def solve_knowing(
     full_output: bool,
     assume_a: Structure | None,
     accuracy: Accuracy = "backward",
+    device: str | None = None,
+    learner: DeviceLearner | None = None,
 ) -> Any:
-    """`solve`, with the analyses of patterns that were seen before, if there are any."""
-    tol, chooser = _checked_tolerance(tol), get_chooser(policy)
+    """`solve`, with the analyses of patterns that were seen before, if there are any.
+
+    `learner` is told what solves on a GPU take.
+    """
+    tol = _checked_tolerance(tol)
     _check_options(assume_a, accuracy)
+    if not (type(A) is type(b) is np.ndarray and device is None):
+        place = place_of(A, b, device)
+        if place is not None:
+            return solve_on_device(
+                place,
+                A,
+                b,
+                tol=tol,
+                policy=policy,
+                full_output=full_output,
+                positive_definite=_is_definite(assume_a),
+                accuracy=accuracy,
+                learner=learner,
+            )
+    chooser = get_chooser(policy)
     given = A
     at_once = not full_output and assume_a is None and accuracy == "backward"
     if sparse.issparse(A):
@@ -160,6 +192,7 @@ def factor(
     assume_a: Structure | None = None,
     columns: int = 1,
     accuracy: Accuracy = "backward",
+    device: str | None = None,
 ) -> Factorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
@@ -167,8 +200,44 @@ def factor(
     copied, so that it may change before the next solve. `columns` is how many right-hand sides to
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
+    return factor_knowing(
+        A,
+        tol=tol,
+        policy=policy,
+        assume_a=assume_a,
+        columns=columns,
+        accuracy=accuracy,
+        device=device,
+    )
+
+
+def factor_knowing(
+    A: Any,
+    *,
+    tol: float | None,
+    policy: Any,
+    assume_a: Structure | None,
+    columns: int,
+    accuracy: Accuracy = "backward",
+    device: str | None = None,
+    learner: DeviceLearner | None = None,
+) -> Factorization:
+    """`factor`; `learner` is told what the first solve on a GPU takes."""
     _check_options(assume_a, accuracy)
-    tol, chooser = _checked_tolerance(tol), get_chooser(policy)
+    tol = _checked_tolerance(tol)
+    place = place_of(A, None, device)
+    if place is not None:
+        return factor_on_device(
+            place,
+            A,
+            tol=tol,
+            policy=policy,
+            positive_definite=_is_definite(assume_a),
+            columns=columns,
+            accuracy=accuracy,
+            learner=learner,
+        )
+    chooser = get_chooser(policy)
     start = perf_counter()
     matrix = checked_matrix(A, BACKEND, columns, copy=True)
     choice = chooser.choose(matrix, _is_definite(assume_a))

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, moderate, scaled_columns
 from roundwise.backends import Backend
+from roundwise.backends.arrays import array_module
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,8 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     It refers to A's numbers, unless `copy` is set, or they must be converted, scaled or brought
     together in memory. Even then a dense A is copied once: what was converted is scaled in place.
     """
+    if not backend.on_host:
+        return _device_matrix(A, backend, columns, copy)
     is_sparse = sparse.issparse(A)
     given = _checked_sparse(A.copy() if copy else A) if is_sparse else _checked_dense(A)
     dtype = np.float32 if given.dtype == np.float32 else np.float64
@@ -72,16 +75,37 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     return GivenMatrix(*scaled, dtype=dtype, b=b)
 
 
+def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenMatrix:
+    """The same for an array of a GPU, which stays there."""
+    _check_dtype("A", A.dtype)
+    _check_shape(A.shape)
+    contiguous = A.flags.c_contiguous or A.flags.f_contiguous
+    form = A
+    if A.dtype != np.float64 or not contiguous:
+        form = backend.xp.array(A, dtype=np.float64, order="K" if contiguous else "C")
+    norm, largest = backend.sizes(form)
+    if not math.isfinite(largest):
+        raise ValueError(f"A {_NOT_FINITE}")
+    made = moderate(form, norm, largest, own=form is not A)
+    if copy and made.A is A:
+        made = replace(made, A=A.copy(order="K"))
+    scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
+    dtype = np.float32 if A.dtype == np.float32 else np.float64
+    return GivenMatrix(*scaled, dtype=dtype, b=np.broadcast_to(0.0, (made.n, columns)))
+
+
 def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
     """b as a finite array with A's rows, or an error that names the fix."""
     if sparse.issparse(b):
         b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
-    array = dense_array("b", b)
+    on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
+    array = dense_array("b", b) if on_host else b
+    _check_dtype("b", array.dtype)
     if array.ndim not in (1, 2):
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
     if len(array) != matrix.n:
         raise ValueError(f"b has {len(array)} rows, A has {matrix.n}; pass b with {matrix.n} rows")
-    if not all(np.isfinite(block).all() for block in _blocks(array)):
+    if not all(bool(np.isfinite(block).all()) for block in _blocks(array)):
         raise ValueError(f"b {_NOT_FINITE}")
     return array
 
@@ -97,8 +121,9 @@ def _blocks(b: NDArray[Any]) -> list[NDArray[Any]]:
 def scaled_blocks(b: NDArray[Any], matrix: GivenMatrix) -> Iterator[GivenColumns]:
     """Checked columns, scaled, some at a time."""
     dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
+    xp = array_module(b)
     for block in _blocks(b):
-        made = scaled_columns(np.array(block, dtype=np.float64, order="F"), matrix)
+        made = scaled_columns(xp.array(block, dtype=np.float64, order="F"), matrix)
         yield GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
 
 

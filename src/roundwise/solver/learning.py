@@ -24,8 +24,10 @@ from roundwise.solver.choosing import (
     small_choice,
     structure,
 )
+from roundwise.solver.device_choosing import DeviceLearner
+from roundwise.solver.devices import is_on_device
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.front_door import Structure, factor, solve_knowing
+from roundwise.solver.front_door import Structure, factor, factor_knowing, solve_knowing
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.solution import SolveFailed
@@ -43,7 +45,8 @@ class Solver:
     the next matrices with the same pattern; the last three patterns are kept. One Solver may be
     used by many threads.
 
-    Learning costs no digits: every answer passes the same gate.
+    Learning costs no digits: every answer passes the same gate. What solves on a GPU take is learned
+    apart, relative to their prices, and forgotten with the Solver.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ class Solver:
         memory: str | PathLike[str] | None = None,
         explore: float = 0.02,
     ) -> None:
-        self._chooser = get_chooser(policy)
+        self._chooser, self._policy = get_chooser(policy), policy
         prior = _prior(self._chooser)
         if learn is None:
             learn = prior is not None
@@ -88,6 +91,7 @@ class Solver:
             )
         if memory is not None and not learn:
             raise ValueError("memory is of no use without learning; leave one of them out")
+        self._device_learner = DeviceLearner() if learn else None
         self._learner: OnlinePolicy | None = None
         self._patterns = KnownPatterns()
         if learn and prior is not None:
@@ -104,9 +108,13 @@ class Solver:
         tol: float | None = None,
         full_output: bool = False,
         assume_a: Structure | None = None,
+        device: str | None = None,
     ) -> Any:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
         options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
+        if _runs_on_device(device, A, b):
+            options |= {"device": device, "learner": self._device_learner}
+            return solve_knowing(None, A, b, policy=self._policy, **options)
         if self._learner is None:
             return solve_knowing(self._patterns, A, b, policy=self._chooser, **options)
         lessons = _Lessons(self._learner, may_explore=True)
@@ -125,12 +133,23 @@ class Solver:
         tol: float | None = None,
         assume_a: Structure | None = None,
         columns: int = 1,
+        device: str | None = None,
     ) -> Factorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
         The first solve with it teaches. It is never used to explore: its factors are to stay. For
         the next matrix with the same pattern, call its `refactor`.
         """
+        if _runs_on_device(device, A):
+            return factor_knowing(
+                A,
+                tol=tol,
+                policy=self._policy,
+                assume_a=assume_a,
+                columns=columns,
+                device=device,
+                learner=self._device_learner,
+            )
         chooser = self._chooser
         if self._learner is not None:
             chooser = _Lessons(self._learner, may_explore=False)
@@ -149,6 +168,10 @@ class Solver:
             f"Solver({account.solves} solves learned from, {account.seconds:.3g} s, thereof "
             f"{account.exploring:.2g} s to explore{kept})"
         )
+
+
+def _runs_on_device(device: str | None, *operands: Any) -> bool:
+    return device not in (None, "cpu") or any(is_on_device(x) for x in operands)
 
 
 def _prior(chooser: Chooser) -> NeighbourPolicy | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
+from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
 
 
@@ -79,7 +80,7 @@ class Solution:
     @property
     def digits(self) -> int:
         """About how many decimal digits of the largest entries of x are right; 0 if none is."""
-        most = 16 if self.x.dtype == np.float64 else 7
+        most = 16 if "64" in str(self.x.dtype) else 7  # NumPy's, CuPy's or torch's
         return right_digits(self.forward_error_bound, most)
 
     @property
@@ -143,7 +144,7 @@ def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
         if one.x.shape == shape:
             return one
         if not parts:
-            X = np.empty(shape, one.x.dtype, order="F")
+            X = array_module(one.x).empty(shape, one.x.dtype, order="F")
         block = X[:, done : done + one.x.shape[1]]
         block[:] = one.x
         parts.append(replace(one, x=block))

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
 from roundwise.backends import ArithmeticFailure, Backend, Factors
+from roundwise.backends.arrays import on_host
+from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
 from roundwise.features import stretched_vector
 from roundwise.formats import FP32, FP64
@@ -43,7 +45,10 @@ class Weakness:
 
 
 class Weighed:
-    """A dense or sparse float64 matrix, and its norms."""
+    """A dense or sparse float64 matrix, and its norms.
+
+    Vectors are NumPy's, wherever the matrix and its factors are.
+    """
 
     def __init__(self, A: Any, backend: Backend) -> None:
         self.A, self._backend = A, backend
@@ -60,7 +65,7 @@ class Weighed:
         """``||A|| ||y|| / ||A y||`` in the 1-norm, where A y is computed in twice the precision."""
         y = y[:, None] / np.abs(y).max()
         length = np.abs(y).sum()
-        image = np.abs(exact.residual(self.A, y, np.zeros_like(y))).sum()
+        image = np.abs(self._negative_image(y)).sum()
         image += exact.error_of(len(y)) * self.norm_one * length
         return float(self.norm_one * length / image) if image else math.inf
 
@@ -107,8 +112,8 @@ class Weighed:
         """
         try:
             noise = _noise(self.A.shape[0], 1)[:, 0]
-            y = factors.solve(noise)
-            left = y - factors.solve(self._backend.matrix(self.A, FP64).matvec(y))
+            y = on_host(factors.solve(noise))
+            left = y - on_host(factors.solve(self._backend.matrix(self.A, FP64).matvec(y)))
         except ArithmeticFailure:
             return math.inf
         return max(self.condition_from(v) for v in (y, left) if v.any())
@@ -139,7 +144,7 @@ class Weighed:
         A = self._backend.matrix(self.A, FP64)
         for _ in range(STEPS):
             Y = _orthonormal(Y)
-            image = np.column_stack([A.matvec(y) for y in Y.T])
+            image = np.column_stack([on_host(A.matvec(y)) for y in Y.T])
             if Y.shape[1] == 1:
                 yield Y[:, 0]
             else:
@@ -149,8 +154,12 @@ class Weighed:
     def _rate(self, M: Factors, y: Array) -> float:
         """``||y - M^-1 A y|| / ||y||`` in the max norm."""
         y = y[:, None] / np.abs(y).max()
-        left = y + M.solve(exact.residual(self.A, y, np.zeros_like(y)))
+        left = y + on_host(M.solve(self._negative_image(y)))
         return float(np.abs(left).max())
+
+    def _negative_image(self, y: Array) -> Array:
+        """``-A y`` in twice the precision."""
+        return on_host(doubled_residual(self._backend, self.A, y, np.zeros_like(y)))
 
 
 def _settled(conditions: list[float]) -> bool:
@@ -163,7 +172,7 @@ def _noise(n: int, columns: int) -> Array:
 
 def _solutions(M: Factors, B: Array) -> Array:
     """Column by column: the threads that BLAS takes for blocks would slow down the next LU."""
-    return np.column_stack([M.solve(b) for b in B.T])
+    return np.column_stack([on_host(M.solve(b)) for b in B.T])
 
 
 def _orthonormal(Y: Array) -> Array:

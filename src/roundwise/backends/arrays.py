@@ -1,0 +1,36 @@
+"""Arrays of the processor and of GPUs: which module an array belongs to, and its norms.
+
+NumPy's functions take CuPy's arrays, but not both kinds at once, and nothing is copied to the host
+unless `on_host` is asked to.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def array_module(x: Any) -> Any:
+    """NumPy, or the module that a GPU's array is of: CuPy. It has NumPy's functions."""
+    return np if isinstance(x, np.ndarray) else sys.modules[type(x).__module__.partition(".")[0]]
+
+
+def on_host(x: Any) -> NDArray[Any]:
+    """An array in the processor's memory: itself if it is there, else a copy.
+
+    Waits until the array is computed: what solves read back are scalars and norms of columns.
+    """
+    return x if isinstance(x, np.ndarray) else np.asarray(array_module(x).asnumpy(x))
+
+
+def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:
+    """The max norm of each column, its entries weighted, on the host; NaN if a column has one."""
+    magnitudes = abs(X)
+    if weights is not None:
+        magnitudes *= weights[:, None]
+    if isinstance(magnitudes, np.ndarray):
+        return np.asarray(magnitudes.max(axis=0, initial=0.0))
+    return on_host(magnitudes.max(axis=0))

@@ -1,0 +1,129 @@
+"""The ``cuda`` arithmetic model: a GPU's own arithmetic, for dense matrices.
+
+Matrices and vectors are CuPy's arrays, and stay on the device; what a kernel returns as a number is
+read back. Residuals in fp64 and fp64x2 are the same: double-double, in one pass over A. Factors in
+fp16, bf16 and the split formats fp16x2 and bf16x3 are computed on 16-bit units, those in tf32 on
+TF32's. Every other kernel runs in FP64 or FP32, and rounds to lower formats.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
+from roundwise.backends.cuda import residual
+from roundwise.backends.cuda.device import Device, get_device
+from roundwise.backends.cuda.matrix import PIVOTING, CudaAnalysis, CudaMatrix
+from roundwise.backends.cuda.vectors import CudaVectors
+from roundwise.backends.native.exact import error_of
+from roundwise.formats import (
+    BF16,
+    BF16X3,
+    FP16,
+    FP16X2,
+    FP32,
+    FP64,
+    FP64X2,
+    TF32,
+    FloatFormat,
+    get_format,
+)
+from roundwise.machine.identity import GpuMachine
+
+FORMATS = (BF16, FP16, TF32, FP16X2, BF16X3, FP32, FP64)
+
+
+class CudaBackend(CudaVectors):
+    """A GPU's own arithmetic; the device is that which is current when it is made."""
+
+    arithmetic = "cuda"
+    timed = True
+    on_host = False
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = get_device() if device is None else device
+
+    @property
+    def xp(self) -> Any:
+        return self.device.xp
+
+    @property
+    def description(self) -> str:
+        """The arithmetic with its machine, so that results of two devices are stored apart."""
+        return f"{self.arithmetic} on {self.machine.key}"
+
+    @property
+    def machine(self) -> GpuMachine:
+        return GpuMachine.of(self.device.name, self.device.key)
+
+    def array(self, values: Any) -> Any:
+        """Values on the device, copied there if they are the host's."""
+        if issparse(values):
+            raise TypeError(
+                "A is sparse, the cuda backend is for dense matrices; pass A.toarray(), or leave "
+                "out device= to solve on the CPU"
+            )
+        return self.xp.asarray(values)
+
+    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
+        return () if sparse else FORMATS
+
+    def methods(self, sparse: bool = False) -> tuple[str, ...]:
+        return () if sparse else ("cholesky", *PIVOTING, "qr")
+
+    def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+        """cuSOLVER's factorizations, with partial pivoting or by QR, are FP64's and FP32's."""
+        known = super().runs(method, fmt, sparse)
+        if method == "qr":
+            return known and get_format(fmt) == FP64
+        return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
+
+    def _analysis(self, A: Any, method: str) -> Analysis:
+        return CudaAnalysis(self._matrix, method)
+
+    def _format(self, fmt: str | FloatFormat) -> FloatFormat:
+        fmt = get_format(fmt)
+        if fmt not in FORMATS:
+            raise UnsupportedFormat(
+                f"a GPU runs {', '.join(known.name for known in FORMATS)}, not {fmt}; use the "
+                "operation or storage model"
+            )
+        return fmt
+
+    def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
+        fmt = get_format(fmt)
+        return self._matrix(A, fmt if fmt == FP64X2 else self._format(fmt))
+
+    def _matrix(self, A: Any, fmt: FloatFormat) -> CudaMatrix:
+        A = self.array(A)
+        if A.dtype not in (np.float64, np.float32):
+            raise TypeError(f"A is float64 or float32, got {A.dtype}; convert with astype")
+        if A.ndim != 2 or 0 in A.shape:
+            raise ValueError(
+                f"A has shape {A.shape}; pass a matrix with at least one row and column"
+            )
+        if not (A.flags.c_contiguous or A.flags.f_contiguous):
+            A = self.xp.ascontiguousarray(A)
+        return CudaMatrix(self.device, A, fmt)
+
+    def sizes(self, A: Any) -> tuple[float, float]:
+        return residual.row_sums(self.device, A)
+
+    def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
+        """``B - A X``; inf and NaN are left to the caller. In FP64 its error is known."""
+        assert isinstance(A, CudaMatrix)
+        if A.fmt in (FP64, FP64X2):
+            return residual.residual(self.device, A.array, X, B)
+        return self._written(self._read(B, A.fmt) - self._read(A.times(X), A.fmt), A.fmt)
+
+    def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
+        return error_of(n) if fmt in (FP64, FP64X2) else math.inf
+
+    def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:
+        """``X + Z``; inf and NaN are left to the caller."""
+        fmt = self._format(fmt)
+        return X + Z if fmt == FP64 else self._written(self._read(X, fmt) + self._read(Z, fmt), fmt)

@@ -1,0 +1,227 @@
+"""From prices to the ladder of actions that a solve on a GPU climbs.
+
+A matrix on a GPU is looked at as little as possible: n, and 64 of its rows. Prices rank the actions,
+and a `DeviceLearner` corrects them by what solves have taken. The safe action is cuSOLVER's LU in
+FP64; whatever is chosen passes the same gate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from roundwise.actions import Action
+from roundwise.algorithms import Outcome, VerifiedSolve
+from roundwise.algorithms.methods import METHODS, is_symmetric
+from roundwise.backends import Backend
+from roundwise.backends.arrays import on_host
+from roundwise.costs.device_prices import DevicePrices, device_prices
+from roundwise.exceptions import UnknownNameError
+from roundwise.formats import BF16, FP16, FP64, TF32, FloatFormat
+from roundwise.solver.choosing import DEFAULT, Choice, Chooser, FixedStart
+from roundwise.solver.devices import DeviceMemoryError
+from roundwise.solver.inputs import GivenMatrix
+
+ALGORITHM = VerifiedSolve()
+
+LEAST_N = 1500
+"""Below this n panels and launches take all the time, in every format."""
+
+ROWS = 64
+"""How many rows, evenly spaced, stand for all."""
+
+HEAVY = 0.8
+"""The diagonal's share of the entries' root mean square from which on fp16 factors are expected to
+suffice: singular values are close together then."""
+
+STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}
+"""Corrections that are expected with factors in a format; those of others, `LOW_STEPS`."""
+LOW_STEPS = 6
+LOW = (BF16, FP16, TF32)
+
+Key = tuple[str, int, bool]  # kind of system, size, heavy diagonal
+
+
+class DeviceLearner:
+    """What solves on a GPU have taken, relative to their prices, by kind and size of system.
+
+    Each price counts as one measurement, so that an action which turned out slower than others
+    are priced gives way to them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Key, str], tuple[int, float]] = {}  # solves, sum of the ratios
+        self._lock = Lock()
+
+    def ratio(self, key: Key, action: Action) -> float:
+        """The mean of measured over priced seconds."""
+        count, total = self._seen.get((key, str(action)), (0, 0.0))
+        return (1.0 + total) / (1 + count)
+
+    def learn(
+        self,
+        key: Key,
+        action: Action,
+        price: float,
+        attempts: Sequence[Outcome],
+        seconds: float,
+    ) -> None:
+        """A solve that began with this action took so many seconds, all attempts together."""
+        with self._lock:
+            count, total = self._seen.get((key, str(action)), (0, 0.0))
+            self._seen[key, str(action)] = count + 1, total + seconds / price
+
+
+class DeviceChooser:
+    """Ranks the actions of a GPU by their prices."""
+
+    at_once = 0
+
+    def __init__(
+        self,
+        backend: Backend,
+        free: int,
+        prices: DevicePrices | None = None,
+        learner: DeviceLearner | None = None,
+    ) -> None:
+        self._backend, self._free, self._learner = backend, free, learner
+        machine = backend.machine
+        assert machine is not None
+        self._prices = device_prices(machine) if prices is None else prices
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        n, definite = matrix.n, is_definite(matrix, positive_definite)
+        heavy = n >= LEAST_N and diagonal_share(matrix.A) >= HEAVY
+        key = "definite" if definite else "general", round(2 * math.log2(n)), heavy
+        priced = {
+            action: self._seconds(action, matrix) * self._ratio(key, action)
+            for action in self._actions(definite, heavy, n)
+            if memory_needed(action, n) <= self._free
+        }
+        if not priced:
+            raise self._too_large(n)
+        first = min(priced, key=lambda action: priced[action])
+        ladder = self._fitting(ALGORITHM.climb(first, self._backend), n)
+        learn = None
+        if self._learner is not None:
+            price = self._seconds(first, matrix)
+            learn = partial(self._learner.learn, key, first, price)
+        return Choice(ladder, self._reason(first, priced, n, heavy), learn)
+
+    def _actions(self, definite: bool, heavy: bool, n: int) -> list[Action]:
+        """Those that are worth a try, the safe one first: prices that are equal choose it."""
+        methods = ["lu"]
+        if n >= LEAST_N:
+            methods += ["lu/local"]
+        if definite:
+            methods += ["cholesky"]
+        found = []
+        for name in methods:
+            for fmt in METHODS[name].formats:
+                runs = self._backend.runs(name, fmt) and self._prices.prices(name, fmt.name)
+                if runs and (heavy or fmt not in LOW) and (n >= LEAST_N or fmt == FP64):
+                    found.append(Action((fmt, FP64, FP64, FP64), name))
+        return found or [Action([FP64] * 4, "lu")]
+
+    def _ratio(self, key: Key, action: Action) -> float:
+        return 1.0 if self._learner is None else self._learner.ratio(key, action)
+
+    def _seconds(self, action: Action, matrix: GivenMatrix) -> float:
+        fmt, n, columns = action[0].name, matrix.n, matrix.b.shape[1]
+        steps = STEPS.get(fmt, LOW_STEPS) + 1
+        return self._prices.factor_seconds(action.method, fmt, n) + steps * (
+            self._prices.step_seconds(fmt, n, columns)
+        )
+
+    def _fitting(self, ladder: Sequence[Action], n: int) -> tuple[Action, ...]:
+        """The rungs whose factors fit into the memory; the first one does."""
+        return tuple(action for action in ladder if memory_needed(action, n) <= self._free)
+
+    def _too_large(self, n: int) -> DeviceMemoryError:
+        needed = min(memory_needed(a, n) for a in self._actions(False, True, n))
+        return DeviceMemoryError(
+            f"factors of a {n} x {n} matrix take {needed / 1e9:.1f} GB, of which "
+            f"{self._free / 1e9:.1f} GB are free on the GPU; free memory there, or solve on the CPU"
+        )
+
+    def _reason(self, first: Action, priced: dict[Action, float], n: int, heavy: bool) -> str:
+        others = [seconds for action, seconds in priced.items() if action != first]
+        text = f"On the GPU {first.method} in {first[0]} is priced {1e3 * priced[first]:.3g} ms"
+        text += f", the next best choice {1e3 * min(others):.3g} ms." if others else "."
+        if n < LEAST_N:
+            text += f" Below n = {LEAST_N} no lower format gains time there."
+        elif heavy:
+            text += " The diagonal is heavy: low formats are expected to suffice."
+        return text
+
+
+class FixedDeviceStart:
+    """Always the same format first: with local pivoting, or cuSOLVER's where that is its own."""
+
+    at_once = 0
+
+    def __init__(self, fmt: FloatFormat, backend: Backend) -> None:
+        self._fmt, self._backend = fmt, backend
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        method = "cholesky" if positive_definite else "lu"
+        if not self._backend.runs(method, self._fmt) or (method == "lu" and self._fmt != FP64):
+            method = "lu/local"
+        first = Action((self._fmt, FP64, FP64, FP64), method)
+        ladder = ALGORITHM.climb(first, self._backend)
+        return Choice(ladder, f"You asked for {self._fmt} first.")
+
+
+def device_chooser(
+    policy: Any, backend: Backend, free: int, learner: DeviceLearner | None = None
+) -> Chooser:
+    """The chooser of what `solve` takes as `policy`, on a GPU."""
+    if policy is DEFAULT or (isinstance(policy, str) and policy == "default"):
+        return DeviceChooser(backend, free, learner=learner)
+    if isinstance(policy, FixedStart):
+        return FixedDeviceStart(policy.fmt, backend)
+    if isinstance(policy, str):
+        names = {fmt.name: fmt for fmt in backend.formats()}
+        if policy not in names:
+            raise UnknownNameError("policy on a GPU", policy, ["default", *names])
+        return FixedDeviceStart(names[policy], backend)
+    if isinstance(policy, DeviceChooser | FixedDeviceStart):
+        return policy
+    raise TypeError(
+        f"policy = {policy!r} was trained on the processor; on a GPU pass 'default' or a format's "
+        "name"
+    )
+
+
+def is_definite(matrix: GivenMatrix, said: bool | None) -> bool:
+    """Whether Cholesky is worth a try: as the caller says, or A is symmetric, its diagonal > 0."""
+    if matrix.columns is not None:
+        return False  # rows and columns are scaled: A is no longer symmetric
+    if said is not None:
+        return said
+    if matrix.n < LEAST_N:
+        return False
+    return bool((matrix.A.diagonal() > 0).all()) and is_symmetric(matrix.A)
+
+
+def diagonal_share(A: Any) -> float:
+    """``||d|| / ||A||`` of some rows, d their diagonal entries: 1 for a diagonal matrix."""
+    step = max(1, len(A) // ROWS)
+    rows, diagonal = A[::step], A.diagonal()[::step]
+    squares = np.stack([(diagonal * diagonal).sum(), (rows * rows).sum()])
+    part, whole = on_host(squares).tolist()
+    return math.sqrt(part / whole) if whole > 0 else 0.0
+
+
+def memory_needed(action: Action, n: int) -> float:
+    """Bytes that a factorization takes beside A: factors, inverted blocks, split operands."""
+    if action.method == "qr":
+        return 4 * 8.0 * n * n
+    size = 8 if action[0] == FP64 else 4
+    copies = 2 if action.method == "lu" else 1.1  # cuSOLVER's workspace
+    return copies * size * n * n + 2 * 256 * size * n + 6 * 512 * 2 * 2 * n

@@ -1,0 +1,176 @@
+"""Where a solve runs: on the processor, or on the GPU that holds A and b.
+
+Arrays of a GPU are CuPy's, torch's, or of any other package that speaks DLPack; nothing is copied.
+The answer is of the kind of b, on the same device. A GPU's stream is the caller's: CuPy's current
+one, or torch's for tensors.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from roundwise.backends import Backend, get_backend
+from roundwise.exceptions import RoundwiseError
+from roundwise.solver.inputs import dense_array
+from roundwise.solver.solution import Solution, SolveFailed
+
+_ON_CUDA = (2, 13)
+"""DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
+
+
+class DeviceMemoryError(RoundwiseError, MemoryError):
+    """The memory of a device does not suffice; the message says what would fit."""
+
+
+@cache
+def backend_of(number: int) -> Backend:
+    """The backend of a GPU, by CUDA's number of it."""
+    backend = get_backend("cuda")
+    if number == 0:
+        return backend
+    with backend.xp.cuda.Device(number):
+        return type(backend)()
+
+
+def is_on_device(x: Any) -> bool:
+    """Whether x is an array in the memory of a GPU."""
+    if isinstance(x, np.ndarray) or sparse.issparse(x):
+        return False
+    if type(x).__module__.startswith("cupyx"):
+        raise TypeError(
+            "sparse matrices on a GPU are not solved there; pass A.get() and b.get() to solve on "
+            "the CPU"
+        )
+    where = getattr(x, "__dlpack_device__", None)
+    return where is not None and where()[0] in _ON_CUDA
+
+
+def place_of(A: Any, b: Any, device: Any) -> Place | None:
+    """The GPU to solve on; None for the processor. Operands on two devices are refused.
+
+    `b` may be None: `factor` has none yet.
+    """
+    wanted = _checked_device(device)
+    given = {name: x for name, x in (("A", A), ("b", b)) if x is not None}
+    there = {name: x for name, x in given.items() if is_on_device(x)}
+    if not there:
+        return None if wanted is None else Place(backend_of(wanted), wanted, takes_host=True)
+    if device == "cpu":
+        name = next(iter(there))
+        raise TypeError(f"{name} is on a GPU, device = 'cpu'; pass {_as_host(name, there[name])}")
+    if wanted is None and len(there) < len(given):
+        on_gpu = next(iter(there))
+        other = next(name for name in given if name not in there)
+        raise TypeError(
+            f"{on_gpu} is on a GPU, {other} in the processor's memory; pass "
+            f"{_as_device(other, there[on_gpu])}, or {_as_host(on_gpu, there[on_gpu])} to solve on "
+            "the CPU"
+        )
+    numbers = {name: int(x.__dlpack_device__()[1]) for name, x in there.items()}
+    if len(set(numbers.values()) | ({wanted} - {None})) > 1:
+        said = [f"{name} is on GPU {number}" for name, number in numbers.items()]
+        said += [] if wanted is None else [f"device = {device!r}"]
+        raise ValueError(f"{', '.join(said)}; move all of them to one GPU")
+    number = next(iter(numbers.values()))
+    return Place(backend_of(number), number, takes_host=wanted is not None)
+
+
+def _checked_device(device: Any) -> int | None:
+    """The number of the GPU that `device` asks for; None for the processor, or no wish."""
+    if device is None or device == "cpu":
+        return None
+    found = re.fullmatch(r"cuda(?::(\d+))?", device) if isinstance(device, str) else None
+    if found is None:
+        raise ValueError(f"device = {device!r}; choose 'cpu', 'cuda', 'cuda:1', ..., or None")
+    return int(found[1] or 0)
+
+
+def _as_host(name: str, x: Any) -> str:
+    return f"{name}.get()" if hasattr(x, "get") else f"{name}.cpu()"
+
+
+def _as_device(name: str, like: Any) -> str:
+    return f"cupy.asarray({name})" if hasattr(like, "get") else f"{name} as a tensor on that GPU"
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A GPU, and what may be solved there."""
+
+    backend: Backend
+    number: int  # CUDA's
+    takes_host: bool  # whether arrays of the processor are copied there and back
+
+    @contextmanager
+    def entered(self, *arrays: Any) -> Iterator[None]:
+        """Compute there, on the stream of the caller: torch's current one if tensors are given.
+
+        What does not fit into its memory is a `DeviceMemoryError`.
+        """
+        cuda, torch = self.backend.xp.cuda, sys.modules.get("torch")
+        with ExitStack() as stack:
+            stack.enter_context(cuda.Device(self.number))
+            if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
+                stream = torch.cuda.current_stream(self.number).cuda_stream
+                stack.enter_context(cuda.ExternalStream(stream))
+            try:
+                yield
+            except MemoryError as error:
+                if isinstance(error, DeviceMemoryError):
+                    raise
+                raise DeviceMemoryError(
+                    f"the memory of GPU {self.number} does not suffice ({error}); free what is not "
+                    "needed, pass float32, or solve on the CPU"
+                ) from error
+
+    def array(self, name: str, x: Any) -> Any:
+        """An operand as an array there: itself, or the same memory through DLPack."""
+        xp = self.backend.xp
+        if isinstance(x, xp.ndarray):
+            return x
+        if is_on_device(x):
+            if int(x.__dlpack_device__()[1]) != self.number:
+                raise ValueError(
+                    f"{name} is on another GPU than {self.number}; move it to that one"
+                )
+            if getattr(x, "requires_grad", False):
+                raise TypeError(f"{name} requires a gradient; pass {name}.detach()")
+            return xp.from_dlpack(x)
+        if not self.takes_host:
+            raise TypeError(
+                f"{name} is in the processor's memory, the factored matrix on GPU {self.number}; "
+                f"pass cupy.asarray({name})"
+            )
+        if sparse.issparse(x):
+            raise TypeError(
+                f"{name} is sparse, and a GPU solves dense systems; pass {name}.toarray(), or "
+                "leave out device= to solve on the CPU"
+            )
+        return xp.asarray(dense_array(name, x))
+
+    def returned(self, answer: Any, like: Any) -> Any:
+        """An array, or a `Solution`, as the caller has b: NumPy's, CuPy's, torch's."""
+        if isinstance(answer, Solution):
+            return replace(answer, x=self.returned(answer.x, like))
+        xp = self.backend.xp
+        if not is_on_device(like):
+            return xp.asnumpy(answer)
+        if isinstance(like, xp.ndarray):
+            return answer
+        module = sys.modules[type(like).__module__.partition(".")[0]]
+        return module.from_dlpack(answer)
+
+    def failed(self, failure: SolveFailed, like: Any) -> SolveFailed:
+        """A failure, its best x as the caller has b."""
+        if failure.x is not None:
+            failure.x = self.returned(failure.x, like)
+        return failure
