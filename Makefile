@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy sparse-prices readme docs dist clean
+.PHONY: help demo test test-gpu lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy sparse-prices readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -14,6 +14,9 @@ demo: $(VENV)/installed  ## learn precisions on small systems, solve unseen ones
 
 test: lint  ## lint, then all tests
 	$(RUN)/python -m pytest
+
+test-gpu: $(VENV)/installed  ## the tests that need a GPU (pip install '.[cuda12]' or '.[cuda13]' before)
+	$(RUN)/python -m pytest -m gpu tests
 
 lint: $(VENV)/installed  ## ruff, mypy and the import layers
 	$(RUN)/ruff format --check .

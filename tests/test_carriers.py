@@ -75,7 +75,7 @@ def test_square_roots_are_innocuous():
 
 def test_carriers_of_the_named_formats():
     narrow = {fmt.name for fmt in FORMATS if carrier_type(fmt) is np.float32}
-    assert narrow == {"e4m3", "e5m2", "bf16", "fp16", "tf32", "fp32"}
+    assert narrow == {"e4m3", "e5m2", "bf16", "fp16", "tf32", "fp32", "bf16x3"}
     assert not is_innocuous(rw.TF32, rw.FP32)  # its products are guarded
 
 

@@ -35,9 +35,11 @@ from roundwise import (
 )
 from roundwise._forking import ForkSafeLock
 from roundwise.backends import UnsupportedFormat
+from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError, FactorizationStopped
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
+from roundwise.solver.devices import DeviceMemoryError
 
 PUBLIC = (
     *(rw, actions, algorithms, costs, discretizer, features, machine, outcomes, policies),
@@ -106,6 +108,8 @@ ERRORS = {
         DirectSolveError("no answer"),
         EngineError("no engine"),
         FactorizationStopped("too long"),
+        DeviceUnavailable("no GPU"),
+        DeviceMemoryError("no memory"),
     )
 }
 

@@ -29,7 +29,7 @@ LARGEST_SUM = 900
 """`scaled_down` leaves A alone if its largest entry is below 2**900: sums cannot overflow then."""
 
 PART, DEVICE_PART = 2**15, 2**24
-"""Entries of a dense matrix that are scaled at a time: they stay in the cache, or, on a GPU, keep it
+"""Entries of a dense matrix that are scaled at a time: they stay in the cache, or keep a GPU
 busy."""
 
 ZERO_EXPONENT = -(2**28)
@@ -55,7 +55,7 @@ class ScaledMatrix:
 
     @property
     def is_sparse(self) -> bool:
-        return sparse.issparse(self.A)
+        return bool(sparse.issparse(self.A))
 
     @cached_property
     def _row_weights(self) -> Array | None:
@@ -66,14 +66,16 @@ class ScaledMatrix:
         """
         if self.rows is None or int(self.rows.max()) == int(self.rows.min()):
             return None
-        return np.maximum(_powers_of_two(self.rows - self.rows.max()), 2.0**-1000)  # type: ignore[no-any-return]
+        weights: Array = np.maximum(_powers_of_two(self.rows - self.rows.max()), 2.0**-1000)
+        return weights
 
     @cached_property
     def _column_weights(self) -> Array | None:
         """What undoes the scaling of columns; clipped: a norm is rather too small than infinite."""
         if self.columns is None:
             return None
-        return _powers_of_two(np.clip(-self.columns, -900, 900))
+        weights: Array = _powers_of_two(np.clip(-self.columns, -900, 900))
+        return weights
 
     def transposed(self, backend: Backend) -> Self:
         """The transpose, scaled as this one is; a dense one refers to the same numbers."""
@@ -110,7 +112,7 @@ class ScaledColumns:
         return x if self.exponents is None else shifted(x, -self.exponents)
 
 
-def shifted(X: NDArray[Any], exponents: Any) -> NDArray[Any]:
+def shifted(X: Any, exponents: Any) -> Any:
     """``2**exponents X``, entry by entry; of a complex X both parts are shifted.
 
     Multiplying by ``2.0**exponents`` instead would fail where that power is out of range, though

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from roundwise.backends import get_backend
 from roundwise.commands import options
 from roundwise.commands.endings import echo
 from roundwise.commands.outputs import writable_folder
@@ -18,6 +19,10 @@ from roundwise.costs.calibration import (
     Calibration,
     calibrate,
 )
+from roundwise.costs.device_calibration import QUICK_SIZES as QUICK_GPU_SIZES
+from roundwise.costs.device_calibration import SIZES as GPU_SIZES
+from roundwise.costs.device_calibration import calibrate_device
+from roundwise.costs.device_prices import device_prices_path, save_device_prices
 from roundwise.costs.stored import profile_path, save_profile
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
@@ -32,22 +37,28 @@ SHOWN = ("lu", "solve", "matvec", "orthogonalize", "axpy")
 
 @click.command("calibrate")
 @click.option("--quick", is_flag=True, help="Small sizes and few repeats: takes some seconds.")
+@options.choice("--device", ["cpu", "cuda"], "Measure the processor, or a GPU.", default="cpu")
 @options.as_json("Print what was measured, for programs.")
 @options.valued(
     "--out", options.FILE, "Write the profile there.  [default: the cache folder]", metavar="PATH"
 )
-def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
+def calibrate_command(quick: bool, device: str, as_json: bool, out: Path | None) -> None:
     """Measure what native arithmetic costs on this machine.
 
     LU, triangular solve and matvec are timed in every native format, with as many threads as are
-    set. The profile is stored for this machine; rewards price runs by it. Let nothing else run
-    meanwhile. The cache folder is ROUNDWISE_CACHE, else XDG_CACHE_HOME/roundwise, else
-    ~/.cache/roundwise.
+    set. The profile is stored for this machine; rewards price runs by it. With --device cuda, the
+    factorizations and corrections of a GPU are timed, and stored as the prices that solves on it
+    are chosen by. Let nothing else run meanwhile. The cache folder is ROUNDWISE_CACHE, else
+    XDG_CACHE_HOME/roundwise, else ~/.cache/roundwise.
 
     \b
     Example
       roundwise calibrate
+      roundwise calibrate --device cuda
     """
+    if device == "cuda":
+        calibrate_gpu(quick, as_json, out)
+        return
     target = profile_path(Machine.this()) if out is None else out
     with options.bad_value("--out"):
         writable_folder(target.parent)
@@ -59,6 +70,28 @@ def calibrate_command(quick: bool, as_json: bool, out: Path | None) -> None:
     path = save_profile(measured, target)
     facts = asdict(measured) | {"path": str(path)}
     echo(facts, [*text(measured), f"profile: {path}"], as_json)
+
+
+def calibrate_gpu(quick: bool, as_json: bool, out: Path | None) -> None:
+    backend = get_backend("cuda")
+    machine = backend.machine
+    assert machine is not None
+    target = device_prices_path(machine) if out is None else out
+    with options.bad_value("--out"):
+        writable_folder(target.parent)
+    sizes = QUICK_GPU_SIZES if quick else GPU_SIZES
+    prices = calibrate_device(backend, sizes, progress=progress_bar("calibrate"))
+    path = save_device_prices(prices, target)
+    lines = [str(machine), f"{'milliseconds':<24}" + "".join(f"{f'n = {n}':>12}" for n in sizes)]
+    lines += [
+        f"{f'{method} {fmt}':<24}"
+        + "".join(f"{1e3 * prices.factor_seconds(method, fmt, n):>12.3g}" for n in sizes)
+        for method, by_format in prices.factors.items()
+        for fmt in by_format
+    ]
+    steps = "".join(f"{1e3 * prices.step_seconds('fp64', n):>12.3g}" for n in sizes)
+    lines += [f"{'a correction':<24}{steps}", f"prices: {path}"]
+    echo(prices.to_dict() | {"path": str(path)}, lines, as_json)
 
 
 def text(measured: Calibration) -> Iterator[str]:

@@ -12,6 +12,7 @@ import click
 
 import roundwise
 from roundwise.backends import BACKENDS, KNOWN_ENGINES, native_formats
+from roundwise.backends.cuda.device import get_device, why_not
 from roundwise.backends.engines import Engine
 from roundwise.commands import options
 from roundwise.commands.endings import echo
@@ -61,10 +62,24 @@ def installation_facts() -> dict[str, Any]:
         "native_formats": [fmt.name for fmt in native_formats()],
         "engines": [engine_facts(engine) for engine in KNOWN_ENGINES],
         "profile": profile,
+        "device": device_facts(),
         "formats": [
             {name: getattr(fmt, name) for name in ("name", "p", "emin", "emax", "bits")}
             for fmt in NAMED_FORMATS.values()
         ],
+    }
+
+
+def device_facts() -> dict[str, Any]:
+    """The GPU that `device="cuda"` asks for, or why there is none."""
+    if reason := why_not():
+        return {"available": False, "reason": reason}
+    device = get_device()
+    return {
+        "available": True,
+        "name": device.name,
+        "versions": device.key,
+        "memory_free": device.memory_free,
     }
 
 
@@ -96,6 +111,12 @@ def engine_text(facts: dict[str, Any]) -> str:
     )
 
 
+def device_text(facts: dict[str, Any]) -> str:
+    if not facts["available"]:
+        return f"none: {facts['reason']}"
+    return f"{facts['versions']}; {facts['memory_free'] / 1e9:.1f} GB free"
+
+
 def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     machine = facts["machine"]
     yield (
@@ -110,6 +131,7 @@ def installation_text(facts: dict[str, Any]) -> Iterator[str]:
     yield f"arithmetic  {', '.join(facts['arithmetic'])}"
     yield f"native      {', '.join(facts['native_formats'])}"
     yield f"profile     {facts['profile']}"
+    yield f"GPU         {device_text(facts['device'])}"
     yield "sparse engines"
     yield from map(engine_text, facts["engines"])
     yield f"{'formats':<12}{'p':>4}{'emin':>7}{'emax':>6}{'bits':>6}"

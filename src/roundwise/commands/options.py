@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from roundwise.backends import BACKENDS, get_backend
+from roundwise.backends import get_backend, known_backends
 from roundwise.commands.outputs import writable_file, writable_table
 from roundwise.exceptions import UnknownNameError
 from roundwise.experiments.simulated.experiment import FORMATS
@@ -83,7 +83,7 @@ def seed(help_text: str) -> Callable[[F], F]:
 
 
 def arithmetic(help_text: str, *, default: str | None = None) -> Callable[[F], F]:
-    return choice("--arithmetic", BACKENDS, help_text, default=default)
+    return choice("--arithmetic", known_backends(), help_text, default=default)
 
 
 def tau(help_text: str, *, default: float | None = None) -> Callable[[F], F]:

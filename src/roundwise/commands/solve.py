@@ -17,7 +17,7 @@ import numpy as np
 from roundwise.actions import Action, as_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.algorithms.methods import METHODS
-from roundwise.backends import get_backend
+from roundwise.backends import backend_class, get_backend
 from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo_json
 from roundwise.commands.outputs import keep, replacing
@@ -55,6 +55,7 @@ def parsed_action(text: str) -> Action:
     check=parsed_action,
 )
 @options.arithmetic("For --action and --policy.  [default: operation for --action, else native]")
+@options.choice("--device", ["cpu", "cuda"], "Solve on the processor, or on a GPU.  [default: cpu]")
 @click.option("--explain", is_flag=True, help="Tell why it was solved in this way.")
 @options.as_json()
 def solve_command(
@@ -64,6 +65,7 @@ def solve_command(
     policy: Path | None,
     action: Action | None,
     arithmetic: str | None,
+    device: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -84,6 +86,7 @@ def solve_command(
     \b
     Examples
       roundwise solve A.mtx b.mtx -o x.mtx --explain
+      roundwise solve A.mtx b.mtx --device cuda
       roundwise solve A.mtx.gz --policy policy.json --json
       roundwise solve A.mtx --action bf16-fp64-fp64-fp64
       roundwise solve A.mtx --action lu:fp32-fp64-fp64-fp64 --arithmetic native
@@ -91,11 +94,16 @@ def solve_command(
     keep([matrix, rhs, policy], out=out)
     if policy is not None and action is not None:
         raise click.UsageError("--policy and --action are both given; choose one")
+    if device is not None and (policy or action or arithmetic):
+        raise click.UsageError(
+            "--device is for the library's own choice; leave out --policy, --action and "
+            "--arithmetic (--arithmetic cuda runs an action on a GPU)"
+        )
     if policy is None and action is None and arithmetic is not None:
         raise click.UsageError("--arithmetic is given without --policy or --action; add one")
     if arithmetic is None:
         arithmetic = "native" if action is None else "operation"
-    emulated = not get_backend(arithmetic).timed
+    emulated = not backend_class(arithmetic).timed
     if explain and (action is not None or emulated):
         raise click.UsageError(
             "--explain tells how the library chose and solved; leave out --action and --arithmetic"
@@ -115,7 +123,7 @@ def solve_command(
             run = chosen_run(tuner, systems[0], arithmetic)
             verdict = Verdict.of_runs(systems, rhs is None, *run)
         else:
-            verdict = solved(systems, rhs is None, tuner)
+            verdict = solved(systems, rhs is None, tuner, device)
     if verdict.accepted and out is not None:
         assert verdict.X is not None
         with replacing(out) as written:
@@ -129,12 +137,14 @@ def solve_command(
         click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
 
 
-def solved(systems: Sequence[LinearSystem], b_assumed: bool, tuner: Tuner | None) -> Verdict:
+def solved(
+    systems: Sequence[LinearSystem], b_assumed: bool, tuner: Tuner | None, device: str | None
+) -> Verdict:
     """Solve natively for all right-hand sides together."""
     B = np.column_stack([system.b for system in systems])
     policy = "default" if tuner is None else tuner
     try:
-        answer = solve(systems[0].A, B, policy=policy, full_output=True)
+        answer = solve(systems[0].A, B, policy=policy, full_output=True, device=device)
     except SolveFailed as failure:
         answer = failure
     return Verdict.of_solve(systems[0], b_assumed, answer)

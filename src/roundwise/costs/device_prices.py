@@ -4,15 +4,16 @@ A factorization is bound by its panels where n is small, and by products where i
 
     n column + 2/3 n^3 / rate + launch
 
-with the seconds of a `column`, those of a `launch` sequence that do not depend on n, and the rate of
-products, all by method and format. A correction is a substitution and a residual, bound by memory; a
-GMRES iteration adds a product. `roundwise calibrate --device cuda` measures them.
+with the seconds of a `column` of a panel, those that do not depend on n (`launch`), and the rate of
+products, all by method and format. A correction is a substitution and a residual, bound by memory.
+`roundwise calibrate --device cuda` measures them.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from roundwise._files import read_json, replace_file
-from roundwise.costs.stored import ProfileError, cache_folder
+from roundwise.costs.stored import ProfileError, ProfileWarning, cache_folder
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine import Machine
@@ -115,12 +116,17 @@ def save_device_prices(prices: DevicePrices, path: Path) -> Path:
     return path
 
 
+@cache
 def device_prices(machine: Machine) -> DevicePrices:
-    """As `roundwise calibrate --device cuda` measured them here; else the generic ones."""
+    """As `roundwise calibrate --device cuda` measured them here; else the generic ones.
+
+    They are looked up once in a process. A file that cannot be used is a `ProfileWarning`: prices
+    cost time, no digits.
+    """
     try:
-        path = device_prices_path(machine)
-    except ProfileError:  # there is no cache folder
+        return DevicePrices.from_dict(read_json(device_prices_path(machine)))
+    except (ProfileError, FileNotFoundError):  # there is no cache folder, or nobody has measured
         return generic_device_prices()
-    if not path.exists():
+    except (OSError, ValueError, RoundwiseError) as error:
+        warnings.warn(f"generic prices decide: {error}", ProfileWarning, stacklevel=2)
         return generic_device_prices()
-    return DevicePrices.from_dict(read_json(path))

@@ -1,6 +1,6 @@
 """From prices to the ladder of actions that a solve on a GPU climbs.
 
-A matrix on a GPU is looked at as little as possible: n, and 64 of its rows. Prices rank the actions,
+A matrix on a GPU is looked at as little as possible: n, and 64 of its rows. Prices rank actions,
 and a `DeviceLearner` corrects them by what solves have taken. The safe action is cuSOLVER's LU in
 FP64; whatever is chosen passes the same gate.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ suffice: singular values are close together then."""
 
 STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}
 """Corrections that are expected with factors in a format; those of others, `LOW_STEPS`."""
-LOW_STEPS = 6
+LOW_STEPS = 4
 LOW = (BF16, FP16, TF32)
 
 Key = tuple[str, int, bool]  # kind of system, size, heavy diagonal
@@ -51,12 +50,12 @@ class DeviceLearner:
     """What solves on a GPU have taken, relative to their prices, by kind and size of system.
 
     Each price counts as one measurement, so that an action which turned out slower than others
-    are priced gives way to them.
+    are priced gives way to them. Threads may share it: of two that learn at once, one may be
+    forgotten.
     """
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Key, str], tuple[int, float]] = {}  # solves, sum of the ratios
-        self._lock = Lock()
 
     def ratio(self, key: Key, action: Action) -> float:
         """The mean of measured over priced seconds."""
@@ -72,9 +71,8 @@ class DeviceLearner:
         seconds: float,
     ) -> None:
         """A solve that began with this action took so many seconds, all attempts together."""
-        with self._lock:
-            count, total = self._seen.get((key, str(action)), (0, 0.0))
-            self._seen[key, str(action)] = count + 1, total + seconds / price
+        count, total = self._seen.get((key, str(action)), (0, 0.0))
+        self._seen[key, str(action)] = count + 1, total + seconds / price
 
 
 class DeviceChooser:

@@ -27,7 +27,7 @@ _ON_CUDA = (2, 13)
 """DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
 
 
-class DeviceMemoryError(RoundwiseError, MemoryError):
+class DeviceMemoryError(MemoryError, RoundwiseError):
     """The memory of a device does not suffice; the message says what would fit."""
 
 

@@ -45,8 +45,8 @@ class Solver:
     the next matrices with the same pattern; the last three patterns are kept. One Solver may be
     used by many threads.
 
-    Learning costs no digits: every answer passes the same gate. What solves on a GPU take is learned
-    apart, relative to their prices, and forgotten with the Solver.
+    Learning costs no digits: every answer passes the same gate. What solves on a GPU take is
+    learned apart, relative to their prices, and forgotten with the Solver.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class CudaBackend(CudaVectors):
         """``B - A X``; inf and NaN are left to the caller. In FP64 its error is known."""
         assert isinstance(A, CudaMatrix)
         if A.fmt in (FP64, FP64X2):
-            return residual.residual(self.device, A.array, X, B)
+            return residual.residual(self.device, A.array, self.array(X), self.array(B))
         return self._written(self._read(B, A.fmt) - self._read(A.times(X), A.fmt), A.fmt)
 
     def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:

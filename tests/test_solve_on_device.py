@@ -1,0 +1,350 @@
+"""`solve`, `factor` and `Solver` on a GPU, without one: see `fake_cupy`."""
+
+import fake_cupy as cupy
+import hard_systems
+import host_device
+import numpy as np
+import pytest
+
+import roundwise as rw
+from roundwise.costs.device_prices import DevicePrices, generic_device_prices
+from roundwise.solver import devices
+from roundwise.solver.device_choosing import LEAST_N, DeviceChooser, DeviceLearner
+from roundwise.solver.devices import DeviceMemoryError, place_of
+from roundwise.solver.inputs import checked_matrix
+
+rng = np.random.default_rng
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    cupy.cuda.entered.clear()
+    return host_device.install(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def no_torch_yet(monkeypatch):
+    monkeypatch.setitem(devices.sys.modules, "torch", None)
+
+
+def system(n, columns=None, seed=0):
+    A = rng(seed).standard_normal((n, n)) + 3 * np.eye(n)
+    b = rng(seed + 1).random(n if columns is None else (n, columns))
+    return A, b
+
+
+def backward_error(A, x, b):
+    size = np.abs(A).sum(axis=1).max() * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
+    return (np.abs(b - A @ x).max(axis=0) / size).max()
+
+
+@pytest.mark.parametrize("n", [1, 2, 37, 130])
+@pytest.mark.parametrize("columns", [None, 1, 5])
+@pytest.mark.parametrize("order", "CF")
+def test_cupy_in_cupy_out(backend, n, columns, order):
+    A, b = system(n, columns)
+    given = cupy.asarray(np.asarray(A, order=order))
+    x = rw.solve(given, cupy.asarray(b))
+    assert isinstance(x, cupy.ndarray)
+    assert x.shape == b.shape
+    assert backward_error(A, x.get(), b) < 2 * np.sqrt(n) * 2.0**-53
+    assert np.array_equal(given.get(), A)
+
+
+@pytest.mark.parametrize("policy", ["fp16", "bf16", "tf32", "fp16x2", "bf16x3", "fp32", "fp64"])
+def test_every_format_leads_through_the_gate(backend, policy):
+    A, b = system(60)
+    solution = rw.solve(cupy.asarray(A), cupy.asarray(b), policy=policy, full_output=True)
+    assert solution.attempts[0].action.split(":")[1].startswith(policy)
+    assert solution.backward_error <= solution.tolerance
+    assert solution.error_kind == "estimate"
+    error = np.abs(solution.x.get() - np.linalg.solve(A, b)).max() / np.abs(solution.x.get()).max()
+    assert error <= solution.forward_error_bound + 1e-13
+    assert policy in solution.explain()
+
+
+def test_the_same_input_gives_the_same_bits(backend):
+    A, b = (cupy.asarray(x) for x in system(80))
+    assert np.array_equal(rw.solve(A, b).get(), rw.solve(A, b).get())
+
+
+def test_float32_in_float32_out(backend):
+    A, b = system(50)
+    given = cupy.asarray(A.astype(np.float32)), cupy.asarray(b.astype(np.float32))
+    x = rw.solve(*given)
+    assert x.dtype == np.float32
+    assert rw.solve(given[0], cupy.asarray(b)).dtype == np.float64
+
+
+def test_numpy_goes_there_and_back_if_asked_to(backend):
+    A, b = system(30)
+    x = rw.solve(A, b, device="cuda")
+    assert isinstance(x, np.ndarray)
+    assert cupy.cuda.entered
+    cupy.cuda.entered.clear()
+    rw.solve(A, b)
+    assert not cupy.cuda.entered
+    assert np.abs(rw.solve(A.tolist(), b.tolist(), device="cuda") - x).max() == 0
+
+
+def test_mixed_devices_are_refused_with_a_remedy(backend):
+    A, b = system(5)
+    with pytest.raises(TypeError, match=r"cupy\.asarray\(b\)"):
+        rw.solve(cupy.asarray(A), b)
+    with pytest.raises(TypeError, match=r"b\.get\(\)"):
+        rw.solve(A, cupy.asarray(b))
+    with pytest.raises(TypeError, match=r"A\.get\(\)"):
+        rw.solve(cupy.asarray(A), cupy.asarray(b), device="cpu")
+    with pytest.raises(ValueError, match="choose 'cpu', 'cuda'"):
+        rw.solve(A, b, device="gpu")
+    with pytest.raises(TypeError, match=r"cupy\.asarray\(b\)"):
+        rw.factor(cupy.asarray(A)).solve(b)
+    elsewhere = cupy.asarray(b)
+    elsewhere.__dlpack_device__ = lambda: (2, 1)
+    with pytest.raises(ValueError, match="A is on GPU 0, b is on GPU 1"):
+        rw.solve(cupy.asarray(A), elsewhere)
+    with pytest.raises(ValueError, match="device = 'cuda:1'"):
+        rw.solve(cupy.asarray(A), cupy.asarray(b), device="cuda:1")
+
+
+class Tensor:
+    """A stand-in for a tensor of torch: it lends its memory through DLPack."""
+
+    def __init__(self, values, requires_grad=False):
+        self.values, self.requires_grad = values, requires_grad
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def lent(self):
+        return self.values
+
+
+class Torch:
+    Tensor = Tensor
+
+    class cuda:
+        @staticmethod
+        def current_stream(number):
+            return type("Stream", (), {"cuda_stream": 77})
+
+    @staticmethod
+    def from_dlpack(x):
+        return Tensor(x.get())
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    monkeypatch.setattr(Tensor, "__module__", "torch")
+    monkeypatch.setitem(devices.sys.modules, "torch", Torch)
+
+
+def test_tensors_in_tensors_out_on_their_stream(backend, torch):
+    A, b = system(20)
+    x = rw.solve(Tensor(A), Tensor(b))
+    assert isinstance(x, Tensor)
+    assert cupy.cuda.entered == [("device", 0), ("stream", 77)]
+    solution = rw.factor(Tensor(A)).solve(Tensor(b), full_output=True)
+    assert isinstance(solution.x, Tensor)
+    assert solution.digits > 10
+    with pytest.raises(TypeError, match=r"A\.detach\(\)"):
+        rw.solve(Tensor(A, requires_grad=True), Tensor(b))
+
+
+def test_factor_solves_again_and_transposed(backend):
+    A, b = system(40)
+    F = rw.factor(cupy.asarray(A))
+    assert backward_error(A, F.solve(cupy.asarray(b)).get(), b) < 1e-15
+    assert backward_error(A.T, F.solve(cupy.asarray(b), trans="T").get(), b) < 1e-15
+    other, _ = system(40, seed=9)
+    assert backward_error(other, F.refactor(cupy.asarray(other)).solve(cupy.asarray(b)).get(), b)
+    assert F.shape == (40, 40)
+    host = rw.factor(A, device="cuda")
+    assert isinstance(host.solve(b), np.ndarray)
+    assert isinstance(host.solve(cupy.asarray(b)), cupy.ndarray)
+
+
+def test_a_copy_is_factored(backend):
+    A, b = system(10)
+    given = cupy.asarray(A)
+    F = rw.factor(given)
+    given[...] = 0.0
+    assert backward_error(A, F.solve(cupy.asarray(b)).get(), b) < 1e-15
+
+
+def test_stacked_systems(backend):
+    A = np.stack([system(6, seed=s)[0] for s in range(3)])
+    b = rng(0).random((3, 6, 2))
+    X = rw.solve(cupy.asarray(A), cupy.asarray(b)).get()
+    np.testing.assert_allclose(X, np.linalg.solve(A, b), rtol=1e-12)
+    with pytest.raises(ValueError, match="loop over"):
+        rw.solve(cupy.asarray(A), cupy.asarray(b), full_output=True)
+
+
+def test_input_that_cannot_be_solved_with(backend):
+    A, b = system(4)
+    with pytest.raises(ValueError, match="b has 3 rows, A has 4"):
+        rw.solve(cupy.asarray(A), cupy.asarray(b[:3]))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        rw.solve(cupy.asarray(np.where(A[0, 0] == A, np.nan, A)), cupy.asarray(b))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        rw.solve(cupy.asarray(A), cupy.asarray(np.full(4, np.inf)))
+    with pytest.raises(TypeError, match="complex"):
+        rw.solve(cupy.asarray(A.astype(complex)), cupy.asarray(b))
+    with pytest.raises(ValueError, match="square"):
+        rw.solve(cupy.asarray(A[:3]), cupy.asarray(b))
+    with pytest.raises(ValueError, match="empty"):
+        rw.solve(cupy.asarray(np.empty((0, 0))), cupy.asarray(np.empty(0)))
+    with pytest.raises(KeyError, match="policy on a GPU"):
+        rw.solve(cupy.asarray(A), cupy.asarray(b), policy="e4m3")
+
+
+HARD = [
+    *hard_systems.growth_systems(),
+    *hard_systems.structured_systems(),
+    *hard_systems.scaled_systems(),
+    *hard_systems.near_singular_systems(),
+    *hard_systems.singular_systems(),
+]
+
+
+@pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
+@pytest.mark.parametrize("policy", ["default", "fp16x2"])
+def test_hard_systems_end_as_on_the_processor(backend, policy):
+    """An answer through the gate, or a named failure: on both, or on none."""
+    for name, A, b in HARD:
+        ends = []
+        for given in ((A, b), (cupy.asarray(A), cupy.asarray(b))):
+            try:
+                rw.solve(*given, policy="default" if given[0] is A else policy)
+                ends.append("")
+            except rw.SolveFailed as failure:
+                ends.append(str(failure).split(":")[0])
+        assert ends[0] == ends[1], name
+
+
+def test_a_failure_has_the_best_x_in_the_caller_s_kind(backend):
+    with pytest.raises(rw.SolveFailed, match="singular") as caught:
+        rw.solve(cupy.asarray(np.ones((3, 3))), cupy.asarray(np.array([1.0, 2.0, 3.0])))
+    assert caught.value.x is None or isinstance(caught.value.x, cupy.ndarray)
+
+
+def test_few_digits_are_warned_of(backend):
+    A, b = hard_systems.with_random_b(hard_systems.linalg.hilbert(12))
+    with pytest.warns(rw.IllConditionedWarning):
+        rw.solve(cupy.asarray(A), cupy.asarray(b))
+
+
+def test_full_accuracy(backend):
+    n = 40
+    U, V = (np.linalg.qr(rng(s).standard_normal((n, n)))[0] for s in (1, 2))
+    A = (U * np.logspace(0, -9, n)) @ V
+    b = rng(3).random(n)
+    solution = rw.solve(cupy.asarray(A), cupy.asarray(b), accuracy="forward", full_output=True)
+    assert solution.accuracy == "forward"
+    expected = rw.solve(A, b, accuracy="forward")
+    np.testing.assert_allclose(solution.x.get(), expected, rtol=1e-14)
+
+
+# How an action is chosen.
+
+
+def given_matrix(A, backend, columns=1):
+    return checked_matrix(cupy.asarray(A), backend, columns)
+
+
+class Large:
+    """Looks like a matrix with many rows; nobody reads more than some of them."""
+
+    def __init__(self, n, heavy, symmetric=False):
+        A = np.eye(64) * 100.0 if heavy else np.where(np.eye(64) > 0, 0.1, 1.0)
+        if not symmetric:
+            A[0, 1] = 3.0
+        self.n, self.A, self.columns = n, cupy.asarray(A), None
+        self.b = np.broadcast_to(0.0, (n, 1))
+
+
+def chosen(backend, n, heavy=False, free=2**40, **options):
+    choice = DeviceChooser(backend, free, generic_device_prices(), **options).choose(
+        Large(n, heavy), None
+    )
+    return choice, f"{choice.ladder[0].method}:{choice.ladder[0][0]}"
+
+
+def test_small_systems_are_factorized_in_fp64(backend):
+    choice, first = chosen(backend, LEAST_N - 1)
+    assert first == "lu:fp64"
+    assert "no lower format" in choice.reason
+
+
+def test_large_systems_start_low_and_a_heavy_diagonal_lower(backend):
+    choice, first = chosen(backend, 8192)
+    assert first == "lu/local:fp16x2"
+    assert [f"{a.method}:{a[0]}" for a in choice.ladder][1] == "lu:fp64"
+    assert chosen(backend, 16384, heavy=True)[1] == "lu/local:fp16"
+
+
+def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
+    chooser = DeviceChooser(backend, 2**40, generic_device_prices())
+    choice = chooser.choose(Large(4096, False, symmetric=True), None)
+    assert choice.ladder[0].method == "cholesky"
+    assert any(action.method == "lu" for action in choice.ladder)
+
+
+def test_what_does_not_fit_is_left_out_or_refused(backend):
+    n = 8192
+    choice, first = chosen(backend, n, free=9 * n * n)
+    assert first == "lu/local:fp16x2"
+    assert all(action.method == "lu/local" for action in choice.ladder)
+    with pytest.raises(DeviceMemoryError, match="GB are free"):
+        chosen(backend, n, free=1000)
+
+
+def test_memory_that_runs_out_is_a_clear_error(backend, monkeypatch):
+    def allocate(*args, **kwargs):
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr(host_device.lu, "factorize", allocate)
+    A, b = system(5)
+    with pytest.raises(DeviceMemoryError, match="does not suffice"):
+        rw.solve(cupy.asarray(A), cupy.asarray(b))
+
+
+def test_a_slow_action_gives_way(backend):
+    learner = DeviceLearner()
+    choice, first = chosen(backend, 4096, learner=learner)
+    assert first == "lu/local:fp16x2"
+    for _ in range(3):
+        choice.learn([], 10.0)
+    assert chosen(backend, 4096, learner=learner)[1].startswith("lu:")
+    assert chosen(backend, 16384, learner=learner)[1] == "lu/local:fp16x2"
+
+
+def test_a_solver_learns_on_the_device(backend):
+    solver = rw.Solver()
+    A, b = system(30)
+    x = solver.solve(cupy.asarray(A), cupy.asarray(b))
+    assert isinstance(x, cupy.ndarray)
+    assert solver._device_learner._seen
+    F = solver.factor(cupy.asarray(A))
+    assert isinstance(F.solve(cupy.asarray(b)), cupy.ndarray)
+    assert isinstance(solver.solve(A, b, device="cuda"), np.ndarray)
+    assert isinstance(
+        rw.Solver(policy="fp32").solve(cupy.asarray(A), cupy.asarray(b)), cupy.ndarray
+    )
+
+
+def test_prices_survive_json():
+    prices = generic_device_prices()
+    assert DevicePrices.from_dict(prices.to_dict()) == prices
+    with pytest.raises(rw.RoundwiseError, match="calibrate --device cuda"):
+        DevicePrices.from_dict({"schema": "other"})
+    with pytest.raises(rw.RoundwiseError, match="damaged"):
+        DevicePrices.from_dict(prices.to_dict() | {"factors": {"lu": {"fp64": {"x": 1}}}})
+
+
+def test_arrays_of_the_processor_stay_there():
+    A, b = system(3)
+    assert place_of(A, b, None) is None
+    assert place_of(A.tolist(), b.tolist(), "cpu") is None
