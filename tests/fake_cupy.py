@@ -94,6 +94,8 @@ class ndarray(NDArrayOperatorsMixin):
 
 def _reduction(name):
     def method(self, axis=None, out=None, keepdims=False):
+        if name in ("max", "min", "argmax", "argmin") and not self.size:
+            raise ValueError("zero-size array to reduction operation which has no identity")
         found = getattr(self._values, name)(axis=axis, keepdims=keepdims)
         return ndarray(np.asarray(found))
 

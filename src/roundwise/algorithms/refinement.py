@@ -97,12 +97,13 @@ def refine(
         while True:
             R = residual.residual(A, X, B)
             progress.x_norms.append(x_norms)
-            errors = backward_errors(scaled.residual_norms(R), scaled.norm, x_norms, b_norms)
+            r_norms = scaled.residual_norms(R)
+            errors = backward_errors(r_norms, scaled.norm, x_norms, b_norms)
             progress.backward_errors.append(errors)
             refined.keep_better(errors)
             if status := stop.after_residual(progress):
                 break
-            correction = with_unit_columns(correct, R)
+            correction = with_unit_columns(correct, R, None if scaled.weighs_rows else r_norms)
             X = refined.X = update.add(X, correction.Z)
             progress.z_norms.append(scaled.solution_norms(correction.Z))
             x_norms = progress.x_norms[-1] = scaled.solution_norms(X)
@@ -124,12 +125,15 @@ def refine(
     return refined
 
 
-def with_unit_columns(solve: Corrector, B: Vector) -> Correction:
+def with_unit_columns(
+    solve: Corrector, B: Vector, sizes: NDArray[np.float64] | None = None
+) -> Correction:
     """Solve with columns scaled by powers of two to max norm in [1, 2), and scale the result back.
 
+    `sizes` are the max norms of the columns, where they are known.
     This changes nothing unless numbers leave the format's range, which small residuals would.
     """
-    sizes = column_norms(B)
+    sizes = column_norms(B) if sizes is None else sizes
     if not sizes.any():
         return Correction(np.zeros_like(B))
     exponents = np.frexp(sizes)[1] - 1

@@ -85,6 +85,11 @@ class ScaledMatrix:
         matrix = replace(self, A=A, rows=self.columns, columns=self.rows)
         return replace(matrix, norm=_given_norm(matrix))
 
+    @property
+    def weighs_rows(self) -> bool:
+        """Whether `residual_norms` are others than the norms of the columns."""
+        return self._row_weights is not None
+
     def residual_norms(self, R: Array) -> Array:
         """The max norm of each column of residuals or right-hand sides, in the given scale."""
         return column_norms(R, self._row_weights)
@@ -262,7 +267,9 @@ def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
     powers[fractions == 0] = ZERO_EXPONENT
     if matrix.rows is not None:
         powers -= matrix.rows[:, None]
-    exponents = np.maximum(powers.max(axis=0), -5000)[None, :]
+    # CuPy knows no maximum of nothing, not even for no columns.
+    largest = powers.max(axis=0) if powers.size else powers[0]
+    exponents = np.maximum(largest, -5000)[None, :]
     with np.errstate(under="ignore"):
         B = np.ldexp(fractions, powers - exponents)
     if matrix.columns is not None:

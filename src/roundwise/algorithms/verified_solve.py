@@ -314,10 +314,16 @@ class VerifiedSolve(Algorithm):
         return self.starts({problem.is_sparse for problem in problems} or {False}, formats)
 
     def starts(
-        self, sparse: Iterable[bool], formats: Iterable[str | FloatFormat] | None = None
+        self,
+        sparse: Iterable[bool],
+        formats: Iterable[str | FloatFormat] | None = None,
+        backend: str | Backend | None = None,
     ) -> ActionSpace:
-        """The actions that a solve may start with: for dense systems, sparse ones, or both."""
-        backend = get_backend(self.arithmetic)
+        """The actions that a solve may start with: for dense systems, sparse ones, or both.
+
+        `backend` runs them: the processor's native one if not given.
+        """
+        backend = get_backend(self.arithmetic if backend is None else backend)
         wanted = None if formats is None else {get_format(fmt) for fmt in formats} | {FP64}
         residuals = [self._rest[-1]]
         if wanted and FP64X2 in wanted and FP64X2 not in residuals:

@@ -33,4 +33,4 @@ def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:
         magnitudes *= weights[:, None]
     if isinstance(magnitudes, np.ndarray):
         return np.asarray(magnitudes.max(axis=0, initial=0.0))
-    return on_host(magnitudes.max(axis=0))
+    return on_host(magnitudes.max(axis=0)) if magnitudes.size else np.zeros(X.shape[1])

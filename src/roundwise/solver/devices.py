@@ -121,7 +121,8 @@ class Place:
             stack.enter_context(cuda.Device(self.number))
             if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
                 stream = torch.cuda.current_stream(self.number).cuda_stream
-                stack.enter_context(cuda.ExternalStream(stream))
+                if stream:  # not the default one, which is CuPy's, too
+                    stack.enter_context(cuda.ExternalStream(stream))
             try:
                 yield
             except MemoryError as error:

@@ -141,8 +141,8 @@ class CudaFactors(Factors):
     def U(self) -> Any:
         return self._packed.dense()[1]
 
-    @property
-    def pivots(self) -> Vector | None:
+    @cached_property
+    def pivots(self) -> Vector | None:  # type: ignore[override]
         return None if self.method == "cholesky" else self._packed.pivots
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
