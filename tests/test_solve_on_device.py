@@ -1,13 +1,28 @@
 """`solve`, `factor` and `Solver` on a GPU, without one: see `fake_cupy`."""
 
+import json
+from dataclasses import replace
+
 import fake_cupy as cupy
 import hard_systems
 import host_device
 import numpy as np
 import pytest
+from command_line import fail, succeed
 
 import roundwise as rw
-from roundwise.costs.device_prices import DevicePrices, generic_device_prices
+from roundwise.algorithms.methods import METHODS
+from roundwise.backends.cuda.device import DeviceUnavailable, is_available, why_not
+from roundwise.commands import calibrate as calibrating
+from roundwise.costs import ProfileWarning
+from roundwise.costs.device_calibration import _nonnegative_fit, calibrate_device
+from roundwise.costs.device_prices import (
+    DevicePrices,
+    device_prices,
+    device_prices_path,
+    generic_device_prices,
+    save_device_prices,
+)
 from roundwise.solver import devices
 from roundwise.solver.device_choosing import LEAST_N, DeviceChooser, DeviceLearner
 from roundwise.solver.devices import DeviceMemoryError, place_of
@@ -349,3 +364,92 @@ def test_arrays_of_the_processor_stay_there():
     A, b = system(3)
     assert place_of(A, b, None) is None
     assert place_of(A.tolist(), b.tolist(), "cpu") is None
+
+
+# Measuring prices, and the command line.
+
+
+def test_calibration_prices_every_method_of_the_device(backend):
+    seconds = iter(range(10**6))  # each look at the clock is a second later
+    prices = calibrate_device(backend, (20, 30, 40), runs=1, clock=lambda: float(next(seconds)))
+    assert DevicePrices.from_dict(prices.to_dict()) == prices
+    for method in ("lu", "lu/local", "lu/tournament", "lu/butterfly", "cholesky"):
+        for fmt in METHODS[method].formats:
+            if backend.runs(method, fmt):
+                assert prices.factor_seconds(method, fmt.name, 30) == pytest.approx(1.0)
+    assert prices.step_seconds("fp64", 30) == pytest.approx(1.0)
+    assert prices.device == backend.machine.key
+
+
+def test_a_fit_finds_the_prices_that_times_were_made_with():
+    n = np.array([500.0, 1000.0, 4000.0, 16000.0])
+    terms = np.stack([np.ones(4), n, 2 / 3 * n**3])
+    true = np.array([3e-4, 2e-6, 1e-14])
+    np.testing.assert_allclose(_nonnegative_fit(terms, true @ terms), true, rtol=1e-6)
+
+
+def test_prices_measured_here_are_preferred_and_bad_ones_warned_of(backend, tmp_path, monkeypatch):
+    monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
+    device_prices.cache_clear()
+    assert device_prices(backend.machine) == generic_device_prices()
+    measured = replace(generic_device_prices(), step=1.0)
+    path = save_device_prices(measured, device_prices_path(backend.machine))
+    device_prices.cache_clear()
+    assert device_prices(backend.machine) == measured
+    path.write_text("{}")
+    device_prices.cache_clear()
+    with pytest.warns(ProfileWarning, match="calibrate --device cuda"):
+        assert device_prices(backend.machine) == generic_device_prices()
+    device_prices.cache_clear()
+
+
+@pytest.fixture
+def files(tmp_path):
+    A, b = system(12)
+    paths = tmp_path / "A.mtx", tmp_path / "b.mtx"
+    for path, values in zip(paths, (A, b[:, None]), strict=True):
+        rw.problems.write_matrix_market(path, values)
+    return paths
+
+
+def test_the_command_solves_on_the_device(backend, files):
+    text = succeed("solve", *files, "--device", "cuda", "--explain")
+    assert "On the GPU lu in fp64" in text
+    assert "--device is for the library's own choice" in fail(
+        2,
+        "solve",
+        *files,
+        "--device",
+        "cuda",
+        "--arithmetic",
+        "native",
+        "--action",
+        "-".join(["fp64"] * 4),
+    )
+
+
+@pytest.mark.skipif(is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_remedy_is_named(files):
+    devices.backend_of.cache_clear()
+    for command in (("solve", *files), ("calibrate",)):
+        line = fail(1, *command, "--device", "cuda")
+        assert "roundwise[cuda12]" in line or "NVIDIA GPU" in line
+    with pytest.raises(DeviceUnavailable):
+        rw.solve(np.eye(2), np.ones(2), device="cuda")
+    with pytest.raises(DeviceUnavailable):
+        rw.get_backend("cuda")
+
+
+def test_info_tells_of_the_device():
+    facts = json.loads(succeed("info", "--json"))["device"]
+    assert facts["available"] == is_available()
+    assert facts.get("reason", "") == why_not()
+
+
+def test_the_command_calibrates_the_device(backend, monkeypatch, tmp_path):
+    monkeypatch.setattr(calibrating, "get_backend", lambda name: backend)
+    monkeypatch.setattr(calibrating, "QUICK_GPU_SIZES", (16, 24, 32))
+    text = succeed("calibrate", "--device", "cuda", "--quick", "--out", tmp_path / "prices.json")
+    assert "lu/local fp16x2" in text
+    saved = json.loads((tmp_path / "prices.json").read_text())
+    assert "measured by" in DevicePrices.from_dict(saved).source
