@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import fake_cupy as cupy
 import hard_systems
@@ -18,13 +19,21 @@ from roundwise.costs import ProfileWarning
 from roundwise.costs.device_calibration import _nonnegative_fit, calibrate_device
 from roundwise.costs.device_prices import (
     DevicePrices,
+    FactorPrice,
     device_prices,
     device_prices_path,
     generic_device_prices,
     save_device_prices,
 )
+from roundwise.features import look
+from roundwise.features.device_look import device_row_features
 from roundwise.solver import devices
-from roundwise.solver.device_choosing import LEAST_N, DeviceChooser, DeviceLearner
+from roundwise.solver.device_choosing import (
+    LEAST_N,
+    DeviceChooser,
+    DeviceLearner,
+    bits_that_may_suffice,
+)
 from roundwise.solver.devices import DeviceMemoryError, place_of
 from roundwise.solver.inputs import checked_matrix
 
@@ -270,21 +279,34 @@ def given_matrix(A, backend, columns=1):
     return checked_matrix(cupy.asarray(A), backend, columns)
 
 
+SLOW, FAST = FactorPrice(4e13, 3e-6, 2e-4), FactorPrice(2e14, 1e-6, 2e-4)
+PRICES = DevicePrices(
+    "a stand-in",
+    {
+        "lu": {"fp64": SLOW},
+        "lu/local": {"fp16": replace(FAST, flops_per_second=6e14), "fp16x2": FAST},
+        "cholesky": {"fp64": replace(SLOW, column=1e-6)},
+    },
+    3e12,
+    1e-4,
+    5e-8,
+)
+
+
 class Large:
     """Looks like a matrix with many rows; nobody reads more than some of them."""
 
     def __init__(self, n, heavy, symmetric=False):
-        A = np.eye(64) * 100.0 if heavy else np.where(np.eye(64) > 0, 0.1, 1.0)
-        if not symmetric:
-            A[0, 1] = 3.0
+        A = rng(0).standard_normal((300, 300))
+        A[np.diag_indices(300)] += 60.0 if heavy else 0.0
+        if symmetric:
+            A = A @ A.T
         self.n, self.A, self.columns = n, cupy.asarray(A), None
         self.b = np.broadcast_to(0.0, (n, 1))
 
 
 def chosen(backend, n, heavy=False, free=2**40, **options):
-    choice = DeviceChooser(backend, free, generic_device_prices(), **options).choose(
-        Large(n, heavy), None
-    )
+    choice = DeviceChooser(backend, free, PRICES, **options).choose(Large(n, heavy), None)
     return choice, f"{choice.ladder[0].method}:{choice.ladder[0][0]}"
 
 
@@ -301,8 +323,36 @@ def test_large_systems_start_low_and_a_heavy_diagonal_lower(backend):
     assert chosen(backend, 16384, heavy=True)[1] == "lu/local:fp16"
 
 
+@pytest.mark.parametrize("order", "CF")
+def test_the_look_is_that_of_the_processor(order):
+    for n in (10, 64, 200):
+        for problem in (
+            rw.LinearSystem(system(n)[0], np.ones(n)),
+            rw.problems.randsvd(n, 1e6, 3, rng=rng(0)),
+            rw.LinearSystem(np.eye(n), np.ones(n)),
+        ):
+            A = np.asarray(problem.A, order=order)
+            expected = look.row_features(SimpleNamespace(A=A, n=n, is_sparse=False))
+            got = device_row_features(cupy.asarray(A))
+            # A pivot of almost the same size may lead to another remainder.
+            assert got.pop("remainder") == pytest.approx(expected.pop("remainder"), rel=0.1)
+            assert got == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "mode", "bits"),
+    [(1e2, 3, 11), (1e6, 3, 22), (1e9, 3, 53), (1e9, 1, 53), (1e9, 2, 11)],
+)
+def test_the_bits_that_may_suffice(kappa, mode, bits):
+    problem = rw.problems.randsvd(400, kappa, mode, rng=rng(1))
+    features = device_row_features(cupy.asarray(problem.A))
+    assert bits_that_may_suffice(features) == bits
+    gaussian = device_row_features(cupy.asarray(rng(0).standard_normal((400, 400))))
+    assert bits_that_may_suffice(gaussian) == 22
+
+
 def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
-    chooser = DeviceChooser(backend, 2**40, generic_device_prices())
+    chooser = DeviceChooser(backend, 2**40, PRICES)
     choice = chooser.choose(Large(4096, False, symmetric=True), None)
     assert choice.ladder[0].method == "cholesky"
     assert any(action.method == "lu" for action in choice.ladder)

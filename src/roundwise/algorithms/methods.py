@@ -47,11 +47,11 @@ DEFINITE, SYMMETRIC = ("looks_positive_definite",), ("symmetric",)
 METHODS = {
     method.name: method
     for method in (
+        Method("cholesky", False, (FP32, FP64), ("lu",), needs=DEFINITE),
         # On a GPU: bolder ways to pivot, whose failures cuSOLVER's LU in FP64 mends.
         Method("lu/butterfly", False, (FP16, FP16X2), ("lu",)),
         Method("lu/local", False, (FP16, FP16X2), ("lu",)),
         Method("lu/tournament", False, (FP16, FP16X2, FP64), ("lu",)),
-        Method("cholesky", False, (FP32, FP64), ("lu",), needs=DEFINITE),
         Method("lu", False, (BF16, FP32, FP64), then=("qr", SAFE)),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
         _sparse("amg/rs", "cholesky/amd", DEFINITE, low=None),

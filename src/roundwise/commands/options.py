@@ -146,10 +146,14 @@ jobs = valued(
 
 
 def default_formats(arithmetic: str) -> list[FloatFormat]:
-    """Those of the paper's formats that the arithmetic runs for dense and for sparse systems."""
+    """Those of the paper's formats that the arithmetic runs for dense and for sparse systems.
+
+    A device may have none for sparse ones.
+    """
     backend = get_backend(arithmetic)
+    kinds = [False, True] if backend.formats(sparse=True) else [False]
     formats = [get_format(name) for name in FORMATS]
-    return [fmt for fmt in formats if backend.supports(fmt) and backend.supports(fmt, sparse=True)]
+    return [fmt for fmt in formats if all(backend.supports(fmt, kind) for kind in kinds)]
 
 
 def refuse_given(names: Iterable[str], remedy: str) -> None:

@@ -197,7 +197,12 @@ def _angles(rows: Array, squares: Array, norms: Array) -> tuple[float, float]:
     lengths = np.sqrt(np.einsum("i,ij->j", weights * weights, squares))
     scale = np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
     # Too small a product to wake the threads of SciPy's BLAS; NumPy's ``@`` would wake its own.
-    gram = blas.dsyrk(1.0, (rows / scale).T, trans=1, lower=1)
+    return angles_from(blas.dsyrk(1.0, (rows / scale).T, trans=1, lower=1), n)
+
+
+def angles_from(gram: Array, n: int) -> tuple[float, float]:
+    """Coherence and remainder from the inner products of rows, which are overwritten."""
+    count = len(gram)
     sizes = np.sqrt(np.diagonal(gram))
     sizes[sizes == 0] = 1.0
     gram /= sizes[:, None] * sizes

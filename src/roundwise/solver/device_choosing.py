@@ -1,27 +1,25 @@
 """From prices to the ladder of actions that a solve on a GPU climbs.
 
-A matrix on a GPU is looked at as little as possible: n, and 64 of its rows. Prices rank actions,
-and a `DeviceLearner` corrects them by what solves have taken. The safe action is cuSOLVER's LU in
-FP64; whatever is chosen passes the same gate.
+64 rows of a matrix on a GPU tell which formats may suffice. Prices rank their actions, and a
+`DeviceLearner` corrects them by what solves have taken. The safe action is cuSOLVER's LU in FP64;
+whatever is chosen passes the same gate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.algorithms.methods import METHODS, is_symmetric
 from roundwise.backends import Backend
-from roundwise.backends.arrays import on_host
 from roundwise.costs.device_prices import DevicePrices, device_prices
 from roundwise.exceptions import UnknownNameError
-from roundwise.formats import BF16, FP16, FP64, TF32, FloatFormat
+from roundwise.features.device_look import device_row_features
+from roundwise.formats import FP16, FP16X2, FP64, FloatFormat
 from roundwise.solver.choosing import DEFAULT, Choice, Chooser, FixedStart
 from roundwise.solver.devices import DeviceMemoryError
 from roundwise.solver.inputs import GivenMatrix
@@ -31,19 +29,22 @@ ALGORITHM = VerifiedSolve()
 LEAST_N = 1500
 """Below this n panels and launches take all the time, in every format."""
 
-ROWS = 64
-"""How many rows, evenly spaced, stand for all."""
-
 HEAVY = 0.8
-"""The diagonal's share of the entries' root mean square from which on fp16 factors are expected to
-suffice: singular values are close together then."""
+"""The share of the diagonal from which on 11 bits are expected to suffice: singular values are
+close together then."""
 
-STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}
-"""Corrections that are expected with factors in a format; those of others, `LOW_STEPS`."""
-LOW_STEPS = 4
-LOW = (BF16, FP16, TF32)
+NEARLY_ORTHOGONAL, GEOMETRIC = 0.3, (2.5, 8.2)
+"""Coherences for which 11 bits are: of rows that are nearly orthogonal, and of singular values that
+fall geometrically to between ``exp(-3.5)`` and ``exp(-9.2)`` of the largest. Between the two are
+Gaussian matrices, whose least singular values are far below the others."""
 
-Key = tuple[str, int, bool]  # kind of system, size, heavy diagonal
+MOST_COHERENT, LEAST_REMAINDER = 16.5, 4e-6
+"""Beyond, 22 bits are not: the singular values fall below ``exp(-17.5)`` of the largest."""
+
+STEPS, LOW_STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}, 4
+"""Corrections that are expected with factors in a format; those of others are the second."""
+
+Key = tuple[str, int, int]  # kind of system, size, bits that may suffice
 
 
 class DeviceLearner:
@@ -94,11 +95,11 @@ class DeviceChooser:
 
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
         n, definite = matrix.n, is_definite(matrix, positive_definite)
-        heavy = n >= LEAST_N and diagonal_share(matrix.A) >= HEAVY
-        key = "definite" if definite else "general", round(2 * math.log2(n)), heavy
+        bits = FP64.p if n < LEAST_N else bits_that_may_suffice(device_row_features(matrix.A))
+        key = "definite" if definite else "general", round(2 * math.log2(n)), bits
         priced = {
             action: self._seconds(action, matrix) * self._ratio(key, action)
-            for action in self._actions(definite, heavy, n)
+            for action in self._actions(definite, bits)
             if memory_needed(action, n) <= self._free
         }
         if not priced:
@@ -109,22 +110,24 @@ class DeviceChooser:
         if self._learner is not None:
             price = self._seconds(first, matrix)
             learn = partial(self._learner.learn, key, first, price)
-        return Choice(ladder, self._reason(first, priced, n, heavy), learn)
+        return Choice(ladder, self._reason(first, priced, n, bits), learn)
 
-    def _actions(self, definite: bool, heavy: bool, n: int) -> list[Action]:
+    def _actions(self, definite: bool, bits: int) -> list[Action]:
         """Those that are worth a try, the safe one first: prices that are equal choose it."""
-        methods = ["lu"]
-        if n >= LEAST_N:
-            methods += ["lu/local"]
-        if definite:
-            methods += ["cholesky"]
-        found = []
-        for name in methods:
-            for fmt in METHODS[name].formats:
-                runs = self._backend.runs(name, fmt) and self._prices.prices(name, fmt.name)
-                if runs and (heavy or fmt not in LOW) and (n >= LEAST_N or fmt == FP64):
-                    found.append(Action((fmt, FP64, FP64, FP64), name))
-        return found or [Action([FP64] * 4, "lu")]
+        methods = ["lu", "lu/tournament", "lu/local", *(["cholesky"] if definite else [])]
+        found = [
+            Action((fmt, FP64, FP64, FP64), name)
+            for name in methods
+            for fmt in reversed(METHODS[name].formats)
+            if fmt.p >= bits and self._backend.runs(name, fmt)
+        ]
+        # What local pivoting does not get along with in low formats is better done in FP64.
+        return [
+            action
+            for action in found
+            if self._prices.prices(action.method, action[0].name)
+            and (action.method != "lu/tournament" or action[0] == FP64)
+        ]
 
     def _ratio(self, key: Key, action: Action) -> float:
         return 1.0 if self._learner is None else self._learner.ratio(key, action)
@@ -141,20 +144,22 @@ class DeviceChooser:
         return tuple(action for action in ladder if memory_needed(action, n) <= self._free)
 
     def _too_large(self, n: int) -> DeviceMemoryError:
-        needed = min(memory_needed(a, n) for a in self._actions(False, True, n))
+        needed = min(memory_needed(a, n) for a in self._actions(False, FP16X2.p))
         return DeviceMemoryError(
             f"factors of a {n} x {n} matrix take {needed / 1e9:.1f} GB, of which "
             f"{self._free / 1e9:.1f} GB are free on the GPU; free memory there, or solve on the CPU"
         )
 
-    def _reason(self, first: Action, priced: dict[Action, float], n: int, heavy: bool) -> str:
+    def _reason(self, first: Action, priced: dict[Action, float], n: int, bits: int) -> str:
         others = [seconds for action, seconds in priced.items() if action != first]
         text = f"On the GPU {first.method} in {first[0]} is priced {1e3 * priced[first]:.3g} ms"
         text += f", the next best choice {1e3 * min(others):.3g} ms." if others else "."
         if n < LEAST_N:
             text += f" Below n = {LEAST_N} no lower format gains time there."
-        elif heavy:
-            text += " The diagonal is heavy: low formats are expected to suffice."
+        elif bits < FP64.p:
+            text += f" By 64 of its rows, {bits} bits may suffice."
+        else:
+            text += " By 64 of its rows, no lower format suffices."
         return text
 
 
@@ -207,13 +212,21 @@ def is_definite(matrix: GivenMatrix, said: bool | None) -> bool:
     return bool((matrix.A.diagonal() > 0).all()) and is_symmetric(matrix.A)
 
 
-def diagonal_share(A: Any) -> float:
-    """``||d|| / ||A||`` of some rows, d their diagonal entries: 1 for a diagonal matrix."""
-    step = max(1, len(A) // ROWS)
-    rows, diagonal = A[::step], A.diagonal()[::step]
-    squares = np.stack([(diagonal * diagonal).sum(), (rows * rows).sum()])
-    part, whole = on_host(squares).tolist()
-    return math.sqrt(part / whole) if whole > 0 else 0.0
+def bits_that_may_suffice(features: Mapping[str, float]) -> int:
+    """The bits of factors that refinement may get along with: FP16's, FP16X2's or FP64's.
+
+    A rule of thumb about `look.row_features`, until solves are learned from.
+    """
+    share, coherence, remainder = (
+        features[name] for name in ("diagonal_share", "coherence", "remainder")
+    )
+    low, high = GEOMETRIC
+    even = coherence <= NEARLY_ORTHOGONAL or low <= coherence <= high
+    if remainder >= 0.02 and (share >= HEAVY or even):
+        return FP16.p
+    if coherence <= MOST_COHERENT and remainder >= LEAST_REMAINDER:
+        return FP16X2.p
+    return FP64.p
 
 
 def memory_needed(action: Action, n: int) -> float:

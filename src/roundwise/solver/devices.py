@@ -34,11 +34,11 @@ class DeviceMemoryError(MemoryError, RoundwiseError):
 @cache
 def backend_of(number: int) -> Backend:
     """The backend of a GPU, by CUDA's number of it."""
-    backend = get_backend("cuda")
+    backend: Any = get_backend("cuda")
     if number == 0:
-        return backend
-    with backend.xp.cuda.Device(number):
-        return type(backend)()
+        return backend  # type: ignore[no-any-return]
+    with backend.xp.cuda.Device(number):  # kernels are loaded for each
+        return type(backend)(type(backend.device)(backend.xp))  # type: ignore[no-any-return]
 
 
 def is_on_device(x: Any) -> bool:

@@ -86,7 +86,10 @@ class CudaMatrix(Matrix):
             return cholesky.factorize(self._device, self._given, self.fmt)
         if method == "qr":
             return OrthogonalFactors(self._device, self._given)
-        return lu.factorize(self._device, self._given, self.fmt, PIVOTING[method])
+        pivoting = PIVOTING[method]
+        if pivoting == "partial" and self.fmt not in (FP32, FP64):
+            pivoting = "tournament"  # cuSOLVER has no other formats; this comes closest to it
+        return lu.factorize(self._device, self._given, self.fmt, pivoting)
 
     def lu(self) -> CudaFactors:
         return self.factors("lu")
