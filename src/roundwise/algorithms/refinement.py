@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_system, shifted
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule
-from roundwise.backends import ArithmeticFailure, Factors, Matrix, Status
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
@@ -233,8 +234,16 @@ def shared_system(
     problem: LinearSystem, equilibrate: bool, residual: Stage, shared: Shared
 ) -> System:
     """The system to refine: the problem itself, or its row and column equilibration."""
-    make = partial(scaled_system, problem.A, problem.b, residual.backend, equilibrate)
-    return shared.get("system", make, residual)
+    A, b = operands(problem, residual.backend, shared)
+    return shared.get(
+        "system", partial(scaled_system, A, b, residual.backend, equilibrate), residual
+    )
+
+
+def operands(problem: LinearSystem, backend: Backend, shared: Shared) -> tuple[Any, Any]:
+    """A and b where the backend computes: that they are there is no part of a run."""
+    with shared.diagnostics():
+        return shared.get("operands", lambda: (backend.array(problem.A), backend.array(problem.b)))
 
 
 def shared_matrix(stage: Stage, system: System, shared: Shared) -> Matrix:

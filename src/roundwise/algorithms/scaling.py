@@ -281,6 +281,5 @@ def scaled_system(
     A: Any, b: Array, backend: Backend, equilibrate: bool
 ) -> tuple[ScaledMatrix, ScaledColumns]:
     """The system that research algorithms refine: as it is, scaled down, or equilibrated."""
-    A, b = backend.array(A), backend.array(b)
     matrix = equilibrated(A) if equilibrate else scaled_down(A, *backend.sizes(A))
     return matrix, plain_columns(b) if matrix.rows is None else scaled_columns(b, matrix)

@@ -145,7 +145,7 @@ class CudaFactors(Factors):
         return self._packed.dense()[1]
 
     @cached_property
-    def pivots(self) -> Vector | None:  # type: ignore[override]
+    def pivots(self) -> Vector | None:
         return None if self.method == "cholesky" else self._packed.pivots
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
