@@ -91,10 +91,12 @@ def refine(
     progress = Progress(scaled.n, update.fmt)
     refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
     try:
-        X = with_unit_columns(start, B).Z if callable(start) else start
+        sizes = None if scaled.weighs_rows else b_norms
+        X = with_unit_columns(start, B, sizes).Z if callable(start) else start
         refined.X = X
         A = matrix(residual)
         x_norms = scaled.solution_norms(X)
+        require_finite(x_norms, residual.backend)
         while True:
             R = residual.residual(A, X, B)
             progress.x_norms.append(x_norms)
@@ -106,8 +108,10 @@ def refine(
                 break
             correction = with_unit_columns(correct, R, None if scaled.weighs_rows else r_norms)
             X = refined.X = update.add(X, correction.Z)
-            progress.z_norms.append(scaled.solution_norms(correction.Z))
-            x_norms = progress.x_norms[-1] = scaled.solution_norms(X)
+            z_norms, x_norms = scaled.norms_of_solutions(correction.Z, X)
+            require_finite(z_norms, residual.backend)
+            progress.z_norms.append(z_norms)
+            progress.x_norms[-1] = x_norms
             progress.inner_iterations += correction.iterations
             progress.inner_residual = correction.residual
             refined.history.append(
@@ -124,6 +128,12 @@ def refine(
         status, refined.reason = OutcomeStatus[failure.status.name], str(failure)
     refined.status = status
     return refined
+
+
+def require_finite(norms: NDArray[np.float64], backend: Backend) -> None:
+    """The failure of a solve on a device, which leaves inf and NaN to whoever reads its norm."""
+    if not backend.on_host and not np.isfinite(norms).all():
+        raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", FP64)
 
 
 def with_unit_columns(
