@@ -42,7 +42,7 @@ class ScaledMatrix:
     """A square, finite, real matrix, ``2**-(e_i + f_j)`` times the given one."""
 
     A: Any  # float64 array (C or Fortran contiguous), or canonical csr_array
-    norm: float  # of the matrix as it was given, in the infinity norm, over 2**max(e)
+    norm: float  # infinity norm of the matrix as it was given, over 2**(max(e) + max(f))
     rows: NDArray[np.int32] | None = None  # e, if A had to be scaled
     columns: NDArray[np.int32] | None = None  # f, if columns had to be scaled, too
     is_exact: bool = True  # no entry became subnormal or zero
@@ -68,10 +68,14 @@ class ScaledMatrix:
 
     @cached_property
     def _column_weights(self) -> Array | None:
-        """What undoes the scaling of columns; clipped: a norm is rather too small than infinite."""
+        """What undoes the scaling of columns, relative to max(f), as `norm` is: at least 1.
+
+        Weights above 2**900 are lowered to that: the norm of a solution is rather too small, which
+        makes the gate stricter, than infinite.
+        """
         if self.columns is None:
             return None
-        return np.asarray(np.ldexp(1.0, np.clip(-self.columns, -900, 900)))
+        return np.asarray(np.ldexp(1.0, np.minimum(self.columns.max() - self.columns, 900)))
 
     def transposed(self, backend: Backend) -> Self:
         """The transpose, scaled as this one is; a dense one refers to the same numbers."""
@@ -82,11 +86,11 @@ class ScaledMatrix:
         return replace(matrix, norm=_given_norm(matrix))
 
     def residual_norms(self, R: Array) -> Array:
-        """The max norm of each column of residuals or right-hand sides, in the given scale."""
+        """The max norm of each column of residuals or right-hand sides, over 2**max(e)."""
         return column_norms(R, self._row_weights)
 
     def solution_norms(self, X: Array) -> Array:
-        """The max norm of each column of solutions, in the given scale."""
+        """The max norm of each column of solutions in the given scale, times 2**max(f)."""
         return column_norms(X, self._column_weights)
 
 
@@ -205,9 +209,9 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
 
 
 def _given_norm(matrix: ScaledMatrix) -> float:
-    """The infinity norm of the matrix as it was given, over 2**max(e)."""
-    A, n = matrix.A, matrix.n
-    weights = None if matrix.columns is None else np.ldexp(1.0, matrix.columns)
+    """The infinity norm of the matrix as it was given, over 2**(max(e) + max(f))."""
+    A, n, columns = matrix.A, matrix.n, matrix.columns
+    weights = None if columns is None else np.ldexp(1.0, columns - columns.max())
     sums, step = np.empty((n, 1)), n if matrix.is_sparse else max(1, PART // n)
     for first in range(0, n, step):
         rows = abs(A if matrix.is_sparse else A[first : first + step])
