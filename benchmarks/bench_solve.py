@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
@@ -27,6 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu, spsolve
+from timing import median_seconds as seconds
 from tqdm import tqdm
 
 import roundwise as rw
@@ -44,21 +45,8 @@ PDES, LARGE, MEDIUM = (
     "sparse, applications, 2000 <= n < 10 000",
 )
 COLUMNS = ("median", "mean", "worst", "beside: median", "beside: mean", "beside: worst")
-PAUSE = 0.15  # seconds; the threads of a BLAS go on spinning for up to a tenth of one
 
 Row = dict[str, object]
-
-
-def seconds(repeats: int, *contenders: Callable[[], object]) -> list[float]:
-    """The median of each contender; they take turns, so that a busy moment meets all of them."""
-    times: list[list[float]] = [[] for _ in contenders]
-    for _ in range(repeats):
-        for call, taken in zip(contenders, times, strict=True):
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
 
 
 def mixed_dense(
