@@ -168,9 +168,11 @@ def factor(
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
     """
     _check_options(assume_a, accuracy)
+    if not isinstance(columns, int | np.integer) or columns < 1:
+        raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
     tol, chooser = _checked_tolerance(tol), get_chooser(policy)
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns, copy=True)
+    matrix = checked_matrix(A, BACKEND, int(columns), copy=True)
     choice = chooser.choose(matrix, _is_definite(assume_a))
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
 
@@ -223,6 +225,8 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
         return None
+    if not (A.data.flags.forc and A.indices.flags.forc and A.indptr.flags.forc):
+        return None  # SuperLU takes contiguous arrays only
     solved = solve_sparse_at_once(A, b)
     if solved is None:
         return None
@@ -236,7 +240,13 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
     """System by system; a b with one dimension is one vector for all, as in NumPy."""
     columns = b[:, None] if b.ndim == 1 else b
-    stack = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    try:
+        stack = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"A is a stack of shape {A.shape[:-2]}, b one of {columns.shape[:-2]}; pass stacks of "
+            "the same shape, or one system for all"
+        ) from None
     matrices = np.broadcast_to(A, stack + A.shape[-2:])
     blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
     answers = [solve(matrices[i], blocks[i], **options) for i in np.ndindex(stack)]
