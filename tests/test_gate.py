@@ -13,7 +13,10 @@ import rational
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.algorithms.accuracy import backward_errors
+from roundwise.algorithms.scaling import moderate, scaled_columns
 from roundwise.backends import native_formats
+from roundwise.backends.native import exact
 
 SYSTEMS = int(os.environ.get("ROUNDWISE_FUZZ_SYSTEMS", "600"))
 POLICIES = ("default", *(fmt.name for fmt in native_formats()))
@@ -122,6 +125,17 @@ def test_transposed_solves_of_huge_matrices(lowest):
     for policy in POLICIES:
         x = rw.factor(A, policy=policy).solve(b, "T")
         assert rational.passes_gate(A.T, x, b, math.sqrt(6) * 2.0**-53)
+
+
+def test_a_tiny_x_is_refused_though_its_rows_residual_is_tiny():
+    """Row 1 weighs 2**-1060, which is raised to 2**-1000; half of b is left there."""
+    A, b = np.diag([2.0**1000, 2.0**-60]), np.array([0.0, 2.0**-60])
+    matrix = moderate(A, 2.0**1000, 2.0**1000)
+    columns = scaled_columns(b, matrix)
+    Y = np.array([[2.0**-950], [0.0]])
+    R = exact.residual(matrix.A, Y, columns.B)
+    sizes = matrix.solution_norms(Y), matrix.residual_norms(columns.B)
+    assert backward_errors(matrix.residual_norms(R), matrix.norm, *sizes)[0] > 0.25
 
 
 def far_apart(rng, n):

@@ -33,6 +33,9 @@ PART = 2**15
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
 
+TINY = 2.0**-900
+"""A solution of a system whose rows were scaled is far larger."""
+
 SMALLEST_NORMAL = 2.0**-1022
 """Smaller numbers may have lost digits when they were scaled."""
 
@@ -59,8 +62,9 @@ class ScaledMatrix:
     def _row_weights(self) -> Array | None:
         """What undoes the scaling of rows, relative to the largest.
 
-        Weights below 2**-1000 are raised to that. If X solves the scaled system, it is not tiny,
-        and that changes nothing; a tiny X must not pass because a residual vanishes.
+        Weights below 2**-1000 are raised to that: a residual must not vanish because its row is
+        tiny. That can make the norm of b too large, but by nothing beside that of A times that of
+        x, as `solution_norms` tells.
         """
         if self.rows is None or np.ptp(self.rows) == 0:
             return None
@@ -90,8 +94,15 @@ class ScaledMatrix:
         return column_norms(R, self._row_weights)
 
     def solution_norms(self, X: Array) -> Array:
-        """The max norm of each column of solutions in the given scale, times 2**max(f)."""
-        return column_norms(X, self._column_weights)
+        """The max norm of each column of solutions in the given scale, times 2**max(f).
+
+        Zero where X is below `TINY` and rows differ: the scaled A and B have entries of about 1, so
+        that such an X is no solution, and the gate need not be exact where it refuses.
+        """
+        norms = column_norms(X, self._column_weights)
+        if self._row_weights is None:
+            return norms
+        return np.where(column_norms(X) < TINY, 0.0, norms)
 
 
 @dataclass(frozen=True, eq=False)
