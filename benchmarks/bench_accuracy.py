@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import warnings
 from pathlib import Path
 
@@ -79,10 +80,13 @@ def main() -> None:
     cases = [(n, kappa) for n in arguments.sizes for kappa in kappas]
     rows = [row(*case, arguments.systems, arguments.repeats) for case in tqdm(cases)]
     head, texts = list(rows[0]), [list(r.values()) for r in rows]
+    command = " ".join(["python benchmarks/bench_accuracy.py", *sys.argv[1:]])
     note = (
         f"Largest relative errors (max norm, in units of u) over {arguments.systems} systems, how "
         "many answers claim full accuracy, and medians of times in relation to the default's and "
-        f"NumPy's. {Machine.this()}. `make accuracy-docs` writes this."
+        "NumPy's. The solutions are small integers, which float64 holds: an error far below u "
+        "means that all their digits are right, and that zeros came out as tiny numbers. "
+        f"{Machine.this()}; measured by `{command}`."
     )
     print(format_text(Table(note, head, texts)))
     OUT.mkdir(exist_ok=True)
