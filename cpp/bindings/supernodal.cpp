@@ -27,6 +27,8 @@ void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symb
     const auto n = static_cast<std::size_t>(symbolic.n);
     require(indptr.size() == n + 1 && row_place.size() == n && column_place.size() == n,
             "the places, A and its analysis differ in length; pass n, n + 1 and n numbers");
+    require(indptr.data()[n] == length(indices.size()),
+            "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
     const Kind which = kind_of(kind);
     nb::gil_scoped_release release;
     new (self) Plan(which, symbolic, indptr.data(), indices.data(), row_place.data(), column_place.data());
@@ -97,6 +99,8 @@ void bind_supernodal(nb::module_& m) {
                                       std::int64_t limit) {
         require(indptr.size() == rows.size() + 1 && indices.size() == costs.size(),
                 "the arrays differ in length; pass n + 1 starts, n rows, and a cost for each entry");
+        require(indptr.data()[rows.size()] == length(indices.size()),
+                "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
         nb::gil_scoped_release release;
         const std::vector<std::int32_t> found = sparse::cheapest_assignment(
             static_cast<std::int32_t>(rows.size()), indptr.data(), indices.data(), costs.data(),
