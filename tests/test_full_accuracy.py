@@ -145,3 +145,16 @@ def test_blocks_of_columns_claim_full_accuracy_only_together():
     for parts in ([one, short], [short, one]):
         assert joined(parts, (2, 2)).accuracy == "backward"
     assert joined([one, one], (2, 2)).accuracy == "forward"
+
+
+def test_a_solver_refines_to_full_accuracy_and_learns_nothing_from_it():
+    A, x, b = exact_system(300, 1e6, 0)
+    solver = rw.Solver()
+    before = repr(solver)
+    solution = solver.solve(A, b, accuracy="forward", full_output=True)
+    assert solution.accuracy == "forward"
+    assert error(solution.x, x) <= 4 * U
+    assert error(solver.factor(A, accuracy="forward").solve(b), x) <= 4 * U
+    assert repr(solver) == before
+    with pytest.raises(ValueError, match="accuracy"):
+        solver.solve(A, b, accuracy="full")

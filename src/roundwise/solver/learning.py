@@ -25,7 +25,7 @@ from roundwise.solver.choosing import (
     structure,
 )
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.front_door import Structure, factor, solve_knowing
+from roundwise.solver.front_door import Accuracy, Structure, factor, solve_knowing
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.solution import SolveFailed
@@ -104,10 +104,20 @@ class Solver:
         tol: float | None = None,
         full_output: bool = False,
         assume_a: Structure | None = None,
+        accuracy: Accuracy = "backward",
     ) -> Any:
-        """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
-        options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
-        if self._learner is None:
+        """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors.
+
+        Full accuracy takes other times than what is learned: such a solve starts as the policy
+        says, and teaches nothing.
+        """
+        options: dict[str, Any] = {
+            "tol": tol,
+            "full_output": full_output,
+            "assume_a": assume_a,
+            "accuracy": accuracy,
+        }
+        if self._learner is None or accuracy == "forward":
             return solve_knowing(self._patterns, A, b, policy=self._chooser, **options)
         lessons = _Lessons(self._learner, may_explore=True)
         try:
@@ -125,16 +135,19 @@ class Solver:
         tol: float | None = None,
         assume_a: Structure | None = None,
         columns: int = 1,
+        accuracy: Accuracy = "backward",
     ) -> Factorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
-        The first solve with it teaches. It is never used to explore: its factors are to stay. For
-        the next matrix with the same pattern, call its `refactor`.
+        The first solve with it teaches, unless it is to full accuracy. It is never used to
+        explore: its factors are to stay. For the next matrix with the same pattern, call its
+        `refactor`.
         """
         chooser = self._chooser
-        if self._learner is not None:
+        if self._learner is not None and accuracy != "forward":
             chooser = _Lessons(self._learner, may_explore=False)
-        return factor(A, tol=tol, policy=chooser, assume_a=assume_a, columns=columns)
+        options: dict[str, Any] = {"assume_a": assume_a, "columns": columns, "accuracy": accuracy}
+        return factor(A, tol=tol, policy=chooser, **options)
 
     def summary(self) -> str:
         """What was learned, as a table: relative times and solves, by system and first action."""
