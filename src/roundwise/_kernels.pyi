@@ -231,3 +231,6 @@ def supernodal_solve(
 def sparse_assignment(
     indptr: NDArray[int64], indices: _Index, costs: _Vector, rows: _Index, limit: int, /
 ) -> bool: ...
+
+# Writes the numbers of a text into an array; returns how many it has, -1 if something is no number.
+def read_numbers(text: bytes, numbers: _Vector, /) -> int: ...
