@@ -149,6 +149,7 @@ def solve_knowing(
         choice = chooser.choose(matrix, _is_definite(assume_a))
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
+        del choice  # F drops the orders in it when they have served
         return F.solve(b, full_output=full_output)
 
 
