@@ -33,13 +33,13 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_gmres_ir.py
 	$(RUN)/python benchmarks/bench_training.py
 
-speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv and spsolve (minutes)
+speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv, spsolve and, after make extras, PARDISO, KLU
 	$(RUN)/python benchmarks/bench_solve.py
 
 engines: $(VENV)/extras-installed  ## every sparse engine's analysis, factorization and solve (minutes)
 	$(RUN)/python benchmarks/bench_engines.py
 
-speed-docs: speed  ## the same, and its table and figure into README.md
+speed-docs: extras speed  ## the same, and its table and figure into README.md
 	$(RUN)/python docs/refresh.py speed
 
 accuracy-docs: $(VENV)/installed  ## errors and times of accuracy="forward" (minutes); into docs/
@@ -92,10 +92,11 @@ $(VENV)/installed: $(BUILD_INPUTS)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
+# Roundwise is there already, so that these install what their extra needs, and compile nothing.
 $(VENV)/bench-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[bench]'
 	touch $@
 
 $(VENV)/extras-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sparse]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[sparse]'
 	touch $@

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
+import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from timing import median_seconds
 from tqdm import tqdm
 
 import roundwise as rw
@@ -27,7 +27,6 @@ from roundwise.report import Table, format_markdown, format_text
 OUT = Path("out")
 U = 2.0**-53
 GRID = 50
-PAUSE = 0.15  # seconds; the threads of a BLAS go on spinning for up to a tenth of one
 
 Array = NDArray[np.float64]
 
@@ -42,18 +41,6 @@ def exact_system(n: int, kappa: float, seed: int) -> tuple[Array, Array, Array]:
     if not abs(b).max() < 8:
         raise ValueError(f"b is too large to be exact for n = {n}; choose a coarser GRID")
     return A, x, b
-
-
-def median_seconds(repeats: int, *calls: Callable[[], object]) -> list[float]:
-    """The median of each call; they take turns."""
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(repeats):
-        for call, taken in zip(calls, times, strict=True):
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
 
 
 def row(n: int, kappa: float, systems: int, repeats: int) -> dict[str, object]:
@@ -93,10 +80,13 @@ def main() -> None:
     cases = [(n, kappa) for n in arguments.sizes for kappa in kappas]
     rows = [row(*case, arguments.systems, arguments.repeats) for case in tqdm(cases)]
     head, texts = list(rows[0]), [list(r.values()) for r in rows]
+    command = " ".join(["python benchmarks/bench_accuracy.py", *sys.argv[1:]])
     note = (
         f"Largest relative errors (max norm, in units of u) over {arguments.systems} systems, how "
         "many answers claim full accuracy, and medians of times in relation to the default's and "
-        f"NumPy's. {Machine.this()}. `make accuracy-docs` writes this."
+        "NumPy's. The solutions are small integers, which float64 holds: an error far below u "
+        "means that all their digits are right, and that zeros came out as tiny numbers. "
+        f"{Machine.this()}; measured by `{command}`."
     )
     print(format_text(Table(note, head, texts)))
     OUT.mkdir(exist_ok=True)

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
+from timing import PAUSE
 
 import roundwise as rw
 from roundwise.backends import ENGINES, NativeBackend
@@ -35,7 +36,6 @@ from roundwise.report import Table, format_text
 
 OUT = Path("out")
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
-PAUSE = 0.15  # seconds; the threads of a BLAS go on spinning for up to a tenth of one
 LONG = 5.0  # seconds
 COLUMNS = ("analysis", "factor", "solve", "ratio")
 

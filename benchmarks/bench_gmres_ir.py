@@ -6,12 +6,12 @@ Run with ``make bench`` on an idle machine; the second part takes minutes.
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+from timing import median_seconds
 
 import roundwise as rw
 from roundwise.problems import LinearSystem, dense_set, randsvd
@@ -19,15 +19,6 @@ from roundwise.problems import LinearSystem, dense_set, randsvd
 FORMATS = ("bf16", "tf32", "fp32", "fp64")
 ACTIONS = list(itertools.combinations_with_replacement(FORMATS, 4))  # the 35 monotone ones
 ALGORITHM = rw.GmresIR.paper(1e-6)
-
-
-def seconds(call, repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def all_outcomes(problem: LinearSystem) -> int:
@@ -40,9 +31,12 @@ def main() -> None:
     problem = randsvd(300, 1e4, mode=2, rng=0)
     rw.set_num_threads(1)
     with threadpool_limits(1):
-        outcomes = seconds(lambda: ALGORITHM.run_all(problem, ACTIONS), 3)
-        fp64 = seconds(lambda: ALGORITHM.run(problem, ACTIONS[-1]), 9)
-        solve = seconds(lambda: np.linalg.solve(problem.A, problem.b), 9)
+        (outcomes,) = median_seconds(3, lambda: ALGORITHM.run_all(problem, ACTIONS))
+        fp64, solve = median_seconds(
+            9,
+            lambda: ALGORITHM.run(problem, ACTIONS[-1]),
+            lambda: np.linalg.solve(problem.A, problem.b),
+        )
     print("GMRES-IR, randsvd n = 300, kappa = 1e4, tau = 1e-6, one thread")
     print(f"  numpy.linalg.solve     {1e3 * solve:9.2f} ms")
     print(f"  the FP64 action        {1e3 * fp64:9.2f} ms   {fp64 / solve:6.1f}x")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from timing import PAUSE as REST
+from timing import median_seconds
 from tqdm import tqdm
 
 import roundwise as rw
@@ -36,7 +37,6 @@ from roundwise.report import Table, format_text, write_csv
 
 OUT = Path("out")
 PAUSE = 0.03  # seconds between solves, all in SciPy's BLAS
-REST = 0.15  # after NumPy's has made a system: its threads go on spinning for up to a tenth
 SETTLED = 10
 STYLES = {
     "default policy": ("C4", 1.2, "--"),
@@ -57,16 +57,6 @@ def system(i: int, change: int, sizes: tuple[int, int]) -> tuple[Any, Any]:
     return A, rng.standard_normal(n)
 
 
-def timed(call: Callable[[], object], repeats: int = 1) -> float:
-    times = []
-    for _ in range(repeats):
-        time.sleep(PAUSE)
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
 def run(
     count: int, sizes: tuple[int, int], repeats: int
 ) -> tuple[dict[str, list[float]], list[str]]:
@@ -84,14 +74,14 @@ def run(
     seconds: dict[str, list[float]] = {}
     for i in tqdm(range(2 * count), desc="learning", dynamic_ncols=True):
         A, b = system(i, count, sizes)
-        time.sleep(REST)
+        time.sleep(REST)  # NumPy's BLAS has made the system; the solves use SciPy's
         calls: dict[str, Callable[[], object]] = {
             f"always {fmt}": lambda A=A, b=b, fmt=fmt: rw.solve(A, b, policy=fmt) for fmt in fixed
         }
         calls["default policy"] = lambda A=A, b=b: rw.solve(A, b)
         calls["learning"] = lambda A=A, b=b: solver.solve(A, b)
         for name, call in calls.items():
-            taken = timed(call, 1 if name == "learning" else repeats)
+            (taken,) = median_seconds(1 if name == "learning" else repeats, call, pause=PAUSE)
             seconds.setdefault(name, []).append(taken)
     OnlinePolicy.decide = decide  # type: ignore[method-assign]
     if len(starts) != 2 * count:

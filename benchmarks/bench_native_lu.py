@@ -20,13 +20,13 @@ import numpy as np
 import scipy
 from scipy.linalg import blas, lapack
 from threadpoolctl import threadpool_limits
+from timing import PAUSE
 
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.report import Table, format_text, write_csv
 
 OUT = Path("out")
-PAUSE = 0.15  # seconds; OpenBLAS's threads have gone to sleep by then
 LEVEL = _kernels.native_bf16_levels()[0]
 HEADER = (
     "n", "dgetrf/ms", "sgetrf/ms", "fp64/ms", "fp32/ms", "bf16/ms", "dgetrf/fp64", "sgetrf/fp32",

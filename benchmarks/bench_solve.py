@@ -2,8 +2,10 @@
 
 Run on an idle machine, on all its cores: ``make speed``. Every contender solves every system in
 this one process, medians of several times (of one at n = 4000, where there are 30 systems);
-between contenders it waits until the threads of the last one's BLAS have stopped spinning. Writes
-out/solve.csv, out/solve-summary.csv and out/solve.png; `make speed-docs` puts them into README.md.
+between contenders it waits until the threads of the last one's BLAS have stopped spinning. PARDISO,
+KLU and CHOLMOD join on sparse systems where they are installed (`make extras`; scikit-sparse).
+Writes out/solve.csv, out/solve-summary.csv, out/solve-peers.csv and out/solve.png; `make
+speed-docs` puts them into README.md.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
+import math
 import statistics
 import subprocess
 import sys
 import time
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
@@ -27,9 +30,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu, spsolve
+from timing import median_seconds as seconds
 from tqdm import tqdm
 
 import roundwise as rw
+from roundwise.backends import ENGINES, ArithmeticFailure
 from roundwise.backends.engines.superlu import OPTIONS, suits_symmetric_mode
 from roundwise.experiments.native.direct import dsgesv
 from roundwise.machine.identity import Machine
@@ -43,22 +48,18 @@ PDES, LARGE, MEDIUM = (
     "sparse, applications, n >= 10 000",
     "sparse, applications, 2000 <= n < 10 000",
 )
+PEERS = {
+    "PARDISO": ("pardiso/metis", "pardiso-cholesky/metis"),
+    "KLU": ("klu/amd",),
+    "CHOLMOD": ("cholmod/metis", "cholmod/amd"),
+}
+"""Libraries that sparse systems can be solved with from Python, and their methods: the fastest that
+a matrix suits counts."""
+LONG = 3.0  # seconds; a peer that takes longer is timed once
+
 COLUMNS = ("median", "mean", "worst", "beside: median", "beside: mean", "beside: worst")
-PAUSE = 0.15  # seconds; the threads of a BLAS go on spinning for up to a tenth of one
 
 Row = dict[str, object]
-
-
-def seconds(repeats: int, *contenders: Callable[[], object]) -> list[float]:
-    """The median of each contender; they take turns, so that a busy moment meets all of them."""
-    times: list[list[float]] = [[] for _ in contenders]
-    for _ in range(repeats):
-        for call, taken in zip(contenders, times, strict=True):
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
 
 
 def mixed_dense(
@@ -118,7 +119,37 @@ def time_sparse(group: str, name: str, A: sp.csr_array, repeats: int) -> Row:
         M, rhs = csc.astype(dtype), b.astype(dtype)
         contenders.append(lambda M=M, rhs=rhs: splu(M, **options).solve(rhs))
     peer, ours, *superlu = seconds(repeats, *contenders)
-    return row(group, "spsolve", name, "", solution, (peer, ours, min(superlu)))
+    times = peer, ours, min(superlu)
+    return row(group, "spsolve", name, "", solution, times) | {
+        f"{library}_ms": 1e3 * library_seconds(A, b, methods, repeats)
+        for library, methods in PEERS.items()
+    }
+
+
+def library_seconds(
+    A: sp.csr_array, b: np.ndarray, methods: tuple[str, ...], repeats: int
+) -> float:
+    """Of analysis, FP64 factors and one solve by the fastest method, the answer unchecked.
+
+    NaN where the library is not installed, or fails on this matrix.
+    """
+    fastest = math.nan
+    for method in methods:
+        name, ordering = method.split("/")
+        if name not in ENGINES or ordering not in ENGINES[name].orderings:
+            continue
+
+        def call(engine=ENGINES[name], ordering=ordering) -> None:
+            engine.analyse(A, ordering).factorize(A.data, rw.FP64).solve(b)
+
+        start = time.perf_counter()
+        try:
+            call()
+        except ArithmeticFailure:  # such as Cholesky's of a matrix that is not positive definite
+            continue
+        first = time.perf_counter() - start
+        fastest = np.fmin(fastest, first if first > LONG else seconds(repeats, call)[0])
+    return float(fastest)
 
 
 def row(
@@ -170,6 +201,30 @@ def summary(rows: list[Row]) -> Table:
         note="Beside: LAPACK's dsgesv on dense systems; on sparse ones what SuperLU alone takes "
         "for factors and one solve with our ordering, in the faster format, its answer unchecked.",
         formats=dict.fromkeys(COLUMNS, ".2f"),
+    )
+
+
+def peers(rows: list[Row]) -> Table:
+    """How many times as fast as spsolve we and each library are on sparse systems."""
+    contenders = {"roundwise.solve": "ours_ms"} | {name: f"{name}_ms" for name in PEERS}
+    sparse_rows = [one for one in rows if one["peer"] == "spsolve"]
+    lines: list[list[object]] = []
+    for group in dict.fromkeys(str(one["group"]) for one in sparse_rows):
+        members = [one for one in sparse_rows if one["group"] == group]
+        line: list[object] = [group, len(members)]
+        for key in contenders.values():
+            ratios = np.array([one["peer_ms"] / one[key] for one in members], dtype=float)
+            solved = ratios[np.isfinite(ratios)]
+            line += [float(np.median(solved)) if len(solved) else None, len(solved)]
+        lines.append(line)
+    header = [text for name in contenders for text in (name, f"{name} solved")]
+    return Table(
+        "Times as fast as spsolve, medians over the systems that each solved",
+        ("systems", "count", *header),
+        lines,
+        note="The libraries: analysis, FP64 factors and one solve by the fastest of their methods "
+        "that a matrix suits, the answer unchecked. None solved: not installed, or not suited.",
+        formats=dict.fromkeys(contenders, ".2f"),
     )
 
 
@@ -274,13 +329,16 @@ def main() -> None:
     for group, name, A in tqdm(sparse_systems(quick), "sparse", leave=False):
         rows.append(time_sparse(group, name, A, 3))
     print(format_text(summary(rows)))
+    print(format_text(peers(rows)))
     with (OUT / "solve.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(rows[-1]))
         writer.writeheader()
         writer.writerows(rows)
     write_csv(summary(rows), OUT / "solve-summary.csv")
+    write_csv(peers(rows), OUT / "solve-peers.csv")
     figure(rows, OUT / "solve.png")
-    print(f"{OUT / 'solve.csv'}, {OUT / 'solve-summary.csv'}, {OUT / 'solve.png'}")
+    names = ("solve.csv", "solve-summary.csv", "solve-peers.csv", "solve.png")
+    print(", ".join(str(OUT / name) for name in names))
 
 
 if __name__ == "__main__":

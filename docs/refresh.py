@@ -114,12 +114,21 @@ def readme() -> None:
     update(ROOT / "README.md", {"reproduction": bare(performance_table(result))})
 
 
+def _ratio(median: str, solved: str) -> str:
+    return f"{float(median):.2f} ({solved})" if median else ""
+
+
 def speed() -> None:
     with (CACHE / "solve-summary.csv").open(encoding="utf-8") as file:
         head, *rows = csv.reader(file)
     shown = [[cell if i < 3 else float(cell) for i, cell in enumerate(row[:-1])] for row in rows]
     table = Table("", head[:-1], shown, formats=dict.fromkeys(head[3:-1], ".2f"))
-    update(ROOT / "README.md", {"speed": bare(table)})
+    with (CACHE / "solve-peers.csv").open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    # Columns in pairs: a ratio, and how many systems it is the median of.
+    shown = [[row[0], row[1], *map(_ratio, row[2::2], row[3::2])] for row in rows]
+    peers = Table("", [*head[:2], *head[2::2]], shown)
+    update(ROOT / "README.md", {"speed": bare(table), "peers": bare(peers)})
     shutil.copyfile(CACHE / "solve.png", IMAGES / "solve.png")
 
 

@@ -9,7 +9,6 @@ import resource
 import sqlite3
 import subprocess
 import sys
-import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -139,10 +138,9 @@ def test_a_locked_memory_costs_no_time_and_loses_nothing(tmp_path, small_crossov
     assert solved(solver) == []
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    start = time.perf_counter()
     (told,) = solved(solver)
     assert [solved(solver) for _ in range(3)] == [[]] * 3
-    assert time.perf_counter() - start < 30  # it was a minute for each
+    assert solver._learner.memory._patience == 0  # after a tenth of a second, once
     assert told.category is MemoryFileWarning
     assert f"{path}: locked by another process" in str(told.message)
     assert "from 5 solves like this" in solver.solve(*EQUATION, full_output=True).decision

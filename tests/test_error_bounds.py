@@ -16,7 +16,10 @@ from scipy import linalg, sparse
 
 import roundwise as rw
 from roundwise.algorithms.error_bound import Inverse, relative_errors
+from roundwise.algorithms.scaling import ScaledMatrix
+from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
+from roundwise.solver.proving import Prover
 from roundwise.solver.weakness import Weighed
 
 SYSTEMS = int(os.environ.get("ROUNDWISE_BOUNDS", 300))
@@ -252,3 +255,18 @@ def test_weakness_of_low_factors():
         weakness = Weighed(A, BACKEND).weakness(BACKEND.matrix(A, fmt).lu())
         assert 0.01 * true < weakness.condition < 1.01 * true
         assert (weakness.rate > 0.25) == (fmt != "fp64")
+
+
+def test_products_that_vanish_are_counted():
+    """The last row times X is 199 products of 2**-1076, each of which float64 rounds to zero."""
+    n = 200
+    A = np.eye(n) - np.diag([0.0, *np.ones(n - 2)], 1)
+    A[-1, 1:] = 2.0**-1000
+    B, X = np.eye(n)[:, :1], np.full((n, 1), 2.0**-76)
+    X[0] = 1.0  # B is A's solution: the other entries are wrong
+    residual = exact.residual(A, X, B)
+    assert not residual.any()
+    prover = Prover(ScaledMatrix(A, BACKEND.sizes(A)[0]), BACKEND)
+    errors = prover.errors(X, B, residual)
+    assert np.isfinite(errors).all()
+    assert (errors >= abs(X - B)).all()

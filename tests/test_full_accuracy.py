@@ -1,6 +1,7 @@
 """`accuracy="forward"`: right to a few units in the last place wherever it says so."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import roundwise as rw
 from roundwise.backends import native_formats
 from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
+from roundwise.solver.solution import joined
 
 U = 2.0**-53
 
@@ -134,3 +136,25 @@ def test_other_words_are_refused():
     ):
         with pytest.raises(ValueError, match="choose 'backward' or 'forward'"):
             call(accuracy="full")
+
+
+def test_blocks_of_columns_claim_full_accuracy_only_together():
+    A, b = np.diag([1.0, 2.0]), np.ones((2, 1))
+    one = rw.solve(A, b, accuracy="forward", full_output=True)
+    short = replace(one, accuracy="backward", forward_error_bound=one.forward_error_bound / 2)
+    for parts in ([one, short], [short, one]):
+        assert joined(parts, (2, 2)).accuracy == "backward"
+    assert joined([one, one], (2, 2)).accuracy == "forward"
+
+
+def test_a_solver_refines_to_full_accuracy_and_learns_nothing_from_it():
+    A, x, b = exact_system(300, 1e6, 0)
+    solver = rw.Solver()
+    before = repr(solver)
+    solution = solver.solve(A, b, accuracy="forward", full_output=True)
+    assert solution.accuracy == "forward"
+    assert error(solution.x, x) <= 4 * U
+    assert error(solver.factor(A, accuracy="forward").solve(b), x) <= 4 * U
+    assert repr(solver) == before
+    with pytest.raises(ValueError, match="accuracy"):
+        solver.solve(A, b, accuracy="full")

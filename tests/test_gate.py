@@ -13,7 +13,10 @@ import rational
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.algorithms.accuracy import backward_errors
+from roundwise.algorithms.scaling import moderate, scaled_columns
 from roundwise.backends import native_formats
+from roundwise.backends.native import exact
 
 SYSTEMS = int(os.environ.get("ROUNDWISE_FUZZ_SYSTEMS", "600"))
 POLICIES = ("default", *(fmt.name for fmt in native_formats()))
@@ -109,3 +112,77 @@ def test_stacked_systems():
     A, b = rng.standard_normal((20, 4, 4)), rng.standard_normal((20, 4, 2))
     for A_i, x, b_i in zip(A, rw.solve(A, b), b, strict=True):
         assert rational.passes_gate(A_i, x, b_i, 2 * 2.0**-53)
+
+
+@pytest.mark.parametrize("lowest", [955, 960, -40])
+def test_transposed_solves_of_huge_matrices(lowest):
+    """Half of the unknowns vanish, so that the norm of x is that of the tiny half."""
+    rng = np.random.default_rng(0)
+    A, b = np.zeros((6, 6)), np.zeros(6)
+    A[:3, :3] = np.ldexp(rng.uniform(0.5, 1, (3, 3)), 1024 if lowest < 0 else 1000)
+    A[3:, 3:] = np.ldexp(rng.uniform(0.5, 1, (3, 3)), lowest)
+    b[:3] = rng.standard_normal(3)
+    for policy in POLICIES:
+        x = rw.factor(A, policy=policy).solve(b, "T")
+        assert rational.passes_gate(A.T, x, b, math.sqrt(6) * 2.0**-53)
+
+
+def test_a_tiny_x_is_refused_though_its_rows_residual_is_tiny():
+    """Row 1 weighs 2**-1060, which is raised to 2**-1000; half of b is left there."""
+    A, b = np.diag([2.0**1000, 2.0**-60]), np.array([0.0, 2.0**-60])
+    matrix = moderate(A, 2.0**1000, 2.0**1000)
+    columns = scaled_columns(b, matrix)
+    Y = np.array([[2.0**-950], [0.0]])
+    R = exact.residual(matrix.A, Y, columns.B)
+    sizes = matrix.solution_norms(Y), matrix.residual_norms(columns.B)
+    assert backward_errors(matrix.residual_norms(R), matrix.norm, *sizes)[0] > 0.25
+
+
+def far_apart(rng, n):
+    """n exponents over most of float64's range: none, a few, anywhere, two groups, or one."""
+    return [
+        np.zeros(n, dtype=int),
+        rng.integers(-20, 20, n),
+        rng.integers(-1060, 1015, n),
+        np.where(rng.random(n) < 0.5, rng.integers(-1060, -900), rng.integers(900, 1015)),
+        np.full(n, rng.integers(-1070, 1020)),
+    ][rng.integers(5)]
+
+
+@np.errstate(all="ignore")
+def extreme_system(rng):
+    """A and b with subnormal and huge entries, zero blocks and zero columns of b."""
+    n, columns = int(rng.integers(1, 9)), int(rng.choice([1, 3, 9]))
+    A = np.where(rng.random((n, n)) < 0.6, rng.standard_normal((n, n)), 0.0)
+    A += np.diag(rng.uniform(0.5, 1, n))
+    if rng.random() < 0.3:
+        A[: n // 2, n // 2 :] = A[n // 2 :, : n // 2] = 0
+    A = np.ldexp(A, np.clip(far_apart(rng, n)[:, None] + far_apart(rng, n), -1100, 1020))
+    b = np.where(rng.random((n, columns)) < 0.4, 0.0, rng.standard_normal((n, columns)))
+    return A, np.ldexp(b, np.clip(far_apart(rng, n)[:, None], -1100, 1020))
+
+
+@pytest.mark.parametrize("trans", "NT")
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_extreme_systems(kind, trans):
+    """A solve, a factorization and a refactorization: what they return passes the gate."""
+    rng = np.random.default_rng([len(kind), ord(trans)])
+    solved = 0
+    for _ in range(40):
+        A, b = extreme_system(rng)
+        policy = str(rng.choice(POLICIES if kind == "dense" else ("default", "fp32")))
+        given = A if kind == "dense" else sparse.csr_array(A)
+        right = A if trans == "N" else A.T
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                F = rw.factor(given / 3, policy=policy).refactor(given)
+                answers = [F.solve(b, trans), rw.factor(given, policy=policy).solve(b, trans)]
+                if trans == "N":
+                    answers.append(rw.solve(given, b, policy=policy))
+        except rw.SolveFailed:
+            continue
+        solved += 1
+        for x in answers:
+            assert rational.passes_gate(right, x, b, math.sqrt(len(A)) * 2.0**-53)
+    assert solved > 5

@@ -338,7 +338,9 @@ def test_the_papers_numbers():
 def loaded(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # for dataclasses
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(path.parent)  # as when it is run: modules beside it can be imported
+        spec.loader.exec_module(module)
     return module
 
 

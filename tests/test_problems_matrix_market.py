@@ -3,6 +3,7 @@
 import csv
 import gzip
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ import pyamg.gallery
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
+from roundwise._kernels import read_numbers
 from roundwise.problems import LinearSystem, high_contrast_2d, random_sparse_spd, read_matrix_market
 from roundwise.problems.matrix_market import reference_solution
 
@@ -125,6 +129,52 @@ def test_right_hand_side_file(tmp_path, store):
 def test_unusable_files_are_refused(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read_matrix_market(write(tmp_path / "bad.mtx", text))
+
+
+EDGES = [
+    *("0", "-0", "-0.0", "+1", "1.", ".5", "00012", "1E+05", "0e999999", "0.0e-400", "9" * 5000),
+    *("1e999", "-1e999", "1e-999", "1" * 400 + "e-400", "0." + "0" * 400 + "1e400"),
+    *("4.9406564584124654e-324", "2.4703282292062327e-324", "2.4703282292062328e-324"),
+    *("1.7976931348623157e308", "1.7976931348623159e308"),
+    *("9007199254740993", "9007199254740992.99999", "999999999999999e22", "1e22", "1e23"),
+    *("inf", "-Infinity"),
+]
+
+
+def bits_of(text, count):
+    numbers = np.empty(count)
+    assert read_numbers(text.encode(), numbers) == count
+    return numbers.view(np.int64).tolist()
+
+
+@pytest.mark.parametrize("text", EDGES)
+def test_numbers_at_the_edges_are_read_as_python_reads_them(text):
+    assert bits_of(f" {text}\n", 1) == [struct.unpack("q", struct.pack("d", float(text)))[0]]
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), st.integers(0, 25), st.sampled_from("efgr"))))
+def test_numbers_are_read_as_python_reads_them(cases):
+    texts = [repr(x) if kind == "r" else f"{x:.{digits}{kind}}" for x, digits, kind in cases]
+    expected = np.array([float(text) for text in texts], dtype=np.float64)
+    assert bits_of(" \r\n\t".join(texts), len(texts)) == expected.view(np.int64).tolist()
+
+
+NO_NUMBERS = [
+    *("1-2", "1e", "e5", "1e+", "--1", "+", "-", ".", "1..2", "0x10", "1_0", "1d5", "1,5", "nano"),
+    *("in", "1\0", "\0", "\u00e9", "1 2 %", "1e5.5", "infinit", "1 \xff"),
+]
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_is_no_number_is_refused(text):
+    assert read_numbers(text.encode(), np.empty(4)) == -1
+
+
+def test_more_numbers_than_there_is_room_for_are_counted():
+    numbers = np.zeros(3)
+    assert read_numbers(b"1 2 3 4 5", numbers[:2]) == 5
+    assert numbers.tolist() == [1, 2, 0]
+    assert read_numbers(b" \n", numbers) == read_numbers(b"", numbers) == 0
 
 
 def test_missing_and_damaged_files(tmp_path):

@@ -1,7 +1,9 @@
 """Sequences of matrices with one pattern, systems with the transpose, and many right-hand sides."""
 
+import gc
 import pickle
 import tracemalloc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,8 +12,9 @@ from exact import backward_error
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.backends import ENGINES, get_backend
 from roundwise.backends.engines.superlu import SuperLUEngine
-from roundwise.problems import poisson_2d
+from roundwise.problems import laplace_3d, poisson_2d
 from roundwise.solver import factorization, inputs, patterns
 
 U = 2.0**-53
@@ -76,6 +79,34 @@ def test_refactor_copies_the_matrix():
         kept = A.copy()
         (A if isinstance(A, np.ndarray) else A.data)[:] = np.nan
         assert solves(kept, F.solve(np.ones(N)), np.ones(N))
+
+
+def watched(A):
+    """Tells whether the array with the numbers of a sparse matrix is still there."""
+    return weakref.ref(A.data if A.data.base is None else A.data.base)
+
+
+@pytest.mark.parametrize("method", [f"{e.name}/{e.orderings[-1]}" for e in ENGINES.values()])
+def test_an_analysis_keeps_no_numbers(method):
+    A = sparse.csr_array(2.0 * poisson_2d(20).A)
+    numbers = watched(A)
+    analysis = get_backend("native").analyse(A, method)
+    del A
+    gc.collect()
+    assert numbers() is None
+    B = poisson_2d(20).A
+    x = analysis.factorize(B, "fp64").solve(np.ones(400))
+    np.testing.assert_allclose(B @ x, 1, rtol=1e-6)
+
+
+def test_refactoring_keeps_nothing_of_earlier_numbers():
+    A = laplace_3d(16)  # large enough to be analysed before the method is chosen
+    F = rw.factor(A)
+    F.solve(np.ones(16**3))
+    numbers = watched(F._factored.matrix.A)
+    F.refactor(2.0 * A).solve(np.ones(16**3))
+    gc.collect()
+    assert numbers() is None
 
 
 def test_a_pattern_is_analysed_once(analysed):

@@ -108,6 +108,16 @@ def test_policies_and_reports_are_asked_for(at_once):
     assert at_once == []
 
 
+def test_strided_arrays_go_the_ordinary_way(at_once):
+    spread = np.zeros(2 * A.nnz)
+    spread[::2] = A.tocsr().data
+    strided = A.tocsr()
+    strided.data = spread[::2]
+    x = rw.solve(strided, B[:, 0])
+    assert at_once == [None]
+    assert backward_error(A.toarray(), x, B[:, 0]) <= np.sqrt(N) * U
+
+
 def test_invalid_indices_are_refused():
     M = A.tocsc()
     M.indices = M.indices.copy()

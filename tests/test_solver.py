@@ -198,7 +198,7 @@ def test_one_unknown():
         (A, b[:5], ValueError, f"pass b with {N} rows"),
         (A, b[None, :], ValueError, f"pass b with {N} rows"),
         (np.zeros((0, 3, 3)), np.ones(3), ValueError, "at least one"),
-        (np.ones((2, 3, 3)), np.ones((4, 3, 1)), ValueError, "broadcast"),
+        (np.ones((2, 3, 3)), np.ones((4, 3, 1)), ValueError, "stacks of the same shape"),
         (np.where(A > 2, np.nan, A), b, ValueError, "NaN"),
         (np.where(A > 2, np.inf, A), b, ValueError, "infinite"),
         (sparse.csr_array(np.where(A > 2, np.nan, A)), b, ValueError, "NaN"),
@@ -240,6 +240,9 @@ def test_bad_options():
         rw.solve(A, b, assume_a="sym")
     with pytest.raises(rw.UnknownNameError, match="fp32"):
         rw.solve(A, b, policy="fp33")
+    for columns in (0, -1, 2.5, "3"):
+        with pytest.raises(ValueError, match="at least 1"):
+            rw.factor(A, columns=columns)
 
 
 @pytest.mark.parametrize("policy", [fmt.name for fmt in rw.backends.native_formats()])

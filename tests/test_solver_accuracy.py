@@ -21,8 +21,10 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 import roundwise as rw
-from roundwise.backends import native_formats
-from roundwise.problems import poisson_2d, randsvd
+from roundwise.backends import get_backend, native_formats
+from roundwise.backends.engines.supernodal import SupernodalFactors
+from roundwise.problems import laplace_3d, poisson_2d, randsvd
+from roundwise.solver.weakness import Weighed
 
 pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 U = 2.0**-53
@@ -198,3 +200,42 @@ def test_forward_error_bounds_are_known_for_benign_systems():
         for policy in ("default", "fp32", "fp64"):
             bound = rw.solve(problem.A, problem.b, policy=policy, full_output=True)
             assert bound.forward_error_bound < 1e-10
+
+
+@pytest.fixture
+def substitutions(monkeypatch):
+    """The numbers of columns that factors of our sparse engine solve for."""
+    columns, solve = [], SupernodalFactors._solve_factored
+
+    def counted(self, b, transpose):
+        columns.append(b.shape[1])
+        return solve(self, b, transpose)
+
+    monkeypatch.setattr(SupernodalFactors, "_solve_factored", counted)
+    return columns
+
+
+def weakness_by_low_factors(A):
+    native = get_backend("native")
+    factors = native.analyse(A, "lu/amd").factorize(A, "fp32")
+    return Weighed(A, native).weakness(factors)
+
+
+def test_low_factors_that_have_lost_nothing_are_not_searched(substitutions):
+    m = 16
+    found = weakness_by_low_factors(laplace_3d(m))
+    in_two_norm = 1 / np.tan(np.pi / (2 * m + 2)) ** 2
+    assert in_two_norm / 4 < found.condition < m**1.5 * in_two_norm
+    assert found.rate < 1e-4
+    assert sum(substitutions) < 24  # at most 20 are of LAPACK's estimator
+
+
+def test_a_direction_that_low_factors_have_lost_is_found(substitutions):
+    """All rows of the matrix sum up to 1e-9, which FP32 takes for nothing."""
+    n = 400
+    rows = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
+    rows[0, 0] = rows[n - 1, n - 1] = 1.0
+    A = sparse.csr_array(rows + 1e-9 * sparse.eye_array(n))
+    found = weakness_by_low_factors(A)
+    assert 1e9 < found.condition < 1.01 * n * 4e9
+    assert sum(substitutions) > 24

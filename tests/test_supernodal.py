@@ -1,5 +1,6 @@
 """Our supernodal engines: factors against mathematics, pivots, threads, failures."""
 
+import gc
 import threading
 from itertools import permutations
 
@@ -195,6 +196,17 @@ def test_refactorizing_is_factorizing(kind):
     analysis.factorize(A.data, rw.FP64)
     again = analysis.factorize(other.data, rw.FP64)
     assert np.array_equal(again.L.toarray(), factors(other, kind).L.toarray())
+
+
+def test_a_plan_outlives_the_analysis_that_it_reads():
+    A = sparse.csr_array(np.diag(np.full(200, 4.0)) + np.eye(200, k=1) + np.eye(200, k=-1))
+    analysis = ENGINES["cholesky"].analyse(A, "amd")
+    plan, expected = analysis.plan, analysis.factorize(A.data, rw.FP64)._storage
+    del analysis
+    gc.collect()
+    storage, index, stop = np.empty(plan.stored), *np.zeros((2, 200), dtype=np.int32)
+    _kernels.supernodal_factorize(plan, A.data, storage, index, 0.0, stop[:1], 1)
+    assert np.array_equal(np.nan_to_num(storage), np.nan_to_num(expected))
 
 
 @each_kind

@@ -320,3 +320,14 @@ def test_without_pymetis_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(ImportError, match=r"install roundwise\[metis\], or use nd"):
         metis(symmetric_pattern(tridiagonal(3)))
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    """A kernel would read past their end."""
+    A, places = tridiagonal(5), np.arange(5, dtype=np.int32)
+    indptr, indices = A.indptr.astype(np.int64), A.indices.astype(np.int32)[:-1].copy()
+    symbolic = analyse(symmetric_pattern(A), places)
+    with pytest.raises(ValueError, match="number of indices"):
+        _kernels.SupernodalPlan("lu", symbolic, indptr, indices, places, places)
+    with pytest.raises(ValueError, match="number of indices"):
+        _kernels.sparse_assignment(indptr, indices, np.ones(len(indices)), places.copy(), 100)

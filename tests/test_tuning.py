@@ -1,10 +1,13 @@
 """The tuner: learning by replay, predicting, saving; and what it says to garbage."""
 
 import dataclasses
+import hashlib
+import io
 import itertools
 import json
 import os
 import shutil
+import zipfile
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +22,7 @@ from roundwise.policies import FixedAction, LinearUCB, Oracle, Policy, Regressio
 from roundwise.problems import LinearSystem, randsvd
 from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, ProblemFacts, Reward, StrictTarget
 from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, TunerFileError, train
+from roundwise.tuning.files import read_tuner, write_tuner
 
 FORMATS = ("bf16", "fp32", "fp64")
 SPACE = monotone_space(rw.GmresIR.stages, FORMATS)
@@ -354,6 +358,66 @@ def test_bad_files_are_named(fitted, tmp_path):
     refused(json.dumps(good), "is missing; keep it beside p.json")
     with pytest.raises(FileNotFoundError):
         Tuner.load(tmp_path / "nothing.json")
+
+
+def test_arrays_come_back_as_they_were(tmp_path):
+    kept = {
+        "matrix": np.arange(6.0).reshape(2, 3),
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "number": np.float64(0.5),
+        "counts": np.arange(3),
+        "flags": np.array([True, False]),
+        "names": np.array(["a", "fp32"]),
+        "nothing": np.zeros((0, 4)),
+    }
+    write_tuner(tmp_path / "p.json", {}, kept)
+    _, arrays = read_tuner(tmp_path / "p.json")
+    for name, array in kept.items():
+        np.testing.assert_array_equal(arrays[name], array, strict=True)
+    arrays["matrix"][0, 0] = 7.0  # a policy goes on learning in them
+
+
+def npy(header, data=b""):
+    """A .npy file with this header."""
+    text = header.encode("latin-1") + b"\n"
+    return b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text + data
+
+
+def plain(shape, kind="<f8"):
+    return f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy(plain("(1,)"), bytes(8)),  # no archive
+        {"a.txt": b"text"},
+        {"a.npy": b"text"},
+        {"a.npy": npy(plain("(2,)"), bytes(8))},
+        {"a.npy": npy(plain(f"({10**30},)"))},
+        {"a.npy": npy(plain(f"({10**12}, {10**12})"))},
+        {"a.npy": npy(plain("(-1,)"))},
+        {"a.npy": npy(plain("(True,)"), bytes(8))},
+        {"a.npy": npy(plain("(1,)", "|O"), b"N.")},
+        {"a.npy": npy(plain("(1,)", "<c8"), bytes(8))},
+        {"a.npy": npy(plain("(1,)", "<U1"), b"\xff" * 4)},
+        {"a.npy": npy("(" * 50)},
+        {"a.npy": b"\x93NUMPY\1\0\xff"},
+    ],
+)
+def test_hostile_arrays_are_refused(content, tmp_path):
+    packed = content
+    if isinstance(content, dict):
+        with zipfile.ZipFile(buffer := io.BytesIO(), "w") as archive:
+            for name, data in content.items():
+                archive.writestr(name, data)
+        packed = buffer.getvalue()
+    (tmp_path / "a.npz").write_bytes(packed)
+    header = {"schema": "roundwise-tuner", "version": 1, "arrays": "a.npz"}
+    digest = {"sha256": hashlib.sha256(packed).hexdigest()}
+    (tmp_path / "p.json").write_text(json.dumps(header | digest))
+    with pytest.raises(TunerFileError, match="is damaged"):
+        read_tuner(tmp_path / "p.json")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -220,7 +220,8 @@ void bind_exact(nb::module_& m) {
                                           int threads) {
         const std::int64_t rows = length(a.shape(0)), columns = length(a.shape(1));
         require_blocks(transpose ? columns : rows, transpose ? rows : columns, Block(x), Block(b), Block(r));
-        require(block >= 0, "block < 0; pass 0 for twice the precision, or a number of products");
+        require(block == 0 || block >= least_block,
+                "block is 1 to 3 or negative; pass 0 for twice the precision, or at least 4 products");
         nb::gil_scoped_release release;
         exact_kernels().residual(rows, columns, a.data(), transpose, Block(x).count, x.data(), b.data(),
                                  r.data(), block, threads);

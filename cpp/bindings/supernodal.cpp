@@ -1,6 +1,8 @@
 // The supernodal factorizations of roundwise._kernels; sparse/kernels.hpp states what each computes.
 #include <algorithm>
+#include <array>
 #include <stdexcept>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "sparse/kernels.hpp"
@@ -27,19 +29,24 @@ void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symb
     const auto n = static_cast<std::size_t>(symbolic.n);
     require(indptr.size() == n + 1 && row_place.size() == n && column_place.size() == n,
             "the places, A and its analysis differ in length; pass n, n + 1 and n numbers");
+    require(indptr.data()[n] == length(indices.size()),
+            "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
     const Kind which = kind_of(kind);
     nb::gil_scoped_release release;
     new (self) Plan(which, symbolic, indptr.data(), indices.data(), row_place.data(), column_place.data());
 }
 
 // For each panel its first column, its width and height, and where its rows and its numbers begin.
-nb::list panels_of(const Plan& plan) {
+nb::object panels_of(const Plan& plan) {
+    using Row = std::array<std::int64_t, 5>;
     const sparse::PlanView view = plan.view();
-    nb::list panels;
+    auto* rows = new std::vector<Row>(static_cast<std::size_t>(view.panels));
+    nb::capsule owner(rows, [](void* p) noexcept { delete static_cast<std::vector<Row>*>(p); });
     for (std::int32_t p = 0; p < view.panels; ++p)
-        panels.append(nb::make_tuple(view.first[p], view.width(p), view.height[p], view.row_start[p],
-                                     view.place[p]));
-    return panels;
+        (*rows)[static_cast<std::size_t>(p)] = {view.first[p], view.width(p), view.height[p],
+                                                view.row_start[p], view.place[p]};
+    auto* numbers = reinterpret_cast<std::int64_t*>(rows->data());
+    return nb::cast(nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>(numbers, {rows->size(), 5}, owner));
 }
 
 template <class T> void bind_kernels(nb::module_& m) {
@@ -83,7 +90,7 @@ template <class T> void bind_kernels(nb::module_& m) {
 void bind_supernodal(nb::module_& m) {
     nb::class_<Plan>(m, "SupernodalPlan")
         .def("__init__", &make_plan, nb::arg(), nb::arg(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg().noconvert(), nb::arg().noconvert())
+             nb::arg().noconvert(), nb::arg().noconvert(), nb::keep_alive<1, 3>())
         .def_prop_ro("panels", &panels_of)
         .def_prop_ro("stored", &Plan::stored)
         .def_prop_ro("entries", &Plan::entries)
@@ -97,6 +104,8 @@ void bind_supernodal(nb::module_& m) {
                                       std::int64_t limit) {
         require(indptr.size() == rows.size() + 1 && indices.size() == costs.size(),
                 "the arrays differ in length; pass n + 1 starts, n rows, and a cost for each entry");
+        require(indptr.data()[rows.size()] == length(indices.size()),
+                "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
         nb::gil_scoped_release release;
         const std::vector<std::int32_t> found = sparse::cheapest_assignment(
             static_cast<std::int32_t>(rows.size()), indptr.data(), indices.data(), costs.data(),

@@ -16,18 +16,9 @@ namespace native_portable { extern const Bf16Kernels bf16_kernels; }
 namespace native_avx512_bf16 { extern const Bf16Kernels bf16_kernels; }
 namespace native_amx { extern const Bf16Kernels bf16_kernels; }
 
-#define ROUNDWISE_DECLARE_NATIVE_LEVEL(level)          \
-    namespace level {                                  \
-    extern const NativeKernels<float> float_kernels;   \
-    extern const NativeKernels<double> double_kernels; \
-    }
-ROUNDWISE_DECLARE_NATIVE_LEVEL(native_baseline)
-ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx2)
-ROUNDWISE_DECLARE_NATIVE_LEVEL(native_avx512)
-
-namespace exact_baseline { extern const ExactKernels exact_kernels; }
-namespace exact_avx2 { extern const ExactKernels exact_kernels; }
-namespace exact_avx512 { extern const ExactKernels exact_kernels; }
+ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<float>, float_kernels)
+ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<double>, double_kernels)
+ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
 
 namespace {
 
@@ -114,27 +105,13 @@ Level native_level() {
 }
 
 template <> const NativeKernels<float>& native_kernels() {
-#if defined(ROUNDWISE_X86_LEVELS)
-    if (native_level() == Level::avx512) return native_avx512::float_kernels;
-    if (native_level() == Level::avx2) return native_avx2::float_kernels;
-#endif
-    return native_baseline::float_kernels;
+    return ROUNDWISE_TABLE(native_level(), native_, float_kernels);
 }
 
 template <> const NativeKernels<double>& native_kernels() {
-#if defined(ROUNDWISE_X86_LEVELS)
-    if (native_level() == Level::avx512) return native_avx512::double_kernels;
-    if (native_level() == Level::avx2) return native_avx2::double_kernels;
-#endif
-    return native_baseline::double_kernels;
+    return ROUNDWISE_TABLE(native_level(), native_, double_kernels);
 }
 
-const ExactKernels& exact_kernels() {
-#if defined(ROUNDWISE_X86_LEVELS)
-    if (native_level() == Level::avx512) return exact_avx512::exact_kernels;
-    if (native_level() == Level::avx2) return exact_avx2::exact_kernels;
-#endif
-    return exact_baseline::exact_kernels;
-}
+const ExactKernels& exact_kernels() { return ROUNDWISE_TABLE(native_level(), exact_, exact_kernels); }
 
 }  // namespace roundwise

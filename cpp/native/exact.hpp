@@ -6,8 +6,9 @@
 // 4 (n + 8)^2 u^2 sum_j |a_ij| |x_j|, u = 2^-53 (docs/accuracy.md; after Ogita, Rump & Oishi, SIAM J.
 // Sci. Comput. 26(6), 2005).
 //
-// For many right-hand sides there is a cheaper way: `block` products are summed in double before
-// they are added to high + low. That adds (block + 1) u sum_j |a_ij| |x_j| to the error.
+// There is a cheaper way, which large dense systems take: `block` products, at least least_block, are
+// summed in double before they are added to high + low. That adds (block + 1) u sum_j |a_ij| |x_j| to
+// the error.
 //
 // This file must be compiled with -ffp-contract=off: a compiler that fuses high + a x loses the error.
 #pragma once

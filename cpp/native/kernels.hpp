@@ -76,6 +76,9 @@ template <class T> struct NativeKernels : LuKernels<T> {
 
 constexpr std::int64_t norm_parts = 16;
 
+// The smallest `block` of exact.hpp: columns of A are taken by fours.
+constexpr std::int64_t least_block = 4;
+
 // R = B - A X of doubles in twice their precision, each entry rounded once at the end: exact.hpp says
 // how, and what a `block` other than 0 does. X, B and R have `count` columns. One table per level, as
 // above.

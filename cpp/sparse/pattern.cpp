@@ -71,6 +71,7 @@ Pattern merged(std::int32_t n, const Pointer* indptr, const Index* indices, cons
         result.indptr[i + 1] = end;
     }
     result.indices.resize(static_cast<std::size_t>(end));
+    result.indices.shrink_to_fit();  // a symmetric pattern needs half of it
     return result;
 }
 

@@ -16,7 +16,7 @@ constexpr double task_part = 1.0 / 64, task_flops = 1e6;
 
 Plan::Plan(Kind kind, const Symbolic& symbolic, const std::int64_t* indptr, const std::int32_t* indices,
            const std::int32_t* row_place, const std::int32_t* column_place)
-    : kind_(kind), n_(symbolic.n), rows_(symbolic.rows) {
+    : kind_(kind), n_(symbolic.n), rows_(symbolic.rows.data()) {
     const std::vector<std::int32_t> panel_parent = cut_into_panels(symbolic);
     const std::vector<std::int32_t> panel_of = panel_of_columns();
     const std::vector<double> work = list_updates(panel_of);
@@ -33,7 +33,7 @@ PlanView Plan::view() const {
             first_.data(),
             height_.data(),
             row_start_.data(),
-            rows_.data(),
+            rows_,
             place_.data(),
             update_start_.data(),
             updates_.data(),
@@ -104,7 +104,7 @@ std::vector<std::int32_t> Plan::panel_of_columns() const {
 std::vector<double> Plan::list_updates(const std::vector<std::int32_t>& panel_of) {
     // Calls body(target, begin, end) for the runs of rows of panel p that lie in one other panel.
     const auto for_each_run = [&](std::int32_t p, const auto& body) {
-        const std::int32_t* rows = rows_.data() + row_start_[p];
+        const std::int32_t* rows = rows_ + row_start_[p];
         for (std::int32_t i = width(p), end = i; i < height_[p]; i = end) {
             const std::int32_t target = panel_of[rows[i]];
             while (end < height_[p] && rows[end] < first_[target + 1]) ++end;
@@ -174,7 +174,7 @@ void Plan::place_entries(const std::vector<std::int32_t>& panel_of, const std::i
     });
     std::vector<std::int32_t> position(static_cast<std::size_t>(n_), -1);
     for (std::int32_t p = 0; p < panels(); ++p) {
-        const std::int32_t* rows = rows_.data() + row_start_[p];
+        const std::int32_t* rows = rows_ + row_start_[p];
         const std::int32_t w = width(p), h = height_[p];
         for (std::int32_t i = 0; i < h; ++i) position[rows[i]] = i;
         for (std::int64_t k = entry_start_[p]; k < entry_start_[p + 1]; ++k) {
@@ -210,7 +210,7 @@ void Plan::divide_into_tasks(const std::vector<std::int32_t>& parent, const std:
     contribution_.assign(static_cast<std::size_t>(panels()), -1);
     for (std::int32_t p = 0; p < panels(); ++p) {
         if (task[p] < 0) continue;
-        const std::int32_t* rows = rows_.data() + row_start_[p];
+        const std::int32_t* rows = rows_ + row_start_[p];
         while (inside_[p] > 0 && task[panel_of[rows[inside_[p] - 1]]] < 0) --inside_[p];
     }
     for (const std::int32_t root : roots) {

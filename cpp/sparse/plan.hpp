@@ -14,7 +14,7 @@ class Plan {
     // `row_place` and `column_place` say which row and column of the factors a row and column of A
     // becomes. A is in compressed rows. For cholesky and ldl both places are the same, and only the
     // lower triangle of A is read. Throws std::invalid_argument if an entry of A lies outside of the
-    // symbolic factors.
+    // symbolic factors. The plan reads `symbolic.rows` as long as it lives.
     Plan(Kind kind, const Symbolic& symbolic, const std::int64_t* indptr, const std::int32_t* indices,
          const std::int32_t* row_place, const std::int32_t* column_place);
 
@@ -28,7 +28,8 @@ class Plan {
     std::int32_t n_, tallest_ = 0, tasks_ = 0;
     std::int64_t contributions_ = 0;
     double entries_ = 0, flops_ = 0;
-    std::vector<std::int32_t> first_, height_, rows_, source_, target_, task_start_, task_panels_, inside_;
+    const std::int32_t* rows_;
+    std::vector<std::int32_t> first_, height_, source_, target_, task_start_, task_panels_, inside_;
     std::vector<std::int64_t> row_start_, place_, update_start_, entry_start_, contribution_;
     std::vector<Update> updates_;
 

@@ -53,11 +53,10 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
 def upper_bounds(errors: Any, n: int, residual_error: float) -> Any:
     """The largest that the exact backward errors can be, given the computed ones.
 
-    `residual_error` is what `Backend.residual_error` says of the residuals. The norms are sums of
-    at most n terms, so they and the quotient add ``(n + 16) u``; numbers that vanished when A and
-    b were scaled by powers of two add 2**-1000.
+    `residual_error` is what `Backend.residual_error` says of the residuals; it has room for numbers
+    that underflow. The norms are sums of at most n terms: they and the quotient add ``(n + 16) u``.
     """
-    return errors * (1 + (n + 16) * FP64.unit_roundoff) + (residual_error + 2.0**-1000)
+    return errors * (1 + (n + 16) * FP64.unit_roundoff) + residual_error
 
 
 def within(tolerance: float, n: int, residual_error: float) -> float:

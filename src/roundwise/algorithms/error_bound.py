@@ -67,14 +67,15 @@ class Inverse:
     def errors(self, X: Array, residual: Array, uncertainty: Array) -> Array:
         """Bounds of ``|A^-1 B - X|``, entry by entry; infinite where nothing is proved.
 
-        ``|B - A X - residual| <= uncertainty``, and X has one or more columns. The bounds hold as
-        well if entries of A and B differ from the given ones by eta, as they do where scaling by
-        powers of two made them subnormal.
+        ``|B - A X - residual| <= uncertainty`` if no product underflowed; X has one or more
+        columns. Products that did underflow are counted here, 8 eta for each. So are entries of A
+        and B that differ from the given ones by eta, as they do where scaling by powers of two
+        made them subnormal.
         """
         if not self.proves_something:
             return np.full(X.shape, np.inf)
         used = X.any(axis=0) | residual.any(axis=0) | uncertainty.any(axis=0)
-        lost = 2 * _ETA * (1 + np.abs(X).sum(axis=0))
+        lost = 8 * _ETA * (1 + len(X) + np.abs(X).sum(axis=0))
         d = _product_bound(self.R, residual, np.where(used, uncertainty + lost, 0.0))
         share = self.alpha / (1 - self.alpha) * _UP
         bounds = (d + share * d.max(axis=0, initial=0.0)) * _UP

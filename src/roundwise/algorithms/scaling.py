@@ -35,6 +35,9 @@ busy."""
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
 
+TINY = 2.0**-900
+"""A solution of a system whose rows were scaled is far larger."""
+
 SMALLEST_NORMAL = 2.0**-1022
 """Smaller numbers may have lost digits when they were scaled."""
 
@@ -44,7 +47,7 @@ class ScaledMatrix:
     """A square, finite, real matrix, ``2**-(e_i + f_j)`` times the given one."""
 
     A: Any  # float64 array (C or Fortran contiguous), or canonical csr_array
-    norm: float  # of the matrix as it was given, in the infinity norm, over 2**max(e)
+    norm: float  # infinity norm of the matrix as it was given, over 2**(max(e) + max(f))
     rows: NDArray[np.int32] | None = None  # e, if A had to be scaled
     columns: NDArray[np.int32] | None = None  # f, if columns had to be scaled, too
     is_exact: bool = True  # no entry became subnormal or zero
@@ -61,8 +64,9 @@ class ScaledMatrix:
     def _row_weights(self) -> Array | None:
         """What undoes the scaling of rows, relative to the largest.
 
-        Weights below 2**-1000 are raised to that. If X solves the scaled system, it is not tiny,
-        and that changes nothing; a tiny X must not pass because a residual vanishes.
+        Weights below 2**-1000 are raised to that: a residual must not vanish because its row is
+        tiny. That can make the norm of b too large, but by nothing beside that of A times that of
+        x, as `solution_norms` tells.
         """
         if self.rows is None or int(self.rows.max()) == int(self.rows.min()):
             return None
@@ -71,10 +75,14 @@ class ScaledMatrix:
 
     @cached_property
     def _column_weights(self) -> Array | None:
-        """What undoes the scaling of columns; clipped: a norm is rather too small than infinite."""
+        """What undoes the scaling of columns, relative to max(f), as `norm` is: at least 1.
+
+        Weights above 2**900 are lowered to that: the norm of a solution is rather too small, which
+        makes the gate stricter, than infinite.
+        """
         if self.columns is None:
             return None
-        weights: Array = _powers_of_two(np.clip(-self.columns, -900, 900))
+        weights: Array = _powers_of_two(np.minimum(self.columns.max() - self.columns, 900))
         return weights
 
     def transposed(self, backend: Backend) -> Self:
@@ -91,15 +99,24 @@ class ScaledMatrix:
         return self._row_weights is not None
 
     def residual_norms(self, R: Array) -> Array:
-        """The max norm of each column of residuals or right-hand sides, in the given scale."""
+        """The max norm of each column of residuals or right-hand sides, over 2**max(e)."""
         return column_norms(R, self._row_weights)
 
     def solution_norms(self, X: Array) -> Array:
-        """The max norm of each column of solutions, in the given scale."""
-        return column_norms(X, self._column_weights)
+        """The max norm of each column of solutions in the given scale, times 2**max(f).
+
+        Zero where X is below `TINY` and rows differ: the scaled A and B have entries of about 1, so
+        that such an X is no solution, and the gate need not be exact where it refuses.
+        """
+        norms = column_norms(X, self._column_weights)
+        if self._row_weights is None:
+            return norms
+        return np.where(column_norms(X) < TINY, 0.0, norms)
 
     def norms_of_solutions(self, *blocks: Array) -> list[Array]:
         """Those of several blocks."""
+        if self._row_weights is not None:
+            return [self.solution_norms(X) for X in blocks]
         return norms_of_blocks(blocks, self._column_weights)
 
 
@@ -222,9 +239,9 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
 
 
 def _given_norm(matrix: ScaledMatrix) -> float:
-    """The infinity norm of the matrix as it was given, over 2**max(e)."""
-    A, n = matrix.A, matrix.n
-    weights = None if matrix.columns is None else _powers_of_two(matrix.columns)
+    """The infinity norm of the matrix as it was given, over 2**(max(e) + max(f))."""
+    A, n, columns = matrix.A, matrix.n, matrix.columns
+    weights = None if columns is None else _powers_of_two(columns - columns.max())
     xp = np if matrix.is_sparse else array_module(A)
     sums, step = xp.empty((n, 1)), n if matrix.is_sparse else max(1, _part_of(A) // n)
     for first in range(0, n, step):

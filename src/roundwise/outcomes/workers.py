@@ -51,7 +51,7 @@ class WorkersLost(RoundwiseError):
 def results(
     compute: Callable[[T], R], tasks: Sequence[T], jobs: int | None, client: Any
 ) -> Generator[R, None, None]:
-    """``compute(task)`` of several processes or a cluster, in the order in which they are ready.
+    """Results of ``compute(task)``, as several processes or a cluster finish them, in any order.
 
     Closing the generator stops the workers.
     """
@@ -94,7 +94,7 @@ def _by_dask(compute: Callable[[T], R], tasks: Sequence[T], client: Any) -> Iter
     under_way: set[Any] = set()
 
     def submit() -> None:
-        """Two tasks for each thread that the cluster has now; it may grow and shrink."""
+        """Keep two tasks under way for each thread of the cluster, which may grow and shrink."""
         count = 2 * max(1, _threads_of(client)) - len(under_way)
         # A task travels as an argument, so that it survives the loss of a worker, which scattered
         # data would not; few are under way, so that Dask need not warn of large ones.
@@ -126,7 +126,7 @@ def _threads_of(client: Any) -> int:
 
 
 def _finished(client: Any, futures: set[Any], distributed: Any) -> set[Any]:
-    """Those that have come to an end, as soon as there are any."""
+    """Wait until some futures are done, and return these."""
     idle_since: float | None = None  # since when there has been no worker
     while True:
         try:
@@ -162,7 +162,10 @@ def _result(future: Any, distributed: Any) -> Any:
 
 
 class _Limits:
-    """The limits of this process's threads, and who holds them: a worker of Dask has several."""
+    """Limits the threads of BLAS and of our kernels while some thread of this process needs it.
+
+    A worker of Dask has several threads, each with a task of its own.
+    """
 
     def __init__(self) -> None:
         self._holders: list[int] = []  # the threads whose tasks need the limits
@@ -193,7 +196,7 @@ class _Limits:
         """Nothing to do."""
 
     def in_forked_child(self, whole: bool) -> None:
-        """The other threads, which do not live here, no longer need the limits."""
+        """Forget the other threads of the parent, which a fork does not copy."""
         self._keep([thread for thread in self._holders if thread == threading.get_ident()])
 
 
@@ -202,7 +205,7 @@ _limits = _Limits()
 
 @contextmanager
 def threads_limited(kernel_threads: int | None) -> Iterator[None]:
-    """One BLAS thread, and so many of our kernels' (None: as many as set) within the block.
+    """Within the block, BLAS has one thread, and our kernels `kernel_threads` (None: no change).
 
     The limits are those of the process: the first task sets them, the last puts them back.
     """

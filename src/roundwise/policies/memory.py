@@ -40,8 +40,8 @@ from roundwise.policies.memory_file import (
 T = TypeVar("T")
 
 SECONDS_TO_OPEN, SECONDS_TO_WRITE, SECONDS_AT_END = 1.0, 0.1, 5.0
-"""How long to wait for another process: for its making of the file; for its transaction, during a
-solve (and not at all as long as the file stays locked); and when this process ends."""
+"""How long to wait for another process that has locked the file: when it is opened; when a solve
+writes (after one wait in vain no more, until a write succeeds); and when this process ends."""
 
 SECONDS_TO_FORK = 5.0
 """How long a fork waits for a transaction of another thread, which takes milliseconds."""
@@ -93,7 +93,7 @@ class Observation:
     weight: float = 1.0
 
     def then(self, later: Observation) -> Observation:
-        """Both in one: to add it is to add this one, then the later one."""
+        """One observation that changes an arm as this one and then `later` would."""
         d = later.discount
         return Observation(
             self.cell,
@@ -157,7 +157,7 @@ class Memory:
 
     @property
     def machine(self) -> str:
-        """Whose times these are; another number of threads is another machine."""
+        """The key under which times are stored: another number of threads is another machine."""
         return Machine.this().key
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -208,7 +208,7 @@ class Memory:
             self._execute("INSERT OR REPLACE INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def add(self, observations: Iterable[Observation]) -> None:
-        """Add these, all or none: now or, with a warning, as soon as the file can be written."""
+        """Add observations, all or none. If the file cannot be written now, warn and keep them."""
         machine = self.machine
         with self._lock:
             waiting = self._waiting
@@ -229,7 +229,7 @@ class Memory:
         self._connection, self._writable = None, False
 
     def _begin(self) -> None:
-        """Nothing waits, and no file is open in this process."""
+        """Start without a connection, and with no observations that are to be written."""
         self._process = os.getpid()
         self._waiting: Waiting = {}
         self._connection, self._writable = None, False
@@ -253,11 +253,11 @@ class Memory:
             self._connection.execute(f"PRAGMA busy_timeout = {round(1e3 * seconds)}")
 
     def _rows(self, query: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """What the file says; nothing, with a warning, if it cannot be read now."""
+        """The rows that a query finds; none, with a warning, if the file cannot be read now."""
         return self._tried(lambda: self._fetch(query, arguments)) or []
 
     def _execute(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The same, but a file that cannot be used now is a `MemoryFileError`."""
+        """The rows that a query finds; a `MemoryFileError` if the file cannot be used now."""
         with FILE.errors(self.path):
             return self._fetch(query, arguments)
 
@@ -280,7 +280,10 @@ class Memory:
             )
 
     def _tried(self, use: Callable[[], T]) -> T | None:
-        """Use the file; a failure is a warning. After a wait in vain, do not wait until a write."""
+        """What `use` returns; if the file cannot be used now, warn and return None.
+
+        If another process has locked it, do not wait for it again until a write has succeeded.
+        """
         try:
             return use()
         except sqlite3.DatabaseError as error:

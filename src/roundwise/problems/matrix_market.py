@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
@@ -16,6 +15,7 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+import roundwise._kernels as _kernels
 from roundwise._files import one_line, replace_file
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
@@ -236,17 +236,14 @@ def _is_packed(source: Path) -> bool:
 def _numbers(text: bytes, header: Header) -> NDArray[np.float64]:
     """All numbers of the entries, one entry in a row; one that is missing or none is an error."""
     width = 3 if header.layout == "coordinate" else 1
-    with warnings.catch_warnings():  # older NumPys stop at what is no number, and warn
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            numbers = (
-                np.fromstring(text, dtype=np.float64, sep=" ") if text.strip() else np.empty(0)
-            )
-        except (DeprecationWarning, ValueError) as error:
-            raise ValueError("something among its entries is no number") from error
-    if len(numbers) != width * header.entries:
+    # A number takes two bytes: of those that are claimed, no more are allocated than can be there.
+    numbers = np.empty(min(width * header.entries, len(text) // 2 + 1))
+    found = _kernels.read_numbers(text, numbers)
+    if found < 0:
+        raise ValueError("something among its entries is no number")
+    if found != width * header.entries:
         raise ValueError(
-            f"it claims {header.entries} entries of {width} numbers, and has {len(numbers)} numbers"
+            f"it claims {header.entries} entries of {width} numbers, and has {found} numbers"
         )
     return numbers.reshape(-1, width)
 

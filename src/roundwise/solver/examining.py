@@ -216,10 +216,13 @@ class Examiner:
         low = factors.fmt != FP64
         # Directions that low factors have lost are searched for; LAPACK's estimator has the others.
         search = low or self._matrix.n <= PROVED_UP_TO
-        weakness = (self._weighed.weakness if search else self._weighed.quick_weakness)(factors)
         error, how = math.inf, _UNKNOWN
+        try:
+            M = factors.to(FP64)  # once: those of a sparse A are large
+        except ArithmeticFailure:
+            return Accuracy(error, False, how, 1.0)
+        weakness = (self._weighed.weakness if search else self._weighed.quick_weakness)(M)
         if weakness.rate < RESOLVED:
-            M = factors.to(FP64)
             try:
                 Z = M.solve(residual)
                 Z = np.abs(Z) + np.abs(M.solve(self._residual(Z, residual)))

@@ -49,7 +49,8 @@ class Factored:
 
     def renewed(self, matrix: GivenMatrix, level: int) -> Factored:
         """The same for another matrix with the same pattern, starting from this rung."""
-        other = Factored(matrix, self._choice, self._backend, self._analyses)
+        choice = replace(self._choice, orders=None)  # those of this matrix
+        other = Factored(matrix, choice, self._backend, self._analyses)
         other._level, other._climbing = level, self._climbing
         return other
 
@@ -80,7 +81,10 @@ class Factored:
         A, orders = self.matrix.A, self._choice.orders
         if orders is None or method not in engine_methods():
             return self._backend.analyse(A, method)
-        return EngineAnalysis(self._backend, A, method, orders)
+        analysis = EngineAnalysis(self._backend, A, method, orders)
+        # They are as large as A, and hardly ever needed again: formats share an analysis.
+        self._choice = replace(self._choice, orders=None)
+        return analysis
 
     def forgets_analysis(self, level: int) -> bool:
         """Drop an analysis that was made for other values, if these matter to it.

@@ -21,7 +21,7 @@ from roundwise.solver.device_choosing import DeviceLearner
 from roundwise.solver.devices import place_of
 from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.inputs import checked_matrix, dense_array
+from roundwise.solver.inputs import checked_matrix, dense_array, stacked_shape
 from roundwise.solver.on_device import factor_on_device, solve_on_device
 from roundwise.solver.patterns import KnownPatterns
 
@@ -181,6 +181,7 @@ def solve_knowing(
         choice = chooser.choose(matrix, _is_definite(assume_a))
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
+        del choice  # F drops the orders in it when they have served
         return F.solve(b, full_output=full_output)
 
 
@@ -224,6 +225,8 @@ def factor_knowing(
 ) -> Factorization:
     """`factor`; `learner` is told what the first solve on a GPU takes."""
     _check_options(assume_a, accuracy)
+    if not isinstance(columns, int | np.integer) or columns < 1:
+        raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
     tol = _checked_tolerance(tol)
     place = place_of(A, None, device)
     if place is not None:
@@ -233,13 +236,13 @@ def factor_knowing(
             tol=tol,
             policy=policy,
             positive_definite=_is_definite(assume_a),
-            columns=columns,
+            columns=int(columns),
             accuracy=accuracy,
             learner=learner,
         )
     chooser = get_chooser(policy)
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns, copy=True)
+    matrix = checked_matrix(A, BACKEND, int(columns), copy=True)
     choice = chooser.choose(matrix, _is_definite(assume_a))
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
 
@@ -292,6 +295,8 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
         return None
+    if not (A.data.flags.forc and A.indices.flags.forc and A.indptr.flags.forc):
+        return None  # SuperLU takes contiguous arrays only
     solved = solve_sparse_at_once(A, b)
     if solved is None:
         return None
@@ -305,7 +310,7 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
     """System by system; a b with one dimension is one vector for all, as in NumPy."""
     columns = b[:, None] if b.ndim == 1 else b
-    stack = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    stack = stacked_shape(A, columns)
     matrices = np.broadcast_to(A, stack + A.shape[-2:])
     blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
     answers = [solve(matrices[i], blocks[i], **options) for i in np.ndindex(stack)]

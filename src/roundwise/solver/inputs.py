@@ -127,6 +127,17 @@ def scaled_blocks(b: NDArray[Any], matrix: GivenMatrix) -> Iterator[GivenColumns
         yield GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
 
 
+def stacked_shape(A: NDArray[Any], columns: NDArray[Any]) -> tuple[int, ...]:
+    """That of the stack of systems ``A X = columns``, as NumPy broadcasts them."""
+    try:
+        return np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"A is a stack of shape {A.shape[:-2]}, b one of {columns.shape[:-2]}; pass stacks of "
+            "the same shape, or one system for all"
+        ) from None
+
+
 def is_transposed(trans: Any) -> bool:
     """Whether SciPy's argument of that name asks for A', which is real here: "H" is "T"."""
     if isinstance(trans, str) and trans in ("N", "T", "H"):

@@ -27,7 +27,13 @@ from roundwise.solver.choosing import (
 from roundwise.solver.device_choosing import DeviceLearner
 from roundwise.solver.devices import is_on_device
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.front_door import Structure, factor, factor_knowing, solve_knowing
+from roundwise.solver.front_door import (
+    Accuracy,
+    Structure,
+    factor,
+    factor_knowing,
+    solve_knowing,
+)
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.solution import SolveFailed
@@ -108,14 +114,25 @@ class Solver:
         tol: float | None = None,
         full_output: bool = False,
         assume_a: Structure | None = None,
+        accuracy: Accuracy = "backward",
         device: str | None = None,
     ) -> Any:
-        """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors."""
-        options: dict[str, Any] = {"tol": tol, "full_output": full_output, "assume_a": assume_a}
+        """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors.
+
+        Full accuracy takes other times than what is learned: such a solve starts as the policy
+        says, and teaches nothing.
+        """
+        options: dict[str, Any] = {
+            "tol": tol,
+            "full_output": full_output,
+            "assume_a": assume_a,
+            "accuracy": accuracy,
+        }
         if _runs_on_device(device, A, b):
-            options |= {"device": device, "learner": self._device_learner}
+            learner = None if accuracy == "forward" else self._device_learner
+            options |= {"device": device, "learner": learner}
             return solve_knowing(None, A, b, policy=self._policy, **options)
-        if self._learner is None:
+        if self._learner is None or accuracy == "forward":
             return solve_knowing(self._patterns, A, b, policy=self._chooser, **options)
         lessons = _Lessons(self._learner, may_explore=True)
         try:
@@ -133,12 +150,14 @@ class Solver:
         tol: float | None = None,
         assume_a: Structure | None = None,
         columns: int = 1,
+        accuracy: Accuracy = "backward",
         device: str | None = None,
     ) -> Factorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
-        The first solve with it teaches. It is never used to explore: its factors are to stay. For
-        the next matrix with the same pattern, call its `refactor`.
+        The first solve with it teaches, unless it is to full accuracy. It is never used to
+        explore: its factors are to stay. For the next matrix with the same pattern, call its
+        `refactor`.
         """
         if _runs_on_device(device, A):
             return factor_knowing(
@@ -147,13 +166,15 @@ class Solver:
                 policy=self._policy,
                 assume_a=assume_a,
                 columns=columns,
+                accuracy=accuracy,
                 device=device,
-                learner=self._device_learner,
+                learner=None if accuracy == "forward" else self._device_learner,
             )
         chooser = self._chooser
-        if self._learner is not None:
+        if self._learner is not None and accuracy != "forward":
             chooser = _Lessons(self._learner, may_explore=False)
-        return factor(A, tol=tol, policy=chooser, assume_a=assume_a, columns=columns)
+        options: dict[str, Any] = {"assume_a": assume_a, "columns": columns, "accuracy": accuracy}
+        return factor(A, tol=tol, policy=chooser, **options)
 
     def summary(self) -> str:
         """What was learned, as a table: relative times and solves, by system and first action."""

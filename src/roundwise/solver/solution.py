@@ -161,6 +161,7 @@ def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
         condition=float(np.max([one.condition for one in parts])),
         attempts=tuple(attempt for one in parts for attempt in one.attempts),
         timings={name: sum(one.timings[name] for one in parts) for name in parts[-1].timings},
+        accuracy=min((one.accuracy for one in parts), key=("backward", "forward").index),
     )
 
 

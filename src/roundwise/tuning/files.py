@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import re
+import struct
+import sys
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roundwise._files import one_line, read_json, replace_file
 from roundwise.exceptions import RoundwiseError
@@ -25,11 +28,16 @@ from roundwise.policies.base import Arrays
 SCHEMA = "roundwise-tuner"
 VERSION = 1
 
-
-# What NumPy and zipfile raise on damaged archives; the last two on flags of a zip that they lack.
+# What zipfile raises on damaged archives; the last two on offsets and versions that it cannot take.
 _DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError, MemoryError),
-    *(NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error),
+    *(OverflowError, NotImplementedError),
+)
+
+_HEADER = re.compile(
+    r"\{'descr': '(?P<type>[<>|](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,5}))', "
+    r"'fortran_order': (?P<fortran>True|False), "
+    r"'shape': \((?P<shape>[0-9]{1,15},|[0-9]{1,15}(?:, [0-9]{1,15}){1,7})?\), \} *\n"
 )
 
 
@@ -119,12 +127,43 @@ def read_tuner(path: Path) -> tuple[dict[str, Any], Arrays]:
             f"{one_line(beside)} does not belong to {path.name}; save the tuner again"
         )
     try:
-        with np.load(io.BytesIO(packed), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        if odd := [name for name, array in arrays.items() if array.dtype.kind not in "biufU"]:
-            raise ValueError(f"{odd[0]} holds neither real numbers nor text")
+        arrays = _unpacked(packed)
     except _DAMAGED as error:
         raise TunerFileError(
             f"{one_line(beside)} is damaged ({one_line(error)}); save the tuner again"
         ) from error
     return content, arrays
+
+
+def _unpacked(packed: bytes) -> Arrays:
+    """The arrays of real numbers and text that `numpy.savez` has packed; else one of `_DAMAGED`.
+
+    `numpy.load` reads much more than that, and fails on what it cannot read in too many ways.
+    """
+    arrays = {}
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        for member in archive.infolist():
+            name, plain = member.filename, not member.flag_bits & 0x61  # encrypted, or patches
+            if not (plain and name.endswith(".npy") and member.compress_type == zipfile.ZIP_STORED):
+                raise ValueError(f"{name} is no array that Tuner.save wrote")
+            arrays[name.removesuffix(".npy")] = _array(name, archive.read(member))
+    return arrays
+
+
+def _array(name: str, data: bytes) -> NDArray[Any]:
+    """What a .npy file holds."""
+    start = 10 if data[6:7] == b"\1" else 12  # version 1 has a length of two bytes, later ones four
+    end = start + int.from_bytes(data[8:start], "little")
+    header = _HEADER.fullmatch(data[start:end].decode("latin-1"))
+    if data[:6] != b"\x93NUMPY" or header is None:
+        raise ValueError(f"{name} holds neither real numbers nor text")
+    dtype, dimensions = np.dtype(header["type"]), re.findall("[0-9]+", header["shape"] or "")
+    shape = tuple(map(int, dimensions))
+    if len(data) - end != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name} has {len(data) - end} bytes, which do not make {shape} numbers")
+    values = np.frombuffer(data, dtype, offset=end) if len(data) > end else np.empty(0, dtype)
+    if dtype.kind == "U" and values.size:
+        codes = np.frombuffer(data, np.dtype("u4").newbyteorder(dtype.byteorder), offset=end)
+        if codes.max() > sys.maxunicode:
+            raise ValueError(f"{name} has numbers that are no characters")
+    return values.reshape(shape, order="F" if header["fortran"] == "True" else "C").copy()

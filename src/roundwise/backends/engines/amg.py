@@ -29,6 +29,7 @@ from scipy import sparse
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
+from roundwise.backends.engines.static_pivoting import without_values
 from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.formats import FP64, FloatFormat
 
@@ -63,7 +64,7 @@ class AMGSymbolic(Symbolic):
     """A pattern; the hierarchy depends on the values and is built for each matrix."""
 
     def __init__(self, pattern: sparse.csr_array) -> None:
-        self._pattern, self._symmetric = pattern, SymmetricPattern(pattern)
+        self._pattern, self._symmetric = without_values(pattern), SymmetricPattern(pattern)
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> AMGFactors:
         self._symmetric.require_symmetric(values, METHOD, fmt)

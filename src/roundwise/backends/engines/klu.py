@@ -34,6 +34,7 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
+from roundwise.backends.engines.static_pivoting import without_values
 from roundwise.formats import FP64, FloatFormat
 
 ORDERINGS = {"colamd": 1, "amd": 0}
@@ -209,7 +210,7 @@ class KLUSymbolic(Symbolic):
 
     def __init__(self, pattern: sparse.csr_array, ordering: str) -> None:
         require_square(pattern.shape)
-        self._pattern, self._ordering = pattern, ordering
+        self._pattern, self._ordering = without_values(pattern), ordering
         self._method = f"{KLUEngine.name}/{ordering}"
         positions = np.arange(pattern.nnz)
         entries = sparse.csr_array((positions, pattern.indices, pattern.indptr), pattern.shape)

@@ -57,6 +57,12 @@ class Lines:
         return result
 
 
+def without_values(A: sparse.csr_array) -> sparse.csr_array:
+    """The pattern of A: its index arrays, and one zero that stands for all entries."""
+    zeros = np.broadcast_to(A.data.dtype.type(0), A.data.shape)
+    return sparse.csr_array((zeros, A.indices, A.indptr), shape=A.shape)
+
+
 def _maxima(sizes: Array, starts: NDArray[Any]) -> Array:
     """The largest of ``sizes[starts[i]:starts[i + 1]]`` for each i; 0 where there is none."""
     result = np.zeros(len(starts) - 1)

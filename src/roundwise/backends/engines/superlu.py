@@ -26,6 +26,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.emulated.ordering import SYMMETRIC, superlu
 from roundwise.backends.emulated.sparse import SparseFactors, columns_of
 from roundwise.backends.engines.contract import Engine, Symbolic
+from roundwise.backends.engines.static_pivoting import without_values
 from roundwise.backends.native.storage import finished, loaded, require_native_sparse
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -74,7 +75,7 @@ class SuperLUSymbolic(Symbolic):
 
     def __init__(self, pattern: sparse.csr_array, ordering: str) -> None:
         require_square(pattern.shape)
-        self._pattern, self._ordering = pattern, ordering
+        self._pattern, self._ordering = without_values(pattern), ordering
         self._places: NDArray[np.int32] | None = None  # of columns in the first order
         self._permutes_rows, self._is_cholesky = ordering != "colamd", ordering == "cholesky"
         self._method = ordering if self._is_cholesky else f"{SuperLUEngine.name}/{ordering}"

@@ -38,6 +38,7 @@ from roundwise.backends.engines.static_pivoting import (
     Lines,
     balancing,
     is_structurally_singular,
+    without_values,
 )
 from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import DTYPES, finished, loaded, require_native_sparse
@@ -97,7 +98,7 @@ class SupernodalSymbolic(Symbolic):
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.depends_on_values = kind == "lu"  # by the matching
-        self.lines = Lines(pattern)
+        self.lines = Lines(without_values(pattern))
         self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
         if orders is None or orders.matched != (kind == "lu"):
             orders = Orders(pattern, matched=kind == "lu")
@@ -249,7 +250,7 @@ class SupernodalFactors(PermutedFactors):
         if self._kind == "cholesky":
             return np.arange(self.shape[0], dtype=np.int32)
         panels = self._analysis.plan.panels
-        first = np.repeat([p[0] for p in panels], [p[1] for p in panels])
+        first = np.repeat(panels[:, 0], panels[:, 1])
         within = np.where(self._pivots < 0, ~self._pivots, self._pivots)
         return np.asarray(first + within, dtype=np.int32)
 
@@ -264,9 +265,11 @@ class SupernodalFactors(PermutedFactors):
     @cached_property
     def _diagonal(self) -> NDArray[Any]:
         """The numbers on the diagonals of the panels' blocks: of L (cholesky), D or U."""
-        panels = np.array(self._analysis.plan.panels, dtype=np.int64).reshape(-1, 5)
-        first, _, height, _, place = np.repeat(panels, panels[:, 1], axis=0).T
-        places = place + (np.arange(self.shape[0]) - first) * (height + 1)
+        first, width, height, _, place = self._analysis.plan.panels.T
+        # Column j of a panel has its diagonal entry at place + (j - first) (height + 1).
+        places = np.repeat(height + 1, width)
+        places *= np.arange(self.shape[0])
+        places += np.repeat(place - first * (height + 1), width)
         return np.asarray(self._storage[places])
 
     @property
@@ -319,7 +322,7 @@ class SupernodalFactors(PermutedFactors):
         values = np.ldexp(coo.data, -(by_row[coo.row] + by_column[coo.col]))
         return sparse.csc_array((values, (coo.row, coo.col)), shape=self.shape)
 
-    def _lower(self, panel: tuple[int, ...], final: Index) -> tuple[Index, NDArray[Any]]:
+    def _lower(self, panel: NDArray[np.int64], final: Index) -> tuple[Index, NDArray[Any]]:
         """Rows of L in the columns of a panel, and the numbers there."""
         first, width, height, start, place = panel
         rows = self._analysis.symbolic.rows[start : start + height]
@@ -332,7 +335,7 @@ class SupernodalFactors(PermutedFactors):
             block[pairs + 1, pairs] = 0.0
         return np.concatenate((rows[:width], final[rows[width:]])), block
 
-    def _upper(self, panel: tuple[int, ...], final: Index) -> tuple[Index, NDArray[Any]]:
+    def _upper(self, panel: NDArray[np.int64], final: Index) -> tuple[Index, NDArray[Any]]:
         """Columns of U in the rows of a panel, and the numbers there, transposed."""
         _, width, height, start, place = panel
         rows = self._analysis.symbolic.rows[start : start + height]

@@ -25,7 +25,8 @@ class SymmetricPattern:
     @cached_property
     def _partners(self) -> NDArray[Any] | None:
         """For each entry the position of that across the diagonal; None if some have none."""
-        positions = np.arange(len(self._indices))
+        count = len(self._indices)
+        positions = np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
         entries = sparse.csr_array((positions, self._indices, self._indptr), shape=self.shape)
         across = entries.T.tocsr()
         same = np.array_equal(across.indptr, self._indptr) and np.array_equal(

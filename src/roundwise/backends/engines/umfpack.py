@@ -29,6 +29,7 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
+from roundwise.backends.engines.static_pivoting import without_values
 from roundwise.formats import FP64, FloatFormat
 
 METHOD = "umfpack/amd"
@@ -76,7 +77,7 @@ class UmfpackSymbolic(Symbolic):
 
     def __init__(self, pattern: sparse.csr_array) -> None:
         require_square(pattern.shape)
-        self._pattern = pattern
+        self._pattern = without_values(pattern)
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> UmfpackFactors:
         A = self._pattern

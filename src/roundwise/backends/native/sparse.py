@@ -18,6 +18,7 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.engines import ENGINES, Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.engines.static_pivoting import without_values
 from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
 from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
@@ -95,6 +96,7 @@ class EngineAnalysis(Analysis):
             self._symbolic: Symbolic = self._engine.analyse(self._pattern, ordering, orders)
         else:
             self._symbolic = self._engine.analyse(self._pattern, ordering)
+        self._pattern = without_values(self._pattern)  # other values will come
 
     @property
     def depends_on_values(self) -> bool:
