@@ -139,7 +139,7 @@ def test_a_calibrated_machine_is_priced_by_its_own_profile(tmp_path, monkeypatch
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
     _prices_of.cache_clear()
     assert current_prices() is generic_prices()
-    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4))
+    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4, sparse={}))
     _prices_of.cache_clear()
     assert set(current_prices().profile.sizes) == {10, 20}
     assert current_prices().sparse == generic_prices().sparse
@@ -152,7 +152,7 @@ def test_prices_follow_the_number_of_threads(tmp_path, monkeypatch, threads):
 
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
     threads(1)
-    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4))
+    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4, sparse={}))
     _prices_of.cache_clear()
     policy = default_policy()
     try:

@@ -84,7 +84,7 @@ KINDS = ["gaussian", "randsvd", "signs", "sparse"]
 
 
 def test_the_features_and_what_they_need():
-    assert set(FEATURES) == {*CHEAP, *LOOK, "kappa_exact", *WITH_FACTORS}
+    assert set(FEATURES) == {*CHEAP, *LOOK, "largest_block", "kappa_exact", *WITH_FACTORS}
     assert {name for name, f in FEATURES.items() if f.needs_factors} == set(WITH_FACTORS)
     assert all(name == f.name and f.doc for name, f in FEATURES.items())
 

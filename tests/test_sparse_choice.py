@@ -9,7 +9,8 @@ from roundwise.actions import Action
 from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend, Status
 from roundwise.backends.engines.orderings import Orders
-from roundwise.costs.prices import AMOUNTS, generic_prices
+from roundwise.costs.prices import generic_prices
+from roundwise.costs.sparse_prices import AMOUNTS
 from roundwise.features import compute_features
 from roundwise.policies.look import STRUCTURE, Seen
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d

@@ -113,11 +113,12 @@ def counts(problem: Any) -> dict[str, float]:
 
     static_pivots
         1 if the diagonal is strong, or is so once rows were matched: an LU factorization whose
-        pivots stay there is worth trying.
+        pivots stay there is worth trying. 0 in a narrow band, where matching takes too long.
     factor_entries, factor_flops
         Entries of Cholesky's L, and its flops, on the pattern of ``A + A'`` in the order of
         approximate minimum degree. Unless A is symmetric, its rows are matched before; 0 if it is
-        not and they were not: pivots leave the diagonal then, and nobody knows.
+        not and they were not: pivots leave the diagonal then, and nobody knows. An unsymmetric A
+        that is a narrow band is counted as it comes (`orderings.banded_counts`).
     nd_flops
         The flops in the order of nested dissection, where these are so many that they may pay
         for finding it; else 0.

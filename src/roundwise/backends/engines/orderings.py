@@ -102,6 +102,32 @@ def analyse(pattern: SparsePattern, order: Order) -> SparseSymbolic:
     return _kernels.sparse_analyse(pattern, order)
 
 
+NARROW, FEW_FLOPS = 2.0, 6.0
+"""In a narrow band, at least one place in so many is filled, and flops are at most so many for each
+entry: orders and matchings take longer to find than any engine takes to factorize."""
+
+
+def banded_counts(A: sparse.csr_array) -> tuple[float, float] | None:
+    """What LU takes in the order in which A comes, if that is a narrow band; else None.
+
+    With rows that reach l_i places to the left of the diagonal and r_i to the right, L and U have
+    ``n + sum l_i`` and ``n + sum r_i`` places (their mean counts), and the flops are ``sum (1 +
+    l_i) (1 + r_i)``, in the units of `predicted`. It takes a glance at the first and last entry of
+    each row, whose columns must be sorted; an empty row is none that counts.
+    """
+    n = A.shape[0]
+    if A.nnz == 0 or not (np.diff(A.indptr) > 0).all():
+        return None
+    rows = np.arange(n)
+    left = np.maximum(rows - A.indices[A.indptr[:-1]], 0)
+    right = np.maximum(A.indices[A.indptr[1:] - 1] - rows, 0)
+    reach = float(left.sum() + right.sum())
+    flops = float(np.dot(1.0 + left, 1.0 + right))
+    if n + reach > NARROW * A.nnz or flops > FEW_FLOPS * A.nnz:
+        return None
+    return n + reach / 2, flops
+
+
 ND_FROM = 1.5e10
 """Nested dissection is tried where AMD's order leads to this many flops: half a second and more."""
 
@@ -137,15 +163,22 @@ class Orders:
     @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.look.counts`."""
+        banded = banded_counts(self.A) if self.matched else None
+        if banded is not None:
+            return _counted(False, *banded)
         static = self.rows is not None or has_strong_diagonal(self.A, self.A.T.tocsr())
         entries = flops = nd_flops = 0.0
         if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing
             entries, flops = predicted(self.pattern, self.order("amd"))
         if flops >= ND_FROM:
             nd_flops = predicted(self.pattern, self.order("nd"))[1]
-        return {
-            "static_pivots": float(static),
-            "factor_entries": entries,
-            "factor_flops": flops,
-            "nd_flops": nd_flops,
-        }
+        return _counted(static, entries, flops, nd_flops)
+
+
+def _counted(static: bool, entries: float, flops: float, nd_flops: float = 0.0) -> dict[str, float]:
+    return {
+        "static_pivots": float(static),
+        "factor_entries": entries,
+        "factor_flops": flops,
+        "nd_flops": nd_flops,
+    }

@@ -1,10 +1,15 @@
 """What each sparse method takes on each system: measured once, kept in a file, resumed.
 
 A line of the file is one system: its features and what they cost, and for every method and format
-that fits it the seconds of analysis and factorization, of a solve, and whether refinement passed
-the gate, with how many steps. An attempt is priced from these parts, so that a busy machine
-disturbs it little: with one thread (``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor
-time counts.
+that the policy may choose for it the seconds of analysis and factorization, of a solve, and whether
+refinement passed the gate, with how many steps. Our own engines are timed as the front door runs
+them: the order that was found to count the fill serves to factorize, and is not found again. An
+attempt is priced from these parts, so that a busy machine disturbs it little: with one thread
+(``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts.
+
+A library that cannot be stopped may take minutes on a matrix that does not suit it. So methods that
+the policy would never choose for a system are not tried on it, and a line is begun before a system
+is measured: one that hung is passed over by the next run.
 """
 
 from __future__ import annotations
@@ -16,15 +21,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from scipy import sparse
 
 from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import ArithmeticFailure, NativeBackend
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.features import LOOK, compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.machine.identity import Machine
@@ -41,6 +47,9 @@ ENOUGH_SECONDS, REPEATS = 0.3, 3
 HARDEST = 2e10
 """Systems whose factorization takes more flops, by the least estimate, are left out."""
 
+VERSION = 2
+"""Of what a line means. 2: our own engines begin with the order that was found for counting."""
+
 COUNTS = ("static_pivots", "factor_entries", "factor_flops", "nd_flops")
 BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
 
@@ -49,7 +58,7 @@ BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
 class Attempt:
     """One method in one format on one system."""
 
-    factor: float  # seconds of analysis and factorization
+    factor: float  # seconds of analysis and factorization, once the features are known
     solve: float
     met: bool  # whether the answer passed the gate
     steps: int
@@ -68,13 +77,17 @@ class Timed:
     family: str
     features: Mapping[str, float]
     look: float  # seconds of the features but the symbolic counts
-    counting: float  # seconds of these, which our own engines need not do again
+    counting: float  # seconds of these
     matvec: float
     attempts: Mapping[str, Attempt]
 
     @property
     def seen(self) -> Seen:
-        return Seen.of(LOOK_CONTEXT.vector(self.features).tolist())
+        return seen(self.features)
+
+
+def seen(features: Mapping[str, float]) -> Seen:
+    return Seen.of(LOOK_CONTEXT.vector(features).tolist())
 
 
 def clock() -> tuple[Callable[[], float], str]:
@@ -152,22 +165,35 @@ def gather(
 ) -> list[Timed]:
     """Measure the systems that the file at `path` lacks; those of all lines that are asked for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    where = f"{Machine.this().key}, {clock()[1]}"
+    where = f"{Machine.this().key}, {clock()[1]}, with {', '.join(installed())}"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    known = {(row["name"], row["where"]): row for row in map(json.loads, lines)}
+    saved = [row for row in map(json.loads, lines) if row["version"] == VERSION]
+    known = {(row["name"], row["where"]): row for row in saved}
     found = []
-    for done, system in enumerate(systems):
-        progress(done, len(systems))
-        if (system.name, where) not in known:
-            row = {"name": system.name, "where": where, "timed": timed(system)}
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(row) + "\n")
-            known[system.name, where] = row
-        if (saved := known[system.name, where]["timed"]) is not None:
-            attempts = {name: Attempt(**values) for name, values in saved["attempts"].items()}
-            found.append(Timed(**(saved | {"attempts": attempts})))
+    with path.open("a", encoding="utf-8") as stream:
+        for done, system in enumerate(systems):
+            progress(done, len(systems))
+            row = known.get((system.name, where))
+            if row is None:
+                row = {"version": VERSION, "name": system.name, "where": where, "timed": None}
+                _append(stream, row)  # should it hang, the next run goes on with the next one
+                row["timed"] = timed(system)
+                _append(stream, row)
+            if (facts := row["timed"]) is not None:
+                attempts = {name: Attempt(**values) for name, values in facts["attempts"].items()}
+                found.append(Timed(**(facts | {"attempts": attempts})))
     progress(len(systems), len(systems))
     return found
+
+
+def _append(stream: TextIO, row: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(row) + "\n")
+    stream.flush()
+
+
+def installed() -> list[str]:
+    """The sparse engines that run here."""
+    return sorted({name.split("/")[0] for name in BACKEND.methods(sparse=True)})
 
 
 def timed(system: System) -> dict[str, Any] | None:
@@ -177,17 +203,18 @@ def timed(system: System) -> dict[str, Any] | None:
         return None
     rest = [name for name in LOOK if name not in COUNTS]
     look, features = least(lambda: compute_features(problem, rest))
-    counting, counts = least(lambda: compute_features(problem, COUNTS))
-    values = {name: feature.value for name, feature in (features | counts).items()}
+    matched = not features["symmetric"].value
+    counting, orders = least(lambda: counted(problem.A, matched))
+    values = {name: feature.value for name, feature in features.items()} | orders.counts
     if values["factor_flops"] > HARDEST:
         return None
     attempts = {
         f"{method.name}:{fmt}": asdict(attempt)
-        for method in METHODS.values()
-        if method.sparse and method.fits(values) and not method.name.endswith("/nd")
+        for method in seen(values).methods
+        if not method.name.endswith("/nd")
         for fmt in method.formats
         if BACKEND.runs(method.name, fmt, sparse=True)
-        if (attempt := attempted(problem, method.name, fmt)) is not None
+        if (attempt := attempted(problem, method.name, fmt, orders)) is not None
     }
     matvec, _ = least(lambda: problem.A @ problem.b)
     family = system.family
@@ -197,12 +224,24 @@ def timed(system: System) -> dict[str, Any] | None:
     return asdict(row) | {"attempts": attempts}
 
 
-def attempted(problem: LinearSystem, method: str, fmt: FloatFormat) -> Attempt | None:
+def counted(A: Any, matched: bool) -> Orders:
+    """The orders of a matrix once its fill was counted, as the front door does it."""
+    orders = Orders(A, matched)
+    assert orders.counts
+    return orders
+
+
+def attempted(
+    problem: LinearSystem, method: str, fmt: FloatFormat, orders: Orders
+) -> Attempt | None:
     """None if the matrix is singular by this method."""
+    A = problem.A
+
+    def factorize() -> Any:
+        return EngineAnalysis(BACKEND, A, method, orders).factorize(A, fmt)
+
     try:
-        factor, factors = least(
-            lambda: BACKEND.analyse(problem.A, method).factorize(problem.A, fmt)
-        )
+        factor, factors = least(factorize)
         solve, _ = least(lambda: factors.solve(problem.b))
     except ArithmeticFailure:
         start = clock()[0]()
