@@ -44,7 +44,7 @@ FEATURES = (
 
 
 def arrow(n: int) -> Any:
-    """A dense first row and column: no fill if they are eliminated last, and no flops to speak of."""
+    """A dense first row and column: no fill and few flops if they are eliminated last."""
     edge, zeros = np.arange(1, n), np.zeros(n - 1, dtype=int)
     rows, columns = np.concatenate([zeros, edge]), np.concatenate([edge, zeros])
     corner = sparse.csr_array((np.full(2 * n - 2, -1.0), (rows, columns)), shape=(n, n))
@@ -92,7 +92,7 @@ def timed_methods(A: Any, backend: Backend, timer: Timer) -> SparseTimes:
     """
     problem = LinearSystem(A, np.ones(A.shape[0]))
     found = {name: f.value for name, f in compute_features(problem, FEATURES).items()}
-    orders = Orders(problem.A, matched=not found["symmetric"])
+    orders = Orders(problem.A, not found["symmetric"], bool(found["strong_diagonal"]))
     found |= orders.counts
     methods: dict[str, dict[str, tuple[float, float]]] = {}
     for method in METHODS.values():

@@ -137,15 +137,17 @@ class Orders:
     """The orders of one matrix, each found once: what was found to choose serves to factorize.
 
     `matched`: rows are exchanged before such that the diagonal is large, as static pivoting asks
-    for; `rows` says how, and is None if they stay where they are.
+    for; `rows` says how, and is None if they stay where they are. `strong`: whether the diagonal is
+    large as it is, if the caller knows (`has_strong_diagonal`).
     """
 
     A: sparse.csr_array
     matched: bool = False
+    strong: bool | None = None
 
     @cached_property
     def rows(self) -> Order | None:
-        return matched_rows(Lines(self.A)) if self.matched else None
+        return matched_rows(Lines(self.A)) if self.matched and not self.strong else None
 
     @cached_property
     def pattern(self) -> SparsePattern:
@@ -166,7 +168,10 @@ class Orders:
         banded = banded_counts(self.A) if self.matched else None
         if banded is not None:
             return _counted(False, *banded)
-        static = self.rows is not None or has_strong_diagonal(self.A, self.A.T.tocsr())
+        strong = self.strong
+        if strong is None and self.rows is None:
+            strong = has_strong_diagonal(self.A, self.A.T.tocsr())
+        static = self.rows is not None or bool(strong)
         entries = flops = nd_flops = 0.0
         if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing
             entries, flops = predicted(self.pattern, self.order("amd"))

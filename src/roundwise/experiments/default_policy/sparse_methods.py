@@ -30,6 +30,7 @@ from roundwise.costs.sparse_prices import AMOUNTS, SAME_PRICE
 from roundwise.evaluation import mean_interval
 from roundwise.experiments.default_policy.prices import SHIPPED
 from roundwise.experiments.default_policy.sparse_times import (
+    OWN,
     Timed,
     clock,
     gather,
@@ -154,9 +155,9 @@ def climb_seconds(row: Timed, first: str) -> float:
 
 
 def alone(row: Timed, first: str) -> float:
-    """The same for one who looks at nothing: our own engines need the order that a look finds."""
-    order = row.counting if first.split("/")[0] in OWN else 0.0
-    return climb_seconds(row, first) + order
+    """The same for one who looks at nothing: our own engines then find their order themselves."""
+    attempt = row.attempts[first]
+    return climb_seconds(row, first) + attempt.alone - attempt.factor
 
 
 def policy_chooser(prices: Prices) -> Chooser:
@@ -202,7 +203,6 @@ def best_fixed(rows: Sequence[Timed]) -> str:
     return min(common, key=lambda name: sum(np.log(alone(row, name)) for row in rows))
 
 
-OWN = ("cholesky", "ldl", "lu")
 DEFAULT = (*OWN, "superlu")
 """The engines that every installation has."""
 
@@ -255,8 +255,8 @@ def compare(rows: Sequence[Timed], engines: str) -> Table:
     caption = (
         "Sparse systems: time over that of the best method in hindsight (geometric mean with a "
         "95 % interval, worst), and over SuperLU's (worst speed). Prices were fitted without the "
-        "system's family. The policy pays for its look at the system; one row shows what its choices "
-        "take without."
+        "system's family. The policy pays for its look at the system; one row shows what its "
+        "choices take without."
     )
     return Table(caption, columns, table)
 

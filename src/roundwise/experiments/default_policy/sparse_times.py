@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
-from typing import Any, TextIO
+from typing import Any, SupportsFloat, TextIO
 
 import numpy as np
 from scipy import sparse
@@ -47,6 +47,9 @@ ENOUGH_SECONDS, REPEATS = 0.3, 3
 HARDEST = 2e10
 """Systems whose factorization takes more flops, by the least estimate, are left out."""
 
+OWN = ("cholesky", "ldl", "lu")
+"""Our own engines, which take the order that was found for counting."""
+
 VERSION = 2
 """Of what a line means. 2: our own engines begin with the order that was found for counting."""
 
@@ -63,6 +66,7 @@ class Attempt:
     met: bool  # whether the answer passed the gate
     steps: int
     iterations: int
+    alone: float  # seconds of analysis and factorization by one who looks at nothing
 
     def seconds(self, matvec: float) -> float:
         """Of the whole attempt."""
@@ -203,8 +207,7 @@ def timed(system: System) -> dict[str, Any] | None:
         return None
     rest = [name for name in LOOK if name not in COUNTS]
     look, features = least(lambda: compute_features(problem, rest))
-    matched = not features["symmetric"].value
-    counting, orders = least(lambda: counted(problem.A, matched))
+    counting, orders = least(lambda: counted(problem.A, features))
     values = {name: feature.value for name, feature in features.items()} | orders.counts
     if values["factor_flops"] > HARDEST:
         return None
@@ -224,9 +227,10 @@ def timed(system: System) -> dict[str, Any] | None:
     return asdict(row) | {"attempts": attempts}
 
 
-def counted(A: Any, matched: bool) -> Orders:
+def counted(A: Any, features: Mapping[str, SupportsFloat]) -> Orders:
     """The orders of a matrix once its fill was counted, as the front door does it."""
-    orders = Orders(A, matched)
+    symmetric, strong = (bool(float(features[name])) for name in ("symmetric", "strong_diagonal"))
+    orders = Orders(A, not symmetric, strong)
     assert orders.counts
     return orders
 
@@ -246,7 +250,11 @@ def attempted(
     except ArithmeticFailure:
         start = clock()[0]()
         outcome = ALGORITHM.run(problem, Action((fmt, FP64, FP64, FP64), method), BACKEND)
-        return Attempt(clock()[0]() - start, 0.0, outcome.converged, 0, 0)
+        seconds = clock()[0]() - start
+        return Attempt(seconds, 0.0, outcome.converged, 0, 0, seconds)
     outcome = ALGORITHM.run(problem, Action((fmt, FP64, FP64, FP64), method), BACKEND)
     work = outcome.outer_iterations, outcome.inner_iterations
-    return Attempt(factor, solve, outcome.converged, *work)
+    alone = factor
+    if method.split("/")[0] in OWN:
+        alone, _ = least(lambda: EngineAnalysis(BACKEND, A, method).factorize(A, fmt))
+    return Attempt(factor, solve, outcome.converged, *work, alone)
