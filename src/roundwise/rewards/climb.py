@@ -58,7 +58,7 @@ _UNSUITED = OutcomeStatus.UNSUITED
 
 
 def climbed(ladder: Sequence[int], outcomes: OutcomeRow, space: ActionSpace) -> tuple[int, ...]:
-    """The rungs of a ladder that a solve comes to, if none meets the target."""
+    """The rungs of a ladder that a solve comes to, if none before the last meets the target."""
     rungs, level = [], 0
     actions = [space[i] for i in ladder]
     while True:
@@ -66,8 +66,8 @@ def climbed(ladder: Sequence[int], outcomes: OutcomeRow, space: ActionSpace) -> 
         outcome = outcomes[ladder[level]]
         # Of a rung that was not run nothing is known: the next one is taken.
         higher = level + 1 if outcome is None else _rung_after(actions, level, outcome.status)
-        if higher is None or higher == len(ladder):
-            return tuple(rungs)
+        if higher is None or higher >= len(ladder) - 1:
+            return tuple(dict.fromkeys((*rungs, ladder[-1])))
         level = higher
 
 
