@@ -90,10 +90,11 @@ $(VENV)/installed: $(BUILD_INPUTS)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
+# Only the packages of an extra: roundwise itself is installed, and not to be compiled again.
 $(VENV)/bench-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[bench]'
 	touch $@
 
 $(VENV)/extras-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sparse]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[sparse]'
 	touch $@
