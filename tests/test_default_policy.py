@@ -133,6 +133,15 @@ def test_shipped_prices_say_where_they_come_from():
     assert all(prices.prices(method.name, "fp64") for method in KINDS.values())
 
 
+def test_a_sparse_method_without_a_price_is_not_priced_as_a_dense_one():
+    assert PRICES.prices(MMD, "fp64")
+    assert PRICES.prices("lu", "bf16")
+    assert PRICES.prices("cholesky", "fp32")
+    assert not PRICES.prices("cholesky", "bf16")
+    for unpriced in ("pardiso/mmd", "lu/amd", "cholesky/amd"):
+        assert not PRICES.prices(unpriced, "fp64")
+
+
 def test_a_calibrated_machine_is_priced_by_its_own_profile(tmp_path, monkeypatch):
     from roundwise.costs import calibrate, save_profile
 

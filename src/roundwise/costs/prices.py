@@ -63,8 +63,8 @@ class Prices:
 
     def prices(self, method: str, fmt: str) -> bool:
         """Whether work by this method in this format has a price."""
-        if method in self.sparse.factor:
-            return fmt in self.sparse.factor[method]
+        if method not in ("lu", "cholesky"):
+            return fmt in self.sparse.factor.get(method, {})
         return fmt in self.profile.rates and (method == "lu" or fmt in self.cholesky)
 
     def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
