@@ -82,7 +82,7 @@ def structure(problem: Any) -> dict[str, float]:
         A = problem.A
         across = A.T.tocsr()
         symmetric = _equal(across, A)
-        strong = has_strong_diagonal(A, across)
+        strong = has_strong_diagonal(A, A if symmetric else across)
         positive = bool((A.diagonal() > 0).all())
     else:
         positive = problem.n >= cholesky_from() and bool((np.diagonal(problem.A) > 0).all())
@@ -125,7 +125,8 @@ def counts(problem: Any) -> dict[str, float]:
     """
     if problem.is_sparse:
         known = structure(problem)
-        return Orders(problem.A, not known["symmetric"], bool(known["strong_diagonal"])).counts
+        strong = bool(known["strong_diagonal"])
+        return Orders(problem.A, matched=not known["symmetric"], strong=strong).counts
     n = float(problem.n)
     entries, flops = n * (n + 1) / 2, n**3 / 3
     names = "static_pivots", "factor_entries", "factor_flops", "nd_flops"

@@ -138,7 +138,7 @@ class Orders:
 
     `matched`: rows are exchanged before such that the diagonal is large, as static pivoting asks
     for; `rows` says how, and is None if they stay where they are. `strong`: whether the diagonal is
-    large as it is, if the caller knows (`has_strong_diagonal`).
+    strong already, if that is known.
     """
 
     A: sparse.csr_array
@@ -163,18 +163,29 @@ class Orders:
         return self._found[ordering]
 
     @cached_property
+    def _analysed(self) -> dict[str, SparseSymbolic]:
+        return {}
+
+    def symbolic(self, ordering: str) -> SparseSymbolic:
+        """Supernodes and counts in this order: who counts has also begun to factorize."""
+        if ordering not in self._analysed:
+            self._analysed[ordering] = analyse(self.pattern, self.order(ordering))
+        return self._analysed[ordering]
+
+    @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.look.counts`."""
         banded = banded_counts(self.A) if self.matched else None
         if banded is not None:
             return _counted(False, *banded)
         strong = self.strong
-        if strong is None and self.rows is None:
+        if strong is None:
             strong = has_strong_diagonal(self.A, self.A.T.tocsr())
-        static = self.rows is not None or bool(strong)
+        static = strong or self.rows is not None
         entries = flops = nd_flops = 0.0
         if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing
-            entries, flops = predicted(self.pattern, self.order("amd"))
+            symbolic = self.symbolic("amd")
+            entries, flops = float(symbolic.entries), float(symbolic.flops)
         if flops >= ND_FROM:
             nd_flops = predicted(self.pattern, self.order("nd"))[1]
         return _counted(static, entries, flops, nd_flops)
