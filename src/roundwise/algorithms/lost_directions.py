@@ -99,12 +99,13 @@ class LostDirections:
         def image(U: Array) -> Array:
             return np.asarray(-residual.residual(transposed, U, np.zeros_like(U)))
 
+        norm, u_f = residual.backend.sizes(A)[0], factor.fmt.unit_roundoff
         try:
             random = np.random.default_rng(0).standard_normal((A.shape[0], most + 1))
             U = _basis(solve_transposed(random).Z)
             images = image(U)
-            noise = MARGIN * factor.fmt.unit_roundoff * residual.backend.sizes(A)[0]
-            lost = np.count_nonzero(np.linalg.svd(images, compute_uv=False) < noise)
+            sizes = np.linalg.svd(images, compute_uv=False)
+            lost = np.count_nonzero(sizes < MARGIN * u_f * norm)
             if lost > most:
                 return None
             U, images = U[:, :lost], images[:, :lost]
@@ -118,7 +119,10 @@ class LostDirections:
                 found = cls._scaled(V, U, images)
         except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
             return None
-        return found if found.left_over(factor.fmt) <= ENOUGH else None
+        # Residuals have errors, too: some u_r ||A|| ||x||, which U turns into errors of x.
+        unseen = np.linalg.norm(found.U) * norm * residual.fmt.unit_roundoff
+        good = found.left_over(factor.fmt) <= ENOUGH and unseen <= FP64.unit_roundoff / 2
+        return found if good else None
 
     @classmethod
     def _scaled(cls, V: Array, U: Array, images: Array) -> LostDirections:

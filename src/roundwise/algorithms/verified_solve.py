@@ -80,7 +80,8 @@ class VerifiedSolve(Algorithm):
         Corrections to compute even if the gate asks for fewer: an error bound needs two.
     accuracy : {"backward", "forward"}
         ``"forward"``: refine until x itself is right to a few units in the last place, which
-        needs residuals in fp64x2. An attempt whose factors do not allow that stagnates.
+        needs residuals in fp64x2 and no GMRES (`lost_directions`). An attempt whose factors do
+        not allow that stagnates.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
