@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from roundwise.algorithms.lost_directions import FEW_LOST, LostDirections, correctors
+from roundwise.algorithms.lost_directions import FEW_LOST, LostDirections, complete_corrector
 from roundwise.algorithms.refinement import substitution
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import ForwardRule
@@ -78,14 +78,9 @@ def test_what_residuals_cannot_resolve_is_not_claimed(value):
     assert found(with_singular_values(value)[0], 1) is None
 
 
-@pytest.mark.parametrize(
-    ("tiny", "count"), [((0.5,), 2), ((1e-10,), 1), ((1e-10,) * (2 * FEW_LOST), 0)]
-)
-def test_correctors_are_tried_only_where_they_may_do(tiny, count):
-    """The factors alone if no pivot vanishes; none if more directions than a few are lost."""
-    A, _, _ = with_singular_values(*tiny)
-    factors = BACKEND.matrix(A, FP32).lu()
-    assert len(list(correctors(A, factors, FACTOR, RESIDUAL))) == count
+def test_better_factors_are_the_better_deal_if_many_are_lost():
+    A, _, _ = with_singular_values(*(1e-10,) * (2 * FEW_LOST))
+    assert complete_corrector(A, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL) is None
 
 
 def test_fp64_factors_lose_directions_too():

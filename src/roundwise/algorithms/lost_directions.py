@@ -10,7 +10,8 @@ explains U' r:
     z = M^-1 r,    z = z + V ((A' U)' V)^-1 (U' r - (A' U)' z).
 
 The factors themselves give V and U: M^-1 and M^-T stretch random vectors most in these directions.
-What else is in U is shrunk by ``U - M^-T A' U``, which leaves the lost directions as they are.
+What else is in them is shrunk by ``V - M^-1 A V`` and ``U - M^-T A' U``, which leave the lost
+directions as they are.
 
 A correction leaves about ``sqrt(n) u_f ||A' U ((A' U)' V)^-1||`` of e. With FP32 factors and one
 tiny singular value that is small up to condition numbers of 1e15.
@@ -18,7 +19,6 @@ tiny singular value that is small up to condition numbers of 1e15.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from roundwise.algorithms.refinement import (
     with_unit_columns,
 )
 from roundwise.algorithms.stage import Stage, Vector
-from roundwise.backends import ArithmeticFailure, Factors
+from roundwise.backends import ArithmeticFailure, Factors, Matrix
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FP64, FloatFormat
 
@@ -46,11 +46,12 @@ FEW_LOST = 4
 MARGIN = 16.0
 """Pivots, and images of vectors, below that multiple of rounding errors count as lost."""
 
-ENOUGH = 1 / 64
-"""What a correction may leave of an error, as foreseen."""
+ENOUGH = 1 / 16
+"""What a correction may leave of an error, as foreseen. It is far more if ``(A' U)' V``, which
+should be tiny singular values, comes from other directions that are left in U and V."""
 
 MOST_STEPS = 3
-"""How often U is improved, at most. Each step gains about as many digits as the factors have."""
+"""How often U and V are improved; each step gains about as many digits as the factors have."""
 
 
 def lost_pivots(factors: Factors, margin: float = 1.0) -> int:
@@ -62,19 +63,19 @@ def lost_pivots(factors: Factors, margin: float = 1.0) -> int:
     return int(np.count_nonzero(pivots < noise))
 
 
-def correctors(A: Any, factors: Factors, factor: Stage, residual: Stage) -> Iterator[Corrector]:
-    """Correctors of all errors, the cheapest first, as far as these factors give any.
+def complete_corrector(
+    A: Any, factors: Factors, factor: Stage, residual: Stage
+) -> Corrector | None:
+    """A corrector of errors in all directions; None if too many are lost to these factors.
 
-    The factors alone are one if their pivots, or FP64, say that no direction is lost: an error
-    along one that is hardly shows in corrections, which then tell nothing about x.
+    Pivots only tell how many to look for: a lost direction need not show in them, nor an error
+    along it in corrections.
     """
-    lost = lost_pivots(factors, MARGIN)
-    if lost == 0 and (factors.pivots is not None or factors.fmt == FP64):
-        yield substitution(factor, factors)
-    if lost <= FEW_LOST:
-        directions = LostDirections.of(A, factors, factor, residual, max(lost, 1))
-        if directions is not None:
-            yield directions.corrector(substitution(factor, factors))
+    pivots = lost_pivots(factors, MARGIN)
+    if pivots > FEW_LOST:
+        return None
+    directions = LostDirections.of(A, factors, factor, residual, max(pivots, 1))
+    return None if directions is None else directions.corrector(substitution(factor, factors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,39 +91,40 @@ class LostDirections:
         cls, A: Any, factors: Factors, factor: Stage, residual: Stage, most: int
     ) -> LostDirections | None:
         """At most so many; None if there are more, or if they are not found well enough."""
-        transposed = residual.matrix(A.T)
         # Blocks of so few columns would wake the threads of BLAS, which takes longer.
         solve, solve_transposed = (
             by_columns(substitution(factor, M)) for M in (factors, TransposedFactors(factors))
         )
+        matrix, transposed = residual.matrix(A), residual.matrix(A.T)
 
-        def image(U: Array) -> Array:
-            return np.asarray(-residual.residual(transposed, U, np.zeros_like(U)))
+        def product(matrix: Matrix, Y: Array) -> Array:
+            return np.asarray(-residual.residual(matrix, Y, np.zeros_like(Y)))
 
         norm, u_f = residual.backend.sizes(A)[0], factor.fmt.unit_roundoff
         try:
             random = np.random.default_rng(0).standard_normal((A.shape[0], most + 1))
             U = _basis(solve_transposed(random).Z)
-            images = image(U)
+            images = product(transposed, U)
             sizes = np.linalg.svd(images, compute_uv=False)
             lost = np.count_nonzero(sizes < MARGIN * u_f * norm)
             if lost > most:
                 return None
             U, images = U[:, :lost], images[:, :lost]
-            V = _basis(solve(random).Z)[:, :lost]
-            found = cls._scaled(V, U, images)
+            if lost == 0:
+                return cls(U, U, images)
+            V = _basis(solve(random[:, :lost]).Z)
             for _ in range(MOST_STEPS):
-                if found.left_over(factor.fmt) <= ENOUGH:
-                    break
                 U = _basis(U - with_unit_columns(solve_transposed, images).Z)
-                images = image(U)
+                V = _basis(V - with_unit_columns(solve, product(matrix, V)).Z)
+                images = product(transposed, U)
                 found = cls._scaled(V, U, images)
+                if found.left_over(factor.fmt) <= ENOUGH:
+                    # Residuals are off by some u_r ||A|| ||x||, which U turns into errors of x.
+                    unseen = np.linalg.norm(found.U) * norm * residual.fmt.unit_roundoff
+                    return found if unseen <= FP64.unit_roundoff / 2 else None
         except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
             return None
-        # Residuals have errors, too: some u_r ||A|| ||x||, which U turns into errors of x.
-        unseen = np.linalg.norm(found.U) * norm * residual.fmt.unit_roundoff
-        good = found.left_over(factor.fmt) <= ENOUGH and unseen <= FP64.unit_roundoff / 2
-        return found if good else None
+        return None
 
     @classmethod
     def _scaled(cls, V: Array, U: Array, images: Array) -> LostDirections:

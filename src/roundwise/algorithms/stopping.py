@@ -17,6 +17,9 @@ from roundwise.formats import FloatFormat
 
 Array = NDArray[np.float64]
 
+LEAST_RATE = 2.0**-9
+"""Faster rates are not relied on: errors that shrink more slowly may be hidden at first."""
+
 
 @dataclass
 class Progress:
@@ -52,14 +55,13 @@ class Progress:
     def remaining(self) -> Array:
         """About what all further corrections would amount to, relative to x.
 
-        ``2 ||z|| rate / (1 - rate)`` for the last correction z and the slowest of the rates. A
-        single rate says little: it is then taken to be 512 times as large as it looks. Without any
-        the answer is infinite.
+        ``2 ||z|| rate / (1 - rate)`` for the last correction z and the slowest of the rates, which
+        is taken to be at least `LEAST_RATE`. Without any rate the answer is infinite.
         """
         rates = self.rates()
         if not len(rates):
             return np.full_like(self.x_norms[-1], np.inf)
-        rate = rates.max(axis=0) * (512 if len(rates) == 1 else 1)
+        rate = np.maximum(rates.max(axis=0), LEAST_RATE)
         amount = 2 * self.relative_correction(self.steps) * rate
         return np.where(rate < 1, amount / np.maximum(1 - rate, _TINY), np.inf)
 

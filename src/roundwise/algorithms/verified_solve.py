@@ -34,7 +34,7 @@ from roundwise.algorithms.accuracy import (
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.lost_directions import correctors, lost_pivots
+from roundwise.algorithms.lost_directions import complete_corrector, lost_pivots
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.algorithms.refinement import (
     Correction,
@@ -234,20 +234,19 @@ class VerifiedSolve(Algorithm):
         def refined(correct: Corrector, rule: StoppingRule) -> Refined:
             return refine(system, correct, correct, residual, update, rule, matrix)
 
-        tried: list[Refined] = []
+        tried = None
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
-        if forward:
-            for correct in correctors(system[0].A, factors, factor, residual):
-                tried.append(refined(correct, ForwardRule(target)))
-                if tried[-1].status is OutcomeStatus.CONVERGED:
-                    return Answer.accurate(tried[-1])
+        if forward and (correct := complete_corrector(system[0].A, factors, factor, residual)):
+            tried = refined(correct, ForwardRule(target))
+            if tried.status is OutcomeStatus.CONVERGED:
+                return Answer.accurate(tried)
         rule = HalvingRule(target, self.least_steps)
         if forward and low:  # they fell short of full accuracy: better factors come next
             rule = HalvingRule(target, max_steps=0)
         plain = refined(substitute, rule)
         answer = Answer.of(plain)
-        for found in tried:
-            answer.count(found)
+        if tried:
+            answer.count(tried)
         if plain.X is None or passes(answer.errors, target):
             return answer
         lost = lost_pivots(factors)
@@ -265,9 +264,9 @@ class VerifiedSolve(Algorithm):
         check = (CHECK_AFTER, slow) if low else None
         for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
-            start, correct = answer.X[:, [column]], _GmresWithin(budget, inner, A, M, check)
+            start, correction = answer.X[:, [column]], _GmresWithin(budget, inner, A, M, check)
             found = refine(
-                *(one, start, by_columns(correct), residual, update),
+                *(one, start, by_columns(correction), residual, update),
                 *(BudgetRule(target, budget, slow), matrix),
             )
             answer.take(column, found)
