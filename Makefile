@@ -68,8 +68,9 @@ default-policy: sparse-prices  ## measure, compare and ship the policy of solve 
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 
-sparse-prices: $(VENV)/installed  ## the sparse part of default-policy alone (ten minutes; resumes)
-	$(RUN)/python -m roundwise.experiments.default_policy.sparse_methods --every 2 \
+EVERY ?= 2
+sparse-prices: $(VENV)/extras-installed  ## the sparse part of default-policy alone (minutes; resumes)
+	$(RUN)/python -m roundwise.experiments.default_policy.sparse_methods --every $(EVERY) \
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 

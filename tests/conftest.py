@@ -15,6 +15,14 @@ def one_blas_thread():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_profile_of_the_user(tmp_path_factory):
+    """Generic prices decide, whatever `roundwise calibrate` has left in the user's cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROUNDWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(params=rw.simd_levels())
 def simd_level(request):
     """Runs the test on every instruction-set level of this machine."""

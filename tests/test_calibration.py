@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -21,6 +22,7 @@ from roundwise.costs import (
     stored,
 )
 from roundwise.costs import calibration as measuring
+from roundwise.costs.sparse_calibration import SYSTEMS
 from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward
@@ -59,7 +61,10 @@ def complaint(path=None):
 def test_every_kernel_of_every_native_format_is_measured():
     seen = []
     measured = calibrate(
-        (4, 8), seconds_per_kernel=0.0, progress=lambda done, total: seen.append((done, total))
+        (4, 8),
+        seconds_per_kernel=0.0,
+        progress=lambda done, total: seen.append((done, total)),
+        sparse={},
     )
     names = [fmt.name for fmt in native_formats()]
     assert list(measured.times) == list(measured.overheads) == names
@@ -215,6 +220,8 @@ def test_unreadable_neighbours_do_not_hide_the_reason(cache):
 def invoke(monkeypatch, *arguments):
     monkeypatch.setattr("roundwise.commands.calibrate.QUICK_SIZES", (4, 6))
     monkeypatch.setattr("roundwise.commands.calibrate.QUICK_SECONDS_PER_KERNEL", 0.0)
+    first = "2-D Laplacian, n = 2500"
+    monkeypatch.setattr("roundwise.commands.calibrate.QUICK_SYSTEMS", {first: SYSTEMS[first]})
     result = CliRunner().invoke(main, ["calibrate", "--quick", *arguments], prog_name="roundwise")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return result.stdout
@@ -224,6 +231,7 @@ def test_the_command_stores_a_profile(monkeypatch):
     text = invoke(monkeypatch)
     assert str(profile_path(Machine.this())) in text
     assert "n = 4" in text
+    assert re.search(r"^superlu/colamd +times the generic price: fp32 .*, fp64 ", text, re.M)
     assert set(load_profile().rates) == {fmt.name for fmt in native_formats()}
     info = CliRunner().invoke(main, ["info"], prog_name="roundwise").stdout
     assert f"profile     {profile_path(Machine.this())}" in info
@@ -248,6 +256,6 @@ def test_kernels_are_those_of_the_backend(monkeypatch):
             asked.append((fmt.name, A.shape[0]))
             return super().matrix(A, fmt)
 
-    calibrate((5,), Noted(), [rw.FP64], seconds_per_kernel=0.0)
+    calibrate((5,), Noted(), [rw.FP64], seconds_per_kernel=0.0, sparse={})
     assert set(asked) == {("fp64", 2), ("fp64", 5)}
     assert asked.count(("fp64", 5)) == 1 + 1 + 3  # to multiply with, to warm up, to measure

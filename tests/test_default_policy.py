@@ -133,13 +133,22 @@ def test_shipped_prices_say_where_they_come_from():
     assert all(prices.prices(method.name, "fp64") for method in KINDS.values())
 
 
+def test_a_sparse_method_without_a_price_is_not_priced_as_a_dense_one():
+    assert PRICES.prices(MMD, "fp64")
+    assert PRICES.prices("lu", "bf16")
+    assert PRICES.prices("cholesky", "fp32")
+    assert not PRICES.prices("cholesky", "bf16")
+    for unpriced in ("pardiso/mmd", "lu/amd", "cholesky/amd"):
+        assert not PRICES.prices(unpriced, "fp64")
+
+
 def test_a_calibrated_machine_is_priced_by_its_own_profile(tmp_path, monkeypatch):
     from roundwise.costs import calibrate, save_profile
 
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
     _prices_of.cache_clear()
     assert current_prices() is generic_prices()
-    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4))
+    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4, sparse={}))
     _prices_of.cache_clear()
     assert set(current_prices().profile.sizes) == {10, 20}
     assert current_prices().sparse == generic_prices().sparse
@@ -152,7 +161,7 @@ def test_prices_follow_the_number_of_threads(tmp_path, monkeypatch, threads):
 
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
     threads(1)
-    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4))
+    save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4, sparse={}))
     _prices_of.cache_clear()
     policy = default_policy()
     try:

@@ -27,7 +27,8 @@ from roundwise.policies import POLICIES, FixedAction, NeighbourPolicy, OnlinePol
 from roundwise.policies.facts import columns_of
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise.rewards import ClimbReward
-from roundwise.tuning import LOOK_CONTEXT, PAPER_CONTEXT, DeployedPolicy
+from roundwise.tuning import LOOK_CONTEXT, PAPER_CONTEXT, Context, DeployedPolicy
+from roundwise.tuning.files import TunerFileError
 from roundwise.tuning.training import view_contexts, view_rewards
 
 U = 2.0**-53
@@ -128,6 +129,29 @@ def test_saved_policies_choose_the_same(tuners, name, tmp_path):
         assert one.actions == other.actions
         np.testing.assert_allclose(one.costs, other.costs, rtol=1e-9)
     json.loads((tmp_path / "tuner.json").read_text())  # no pickle: JSON and npz
+
+
+@pytest.mark.parametrize("name", ["neighbours", "online"])
+def test_a_policy_that_was_trained_on_fewer_features_is_to_be_trained_again(tuners, name, tmp_path):
+    """As an earlier Roundwise saved it, whose look had no row squares."""
+    path = tmp_path / "tuner.json"
+    tuners(name).save(path)
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    assert saved["context"]["features"].pop() == "row_squares"
+    saved["context"]["floors"].pop()
+    saved["policy"]["features"] -= 1
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    with pytest.raises(TunerFileError, match=r"other features .*\(row_squares\); train it again"):
+        rw.Tuner.load(path)
+    with pytest.raises(TunerFileError, match="train it again"):
+        rw.solve(np.eye(3), np.ones(3), policy=path)
+
+
+def test_a_policy_that_needs_the_whole_look_says_so(table):
+    context = Context(LOOK[:-1], LOOK_CONTEXT.floors[:-1])
+    tuner = rw.Tuner(ALGORITHM, policy=NeighbourPolicy(), context=context, table=table, jobs=1)
+    with pytest.raises(ValueError, match=r"train the policy with context=LOOK_CONTEXT"):
+        tuner.fit(TRAINING)
 
 
 @each_policy

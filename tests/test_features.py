@@ -16,6 +16,7 @@ from roundwise.features import (
     compute_features,
     log10_floored,
 )
+from roundwise.features.blocks import BLOCKS_FROM
 from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import (
     LinearSystem,
@@ -84,7 +85,7 @@ KINDS = ["gaussian", "randsvd", "signs", "sparse"]
 
 
 def test_the_features_and_what_they_need():
-    assert set(FEATURES) == {*CHEAP, *LOOK, "kappa_exact", *WITH_FACTORS}
+    assert set(FEATURES) == {*CHEAP, *LOOK, "largest_block", "kappa_exact", *WITH_FACTORS}
     assert {name for name, f in FEATURES.items() if f.needs_factors} == set(WITH_FACTORS)
     assert all(name == f.name and f.doc for name, f in FEATURES.items())
 
@@ -528,3 +529,33 @@ def test_the_context_of_the_paper():
     np.testing.assert_allclose(PAPER_CONTEXT.vector(zero), [math.inf, math.log10(2.0**-1022)])
     with pytest.raises(ValueError, match="features lack kappa_exact"):
         PAPER_CONTEXT.vector({"norm_inf": 1.0})
+
+
+# largest_block
+
+
+def test_the_largest_block_by_hand():
+    """Triangular matrices fall into pieces of one row, a cycle is one piece."""
+    n = BLOCKS_FROM
+    upper = sp.csr_array(sp.eye_array(n) + sp.eye_array(n, k=1))
+    assert feature("largest_block", upper) == 1 / n
+    cycle = sp.csr_array(upper + sp.csr_array(([1.0], ([n - 1], [0])), shape=(n, n)))
+    assert feature("largest_block", cycle) == 1
+    three = sp.csr_array((np.ones(3), ([1, 2, 0], [0, 1, 2])), shape=(n, n))  # 0 -> 2 -> 1 -> 0
+    assert feature("largest_block", sp.csr_array(upper + three)) == 3 / n
+
+
+def test_the_largest_block_does_not_depend_on_the_order_of_rows():
+    n, rng = BLOCKS_FROM, np.random.default_rng(0)
+    upper = sp.csr_array(sp.eye_array(n) + sp.eye_array(n, k=7))
+    shuffled = sp.csr_array(upper[rng.permutation(n)])
+    assert not shuffled.diagonal().all()
+    assert feature("largest_block", shuffled) == 1 / n
+
+
+def test_where_no_block_is_looked_for():
+    n = BLOCKS_FROM
+    assert feature("largest_block", np.eye(3)) == 1  # dense
+    assert feature("largest_block", sp.csr_array(np.triu(np.ones((4, 4))))) == 1  # small
+    assert feature("largest_block", sp.csr_array(sp.eye_array(n))) == 1  # a symmetric pattern
+    assert feature("largest_block", sp.csr_array(sp.eye_array(n, k=1))) == 1  # singular

@@ -52,12 +52,14 @@ def test_errors_are_a_few_units_in_the_last_place(kappa, policy):
             assert solution.action.endswith("fp64x2")
 
 
-def test_gmres_with_low_factors_gets_there():
-    """One singular value that FP32 cannot see costs GMRES an iteration, and no factors of FP64."""
-    A, x, b = exact_system(200, 1e9, 0)
+@pytest.mark.parametrize("kappa", [1e7, 1e9, 1e11, 1e13])
+def test_low_factors_find_the_direction_that_they_have_lost(kappa):
+    """One singular value that FP32 cannot see costs some substitutions, and no factors of FP64."""
+    A, x, b = exact_system(200, kappa, 0)
     solution = solved(A, b, policy="fp32")
     assert solution.action == "lu:fp32-fp64-fp64-fp64x2"
-    assert 0 < solution.inner_iterations <= 24
+    assert solution.status == "accepted"
+    assert solution.iterations <= 6
     assert error(solution.x, x) <= 4 * U
 
 

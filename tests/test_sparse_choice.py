@@ -8,8 +8,9 @@ import roundwise as rw
 from roundwise.actions import Action
 from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend, Status
-from roundwise.backends.engines.orderings import Orders
-from roundwise.costs.prices import AMOUNTS, generic_prices
+from roundwise.backends.engines.orderings import Orders, banded_counts
+from roundwise.costs.prices import generic_prices
+from roundwise.costs.sparse_prices import AMOUNTS
 from roundwise.features import compute_features
 from roundwise.policies.look import STRUCTURE, Seen
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
@@ -64,6 +65,61 @@ def test_counts_of_a_tridiagonal_matrix():
     A = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
     found = features(A, ("factor_entries", "factor_flops", "nd_flops", "row_squares"))
     assert list(found.values()) == [2 * n - 1, 4 * (n - 1) + 1, 0, 9 * (n - 2) + 8]
+
+
+def band(n, left, right, rng):
+    """Unsymmetric, without a strong diagonal; all places within the band are filled."""
+    offsets = [k for k in range(-left, right + 1) if k]
+    values = [rng.uniform(1, 2, n - abs(k)) for k in offsets]
+    A = sparse.diags_array([*values, np.full(n, 1e-6)], offsets=[*offsets, 0])
+    return sparse.csr_array(A)
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, 1), (1, 2), (3, 2)])
+def test_a_narrow_band_is_counted_as_it_comes(left, right):
+    """Row i reaches min(i, l) places to the left and min(n - 1 - i, r) to the right."""
+    n = 60
+    A = band(n, left, right, np.random.default_rng(0))
+    i = np.arange(n)
+    before, after = np.minimum(i, left), np.minimum(n - 1 - i, right)
+    found = features(A, ("static_pivots", "factor_entries", "factor_flops", "nd_flops"))
+    assert found["factor_entries"] == n + (before.sum() + after.sum()) / 2
+    assert found["factor_flops"] == ((1 + before) * (1 + after)).sum()
+    assert (found["static_pivots"], found["nd_flops"]) == (0, 0)
+    orders = Orders(A, matched=True)
+    assert orders.counts
+    assert "rows" not in vars(orders)  # nobody has matched them
+
+
+def test_what_is_no_narrow_band():
+    rng = np.random.default_rng(0)
+    assert banded_counts(band(60, 3, 3, rng)) is not None
+    assert banded_counts(arrow(60)) is None
+    assert banded_counts(poisson_2d(10).A) is None
+    assert banded_counts(band(200, 30, 30, rng)) is None  # too many flops
+    assert banded_counts(sparse.csr_array((3, 3))) is None  # empty rows
+
+
+def seen(A, **known):
+    return Seen.of(LOOK_CONTEXT.vector(features(A, LOOK_CONTEXT.features) | known).tolist())
+
+
+def test_klu_is_for_systems_whose_fill_is_known():
+    """Pivots that leave the diagonal make it fill in, and it cannot be stopped."""
+    poisson = poisson_2d(20).A
+    border = sparse.csr_array(np.ones((2, 400)))
+    saddle = sparse.csr_array(sparse.block_array([[poisson, border.T], [border, None]]))
+    for A, known in (
+        (convection_diffusion_2d(20, 0.1, (1.0, 3.0)).A, True),
+        (band(200, 2, 2, np.random.default_rng(0)), True),
+        (poisson, True),
+        (saddle, False),
+    ):
+        looked = seen(A)
+        assert looked.fill_is_known is known
+        assert ("klu/amd" in {method.name for method in looked.methods}) is known
+    unmatched = {"static_pivots": 0.0, "factor_entries": 0.0, "factor_flops": 0.0}
+    assert not seen(convection_diffusion_2d(20, 0.1, (1.0, 3.0)).A, **unmatched).fill_is_known
 
 
 def test_every_ladder_ends_in_the_safe_method():

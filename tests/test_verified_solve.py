@@ -386,6 +386,27 @@ def test_the_reward_of_a_climb_by_hand():
     np.testing.assert_allclose(rewards, expected)
 
 
+@pytest.mark.parametrize(
+    ("status", "cost"),
+    [
+        (rw.OutcomeStatus.INDEFINITE, 3 + 8),  # no bits make it positive definite: LU at once
+        (rw.OutcomeStatus.STAGNATED, 3 + 5 + 8),
+    ],
+)
+def test_the_reward_of_a_climb_counts_no_rung_that_is_passed_over(status, cost):
+    names = [f"cholesky:fp32-{REST}", f"cholesky:fp64-{REST}", f"lu:fp64-{REST}"]
+    space = list_space(ALGORITHM.stages, names)
+    ends = (status, status, CONVERGED)
+    outcomes = [
+        rw.Outcome(end, None, error, error, error, action=name, seconds=s, arithmetic="native")
+        for name, end, error, s in zip(
+            names, ends, (1e-3, 1e-3, 1e-17), (3.0, 5.0, 8.0), strict=True
+        )
+    ]
+    rewards = ClimbReward().row(outcomes, ProblemFacts(100, 10.0, 1.0, 1.0, 1.0), space)
+    np.testing.assert_allclose(rewards, np.log2(8 / np.array([cost, 5 + 8, 8])))
+
+
 def test_the_reward_of_a_climb_where_the_safe_action_is_unsuited():
     """In a space for dense and sparse systems FP64's LU is the safe action of dense ones."""
     dense = [f"lu:{fmt}-{REST}" for fmt in ("fp32", "fp64")]

@@ -17,6 +17,9 @@ from roundwise.formats import FloatFormat
 
 Array = NDArray[np.float64]
 
+LEAST_RATE = 2.0**-9
+"""Faster rates are not relied on: errors that shrink more slowly may be hidden at first."""
+
 
 @dataclass
 class Progress:
@@ -44,22 +47,21 @@ class Progress:
             return np.ones_like(self.x_norms[0])
         return self.z_norms[step - 1] / np.maximum(self.x_norms[step - 1], _TINY)
 
-    def rates(self, since: int = 1) -> Array:
-        """Ratios of relative corrections to the ones before, from a step on; a row for each."""
+    def rates(self) -> Array:
+        """Ratios of relative corrections to the ones before; a row for each step."""
         sizes = np.array([self.relative_correction(step) for step in range(self.steps + 1)])
-        return np.asarray(sizes[since:] / np.maximum(sizes[since - 1 : -1], _TINY))
+        return np.asarray(sizes[1:] / np.maximum(sizes[:-1], _TINY))
 
     def remaining(self) -> Array:
         """About what all further corrections would amount to, relative to x.
 
-        ``2 ||z|| rate / (1 - rate)`` for the last correction z and the slowest of the rates. A
-        single rate says little: it is then taken to be 512 times as large as it looks. Without any
-        the answer is infinite.
+        ``2 ||z|| rate / (1 - rate)`` for the last correction z and the slowest of the rates, which
+        is taken to be at least `LEAST_RATE`. Without any rate the answer is infinite.
         """
         rates = self.rates()
         if not len(rates):
             return np.full_like(self.x_norms[-1], np.inf)
-        rate = rates.max(axis=0) * (512 if len(rates) == 1 else 1)
+        rate = np.maximum(rates.max(axis=0), LEAST_RATE)
         amount = 2 * self.relative_correction(self.steps) * rate
         return np.where(rate < 1, amount / np.maximum(1 - rate, _TINY), np.inf)
 
@@ -208,51 +210,28 @@ class HalvingRule(StoppingRule):
 
 @dataclass(frozen=True)
 class ForwardRule(StoppingRule):
-    """Go on until x is right to the last place, by factors that contract errors fast enough.
+    """Go on until x is right to the last place, by corrections that shrink fast enough.
 
-    For residuals in twice the working precision (Demmel et al., ACM Trans. Math. Softw. 32(2),
-    2006).
+    For residuals in twice the working precision, and correctors that are the same matrix in each
+    step: the rates seen then tell what comes (Demmel et al., ACM Trans. Math. Softw. 32(2), 2006).
 
     - converged: every backward error is at most `tolerance`, and all corrections to come would
-      amount to less than u relative to x (`left`), u the update format's. The last correction must
-      have been solved for to an inner residual of `resolved`: a GMRES cycle that is cut off gives
-      a small correction, which says nothing;
+      amount to less than u relative to x (`Progress.remaining`), u the update format's;
     - stagnated: a correction, relative to x, is more than `slowest` times the one before;
-    - the limit: `max_steps` corrections, or `budget` GMRES iterations (None: no limit).
-
-    `since` is the first step whose correction is compared with the one before: 1, or 2 for GMRES,
-    where the x to start from may have no right digit.
+    - the limit: `max_steps` corrections.
     """
 
     tolerance: float
-    since: int = 1
-    budget: int | None = None
     slowest: float = 0.25
-    resolved: float = 1e-10
     max_steps: int = 30
 
-    def left(self, progress: Progress) -> Array:
-        """About what all corrections to come would amount to, relative to x.
-
-        Substitution shrinks errors by the same matrix in each step: the rates seen tell what comes
-        (`Progress.remaining`). Cycles of GMRES do not, and are only trusted to halve what the last
-        one corrected.
-        """
-        if self.since == 1:
-            return progress.remaining()
-        unknown = progress.steps < self.since
-        return progress.relative_correction(progress.steps) * (np.inf if unknown else 0.5)
-
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
-        small = self.left(progress) <= progress.update_format.unit_roundoff
-        small &= progress.inner_residual <= self.resolved
+        small = progress.remaining() <= progress.update_format.unit_roundoff
         if small.all() and passes(progress.backward_errors[-1], self.tolerance):
             return OutcomeStatus.CONVERGED
-        if not (progress.rates(self.since) <= self.slowest).all():
+        if not (progress.rates() <= self.slowest).all():
             return OutcomeStatus.STAGNATED
-        spent = self.budget is not None and progress.inner_iterations >= self.budget
-        limited = spent or progress.steps >= self.max_steps
-        return OutcomeStatus.ITERATION_LIMIT if limited else None
+        return OutcomeStatus.ITERATION_LIMIT if progress.steps >= self.max_steps else None
 
 
 @dataclass(frozen=True)

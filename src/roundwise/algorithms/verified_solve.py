@@ -34,9 +34,11 @@ from roundwise.algorithms.accuracy import (
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
+from roundwise.algorithms.lost_directions import complete_corrector, lost_pivots
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.algorithms.refinement import (
     Correction,
+    Corrector,
     MatrixOf,
     Refined,
     System,
@@ -64,15 +66,6 @@ CHECK_AFTER = 12
 """A GMRES cycle that after so many iterations is not on its way to the inner tolerance within half
 of the budget is given up: two such cycles are needed."""
 
-FEW_LOST = 4
-FORWARD_BUDGET = 24
-"""Full accuracy: where no more pivots have drowned in rounding errors than that, GMRES is tried for
-so many iterations, before better factors are."""
-
-FORWARD_TOLERANCE = 1e-12
-"""GMRES must not stop before it has seen the directions that the factors have lost: their share of
-the preconditioned residual is about ``1 / (kappa u_f)``, u_f the factors' unit roundoff."""
-
 
 @dataclass(frozen=True)
 class VerifiedSolve(Algorithm):
@@ -90,7 +83,8 @@ class VerifiedSolve(Algorithm):
         Corrections to compute even if the gate asks for fewer: an error bound needs two.
     accuracy : {"backward", "forward"}
         ``"forward"``: refine until x itself is right to a few units in the last place, which
-        needs residuals in fp64x2. An attempt whose factors do not allow that stagnates.
+        needs residuals in fp64x2 and no GMRES (`lost_directions`). An attempt whose factors do
+        not allow that stagnates.
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
@@ -161,7 +155,7 @@ class VerifiedSolve(Algorithm):
         worst = float(judged.max(initial=0.0))
         worst = math.inf if math.isnan(worst) else worst
         status, reason = answer.status, answer.reason
-        if answer.passed and self.accuracy == "forward" and math.isinf(answer.full_accuracy):
+        if answer.passed and self.accuracy == "forward" and not answer.is_accurate:
             if status is OutcomeStatus.CONVERGED:
                 status = OutcomeStatus.STAGNATED
             reason = reason or "corrections do not shrink fast enough for full accuracy"
@@ -230,6 +224,7 @@ class VerifiedSolve(Algorithm):
     def _refined(
         self, system: System, factors: Factors, stages: Stages, matrix: MatrixOf, target: float
     ) -> Answer:
+        """Refine by the factors alone; where that does not pass the gate, by GMRES."""
         factor, update, inner, residual = (stages[name] for name in self.stages)
         # What is known of the residual's error is kept free, so that what stops here also passes.
         n, backend = system[0].n, residual.backend
@@ -240,65 +235,47 @@ class VerifiedSolve(Algorithm):
             residual, unknown = Stage("residual", FP64X2, backend), doubled
         if unknown < target:
             target = within(target, n, unknown)
-        substitute = substitution(factor, factors)
+        substitute, low = substitution(factor, factors), factor.fmt != FP64
+
+        def refined(correct: Corrector, rule: StoppingRule) -> Refined:
+            return refine(system, correct, correct, residual, update, rule, matrix)
+
+        tried = None
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
-        lost, low = _lost_directions(factors), factor.fmt != FP64
-        # A direction that the factors have lost hardly shows in corrections, however wrong x is.
-        sees_all = _lost_directions(factors, margin=16) == 0
-        sees_all &= not low or factors.pivots is not None
-        to_the_last_place, rule = ForwardRule(target), HalvingRule(target, self.least_steps)
-        if forward and not sees_all:
-            rule = HalvingRule(target, max_steps=0)  # GMRES takes over at once
-        plain = refine(
-            *(system, substitute, substitute, residual, update),
-            *(to_the_last_place if forward and sees_all else rule, matrix),
-        )
+        if forward and (correct := complete_corrector(system[0].A, factors, factor, residual)):
+            tried = refined(correct, ForwardRule(target))
+            if tried.status is OutcomeStatus.CONVERGED:
+                return Answer.accurate(tried)
+        rule = HalvingRule(target, self.least_steps)
+        if forward and low:  # they fell short of full accuracy: better factors come next
+            rule = HalvingRule(target, max_steps=0)
+        plain = refined(substitute, rule)
         answer = Answer.of(plain)
-        if plain.X is None:
+        if tried:
+            answer.count(tried)
+        if plain.X is None or passes(answer.errors, target):
             return answer
-        if forward and sees_all and answer.take_accurate(plain, to_the_last_place):
+        lost = lost_pivots(factors)
+        if low and (forward or lost > self.budget / 2):
+            answer.status = OutcomeStatus.HOPELESS
+            answer.reason = f"{lost} pivots vanish beside the largest: better factors are faster"
             return answer
-        if forward and low and lost > FEW_LOST:
-            answer.status, answer.reason = OutcomeStatus.HOPELESS, f"{lost} pivots vanish"
-            return answer
-        if not forward or lost > FEW_LOST:
-            if passes(answer.errors, target):
-                return answer
-            if low and lost > self.budget / 2:
-                answer.status = OutcomeStatus.HOPELESS
-                answer.reason = (
-                    f"{lost} pivots vanish beside the largest: GMRES would take too long"
-                )
-                return answer
         try:
             A, M = matrix(inner), factors.to(inner.fmt)
         except ArithmeticFailure as failure:
             answer.status, answer.reason = OutcomeStatus[failure.status.name], str(failure)
             return answer
-
-        def refined(column: int, rule: StoppingRule, corrector: _GmresWithin) -> Refined:
-            one = (system[0], ScaledColumns(system[1].B[:, [column]]))
-            start, correct = answer.X[:, [column]], by_columns(corrector)
-            return refine(one, start, correct, residual, update, rule, matrix)
-
-        if forward and lost <= FEW_LOST:
-            to_the_last_place = ForwardRule(target, since=2, budget=FORWARD_BUDGET)
-            for column in range(len(answer.errors)):
-                corrector = _GmresWithin(FORWARD_BUDGET, inner, A, M, None, FORWARD_TOLERANCE)
-                found = refined(column, to_the_last_place, corrector)
-                if not answer.take_accurate(found, to_the_last_place, column):
-                    break
-            else:
-                return answer
-            if low:  # better factors are needed anyway
-                answer.status = OutcomeStatus.STAGNATED
-                return answer
-        budget = None if factor.fmt == FP64 else self.budget
+        budget = self.budget if low else None
         slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
-        check = None if budget is None else (CHECK_AFTER, slow)
+        check = (CHECK_AFTER, slow) if low else None
         for column in np.flatnonzero(~(answer.errors <= target)).tolist():
-            corrector = _GmresWithin(budget, inner, A, M, check)
-            answer.take(column, refined(column, BudgetRule(target, budget, slow), corrector))
+            one = (system[0], ScaledColumns(system[1].B[:, [column]]))
+            start, correction = answer.X[:, [column]], _GmresWithin(budget, inner, A, M, check)
+            found = refine(
+                *(one, start, by_columns(correction), residual, update),
+                *(BudgetRule(target, budget, slow), matrix),
+            )
+            answer.take(column, found)
             if not answer.errors[column] <= target:
                 answer.reason = answer.reason or "GMRES with these factors does not get there"
                 break  # the other columns share the matrix
@@ -398,13 +375,12 @@ class _GmresWithin:
     stage: Stage
     A: Matrix
     M: Factors
-    check: tuple[int, float] | None = None
-    tolerance: float = INNER_TOLERANCE
+    check: tuple[int, float] | None
     spent: int = 0
 
     def __call__(self, r: Vector) -> Correction:
         restart = RESTART if self.budget is None else min(RESTART, self.budget - self.spent)
-        step = gmres(self.stage, self.A, self.M, r, self.tolerance, restart, 1, self.check)
+        step = gmres(self.stage, self.A, self.M, r, INNER_TOLERANCE, restart, 1, self.check)
         self.spent += step.iterations
         return step
 
@@ -414,18 +390,6 @@ def _errors(system: System, X: Vector, R: Vector) -> Array:
     scaled, columns = system
     norms = scaled.solution_norms(X), scaled.residual_norms(columns.B)
     return np.asarray(backward_errors(scaled.residual_norms(R), scaled.norm, *norms))
-
-
-def _lost_directions(factors: Factors, margin: float = 1.0) -> int:
-    """Pivots below ``margin sqrt(n) u`` of the largest, u the factors' own, if they are at hand.
-
-    Rounding errors hide such directions from the factors; each costs GMRES about one iteration.
-    """
-    pivots = factors.pivots
-    if pivots is None:
-        return 0
-    noise = margin * default_tolerance(len(pivots), factors.fmt) * pivots.max()
-    return int(np.count_nonzero(pivots < noise))
 
 
 def _unsuited(reason: str) -> Outcome:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from roundwise.costs.device_calibration import QUICK_SIZES as QUICK_GPU_SIZES
 from roundwise.costs.device_calibration import SIZES as GPU_SIZES
 from roundwise.costs.device_calibration import calibrate_device
 from roundwise.costs.device_prices import device_prices_path, save_device_prices
+from roundwise.costs.sparse_calibration import QUICK_SYSTEMS, SYSTEMS
+from roundwise.costs.sparse_prices import generic_sparse_prices
 from roundwise.costs.stored import profile_path, save_profile
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
@@ -46,9 +49,11 @@ def calibrate_command(quick: bool, device: str, as_json: bool, out: Path | None)
     """Measure what native arithmetic costs on this machine.
 
     LU, triangular solve and matvec are timed in every native format, with as many threads as are
-    set. The profile is stored for this machine; rewards price runs by it. With --device cuda, the
-    factorizations and corrections of a GPU are timed, and stored as the prices that solves on it
-    are chosen by. Let nothing else run meanwhile. The cache folder is ROUNDWISE_CACHE, else
+    set; so is every sparse method that is installed, on a few grids, a random pattern and an arrow.
+    The profile is stored for this machine: solve chooses precision and sparse method by it, and
+    rewards price runs. With --device cuda, factorizations and corrections of a GPU are timed, and
+    stored as the prices that solves on it are chosen by. Let nothing else run meanwhile, and
+    calibrate again after installing a sparse engine. The cache folder is ROUNDWISE_CACHE, else
     XDG_CACHE_HOME/roundwise, else ~/.cache/roundwise.
 
     \b
@@ -66,6 +71,7 @@ def calibrate_command(quick: bool, device: str, as_json: bool, out: Path | None)
         QUICK_SIZES if quick else SIZES,
         seconds_per_kernel=QUICK_SECONDS_PER_KERNEL if quick else SECONDS_PER_KERNEL,
         progress=progress_bar("calibrate"),
+        sparse=QUICK_SYSTEMS if quick else SYSTEMS,
     )
     path = save_profile(measured, target)
     facts = asdict(measured) | {"path": str(path)}
@@ -95,7 +101,7 @@ def calibrate_gpu(quick: bool, as_json: bool, out: Path | None) -> None:
 
 
 def text(measured: Calibration) -> Iterator[str]:
-    """The lines to print: rates by format and size, then overheads by format."""
+    """The lines to print: rates by format and size, overheads by format, sparse methods."""
     yield str(measured.machine)
     sizes = measured.profile().sizes
     yield f"{'':<8}" + "".join(f"{f'n = {n}':>10}" for n in sizes)
@@ -106,3 +112,20 @@ def text(measured: Calibration) -> Iterator[str]:
     for fmt, overheads in measured.overheads.items():
         calls = ", ".join(f"{name} {overheads[name] * 1e6:.0f}" for name in SHOWN)
         yield f"{fmt:<8}microseconds of a call that are overhead: {calls}"
+    generic, here = generic_sparse_prices(), measured.sparse_prices()
+    for method in sorted(
+        {method for times in measured.sparse.values() for method in times.methods}
+    ):
+        if method not in here.factor:
+            yield f"{method}: measured, but it has no price: it is not chosen"
+            continue
+        ratios = (
+            f"{fmt} {_ratio(here.factor[method][fmt], generic.factor[method][fmt]):.2f}"
+            for fmt in here.factor[method]
+        )
+        yield f"{method:<24}times the generic price: {', '.join(ratios)}"
+
+
+def _ratio(prices: Sequence[float], generic: Sequence[float]) -> float:
+    """Of the amounts that are priced; flops and the others may be scaled differently."""
+    return statistics.geometric_mean(p / g for p, g in zip(prices, generic, strict=True) if g > 0)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from roundwise.backends import Backend, NativeBackend
 from roundwise.costs.machines import MachineProfile, Rate
+from roundwise.costs.sparse_calibration import (
+    SYSTEMS,
+    SparseTimes,
+    Systems,
+    scaled,
+    timed_methods,
+)
+from roundwise.costs.sparse_prices import SparsePrices, generic_sparse_prices
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
 
@@ -38,6 +48,12 @@ class Calibration:
     overheads: Mapping[str, Times]
     """By format name, the seconds of a call that do not depend on the size: of those kernels, and
     of ``axpy, scale, norm2, orthogonalize, givens, solve_upper``."""
+    sparse: Mapping[str, SparseTimes] = field(default_factory=dict)
+    """By system: what each sparse method took on it."""
+
+    def sparse_prices(self) -> SparsePrices:
+        """The prices that ship, scaled by what was measured; as they are if nothing was."""
+        return scaled(generic_sparse_prices(), self.sparse)
 
     def profile(self) -> MachineProfile:
         """Rates that give these times back.
@@ -85,8 +101,9 @@ def calibrate(
     seconds_per_kernel: float = SECONDS_PER_KERNEL,
     progress: Callable[[int, int], None] = lambda done, total: None,
     clock: Clock = perf_counter,
+    sparse: Systems = SYSTEMS,
 ) -> Calibration:
-    """Measure the kernels of this machine, with its present number of threads.
+    """Measure the kernels and the sparse methods of this machine, with its present threads.
 
     Parameters
     ----------
@@ -100,23 +117,31 @@ def calibrate(
         ``progress(done, total)``.
     clock : callable
         Seconds from any origin.
+    sparse : mapping of names to functions
+        The sparse systems to time every method on; none if it is empty.
     """
     if not sizes or min(sizes) <= TINY:
         raise ValueError(f"sizes = {sizes}; pass some, all greater than {TINY}")
     backend = NativeBackend() if backend is None else backend
     steps = list(product((TINY, *sizes), backend.formats() if formats is None else formats))
+    total = len(steps) + len(sparse)
     times: dict[str, dict[int, Times]] = {fmt.name: {} for _, fmt in steps}
     for done, (n, fmt) in enumerate(steps):
-        progress(done, len(steps))
+        progress(done, total)
         kernels = matrix_kernels(backend, fmt, n)
         if n == TINY:
             kernels |= vector_kernels(backend, fmt, n)
         times[fmt.name][n] = {
             name: median_seconds(call, seconds_per_kernel, clock) for name, call in kernels.items()
         }
-    progress(len(steps), len(steps))
+    methods = {}
+    for done, (name, make) in enumerate(sparse.items()):
+        progress(len(steps) + done, total)
+        timer = partial(least_seconds, budget=seconds_per_kernel, clock=clock)
+        methods[name] = timed_methods(make(), backend, timer)
+    progress(total, total)
     overheads = {name: by_size.pop(TINY) for name, by_size in times.items()}
-    return Calibration(Machine.this(), times, overheads)
+    return Calibration(Machine.this(), times, overheads, methods)
 
 
 def median_seconds(call: Callable[[], object], budget: float, clock: Clock = perf_counter) -> float:
@@ -128,6 +153,22 @@ def median_seconds(call: Callable[[], object], budget: float, clock: Clock = per
         call()
         seconds.append(clock() - start)
     return statistics.median(seconds)
+
+
+def least_seconds(
+    call: Callable[[], Any], budget: float, clock: Clock = perf_counter
+) -> tuple[float, Any]:
+    """The least time of at least two calls, within about the budget, and the last result.
+
+    For calls that may take long: the first warms up, and counts if it is the fastest.
+    """
+    seconds: list[float] = []
+    result = None
+    while len(seconds) < 2 or (sum(seconds) < budget and len(seconds) < MOST_RUNS):
+        start = clock()
+        result = call()
+        seconds.append(clock() - start)
+    return min(seconds), result
 
 
 def matrix_kernels(backend: Backend, fmt: FloatFormat, n: int) -> dict[str, Callable[[], object]]:

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
+from roundwise.costs.sparse_prices import (
+    SCHEMA,
+    VERSION,
+    Shape,
+    SparsePrices,
+    readable,
+    shipped,
+)
 from roundwise.costs.stored import (
     ProfileError,
     ProfileMissingError,
     ProfileWarning,
-    load_profile,
+    load_measured,
 )
-from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64, get_format
 from roundwise.machine import Machine
 
-SCHEMA = "roundwise-generic-prices"
-VERSION = 4
 BASIS = 15
 """Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes that prices depend on."""
-
-    n: int
-    entries: int  # stored ones of A: n^2 if it is dense
-    columns: int = 1  # right-hand sides
-    filled: float = 0.0  # for a sparse A: entries of Cholesky's L in AMD's order
-    flops: float = 0.0  # of this factorization
-    nd_flops: float = 0.0  # in the order of nested dissection; 0 if nobody counted
-    row_squares: float = 0.0  # sum of the squares of the rows' entries
-
-    def amounts(self, method: str) -> tuple[float, ...]:
-        """What the seconds of a sparse factorization are linear in (see `AMOUNTS`)."""
-        flops = self.nd_flops if method.endswith("/nd") and self.nd_flops else self.flops
-        return 1.0, self.n, self.entries, self.filled, flops, self.row_squares
-
-
-AMOUNTS = ("a matrix", "n", "entries of A", "entries of L", "flops", "row squares")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +43,6 @@ class Work:
         return Work(
             self.runs + other.runs, self.steps + other.steps, self.iterations + other.iterations
         )
-
-
-@dataclass(frozen=True)
-class SparsePrices:
-    """Seconds of sparse work.
-
-    Analysis and factorization by a method in a format take a nonnegative combination of `AMOUNTS`,
-    which are known before: entries and flops are those of Cholesky on the pattern of A + A' in the
-    order of approximate minimum degree. Other orders fill in more or less; how much more in the
-    mean is part of the fitted numbers. Solves are counted per entry of L. A method without numbers
-    here is never chosen.
-    """
-
-    factor: dict[str, dict[str, list[float]]]  # by method and format, for each of `AMOUNTS`
-    solve: dict[str, dict[str, float]]  # by method and format: per entry of L
-    matvec: float  # per entry of A
-    conversion: float  # per entry of L: of the factors, to apply them in FP64
-    spread: dict[str, float] = field(default_factory=dict)
-    """By method: measured seconds are within this factor of the fit for nine systems of ten."""
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,8 +63,8 @@ class Prices:
 
     def prices(self, method: str, fmt: str) -> bool:
         """Whether work by this method in this format has a price."""
-        if method in self.sparse.factor:
-            return fmt in self.sparse.factor[method]
+        if method not in ("lu", "cholesky"):
+            return fmt in self.sparse.factor.get(method, {})
         return fmt in self.profile.rates and (method == "lu" or fmt in self.cholesky)
 
     def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
@@ -139,8 +101,7 @@ class Prices:
     ) -> tuple[float, float, float]:
         prices, profile = self.sparse, self.profile
         product = prices.matvec * shape.entries
-        pairs = zip(prices.factor[method][fmt], shape.amounts(method), strict=True)
-        factor = sum(price * amount for price, amount in pairs)
+        factor = prices.factor_seconds(shape, method, fmt)
         if work.iterations and fmt != FP64.name:
             factor += prices.conversion * shape.filled
         solve = prices.solve[method]
@@ -155,23 +116,20 @@ class Prices:
 
     @classmethod
     def from_dict(cls, saved: Any) -> Prices:
-        known = {"schema": SCHEMA, "version": VERSION}
-        if not isinstance(saved, dict) or {name: saved.get(name) for name in known} != known:
-            raise RoundwiseError("no prices that this Roundwise reads; install it again")
+        saved = readable(saved)
         profile = MachineProfile.from_dict(saved["profile"])
-        sparse = SparsePrices(**saved["sparse"])
+        sparse = SparsePrices.from_dict(saved["sparse"])
         return cls(profile, saved["applied"], saved["cholesky"], sparse, saved["source"])
 
 
 @cache
 def generic_prices() -> Prices:
     """Those that come with the package, measured on the machine that they name."""
-    text = files("roundwise.costs").joinpath("generic_prices.json").read_text(encoding="utf-8")
-    return Prices.from_dict(json.loads(text))
+    return Prices.from_dict(shipped())
 
 
 def current_prices() -> Prices:
-    """Dense prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
+    """Prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
 
     They are looked up once in a process for each number of threads. A profile that is there but
     cannot be used is a `ProfileWarning`, and generic prices decide: prices cost time, no digits.
@@ -182,11 +140,12 @@ def current_prices() -> Prices:
 @lru_cache(maxsize=16)
 def _prices_of(machine: Machine) -> Prices:
     try:
-        profile = load_profile()
+        profile, sparse = load_measured()
     except ProfileMissingError as error:
         logging.getLogger(__name__).info("generic prices decide: %s", error)
         return generic_prices()
     except ProfileError as error:
         warnings.warn(f"generic prices decide: {error}", ProfileWarning, stacklevel=2)
         return generic_prices()
-    return replace(generic_prices(), profile=profile, source="measured on this machine")
+    measured = "measured on this machine"
+    return replace(generic_prices(), profile=profile, sparse=sparse, source=measured)

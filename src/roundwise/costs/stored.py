@@ -15,12 +15,13 @@ from typing import Any
 from roundwise._files import one_line, read_json, replace_file
 from roundwise.costs.calibration import Calibration
 from roundwise.costs.machines import MachineProfile
+from roundwise.costs.sparse_prices import SparsePrices
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine.identity import Machine
 
 SCHEMA = "roundwise-machine-profile"
-VERSION = 2  # 2: LU is our own
+VERSION = 3  # 2: LU is our own; 3: sparse prices
 _REMEDY = "run `roundwise calibrate`"
 
 
@@ -63,6 +64,7 @@ def save_profile(calibration: Calibration, path: str | PathLike[str] | None = No
         "roundwise": version("roundwise"),
         **asdict(calibration),
         "profile": calibration.profile().to_dict(),
+        "sparse_prices": asdict(calibration.sparse_prices()),
     }
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
@@ -77,6 +79,13 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     machine, BLAS, number of threads or version of the file; a `ProfileMissingError`, which is one,
     if there is none.
     """
+    return load_measured(path)[0]
+
+
+def load_measured(
+    path: str | PathLike[str] | None = None,
+) -> tuple[MachineProfile, SparsePrices]:
+    """The same, and the prices of sparse work that were measured with it."""
     here = Machine.this()
     source = profile_path(here) if path is None else Path(path)
     try:
@@ -98,13 +107,14 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     try:
         machine = Machine.from_dict(saved.get("machine"))
         profile = MachineProfile.from_dict(saved.get("profile"))
+        sparse = SparsePrices.from_dict(saved.get("sparse_prices"))
         if FP64.name not in profile.rates:
             raise ValueError("it has no rate of fp64, which every solve may end in")
     except ValueError as error:
         raise ProfileError(f"{source}: damaged ({one_line(error)}); {_REMEDY}") from error
     if machine != here:
         raise ProfileError(f"{source}: stale, {_differences(machine, here)}; {_REMEDY}")
-    return profile
+    return profile, sparse
 
 
 def _content(source: Path) -> dict[str, Any]:

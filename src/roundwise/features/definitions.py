@@ -23,6 +23,7 @@ from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.backends.arrays import on_host
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import look
+from roundwise.features.blocks import largest_block
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem, Problem, Vector
 
@@ -355,6 +356,7 @@ FEATURES: dict[str, Feature] = {
         Feature("factor_entries", look.counts, "entries of L in AMD's order", group="counts"),
         Feature("factor_flops", look.counts, "Cholesky's flops in AMD's order", group="counts"),
         Feature("nd_flops", look.counts, "the same by nested dissection, or 0", group="counts"),
+        Feature("largest_block", largest_block, "share of n in one block of the triangular form"),
         Feature("diagonal_share", look.row_features, "median |a_ii| / ||a_i||_2", group="rows"),
         Feature("coherence", look.row_features, "n mean cos^2 between rows", group="rows"),
         Feature("remainder", look.row_features, "rows' distance from half of them", group="rows"),

@@ -82,7 +82,7 @@ def structure(problem: Any) -> dict[str, float]:
         A = problem.A
         across = A.T.tocsr()
         symmetric = _equal(across, A)
-        strong = has_strong_diagonal(A, across)
+        strong = has_strong_diagonal(A, A if symmetric else across)
         positive = bool((A.diagonal() > 0).all())
     else:
         positive = problem.n >= cholesky_from() and bool((np.diagonal(problem.A) > 0).all())
@@ -113,17 +113,20 @@ def counts(problem: Any) -> dict[str, float]:
 
     static_pivots
         1 if the diagonal is strong, or is so once rows were matched: an LU factorization whose
-        pivots stay there is worth trying.
+        pivots stay there is worth trying. 0 in a narrow band, where matching takes too long.
     factor_entries, factor_flops
         Entries of Cholesky's L, and its flops, on the pattern of ``A + A'`` in the order of
         approximate minimum degree. Unless A is symmetric, its rows are matched before; 0 if it is
-        not and they were not: pivots leave the diagonal then, and nobody knows.
+        not and they were not: pivots leave the diagonal then, and nobody knows. An unsymmetric A
+        that is a narrow band is counted as it comes (`orderings.banded_counts`).
     nd_flops
         The flops in the order of nested dissection, where these are so many that they may pay
         for finding it; else 0.
     """
     if problem.is_sparse:
-        return Orders(problem.A, matched=not structure(problem)["symmetric"]).counts
+        known = structure(problem)
+        strong = bool(known["strong_diagonal"])
+        return Orders(problem.A, matched=not known["symmetric"], strong=strong).counts
     n = float(problem.n)
     entries, flops = n * (n + 1) / 2, n**3 / 3
     names = "static_pivots", "factor_entries", "factor_flops", "nd_flops"

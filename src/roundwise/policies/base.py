@@ -69,6 +69,7 @@ class Policy(ABC):
     because: ClassVar[str] = "has the largest expected reward of the actions that were tried."
     parameters: ClassVar[tuple[str, ...]] = ()  # what the constructor takes and keeps, JSON-able
     study_features: ClassVar[tuple[str, ...]] = ()  # that `study` wants beyond the context's
+    needs_context: ClassVar[tuple[str, ...] | None] = None  # the features it must see; None: any
     epsilon_min: float = 0.1  # the lowest share of random choices in training
     space: ActionSpace  # since `start`
     feature_count: int  # the length of a context

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.methods import METHODS, Method
 from roundwise.costs import Shape
+from roundwise.features import LOOK
 
 Array = NDArray[np.float64]
 
@@ -87,6 +88,11 @@ class Seen:
     @classmethod
     def of(cls, context: Sequence[float]) -> Seen:
         """From a row of `LOOK_CONTEXT`, whose features with a floor are logarithms."""
+        if len(context) != len(LOOK):
+            raise ValueError(
+                f"a look at a system has {len(LOOK)} features, not {len(context)}: "
+                f"{', '.join(LOOK)}; train the policy with context=LOOK_CONTEXT"
+            )
         n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
         *others, filled, flops, nd_flops, squares = context[9:]
         counts = filled, flops, nd_flops, squares
@@ -112,11 +118,27 @@ class Seen:
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """Those to choose from. Nested dissection is for systems where its flops were counted."""
+        """Those to choose from.
+
+        Nested dissection is for systems where its flops were counted, KLU for those whose pivots
+        stay where the counts expect them: it cannot be stopped if they do not.
+        """
         if not self.fitting:
             return (self.method,)
-        skipped = () if self.nd_flops else ("/nd",)
-        return tuple(METHODS[name] for name in self.fitting if not name.endswith(skipped))
+        skipped = {name for name in self.fitting if name.endswith("/nd") and not self.nd_flops}
+        if not self.fill_is_known:
+            skipped.add("klu/amd")
+        return tuple(METHODS[name] for name in self.fitting if name not in skipped)
+
+    @property
+    def fill_is_known(self) -> bool:
+        """Whether the counts hold for an LU factorization that may exchange rows.
+
+        They do if pivots stay on the diagonal (then static pivoting fits), and in a narrow band.
+        A symmetric A without a strong diagonal was counted for L D L' alone.
+        """
+        symmetric = "ldl/amd" in self.fitting
+        return "lu/amd" in self.fitting or (self.filled > 0 and not symmetric)
 
     @property
     def is_sparse(self) -> bool:

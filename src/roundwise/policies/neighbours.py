@@ -20,6 +20,7 @@ from roundwise.actions import Action
 from roundwise.algorithms.methods import Method
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
+from roundwise.features import LOOK
 from roundwise.formats import FP64
 from roundwise.policies.base import Arrays, Contexts, Ranking, StudiedOutcomes
 from roundwise.policies.baselines import Baseline
@@ -83,6 +84,7 @@ class NeighbourPolicy(Baseline):
     name: ClassVar[str] = "neighbours"
     unknown: ClassVar[str] = "Nothing is known of systems like this"
     study_features: ClassVar[tuple[str, ...]] = ("fill_ratio",)
+    needs_context: ClassVar[tuple[str, ...] | None] = LOOK
 
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices

@@ -78,6 +78,7 @@ class OnlinePolicy(Policy):
 
     name: ClassVar[str] = "online"
     study_features: ClassVar[tuple[str, ...]] = NeighbourPolicy.study_features
+    needs_context: ClassVar[tuple[str, ...] | None] = NeighbourPolicy.needs_context
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms import OutcomeStatus
+from roundwise.algorithms import OutcomeStatus, VerifiedSolve
 from roundwise.costs import MachineProfile, MeasuredTime, OutcomeRow
 from roundwise.rewards.base import ProblemFacts, with_baseline
 from roundwise.rewards.cost import CostReward
@@ -22,7 +22,9 @@ class ClimbReward(CostReward):
     """log2 of the speedup over the safe action, of the climb that starts with an action.
 
     With ``C(a)`` the summed cost of the actions of ``space.climb(a)`` up to the first that meets
-    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. Where the
+    the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. Rungs that
+    a solve passes over are not paid for: once Cholesky in FP32 has shown that A is indefinite, its
+    FP64 is not tried (`VerifiedSolve.rung_after`). Where the
     space has methods for dense and for sparse systems, the safe action is the safest of those that
     suit the problem. An outcome by itself, without those of the other actions, is rewarded as by
     `CostReward`: a miss pays for the safe action at once.
@@ -42,7 +44,10 @@ class ClimbReward(CostReward):
         suited = set(range(len(space))) - unsuited
         safe = space.safe if not suited or space.safe in suited else space.safest(suited)
         firsts = range(len(space))
-        ladders = [tuple(dict.fromkeys((*space.climb(first), safe))) for first in firsts]
+        ladders = [
+            climbed(tuple(dict.fromkeys((*space.climb(first), safe))), outcomes, space)
+            for first in firsts
+        ]
         totals = climb_totals(np.array([costs]), np.array([met]), ladders)[0]
         rewards: NDArray[np.float64] = np.log2(costs[safe] / totals)
         rewards[safe] = 0.0
@@ -50,6 +55,23 @@ class ClimbReward(CostReward):
 
 
 _UNSUITED = OutcomeStatus.UNSUITED
+
+
+def climbed(ladder: Sequence[int], outcomes: OutcomeRow, space: ActionSpace) -> tuple[int, ...]:
+    """The rungs of a ladder that a solve comes to, if none before the last meets the target."""
+    rungs, level = [], 0
+    actions = [space[i] for i in ladder]
+    while True:
+        rungs.append(ladder[level])
+        outcome = outcomes[ladder[level]]
+        # Of a rung that was not run nothing is known: the next one is taken.
+        higher = level + 1 if outcome is None else _rung_after(actions, level, outcome.status)
+        if higher is None or higher >= len(ladder) - 1:
+            return tuple(dict.fromkeys((*rungs, ladder[-1])))
+        level = higher
+
+
+_rung_after = VerifiedSolve.rung_after
 
 
 def climb_totals(

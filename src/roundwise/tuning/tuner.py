@@ -248,6 +248,13 @@ class Tuner:
             StoredArithmetic.parse(content["arithmetic"])
             if tuner.policy_.feature_count != len(tuner.context.features):
                 raise ValueError("the policy was trained on another number of features")
+            needed, seen = tuner.policy_.needs_context, tuner.context.features
+            if needed is not None and seen != needed:
+                odd = ", ".join(sorted(set(needed) ^ set(seen))) or "their order"
+                raise TunerFileError(
+                    f"trained on other features than this Roundwise looks at ({odd}); train it "
+                    "again with Tuner.fit, or use the version of Roundwise that saved it"
+                )
         except TunerFileError as error:
             raise TunerFileError(f"{path}: {one_line(error)}") from None
         except UnknownNameError as error:

@@ -102,6 +102,32 @@ def analyse(pattern: SparsePattern, order: Order) -> SparseSymbolic:
     return _kernels.sparse_analyse(pattern, order)
 
 
+NARROW, FEW_FLOPS = 2.0, 6.0
+"""In a narrow band, at least one place in so many is filled, and flops are at most so many for each
+entry: orders and matchings take longer to find than any engine takes to factorize."""
+
+
+def banded_counts(A: sparse.csr_array) -> tuple[float, float] | None:
+    """What LU takes in the order in which A comes, if that is a narrow band; else None.
+
+    With rows that reach l_i places to the left of the diagonal and r_i to the right, L and U have
+    ``n + sum l_i`` and ``n + sum r_i`` places (their mean counts), and the flops are ``sum (1 +
+    l_i) (1 + r_i)``, in the units of `predicted`. It takes a glance at the first and last entry of
+    each row, whose columns must be sorted; an empty row is none that counts.
+    """
+    n = A.shape[0]
+    if A.nnz == 0 or not (np.diff(A.indptr) > 0).all():
+        return None
+    rows = np.arange(n)
+    left = np.maximum(rows - A.indices[A.indptr[:-1]], 0)
+    right = np.maximum(A.indices[A.indptr[1:] - 1] - rows, 0)
+    reach = float(left.sum() + right.sum())
+    flops = float(np.dot(1.0 + left, 1.0 + right))
+    if n + reach > NARROW * A.nnz or flops > FEW_FLOPS * A.nnz:
+        return None
+    return n + reach / 2, flops
+
+
 ND_FROM = 1.5e10
 """Nested dissection is tried where AMD's order leads to this many flops: half a second and more."""
 
@@ -111,15 +137,17 @@ class Orders:
     """The orders of one matrix, each found once: what was found to choose serves to factorize.
 
     `matched`: rows are exchanged before such that the diagonal is large, as static pivoting asks
-    for; `rows` says how, and is None if they stay where they are.
+    for; `rows` says how, and is None if they stay where they are. `strong`: whether the diagonal is
+    strong already, if that is known.
     """
 
     A: sparse.csr_array
     matched: bool = False
+    strong: bool | None = None
 
     @cached_property
     def rows(self) -> Order | None:
-        return matched_rows(Lines(self.A)) if self.matched else None
+        return matched_rows(Lines(self.A)) if self.matched and not self.strong else None
 
     @cached_property
     def pattern(self) -> SparsePattern:
@@ -135,17 +163,38 @@ class Orders:
         return self._found[ordering]
 
     @cached_property
+    def _analysed(self) -> dict[str, SparseSymbolic]:
+        return {}
+
+    def symbolic(self, ordering: str) -> SparseSymbolic:
+        """Supernodes and counts in this order: who counts has also begun to factorize."""
+        if ordering not in self._analysed:
+            self._analysed[ordering] = analyse(self.pattern, self.order(ordering))
+        return self._analysed[ordering]
+
+    @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.look.counts`."""
-        static = self.rows is not None or has_strong_diagonal(self.A, self.A.T.tocsr())
+        banded = banded_counts(self.A) if self.matched else None
+        if banded is not None:
+            return _counted(False, *banded)
+        strong = self.strong
+        if strong is None:
+            strong = has_strong_diagonal(self.A, self.A.T.tocsr())
+        static = strong or self.rows is not None
         entries = flops = nd_flops = 0.0
         if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing
-            entries, flops = predicted(self.pattern, self.order("amd"))
+            symbolic = self.symbolic("amd")
+            entries, flops = float(symbolic.entries), float(symbolic.flops)
         if flops >= ND_FROM:
             nd_flops = predicted(self.pattern, self.order("nd"))[1]
-        return {
-            "static_pivots": float(static),
-            "factor_entries": entries,
-            "factor_flops": flops,
-            "nd_flops": nd_flops,
-        }
+        return _counted(static, entries, flops, nd_flops)
+
+
+def _counted(static: bool, entries: float, flops: float, nd_flops: float = 0.0) -> dict[str, float]:
+    return {
+        "static_pivots": float(static),
+        "factor_entries": entries,
+        "factor_flops": flops,
+        "nd_flops": nd_flops,
+    }

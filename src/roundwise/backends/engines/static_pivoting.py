@@ -101,11 +101,21 @@ def matched_rows(lines: Lines) -> Index | None:
 
 
 def has_strong_diagonal(A: sparse.csr_array, across: sparse.csr_array) -> bool:
-    """Whether rows stay where they are; `across` is the transpose of A, also in compressed rows."""
-    rows, columns = (_maxima(np.abs(M.data), M.indptr) for M in (A, across))
+    """Whether rows stay where they are; `across` is the transpose of A, also in compressed rows.
+
+    It may be A itself, if that is symmetric. Most matrices tell by their smallest diagonal entry:
+    it is zero, or strong beside the largest entry of all.
+    """
     diagonal = np.abs(A.diagonal())
+    smallest = diagonal.min(initial=np.inf)
+    if not smallest > 0:
+        return False
+    if A.nnz and smallest >= STRONG * max(A.data.max(), -A.data.min()):
+        return True
+    rows = _maxima(np.abs(A.data), A.indptr)
+    columns = rows if across is A else _maxima(np.abs(across.data), across.indptr)
     means = np.sqrt(rows) * np.sqrt(columns)
-    return bool((diagonal > 0).all() and (diagonal >= STRONG * means).all())
+    return bool((diagonal >= STRONG * means).all())
 
 
 def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) -> bool:

@@ -31,7 +31,6 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
-from roundwise.backends.engines import orderings
 from roundwise.backends.engines.contract import Engine, FactorizationStopped, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import (
@@ -103,7 +102,7 @@ class SupernodalSymbolic(Symbolic):
         if orders is None or orders.matched != (kind == "lu"):
             orders = Orders(pattern, matched=kind == "lu")
         matched = orders.rows
-        self.symbolic = orderings.analyse(orders.pattern, orders.order(ordering))
+        self.symbolic = orders.symbolic(ordering)
         self.columns = self.symbolic.order
         self.rows = self.columns if matched is None else matched[self.columns]
         """Row k of the factors is this row of A, before pivots are exchanged."""

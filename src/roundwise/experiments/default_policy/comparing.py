@@ -41,6 +41,7 @@ from roundwise.policies import (
 from roundwise.policies.look import Seen, fitting_actions
 from roundwise.report import Table
 from roundwise.rewards import ClimbReward
+from roundwise.rewards.climb import climbed
 from roundwise.tuning import LOOK_CONTEXT, Context, train, view_contexts, view_rewards
 
 FOLDS = 5
@@ -104,9 +105,12 @@ class Measured:
     def of(cls, view: OutcomeView) -> Measured:
         space = ActionSpace(view.stages, tuple(view.actions))
         rows = [view.row(i) for i in range(view.shape[0])]
-        met = np.array([[outcome.converged for outcome in row] for row in rows])
-        ladders = [space.climb(a) for a in range(len(space))]
-        climbs = climb_costs(cost_matrix(MeasuredTime(), rows), met, ladders)
+        costs = cost_matrix(MeasuredTime(), rows)
+        climbs = np.empty(costs.shape)
+        for i, row in enumerate(rows):  # outcomes decide which rungs are passed over
+            met = [[outcome.converged for outcome in row]]
+            ladders = [climbed(space.climb(a), row, space) for a in range(len(space))]
+            climbs[i] = climb_costs(costs[i : i + 1], met, ladders)[0]
         allowed = [fitting_actions(space, view.features_of(i)) for i in range(len(rows))]
         return cls(view, space, climbs, allowed)
 

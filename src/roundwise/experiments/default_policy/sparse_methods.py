@@ -24,10 +24,19 @@ from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
 from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend
-from roundwise.costs.prices import AMOUNTS, Prices, Shape, SparsePrices, generic_prices
+from roundwise.costs.prices import Prices, Shape, SparsePrices, generic_prices
+from roundwise.costs.sparse_calibration import SYSTEMS, timed_methods
+from roundwise.costs.sparse_prices import AMOUNTS, SAME_PRICE
 from roundwise.evaluation import mean_interval
 from roundwise.experiments.default_policy.prices import SHIPPED
-from roundwise.experiments.default_policy.sparse_times import Timed, clock, gather, sparse_systems
+from roundwise.experiments.default_policy.sparse_times import (
+    OWN,
+    Timed,
+    clock,
+    gather,
+    least,
+    sparse_systems,
+)
 from roundwise.formats import FP32, FP64
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
@@ -39,10 +48,7 @@ FEWEST = 8
 """A method that fits fewer systems than that has no price, and is never chosen."""
 
 NINE_OF_TEN = 90
-POLICY = "the policy"
-SAME_PRICE = {"cholesky/nd": "cholesky/amd", "lu/nd": "lu/amd"}
-"""Once its flops are counted, the order is found: the rest costs what it costs in AMD's order."""
-
+POLICY, UNPAID = "the policy", "the policy, its look not counted"
 BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
 Floats = NDArray[np.float64]
 Chooser = Callable[[Timed], str]
@@ -92,6 +98,31 @@ def fitted(rows: Sequence[Timed], source: str = "") -> SparsePrices:
     return SparsePrices(factor, solve, matvec, CONVERSION, spread, source)
 
 
+def completed(prices: SparsePrices) -> SparsePrices:
+    """With those that ship so far for the methods that were not measured, or on too few systems."""
+    before = generic_prices().sparse
+    kept = [name for name in before.factor if name not in prices.factor]
+    source = f"{prices.source}; as before: {', '.join(kept)}" if kept else prices.source
+    return replace(
+        prices,
+        factor=prices.factor | {name: before.factor[name] for name in kept},
+        solve=prices.solve | {name: before.solve[name] for name in kept},
+        spread=prices.spread | {name: before.spread[name] for name in kept},
+        source=source,
+    )
+
+
+def reference_times() -> dict[str, dict[str, dict[str, list[float]]]]:
+    """What `roundwise calibrate` will compare other machines with."""
+    return {
+        name: {
+            method: {fmt: list(seconds) for fmt, seconds in formats.items()}
+            for method, formats in timed_methods(make(), BACKEND, least).methods.items()
+        }
+        for name, make in SYSTEMS.items()
+    }
+
+
 def least_logarithms(system: Floats, seconds: Floats) -> tuple[Floats, Floats]:
     """Nonnegative prices with small logarithms of measured over fitted seconds, and these ratios.
 
@@ -110,7 +141,7 @@ CONVERSION = 2e-9
 
 
 def climb_seconds(row: Timed, first: str) -> float:
-    """Seconds from this start on; infinite if no rung that was measured passes the gate."""
+    """Seconds from this start on, features known; infinite if no measured rung passes the gate."""
     method, fmt = first.split(":")
     total = 0.0
     for rung in ALGORITHM.climb(Action.parse(f"{method}:{fmt}-fp64-fp64-fp64"), BACKEND, True):
@@ -121,6 +152,12 @@ def climb_seconds(row: Timed, first: str) -> float:
         if attempt.met:
             return total
     return float("inf")
+
+
+def alone(row: Timed, first: str) -> float:
+    """The same for one who looks at nothing: our own engines then find their order themselves."""
+    attempt = row.attempts[first]
+    return climb_seconds(row, first) + attempt.alone - attempt.factor
 
 
 def policy_chooser(prices: Prices) -> Chooser:
@@ -136,10 +173,25 @@ def policy_chooser(prices: Prices) -> Chooser:
 
 
 def linearsolve_rule(row: Timed) -> str:
-    """LinearSolve.jl's: KLU for small or very sparse systems, UMFPACK for all others."""
+    """LinearSolve.jl's: KLU for small and very sparse systems, UMFPACK for all others.
+
+    Small is n <= 10 000, very sparse a density below 2e-4 (``defaultalg`` for a SparseMatrixCSC in
+    its LinearSolveSparseArraysExt). Where the one it names was not measured, the nearest that was
+    stands for it, see `nearest`.
+    """
     n, entries = row.features["n"], row.features["entries"]
-    small = n <= 1_000 or (n <= 10_000 and entries / n**2 < 2e-4)
-    return "klu/amd:fp64" if small else "umfpack/amd:fp64"
+    very_sparse = n <= 10_000 and entries / n**2 < 2e-4
+    return nearest(row, "klu/amd:fp64" if very_sparse else "umfpack/amd:fp64")
+
+
+def nearest(row: Timed, wanted: str) -> str:
+    """SuperLU stands for KLU and UMFPACK: it is the LU with row exchanges that everyone has.
+
+    In minimum degree's order where it fits, as both order A + A' where the pattern is nearly
+    symmetric, else in COLAMD's.
+    """
+    names = (wanted, "superlu/mmd:fp64", f"{SAFE}:fp64")
+    return next(name for name in names if name in row.attempts)
 
 
 def best_fixed(rows: Sequence[Timed]) -> str:
@@ -148,10 +200,9 @@ def best_fixed(rows: Sequence[Timed]) -> str:
         f"{m.name}:{f}" for m in METHODS.values() if m.sparse and not m.needs for f in m.formats
     ]
     common = [name for name in names if all(name in row.attempts for row in rows)]
-    return min(common, key=lambda name: sum(np.log(climb_seconds(row, name)) for row in rows))
+    return min(common, key=lambda name: sum(np.log(alone(row, name)) for row in rows))
 
 
-OWN = ("cholesky", "ldl", "lu")
 DEFAULT = (*OWN, "superlu")
 """The engines that every installation has."""
 
@@ -185,22 +236,27 @@ def compare(rows: Sequence[Timed], engines: str) -> Table:
         }
         fixed = best_fixed(others)
         ways["best fixed method"] = lambda row, fixed=fixed: fixed  # type: ignore[misc]
-        if all("umfpack/amd:fp64" in row.attempts for row in rows):
-            ways["LinearSolve.jl's rule"] = linearsolve_rule
+        ways["LinearSolve.jl's rule"] = linearsolve_rule
         for name, way in ways.items():
             for row in (row for row in rows if row.family == family):
                 choices.setdefault(name, {})[row.name] = way(row)
+    choices[UNPAID] = choices[POLICY]
+    choices["oracle"] = {
+        row.name: min(row.attempts, key=lambda name, row=row: alone(row, name))  # type: ignore[misc]
+        for row in rows
+    }
     table = []
-    for least, size in ((0, "all"), (2_000, "n >= 2000")):
+    for smallest, size in ((0, "all"), (2_000, "n >= 2000")):
         group = f"{engines}, {size}"
-        members = [row for row in rows if row.features["n"] >= least]
-        best = {row.name: min(climb_seconds(row, name) for name in row.attempts) for row in members}
+        members = [row for row in rows if row.features["n"] >= smallest]
+        best = {row.name: alone(row, choices["oracle"][row.name]) for row in members}
         table += [_judged(group, name, chosen, members, best) for name, chosen in choices.items()]
     columns = ("systems", "chosen by", "count", "time over the best", "worst", "speed, worst")
     caption = (
         "Sparse systems: time over that of the best method in hindsight (geometric mean with a "
         "95 % interval, worst), and over SuperLU's (worst speed). Prices were fitted without the "
-        "system's family; the look is paid for by the policy alone."
+        "system's family. The policy pays for its look at the system; one row shows what its "
+        "choices take without."
     )
     return Table(caption, columns, table)
 
@@ -212,11 +268,12 @@ def _judged(
     rows: Sequence[Timed],
     best: Mapping[str, float],
 ) -> tuple[str, ...]:
-    seconds = [climb_seconds(row, chosen[row.name]) for row in rows]
     if name == POLICY:
-        seconds = [s + _look(row, chosen[row.name]) for s, row in zip(seconds, rows, strict=True)]
+        seconds = [climb_seconds(r, chosen[r.name]) + r.look + r.counting for r in rows]
+    else:
+        seconds = [alone(row, chosen[row.name]) for row in rows]
     ratios = np.array([s / best[row.name] for s, row in zip(seconds, rows, strict=True)])
-    safe = [climb_seconds(row, f"{SAFE}:fp64") for row in rows]
+    safe = [alone(row, f"{SAFE}:fp64") for row in rows]
     mean = mean_interval(np.log(ratios), np.random.default_rng(0))
     value, low, high = (f"{np.exp(x):.2f}" for x in (mean.value, mean.low, mean.high))
     speed = min(a / b for a, b in zip(safe, seconds, strict=True))
@@ -228,12 +285,6 @@ def _judged(
         f"{ratios.max():.2f}",
         f"{speed:.2f}",
     )
-
-
-def _look(row: Timed, first: str) -> float:
-    """What deciding took beyond what the solve needs anyway."""
-    ours = first.split("/")[0] in OWN
-    return row.look + (0.0 if ours else row.counting)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -252,7 +303,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{len(rows)} systems, {clock()[1]}, on {Machine.this()}; "
         f"methods: {', '.join(sorted({name.split(':')[0] for r in rows for name in r.attempts}))}"
     )
-    prices = replace(generic_prices(), sparse=fitted(rows, source))
+    sparse = replace(completed(fitted(rows, source)), reference=reference_times())
+    prices = replace(generic_prices(), sparse=sparse)
     asked.out.write_text(json.dumps(prices.to_dict(), indent=1) + "\n", encoding="utf-8")
     text = {
         "columns": list(table.header),

@@ -1,10 +1,15 @@
 """What each sparse method takes on each system: measured once, kept in a file, resumed.
 
 A line of the file is one system: its features and what they cost, and for every method and format
-that fits it the seconds of analysis and factorization, of a solve, and whether refinement passed
-the gate, with how many steps. An attempt is priced from these parts, so that a busy machine
-disturbs it little: with one thread (``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor
-time counts.
+that the policy may choose for it the seconds of analysis and factorization, of a solve, and whether
+refinement passed the gate, with how many steps. Our own engines are timed as the front door runs
+them: the order that was found to count the fill serves to factorize, and is not found again. An
+attempt is priced from these parts, so that a busy machine disturbs it little: with one thread
+(``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts.
+
+A library that cannot be stopped may take minutes on a matrix that does not suit it. So methods that
+the policy would never choose for a system are not tried on it, and a line is begun before a system
+is measured: one that hung is passed over by the next run.
 """
 
 from __future__ import annotations
@@ -16,15 +21,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, SupportsFloat, TextIO
 
 import numpy as np
 from scipy import sparse
 
 from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import ArithmeticFailure, NativeBackend
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.features import LOOK, compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.machine.identity import Machine
@@ -35,11 +41,19 @@ from roundwise.problems.gallery import FAMILIES, System
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.tuning import LOOK_CONTEXT
 
-ENOUGH_SECONDS, REPEATS = 0.3, 3
-"""A call is repeated so often, or until it has taken so long; the least time counts."""
+ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 3, 1.0
+"""A call is repeated so often, or until it has taken so long; the least time counts. The first call
+finds nothing in the cache, so there is a second one unless the first took longer than SLOW."""
 
-HARDEST = 2e10
+HARDEST = 4e9
 """Systems whose factorization takes more flops, by the least estimate, are left out."""
+
+OWN = ("cholesky", "ldl", "lu")
+"""Our own engines, which take the order that was found for counting."""
+
+VERSION = 3
+"""Of what a line means: our own engines begin with what was found for counting (2), which is the
+whole symbolic analysis (3)."""
 
 COUNTS = ("static_pivots", "factor_entries", "factor_flops", "nd_flops")
 BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
@@ -49,11 +63,12 @@ BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
 class Attempt:
     """One method in one format on one system."""
 
-    factor: float  # seconds of analysis and factorization
+    factor: float  # seconds of analysis and factorization, once the features are known
     solve: float
     met: bool  # whether the answer passed the gate
     steps: int
     iterations: int
+    alone: float  # seconds of analysis and factorization by one who looks at nothing
 
     def seconds(self, matvec: float) -> float:
         """Of the whole attempt."""
@@ -68,13 +83,17 @@ class Timed:
     family: str
     features: Mapping[str, float]
     look: float  # seconds of the features but the symbolic counts
-    counting: float  # seconds of these, which our own engines need not do again
+    counting: float  # seconds of these
     matvec: float
     attempts: Mapping[str, Attempt]
 
     @property
     def seen(self) -> Seen:
-        return Seen.of(LOOK_CONTEXT.vector(self.features).tolist())
+        return seen(self.features)
+
+
+def seen(features: Mapping[str, float]) -> Seen:
+    return Seen.of(LOOK_CONTEXT.vector(features).tolist())
 
 
 def clock() -> tuple[Callable[[], float], str]:
@@ -87,12 +106,12 @@ def least(call: Callable[[], Any]) -> tuple[float, Any]:
     """The least seconds of some calls, and the last result."""
     now, _ = clock()
     spent, best, result = 0.0, np.inf, None
-    for _ in range(REPEATS):
+    for run in range(REPEATS):
         start = now()
         result = call()
         taken = now() - start
         spent, best = spent + taken, min(best, taken)
-        if spent > ENOUGH_SECONDS:
+        if spent > (ENOUGH_SECONDS if run else SLOW):
             break
     return float(best), result
 
@@ -152,22 +171,35 @@ def gather(
 ) -> list[Timed]:
     """Measure the systems that the file at `path` lacks; those of all lines that are asked for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    where = f"{Machine.this().key}, {clock()[1]}"
+    where = f"{Machine.this().key}, {clock()[1]}, with {', '.join(installed())}"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    known = {(row["name"], row["where"]): row for row in map(json.loads, lines)}
+    saved = [row for row in map(json.loads, lines) if row["version"] == VERSION]
+    known = {(row["name"], row["where"]): row for row in saved}
     found = []
-    for done, system in enumerate(systems):
-        progress(done, len(systems))
-        if (system.name, where) not in known:
-            row = {"name": system.name, "where": where, "timed": timed(system)}
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(row) + "\n")
-            known[system.name, where] = row
-        if (saved := known[system.name, where]["timed"]) is not None:
-            attempts = {name: Attempt(**values) for name, values in saved["attempts"].items()}
-            found.append(Timed(**(saved | {"attempts": attempts})))
+    with path.open("a", encoding="utf-8") as stream:
+        for done, system in enumerate(systems):
+            progress(done, len(systems))
+            row = known.get((system.name, where))
+            if row is None:
+                row = {"version": VERSION, "name": system.name, "where": where, "timed": None}
+                _append(stream, row)  # should it hang, the next run goes on with the next one
+                row["timed"] = timed(system)
+                _append(stream, row)
+            if (facts := row["timed"]) is not None:
+                attempts = {name: Attempt(**values) for name, values in facts["attempts"].items()}
+                found.append(Timed(**(facts | {"attempts": attempts})))
     progress(len(systems), len(systems))
     return found
+
+
+def _append(stream: TextIO, row: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(row) + "\n")
+    stream.flush()
+
+
+def installed() -> list[str]:
+    """The sparse engines that run here."""
+    return sorted({name.split("/")[0] for name in BACKEND.methods(sparse=True)})
 
 
 def timed(system: System) -> dict[str, Any] | None:
@@ -177,17 +209,17 @@ def timed(system: System) -> dict[str, Any] | None:
         return None
     rest = [name for name in LOOK if name not in COUNTS]
     look, features = least(lambda: compute_features(problem, rest))
-    counting, counts = least(lambda: compute_features(problem, COUNTS))
-    values = {name: feature.value for name, feature in (features | counts).items()}
+    counting, orders = least(lambda: counted(problem.A, features))
+    values = {name: feature.value for name, feature in features.items()} | orders.counts
     if values["factor_flops"] > HARDEST:
         return None
     attempts = {
         f"{method.name}:{fmt}": asdict(attempt)
-        for method in METHODS.values()
-        if method.sparse and method.fits(values) and not method.name.endswith("/nd")
+        for method in seen(values).methods
+        if not method.name.endswith("/nd")
         for fmt in method.formats
         if BACKEND.runs(method.name, fmt, sparse=True)
-        if (attempt := attempted(problem, method.name, fmt)) is not None
+        if (attempt := attempted(problem, method.name, fmt, orders)) is not None
     }
     matvec, _ = least(lambda: problem.A @ problem.b)
     family = system.family
@@ -197,17 +229,34 @@ def timed(system: System) -> dict[str, Any] | None:
     return asdict(row) | {"attempts": attempts}
 
 
-def attempted(problem: LinearSystem, method: str, fmt: FloatFormat) -> Attempt | None:
+def counted(A: Any, features: Mapping[str, SupportsFloat]) -> Orders:
+    """The orders of a matrix once its fill was counted, as the front door does it."""
+    symmetric, strong = (bool(float(features[name])) for name in ("symmetric", "strong_diagonal"))
+    orders = Orders(A, not symmetric, strong)
+    assert orders.counts
+    return orders
+
+
+def attempted(
+    problem: LinearSystem, method: str, fmt: FloatFormat, orders: Orders
+) -> Attempt | None:
     """None if the matrix is singular by this method."""
+    A = problem.A
+
+    def factorize() -> Any:
+        return EngineAnalysis(BACKEND, A, method, orders).factorize(A, fmt)
+
     try:
-        factor, factors = least(
-            lambda: BACKEND.analyse(problem.A, method).factorize(problem.A, fmt)
-        )
+        factor, factors = least(factorize)
         solve, _ = least(lambda: factors.solve(problem.b))
     except ArithmeticFailure:
         start = clock()[0]()
         outcome = ALGORITHM.run(problem, Action((fmt, FP64, FP64, FP64), method), BACKEND)
-        return Attempt(clock()[0]() - start, 0.0, outcome.converged, 0, 0)
+        seconds = clock()[0]() - start
+        return Attempt(seconds, 0.0, outcome.converged, 0, 0, seconds)
     outcome = ALGORITHM.run(problem, Action((fmt, FP64, FP64, FP64), method), BACKEND)
     work = outcome.outer_iterations, outcome.inner_iterations
-    return Attempt(factor, solve, outcome.converged, *work)
+    alone = factor
+    if method.split("/")[0] in OWN:
+        alone, _ = least(lambda: EngineAnalysis(BACKEND, A, method).factorize(A, fmt))
+    return Attempt(factor, solve, outcome.converged, *work, alone)

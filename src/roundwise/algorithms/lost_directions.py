@@ -1,0 +1,151 @@
+"""Directions that factors have lost to rounding errors, and corrections that know them again.
+
+Let M be factors of A in a format with unit roundoff u_f. Singular values of A below about
+``u_f ||A||`` drown in M's rounding errors. Substitution, ``z = M^-1 r``, removes all errors e of x
+but those along the right singular vectors V of such values, which stay and hardly show in z. The
+residual ``r = A e`` tells them by the left singular vectors U, which A' maps to nearly nothing:
+``U' r = (A' U)' e``, and what is outside of V adds little to that. So z is changed along V until it
+explains U' r:
+
+    z = M^-1 r,    z = z + V ((A' U)' V)^-1 (U' r - (A' U)' z).
+
+The factors themselves give V and U: M^-1 and M^-T stretch random vectors most in these directions.
+What else is in them is shrunk by ``V - M^-1 A V`` and ``U - M^-T A' U``, which leave the lost
+directions as they are.
+
+A correction leaves about ``sqrt(n) u_f ||A' U ((A' U)' V)^-1||`` of e. With FP32 factors and one
+tiny singular value that is small up to condition numbers of 1e15.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.accuracy import default_tolerance
+from roundwise.algorithms.refinement import (
+    Correction,
+    Corrector,
+    by_columns,
+    substitution,
+    with_unit_columns,
+)
+from roundwise.algorithms.stage import Stage, Vector
+from roundwise.backends import ArithmeticFailure, Factors, Matrix
+from roundwise.backends.transposed import TransposedFactors
+from roundwise.formats import FP64, FloatFormat
+
+Array = NDArray[np.float64]
+
+FEW_LOST = 4
+"""More directions than that are not searched for: better factors are the better deal."""
+
+MARGIN = 16.0
+"""Pivots, and images of vectors, below that multiple of rounding errors count as lost."""
+
+ENOUGH = 1 / 16
+"""What a correction may leave of an error, as foreseen. It is far more if ``(A' U)' V``, which
+should be tiny singular values, comes from other directions that are left in U and V."""
+
+MOST_STEPS = 3
+"""How often U and V are improved; each step gains about as many digits as the factors have."""
+
+
+def lost_pivots(factors: Factors, margin: float = 1.0) -> int:
+    """Pivots below ``margin sqrt(n) u_f`` of the largest, if they are at hand."""
+    pivots = factors.pivots
+    if pivots is None:
+        return 0
+    noise = margin * default_tolerance(len(pivots), factors.fmt) * pivots.max()
+    return int(np.count_nonzero(pivots < noise))
+
+
+def complete_corrector(
+    A: Any, factors: Factors, factor: Stage, residual: Stage
+) -> Corrector | None:
+    """A corrector of errors in all directions; None if too many are lost to these factors.
+
+    Pivots only tell how many to look for: a lost direction need not show in them, nor an error
+    along it in corrections.
+    """
+    pivots = lost_pivots(factors, MARGIN)
+    if pivots > FEW_LOST:
+        return None
+    directions = LostDirections.of(A, factors, factor, residual, max(pivots, 1))
+    return None if directions is None else directions.corrector(substitution(factor, factors))
+
+
+@dataclass(frozen=True, eq=False)
+class LostDirections:
+    """The directions that factors of A have lost: n x k arrays with ``(A' U)' V = I``."""
+
+    V: Array
+    U: Array
+    images: Array  # A' U
+
+    @classmethod
+    def of(
+        cls, A: Any, factors: Factors, factor: Stage, residual: Stage, most: int
+    ) -> LostDirections | None:
+        """At most so many; None if there are more, or if they are not found well enough."""
+        # Blocks of so few columns would wake the threads of BLAS, which takes longer.
+        solve, solve_transposed = (
+            by_columns(substitution(factor, M)) for M in (factors, TransposedFactors(factors))
+        )
+        matrix, transposed = residual.matrix(A), residual.matrix(A.T)
+
+        def product(matrix: Matrix, Y: Array) -> Array:
+            return np.asarray(-residual.residual(matrix, Y, np.zeros_like(Y)))
+
+        norm, u_f = residual.backend.sizes(A)[0], factor.fmt.unit_roundoff
+        try:
+            random = np.random.default_rng(0).standard_normal((A.shape[0], most + 1))
+            U = _basis(solve_transposed(random).Z)
+            images = product(transposed, U)
+            sizes = np.linalg.svd(images, compute_uv=False)
+            lost = np.count_nonzero(sizes < MARGIN * u_f * norm)
+            if lost > most:
+                return None
+            U, images = U[:, :lost], images[:, :lost]
+            if lost == 0:
+                return cls(U, U, images)
+            V = _basis(solve(random[:, :lost]).Z)
+            for _ in range(MOST_STEPS):
+                U = _basis(U - with_unit_columns(solve_transposed, images).Z)
+                V = _basis(V - with_unit_columns(solve, product(matrix, V)).Z)
+                images = product(transposed, U)
+                found = cls._scaled(V, U, images)
+                if found.left_over(factor.fmt) <= ENOUGH:
+                    # Residuals are off by some u_r ||A|| ||x||, which U turns into errors of x.
+                    unseen = np.linalg.norm(found.U) * norm * residual.fmt.unit_roundoff
+                    return found if unseen <= FP64.unit_roundoff / 2 else None
+        except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
+            return None
+        return None
+
+    @classmethod
+    def _scaled(cls, V: Array, U: Array, images: Array) -> LostDirections:
+        inverse = np.linalg.inv(V.T @ images)
+        return cls(V, U @ inverse, images @ inverse)
+
+    def left_over(self, fmt: FloatFormat) -> float:
+        """About what a correction with factors in a format leaves of an error."""
+        return default_tolerance(len(self.V), fmt) * float(np.linalg.norm(self.images))
+
+    def corrector(self, substitute: Corrector) -> Corrector:
+        """Substitution that is corrected in these directions."""
+
+        def correct(R: Vector) -> Correction:
+            Z = substitute(R).Z
+            return Correction(Z + self.V @ (self.U.T @ R - self.images.T @ Z))
+
+        return correct
+
+
+def _basis(Y: Array) -> Array:
+    """An orthonormal basis of the columns' span."""
+    sizes = np.abs(Y).max(axis=0)
+    return np.asfortranarray(np.linalg.qr(Y / np.where(sizes > 0, sizes, 1.0))[0])

@@ -1,0 +1,93 @@
+"""Directions that low factors have lost: found, counted, and corrected along."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from roundwise.algorithms.lost_directions import FEW_LOST, LostDirections, complete_corrector
+from roundwise.algorithms.refinement import substitution
+from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.stopping import ForwardRule
+from roundwise.backends import NativeBackend
+from roundwise.formats import FP32, FP64, FP64X2
+
+N = 120
+BACKEND = NativeBackend()
+FACTOR, RESIDUAL = Stage("factor", FP32, BACKEND), Stage("residual", FP64X2, BACKEND)
+
+
+def with_singular_values(*tiny):
+    """A whose singular values are 1 and those given, and its left and right vectors of these."""
+    rng = np.random.default_rng(len(tiny))
+    left, right = (np.linalg.qr(rng.standard_normal((N, N)))[0] for _ in range(2))
+    values = np.ones(N)
+    values[: len(tiny)] = tiny
+    return left * values @ right.T, left[:, : len(tiny)], right[:, : len(tiny)]
+
+
+def found(A, most):
+    return LostDirections.of(A, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL, most)
+
+
+def sine(space, vectors):
+    """The sine of the largest angle between two subspaces of the same dimension."""
+    P, Q = np.linalg.qr(space)[0], np.linalg.qr(vectors)[0]
+    return np.linalg.norm(Q - P @ (P.T @ Q), 2)
+
+
+@pytest.mark.parametrize("tiny", [(1e-9,), (1e-13,), (1e-8, 1e-11), (1e-9, 1e-9, 1e-12)])
+def test_the_singular_vectors_are_found(tiny):
+    A, left, right = with_singular_values(*tiny)
+    directions = found(A, len(tiny))
+    assert sine(directions.V, right) < 1e-3
+    assert sine(directions.U, left) < 1e-3
+    np.testing.assert_allclose(directions.images.T @ directions.V, np.eye(len(tiny)), atol=1e-6)
+
+
+@pytest.mark.parametrize("tiny", [(1e-9,), (1e-13,), (1e-8, 1e-11)])
+@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array])
+def test_corrections_shrink_any_error(tiny, kind):
+    """Also one along a lost direction, of which substitution alone leaves nearly all."""
+    A, _, right = with_singular_values(*tiny)
+    A = kind(A)
+    factors = BACKEND.matrix(A, FP32).lu()
+    directions = LostDirections.of(A, factors, FACTOR, RESIDUAL, len(tiny))
+    substitute = substitution(FACTOR, factors)
+    errors = np.column_stack([right, np.random.default_rng(0).standard_normal((N, 2))])
+    R = -RESIDUAL.residual(RESIDUAL.matrix(A), errors, np.zeros_like(errors))
+    left = errors - directions.corrector(substitute)(R).Z
+    assert (abs(left).max(axis=0) < ForwardRule.slowest * abs(errors).max(axis=0)).all()
+    alone = errors - substitute(R).Z
+    assert abs(alone[:, 0]).max() > 0.5 * abs(errors[:, 0]).max()
+
+
+def test_none_is_lost_of_a_well_conditioned_matrix():
+    directions = found(with_singular_values(0.5)[0], 1)
+    assert directions.V.shape == directions.U.shape == directions.images.shape == (N, 0)
+
+
+def test_more_than_were_looked_for_are_noticed():
+    A, _, _ = with_singular_values(1e-9, 1e-10)
+    assert found(A, 1) is None
+    assert found(A, 2) is not None
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-17, 1e-25])
+def test_what_residuals_cannot_resolve_is_not_claimed(value):
+    """FP64X2 residuals are off by u^2, which such a matrix turns into more than u of x."""
+    assert found(with_singular_values(value)[0], 1) is None
+
+
+def test_better_factors_are_the_better_deal_if_many_are_lost():
+    A, _, _ = with_singular_values(*(1e-10,) * (2 * FEW_LOST))
+    assert complete_corrector(A, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL) is None
+
+
+def test_fp64_factors_lose_directions_too():
+    """A singular value of 2e-15 among ones: they are corrected along it in the same way."""
+    A, _, right = with_singular_values(2e-15)
+    stage, factors = Stage("factor", FP64, BACKEND), BACKEND.matrix(A, FP64).lu()
+    directions = LostDirections.of(A, factors, stage, RESIDUAL, 1)
+    R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
+    left = right - directions.corrector(substitution(stage, factors))(R).Z
+    assert abs(left).max() < ForwardRule.slowest * abs(right).max()
