@@ -19,4 +19,5 @@ NB_MODULE(_kernels, m) {
     bind_native(m);
     bind_sparse(m);
     bind_supernodal(m);
+    bind_left_looking(m);
 }

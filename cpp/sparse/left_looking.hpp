@@ -1,0 +1,67 @@
+// LU factorization with pivoting, column by column: for matrices whose factors have few entries, where
+// the preparations of a supernodal method take longer than the arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace roundwise::sparse {
+
+// The factors of an n x n matrix M in compressed columns.
+//
+// Rows are assigned to columns by a maximum matching that prefers large entries, and the strongly
+// connected components of what results make M block upper triangular (Duff & Reid 1978). The diagonal
+// blocks alone are factorized, in the order of approximate minimum degree on the pattern of B + B', by
+// Gilbert & Peierls (1988): each column is solved for with the columns of L to its left, whose depth-first
+// search is shortened by symmetric pruning (Eisenstat & Liu 1992). Rows are scaled by powers of two such that
+// their largest entries are about 1. An entry on the diagonal is the pivot if it is at least
+// `diagonal_pivot` times the largest one of its column.
+class LeftLookingLU {
+  public:
+    enum class Result {
+        factorized,
+        singular_pattern,  // no values at these places would make M invertible
+        zero_pivot,        // or one that is infinite or NaN
+        too_much_work,     // more than was allowed
+    };
+
+    static constexpr double diagonal_pivot = 0.1;
+
+    // Multiplications beyond `most_work` are not begun, or, where pivots outside the diagonal fill the
+    // factors, given up. The arrays must be those of a valid matrix; entries may be in any order.
+    LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
+                  const double* values, double most_work);
+
+    Result result() const { return result_; }
+    std::int32_t n() const { return n_; }
+    std::int64_t entries() const;  // of L and U, the unit diagonal of L not counted
+    double work() const { return work_; }
+
+    // x with M x = b, or M' x = b; b and x may be the same. Only of factorized matrices.
+    void solve(bool transpose, const double* b, double* x) const;
+
+  private:
+    using Index = std::int32_t;
+    template <class T> using Vector = std::vector<T>;
+
+    // Columns of a factor, one after the other, without the diagonal.
+    struct Columns {
+        Vector<std::int64_t> start{0};
+        Vector<Index> rows;
+        Vector<double> values;
+    };
+
+    class Factorizer;
+
+    Index n_;
+    Result result_ = Result::factorized;
+    double work_ = 0;
+    Vector<double> scale_;       // of each row of M
+    Vector<Index> row_at_;       // row and column of M at each position of the factors
+    Vector<Index> column_at_;
+    Vector<Index> block_start_;  // positions; the last one is n
+    Columns lower_, upper_;      // by position; upper_ has what is above the diagonal blocks, too
+    Vector<double> diagonal_;    // of U
+};
+
+}  // namespace roundwise::sparse
