@@ -38,15 +38,16 @@ template <class Index> void bind_matching(nb::module_& m) {
 }
 
 void factorize(LeftLookingLU* self, VectorIn<std::int32_t> indptr, VectorIn<std::int32_t> indices,
-               VectorIn<double> values, double most_work) {
+               VectorIn<double> values, bool by_rows, double most_work) {
     require(values.size() == indices.size(), "values and indices differ in length; pass as many");
     const IeeeArithmetic arithmetic;
     nb::gil_scoped_release release;
     const std::int32_t n = checked<std::int32_t>(indptr, indices);
-    new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), most_work);
+    new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), by_rows,
+                             most_work);
 }
 
-void solve(const LeftLookingLU& self, ColumnsOf<const double> b, ColumnsOf<double> x, bool transpose) {
+void solve(const LeftLookingLU& self, ColumnsOf<const double> b, ColumnsOf<double> x) {
     using Result = LeftLookingLU::Result;
     require(self.result() == Result::factorized, "there are no factors; look at `result` before");
     const bool fits = (b.ndim() == 1 || b.ndim() == 2) && b.ndim() == x.ndim() &&
@@ -57,7 +58,7 @@ void solve(const LeftLookingLU& self, ColumnsOf<const double> b, ColumnsOf<doubl
     nb::gil_scoped_release release;
     const std::int64_t count = b.ndim() == 1 ? 1 : length(b.shape(1));
     for (std::int64_t c = 0; c < count; ++c)
-        self.solve(transpose, b.data() + c * self.n(), x.data() + c * self.n());
+        self.solve(b.data() + c * self.n(), x.data() + c * self.n());
 }
 
 const char* result_of(const LeftLookingLU& lu) {
@@ -76,11 +77,11 @@ void bind_left_looking(nb::module_& m) {
     bind_matching<std::int64_t>(m);
     nb::class_<LeftLookingLU>(m, "LeftLookingLU")
         .def("__init__", &factorize, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg())
+             nb::arg(), nb::arg())
         .def_prop_ro("result", &result_of)
         .def_prop_ro("entries", &LeftLookingLU::entries)
         .def_prop_ro("work", &LeftLookingLU::work)
-        .def("solve", &solve, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg());
+        .def("solve", &solve, nb::arg().noconvert(), nb::arg().noconvert());
 }
 
 }  // namespace roundwise

@@ -13,6 +13,14 @@
 
 namespace roundwise::sparse {
 
+namespace {
+
+// Pivots outside the diagonal take more work than minimum degree has counted. It may be so many times as
+// much, and for each entry of the matrix so much more.
+constexpr double patience = 2.5, least_patience = 50;
+
+}  // namespace
+
 // Does the work, and forgets what only this needs.
 class LeftLookingLU::Factorizer {
     using Result = LeftLookingLU::Result;
@@ -124,11 +132,10 @@ class LeftLookingLU::Factorizer {
         } else {
             const Pattern pattern =
                 symmetrized<Index>(n_, starts.data(), columns.data(), starts[n_]);
-            by_degree = approximate_minimum_degree(pattern);
-            const Counts counts =
-                count(n_, pattern.indptr.data(), pattern.indices.data(), by_degree.data());
-            if (counts.flops > most_work_) return false;
-            most_work_ = std::min(most_work_, 4 * counts.flops);
+            Counts counts;
+            by_degree = approximate_minimum_degree_within(pattern, most_work_, counts);
+            if (by_degree.empty()) return false;
+            most_work_ = patience * counts.flops + least_patience * indptr_[n_];
             reserve(static_cast<std::int64_t>(counts.entries));
         }
         Vector<Index>& start = lu_.block_start_;
@@ -304,16 +311,31 @@ class LeftLookingLU::Factorizer {
 };
 
 LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                             const double* values, double most_work)
+                             const double* values, bool by_rows, double most_work)
     : n_(n) {
-    result_ = Factorizer(*this, indptr, indices, values, most_work).run();
+    if (!by_rows) {
+        result_ = Factorizer(*this, indptr, indices, values, most_work).run();
+        return;
+    }
+    const auto entries = static_cast<std::size_t>(indptr[n]);
+    Vector<Index> starts(static_cast<std::size_t>(n) + 2, 0), rows(entries);
+    Vector<double> numbers(entries);
+    for (std::size_t e = 0; e < entries; ++e) ++starts[indices[e] + 2];
+    for (Index j = 0; j < n; ++j) starts[j + 2] += starts[j + 1];
+    for (Index i = 0; i < n; ++i)
+        for (Index e = indptr[i]; e < indptr[i + 1]; ++e) {
+            const Index to = starts[indices[e] + 1]++;
+            rows[to] = i;
+            numbers[to] = values[e];
+        }
+    result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work).run();
 }
 
 std::int64_t LeftLookingLU::entries() const {
     return static_cast<std::int64_t>(lower_.rows.size() + upper_.rows.size() + diagonal_.size());
 }
 
-void LeftLookingLU::solve(bool transpose, const double* b, double* x) const {
+void LeftLookingLU::solve(const double* b, double* x) const {
     std::vector<double> work(static_cast<std::size_t>(n_));
     double* const y = work.data();
     const auto subtract = [y](const Columns& part, Index k) {  // column k times y_k
@@ -321,33 +343,16 @@ void LeftLookingLU::solve(bool transpose, const double* b, double* x) const {
         for (std::int64_t e = part.start[k]; e < part.start[k + 1]; ++e)
             y[part.rows[e]] -= part.values[e] * factor;
     };
-    const auto product = [y](const Columns& part, Index k) {  // column k and y
-        double sum = 0;
-        for (std::int64_t e = part.start[k]; e < part.start[k + 1]; ++e)
-            sum += part.values[e] * y[part.rows[e]];
-        return sum;
-    };
-    const Index blocks = static_cast<Index>(block_start_.size()) - 1;
-    if (!transpose) {
-        for (Index k = 0; k < n_; ++k) y[k] = scale_[row_at_[k]] * b[row_at_[k]];
-        for (Index block = blocks - 1; block >= 0; --block) {
-            const Index first = block_start_[block], last = block_start_[block + 1];
-            for (Index k = first; k < last; ++k) subtract(lower_, k);
-            for (Index k = last - 1; k >= first; --k) {
-                y[k] /= diagonal_[k];
-                subtract(upper_, k);
-            }
-        }
-        for (Index k = 0; k < n_; ++k) x[column_at_[k]] = y[k];
-        return;
-    }
-    for (Index k = 0; k < n_; ++k) y[k] = b[column_at_[k]];
-    for (Index block = 0; block < blocks; ++block) {
+    for (Index k = 0; k < n_; ++k) y[k] = scale_[row_at_[k]] * b[row_at_[k]];
+    for (auto block = block_start_.size() - 1; block-- > 0;) {
         const Index first = block_start_[block], last = block_start_[block + 1];
-        for (Index k = first; k < last; ++k) y[k] = (y[k] - product(upper_, k)) / diagonal_[k];
-        for (Index k = last - 1; k >= first; --k) y[k] -= product(lower_, k);
+        for (Index k = first; k < last; ++k) subtract(lower_, k);
+        for (Index k = last - 1; k >= first; --k) {
+            y[k] /= diagonal_[k];
+            subtract(upper_, k);
+        }
     }
-    for (Index k = 0; k < n_; ++k) x[row_at_[k]] = scale_[row_at_[k]] * y[k];
+    for (Index k = 0; k < n_; ++k) x[column_at_[k]] = y[k];
 }
 
 }  // namespace roundwise::sparse

@@ -7,10 +7,10 @@
 
 namespace roundwise::sparse {
 
-// The factors of an n x n matrix M in compressed columns.
+// The factors of an n x n matrix A.
 //
 // Rows are assigned to columns by a maximum matching that prefers large entries, and the strongly
-// connected components of what results make M block upper triangular (Duff & Reid 1978). The diagonal
+// connected components of what results make A block upper triangular (Duff & Reid 1978). The diagonal
 // blocks alone are factorized, in the order of approximate minimum degree on the pattern of B + B', by
 // Gilbert & Peierls (1988): each column is solved for with the columns of L to its left, whose depth-first
 // search is shortened by symmetric pruning (Eisenstat & Liu 1992). Rows are scaled by powers of two such that
@@ -20,25 +20,26 @@ class LeftLookingLU {
   public:
     enum class Result {
         factorized,
-        singular_pattern,  // no values at these places would make M invertible
+        singular_pattern,  // no values at these places would make A invertible
         zero_pivot,        // or one that is infinite or NaN
         too_much_work,     // more than was allowed
     };
 
     static constexpr double diagonal_pivot = 0.1;
 
-    // Multiplications beyond `most_work` are not begun, or, where pivots outside the diagonal fill the
-    // factors, given up. The arrays must be those of a valid matrix; entries may be in any order.
+    // A factorization that would take more than `most_work` multiplications, if all pivots were on the
+    // diagonal, is not begun; one that takes some times as many as that is given up. The arrays must be
+    // those of a valid matrix in compressed columns, or rows if `by_rows`; entries may be in any order.
     LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                  const double* values, double most_work);
+                  const double* values, bool by_rows, double most_work);
 
     Result result() const { return result_; }
     std::int32_t n() const { return n_; }
     std::int64_t entries() const;  // of L and U, the unit diagonal of L not counted
     double work() const { return work_; }
 
-    // x with M x = b, or M' x = b; b and x may be the same. Only of factorized matrices.
-    void solve(bool transpose, const double* b, double* x) const;
+    // x with A x = b, for n numbers b; both may be the same. Only of factorized matrices.
+    void solve(const double* b, double* x) const;
 
   private:
     using Index = std::int32_t;
@@ -56,8 +57,8 @@ class LeftLookingLU {
     Index n_;
     Result result_ = Result::factorized;
     double work_ = 0;
-    Vector<double> scale_;       // of each row of M
-    Vector<Index> row_at_;       // row and column of M at each position of the factors
+    Vector<double> scale_;       // of each row of A
+    Vector<Index> row_at_;       // row and column of A at each position of the factors
     Vector<Index> column_at_;
     Vector<Index> block_start_;  // positions; the last one is n
     Columns lower_, upper_;      // by position; upper_ has what is above the diagonal blocks, too

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
@@ -25,10 +25,6 @@ from roundwise.solver.patterns import KnownPatterns
 Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
-
-SUSPICIOUS_ERROR = 1e-5
-"""What `solve_sparse_at_once` may find of an x in which three digits are right for sure."""
-
 
 def solve(
     A: Any,
@@ -223,14 +219,12 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
         return None
-    solved = solve_sparse_at_once(A, b)
+    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
+    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown))
     if solved is None:
-        return None
-    x, error, trouble = solved
-    if not trouble < SUSPICIOUS_ERROR:
         return None  # perhaps few digits are right, or A is singular: that is looked into
-    bound = upper_bounds(error, n, exact.error_of(n))
-    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
+    x, error = solved
+    return x if passes(upper_bounds(error, n, unknown), tolerance) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:

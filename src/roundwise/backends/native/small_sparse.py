@@ -1,11 +1,14 @@
-"""Small sparse systems at once: the calls of an FP64 solve without any object around them.
+"""Sparse systems whose factors have few entries, at once: the calls of an FP64 solve, and no objects.
 
 SuperLU takes 40 microseconds for a hundred unknowns; analysing, choosing and building matrices,
-stages and rules takes ten times as long.
+stages and rules takes ten times as long. The LU factorization of our own that is tried here
+(`cpp/sparse/left_looking.hpp`) takes half of SuperLU's time or less, as long as it stays with few
+multiplications for each entry of A; it counts them before, and gives up where they are too many.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -13,44 +16,121 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+import roundwise._kernels as _kernels
 from roundwise.backends.emulated.ordering import superlu
 from roundwise.backends.engines.superlu import OPTIONS
 from roundwise.backends.native import exact
 from roundwise.formats import FP64
 
 Array = NDArray[np.float64]
+Solve = Callable[[Array], Array]
 
-MOST_ENTRIES = 12500
-"""Larger systems take SuperLU some milliseconds, so that it pays to look for a better method."""
+SMALL = 12_500
+"""Systems with no more entries take SuperLU some milliseconds, so that no look at them pays."""
+
+MOST_ENTRIES = 250_000
+"""Beyond, counting alone takes a tenth of a second."""
+
+WORK, WORK_BESIDE_ENGINES = 300.0, 150.0
+"""Multiplications for each entry of A up to which the LU of our own is tried: instead of SuperLU,
+and where other engines work on large blocks, which pays for the look at A."""
 
 LOOK_FROM = 4000
 """Smaller systems take less time than a look whether their pattern is symmetric gains."""
 
+SAMPLE = 32
+"""How many entries tell whether a matrix may be symmetric."""
 
-def solve_sparse_at_once(A: Any, b: Array) -> tuple[Array, float, float] | None:
-    """x for b, a vector or columns, by SuperLU in FP64; its backward error, and signs of trouble.
+CERTAIN = 1e-5
+"""What an estimated error, a lower bound perhaps, may be of an x with three right digits."""
 
-    A is in compressed rows or columns, in canonical form and with indices of 32 bits; its numbers
-    are float64, as b's are. The third result is about the relative error of x, or some orders of
-    magnitude less: with R the diagonal matrix of the 1-norms of A's rows,
+RESOLVED = 0.25
+"""Factors that leave less than that of the vector they stretch most tell A from a singular matrix."""
 
-        ||x - A^-1 b|| <= 2 || |A^-1| R || ||x|| max_i |r_i| / (R_ii ||x|| + |b_i|),
+CORRECTIONS = 2
+"""Corrections of an x with a backward error that is too large, or with few digits."""
 
-    and the first norm is estimated from ``A^-1 R v`` for a random v. Rows of different sizes do
-    not matter to it. None if A is singular in FP64. Inf and NaN are left to the caller.
+
+def solve_sparse_at_once(A: Any, b: Array, tolerance: float) -> tuple[Array, float] | None:
+    """x for b, a vector or columns, by LU in FP64, and its backward error; None if others are to try.
+
+    That is so if A is singular in FP64, x may have less than three right digits, or large blocks
+    promise to be faster. A is in compressed rows or columns, in canonical form and with indices of
+    32 bits; its numbers are float64, as b's are. x is corrected where its backward error is above
+    the tolerance or its digits are few. Inf and NaN are left to the caller.
     """
+    solve = _factorized(A)
+    if solve is None:
+        return None
+    b = np.asfortranarray(b)
+    sums, residuals = np.empty(len(b)), np.empty_like(b)
+    x = solve(b)
+    error, by_row = exact.sparse_backward_errors(A, x, b, sums, residuals)
+    for _ in range(CORRECTIONS):
+        if not tolerance < error < 1.0:
+            break
+        x = x + solve(residuals)
+        error, by_row = exact.sparse_backward_errors(A, x, b, sums, residuals)
+    # With R the diagonal matrix of the 1-norms of A's rows,
+    #   ||x - A^-1 b|| <= 2 || |A^-1| R || ||x|| max_i |r_i| / (R_ii ||x|| + |b_i|),
+    # and the first norm is estimated from A^-1 R v for a random v. Rows of different sizes do not
+    # matter to it.
+    image = sums * _random_vector(len(b))
+    stretched = solve(image)
+    stretch = float(np.abs(stretched).max())
+    if stretch * max(by_row, FP64.unit_roundoff) < CERTAIN:
+        return x, error
+    return _corrected(A, b, x, solve, residuals, stretched, image)
+
+
+def _corrected(
+    A: Any, b: Array, x: Array, solve: Solve, residuals: Array, stretched: Array, image: Array
+) -> tuple[Array, float] | None:
+    """x after corrections that are sure to make it more accurate; None if none is.
+
+    `stretched` is ``y = M^-1 image`` with factors M of A. If M tells A from a singular matrix,
+    ``y - M^-1 A y`` is small beside y, and a correction leaves no larger part of x's error.
+    """
+    sums, left = np.empty(len(b)), np.empty_like(image)
+    exact.sparse_backward_errors(A, stretched, image, sums, left)
+    rate = float(np.abs(solve(left)).max() / np.abs(stretched).max())
+    if not rate < RESOLVED:
+        return None
+    for _ in range(CORRECTIONS):
+        correction = solve(residuals)
+        x = x + correction
+        error, _ = exact.sparse_backward_errors(A, x, b, sums, residuals)
+        sizes = np.abs(x).max(axis=0)
+        changes = np.abs(correction).max(axis=0)
+        if np.all(rate * changes < CERTAIN * sizes):
+            return x, error
+    return None
+
+
+def _factorized(A: Any) -> Solve | None:
+    """What applies ``A^-1``; None if A is singular in FP64, or better left to other engines."""
+    small = A.nnz <= SMALL
+    if not small and (A.nnz > MOST_ENTRIES or _may_be_symmetric(A)):
+        return None
+    by_rows, work = A.format == "csr", (WORK if small else WORK_BESIDE_ENGINES) * A.nnz
+    own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_rows, work)
+    if own.result == "factorized":
+
+        def solve(b: Array) -> Array:
+            x = np.empty_like(b)
+            own.solve(b, x)
+            return x
+
+        return solve
+    if not (small and own.result == "too much work"):
+        return None
     columns, trans = A, "N"
-    if A.format == "csr":  # the compressed columns of the transpose, as spsolve has it
+    if by_rows:  # the compressed columns of the transpose, as spsolve has it
         columns, trans = sparse.csc_array((A.data, A.indices, A.indptr), shape=A.shape), "T"
     symmetric = A.nnz >= LOOK_FROM and _suits_symmetric_mode(columns)
-    factors = superlu(columns, **OPTIONS["mmd" if symmetric else "colamd"])
-    if factors is None:
-        return None
-    x, sums = factors.solve(b, trans), np.empty(len(b))
-    error, by_row = exact.sparse_backward_errors(A, x, np.asfortranarray(b), sums)
-    sums *= _random_vector(len(b))
-    stretch = float(np.abs(factors.solve(sums, trans)).max())
-    return x, error, stretch * max(by_row, FP64.unit_roundoff)
+    options = OPTIONS["mmd" if symmetric else "colamd"]
+    factors = superlu(columns, pattern_is_regular=True, **options)
+    return None if factors is None else lambda b: factors.solve(b, trans)
 
 
 @lru_cache(maxsize=8)
@@ -59,6 +139,19 @@ def _random_vector(n: int) -> Array:
     vector = np.random.default_rng(0).uniform(-1, 1, n)
     vector.flags.writeable = False
     return vector
+
+
+def _may_be_symmetric(A: Any) -> bool:
+    """Whether some entries, evenly spaced, all have the same number across the diagonal."""
+    places = np.arange(SAMPLE) * A.nnz // SAMPLE
+    lines = np.searchsorted(A.indptr, places, side="right") - 1
+    for place, line in zip(places.tolist(), lines.tolist(), strict=True):
+        other = A.indices[place]
+        start, end = A.indptr[other], A.indptr[other + 1]
+        across = start + np.searchsorted(A.indices[start:end], line)
+        if not (across < end and A.indices[across] == line and A.data[across] == A.data[place]):
+            return False
+    return True
 
 
 def _suits_symmetric_mode(A: sparse.csc_array) -> bool:
