@@ -38,12 +38,12 @@ template <class Index> void bind_matching(nb::module_& m) {
 }
 
 void factorize(LeftLookingLU* self, VectorIn<std::int32_t> indptr, VectorIn<std::int32_t> indices,
-               VectorIn<double> values, bool by_rows, double most_work) {
+               VectorIn<double> values, bool by_columns, double most_work) {
     require(values.size() == indices.size(), "values and indices differ in length; pass as many");
     const IeeeArithmetic arithmetic;
     nb::gil_scoped_release release;
     const std::int32_t n = checked<std::int32_t>(indptr, indices);
-    new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), by_rows,
+    new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), by_columns,
                              most_work);
 }
 

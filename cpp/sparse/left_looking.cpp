@@ -17,7 +17,7 @@ namespace {
 
 // Pivots outside the diagonal take more work than minimum degree has counted. It may be so many times as
 // much, and for each entry of the matrix so much more.
-constexpr double patience = 2.5, least_patience = 50;
+constexpr double patience = 2, least_patience = 40;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ class LeftLookingLU::Factorizer {
     Vector<Index> place_of_;            // of each row that has been a pivot; -1 for others
     Vector<Index> diagonal_at_;         // row that is to be the pivot at a position, if it is large enough
     Vector<Index> wanted_at_;           // for each row the position where it is on the diagonal
-    Vector<std::int64_t> pruned_end_;   // of a column of L: the search goes no further; -1 for its end
+    Vector<std::int64_t> search_end_;   // entry of a column of L where its search ends
 
     // Of the column in work:
     Vector<double> x_;             // by row; zero outside
@@ -165,7 +165,7 @@ class LeftLookingLU::Factorizer {
             diagonal_at_[k] = row_of_[lu_.column_at_[k]];
             wanted_at_[diagonal_at_[k]] = k;
         }
-        pruned_end_.assign(size(n_), -1);
+        search_end_.resize(size(n_));
         x_.assign(size(n_), 0.0);
         seen_.assign(size(n_), -1);
         reached_.resize(size(n_));
@@ -200,54 +200,68 @@ class LeftLookingLU::Factorizer {
     }
 
     // Depth first from a row, through the columns of L.
-    void reach(Index start, Index k) {
-        seen_[start] = k;
-        if (place_of_[start] < 0) {
-            candidates_.push_back(start);
+    void reach(Index first, Index k) {
+        const Index* const place_of = place_of_.data();
+        const Index* const rows = lu_.lower_.rows.data();
+        const std::int64_t* const starts = lu_.lower_.start.data();
+        const std::int64_t* const ends = search_end_.data();
+        Index *const seen = seen_.data(), *const path = path_.data();
+        std::int64_t* const next = next_.data();
+        seen[first] = k;
+        if (place_of[first] < 0) {
+            candidates_.push_back(first);
             return;
         }
-        Index depth = 0;
-        path_[0] = place_of_[start];
-        next_[0] = lu_.lower_.start[path_[0]];
-        while (depth >= 0) {
-            const Index at = path_[depth];
-            const std::int64_t end = pruned_end_[at] < 0 ? lu_.lower_.start[at + 1] : pruned_end_[at];
-            bool deeper = false;
-            for (std::int64_t& e = next_[depth]; e < end;) {
-                const Index row = lu_.lower_.rows[e++];
-                if (seen_[row] == k) continue;
-                seen_[row] = k;
-                if (place_of_[row] < 0) {
-                    candidates_.push_back(row);
-                    continue;
-                }
-                ++depth;
-                path_[depth] = place_of_[row];
-                next_[depth] = lu_.lower_.start[path_[depth]];
-                deeper = true;
-                break;
+        Index depth = 0, at = place_of[first];
+        std::int64_t e = starts[at];
+        path[0] = at;
+        while (true) {
+            const std::int64_t end = ends[at];
+            Index deeper = -1;
+            while (e < end && deeper < 0) {
+                const Index row = rows[e++];
+                if (seen[row] == k) continue;
+                seen[row] = k;
+                deeper = place_of[row];
+                if (deeper < 0) candidates_.push_back(row);
             }
-            if (deeper) continue;
+            if (deeper >= 0) {
+                next[depth] = e;
+                path[++depth] = at = deeper;
+                e = starts[at];
+                continue;
+            }
             reached_[--top_] = at;
-            --depth;
+            if (depth == 0) return;
+            at = path[--depth];
+            e = next[depth];
         }
     }
 
+    // Subtracts multiples of the columns of L, and stores the column of U.
     void eliminate() {
         const Index* const rows = lu_.lower_.rows.data();
         const double* const values = lu_.lower_.values.data();
+        const std::int64_t* const starts = lu_.lower_.start.data();
         double* const x = x_.data();
+        Columns& upper = lu_.upper_;
+        const std::size_t before = upper.rows.size();
+        upper.extend(n_ - top_);
+        Index* const u_rows = upper.rows.data() + before - top_;
+        double* const u_values = upper.values.data() + before - top_;
+        std::int64_t work = 0;
         for (Index t = top_; t < n_; ++t) {
-            const Index at = reached_[t];
-            const double u = x[lu_.row_at_[at]];
-            x[lu_.row_at_[at]] = 0;
-            lu_.upper_.rows.push_back(at);
-            lu_.upper_.values.push_back(u);
-            const std::int64_t first = lu_.lower_.start[at], last = lu_.lower_.start[at + 1];
+            const Index at = reached_[t], row = lu_.row_at_[at];
+            const double u = x[row];
+            x[row] = 0;
+            u_rows[t] = at;
+            u_values[t] = u;
+            const std::int64_t first = starts[at], last = starts[at + 1];
             for (std::int64_t e = first; e < last; ++e) x[rows[e]] -= values[e] * u;
-            lu_.work_ += static_cast<double>(last - first + 1);
+            work += last - first + 1;
         }
-        lu_.upper_.start.push_back(static_cast<std::int64_t>(lu_.upper_.rows.size()));
+        upper.close();
+        lu_.work_ += static_cast<double>(work);
     }
 
     bool take_pivot(Index k) {
@@ -268,15 +282,19 @@ class LeftLookingLU::Factorizer {
             wanted_at_[diagonal] = wanted_at_[row];
         }
         const double pivot = x_[row];
+        Columns& lower = lu_.lower_;
+        std::size_t to = lower.rows.size();
+        lower.extend(static_cast<Index>(candidates_.size()) - 1);
         for (const Index candidate : candidates_) {
             if (candidate != row) {
-                lu_.lower_.rows.push_back(candidate);
-                lu_.lower_.values.push_back(x_[candidate] / pivot);
+                lower.rows[to] = candidate;
+                lower.values[to++] = x_[candidate] / pivot;
             }
             x_[candidate] = 0;
         }
         lu_.work_ += static_cast<double>(candidates_.size());
-        lu_.lower_.start.push_back(static_cast<std::int64_t>(lu_.lower_.rows.size()));
+        lower.close();
+        search_end_[k] = lower.start.back();
         lu_.diagonal_[k] = pivot;
         lu_.row_at_[k] = row;
         place_of_[row] = k;
@@ -290,7 +308,7 @@ class LeftLookingLU::Factorizer {
         const Index pivot = lu_.row_at_[k];
         for (Index t = top_; t < n_; ++t) {
             const Index at = reached_[t];
-            if (pruned_end_[at] >= 0) continue;
+            if (search_end_[at] < lu_.lower_.start[at + 1]) continue;  // shortened before
             Index* const rows = lu_.lower_.rows.data();
             double* const values = lu_.lower_.values.data();
             const std::int64_t first = lu_.lower_.start[at], last = lu_.lower_.start[at + 1];
@@ -305,15 +323,15 @@ class LeftLookingLU::Factorizer {
                     std::swap(values[head], values[tail]);
                 }
             }
-            pruned_end_[at] = tail;
+            search_end_[at] = tail;
         }
     }
 };
 
 LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                             const double* values, bool by_rows, double most_work)
+                             const double* values, bool by_columns, double most_work)
     : n_(n) {
-    if (!by_rows) {
+    if (!by_columns) {  // the columns of M
         result_ = Factorizer(*this, indptr, indices, values, most_work).run();
         return;
     }
@@ -338,21 +356,19 @@ std::int64_t LeftLookingLU::entries() const {
 void LeftLookingLU::solve(const double* b, double* x) const {
     std::vector<double> work(static_cast<std::size_t>(n_));
     double* const y = work.data();
-    const auto subtract = [y](const Columns& part, Index k) {  // column k times y_k
-        const double factor = y[k];
+    const auto product = [y](const Columns& part, Index k) {  // of column k and y
+        double sum = 0;
         for (std::int64_t e = part.start[k]; e < part.start[k + 1]; ++e)
-            y[part.rows[e]] -= part.values[e] * factor;
+            sum += part.values[e] * y[part.rows[e]];
+        return sum;
     };
-    for (Index k = 0; k < n_; ++k) y[k] = scale_[row_at_[k]] * b[row_at_[k]];
-    for (auto block = block_start_.size() - 1; block-- > 0;) {
+    for (Index k = 0; k < n_; ++k) y[k] = b[column_at_[k]];
+    for (std::size_t block = 0; block + 1 < block_start_.size(); ++block) {
         const Index first = block_start_[block], last = block_start_[block + 1];
-        for (Index k = first; k < last; ++k) subtract(lower_, k);
-        for (Index k = last - 1; k >= first; --k) {
-            y[k] /= diagonal_[k];
-            subtract(upper_, k);
-        }
+        for (Index k = first; k < last; ++k) y[k] = (y[k] - product(upper_, k)) / diagonal_[k];
+        for (Index k = last - 1; k >= first; --k) y[k] -= product(lower_, k);
     }
-    for (Index k = 0; k < n_; ++k) x[column_at_[k]] = y[k];
+    for (Index k = 0; k < n_; ++k) x[row_at_[k]] = scale_[row_at_[k]] * y[k];
 }
 
 }  // namespace roundwise::sparse

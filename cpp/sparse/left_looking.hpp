@@ -1,4 +1,4 @@
-// LU factorization with pivoting, column by column: for matrices whose factors have few entries, where
+// LU factorization with pivoting, one column at a time: for matrices whose factors have few entries, where
 // the preparations of a supernodal method take longer than the arithmetic.
 #pragma once
 
@@ -7,10 +7,12 @@
 
 namespace roundwise::sparse {
 
-// The factors of an n x n matrix A.
+// The factors of the transpose of an n x n matrix A, which below is called M: rows of A are its columns,
+// and the pivots are searched for in them. (On matrices of applications this takes less work than columns
+// of A do.)
 //
 // Rows are assigned to columns by a maximum matching that prefers large entries, and the strongly
-// connected components of what results make A block upper triangular (Duff & Reid 1978). The diagonal
+// connected components of what results make M block upper triangular (Duff & Reid 1978). The diagonal
 // blocks alone are factorized, in the order of approximate minimum degree on the pattern of B + B', by
 // Gilbert & Peierls (1988): each column is solved for with the columns of L to its left, whose depth-first
 // search is shortened by symmetric pruning (Eisenstat & Liu 1992). Rows are scaled by powers of two such that
@@ -29,9 +31,9 @@ class LeftLookingLU {
 
     // A factorization that would take more than `most_work` multiplications, if all pivots were on the
     // diagonal, is not begun; one that takes some times as many as that is given up. The arrays must be
-    // those of a valid matrix in compressed columns, or rows if `by_rows`; entries may be in any order.
+    // those of a valid A in compressed rows, or columns if `by_columns`; entries may be in any order.
     LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                  const double* values, bool by_rows, double most_work);
+                  const double* values, bool by_columns, double most_work);
 
     Result result() const { return result_; }
     std::int32_t n() const { return n_; }
@@ -50,6 +52,14 @@ class LeftLookingLU {
         Vector<std::int64_t> start{0};
         Vector<Index> rows;
         Vector<double> values;
+
+        // Makes room for more entries of the last column, which `close` ends.
+        void extend(Index entries) {
+            const std::size_t to = rows.size() + static_cast<std::size_t>(entries);
+            rows.resize(to);
+            values.resize(to);
+        }
+        void close() { start.push_back(static_cast<std::int64_t>(rows.size())); }
     };
 
     class Factorizer;
@@ -57,8 +67,8 @@ class LeftLookingLU {
     Index n_;
     Result result_ = Result::factorized;
     double work_ = 0;
-    Vector<double> scale_;       // of each row of A
-    Vector<Index> row_at_;       // row and column of A at each position of the factors
+    Vector<double> scale_;       // of each row of M
+    Vector<Index> row_at_;       // row and column of M at each position of the factors
     Vector<Index> column_at_;
     Vector<Index> block_start_;  // positions; the last one is n
     Columns lower_, upper_;      // by position; upper_ has what is above the diagonal blocks, too

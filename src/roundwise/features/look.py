@@ -123,7 +123,9 @@ def counts(problem: Any) -> dict[str, float]:
         for finding it; else 0.
     """
     if problem.is_sparse:
-        return Orders(problem.A, matched=not structure(problem)["symmetric"]).counts
+        known = structure(problem)
+        strong = bool(known["strong_diagonal"])
+        return Orders(problem.A, matched=not known["symmetric"], strong=strong).counts
     n = float(problem.n)
     entries, flops = n * (n + 1) / 2, n**3 / 3
     names = "static_pivots", "factor_entries", "factor_flops", "nd_flops"

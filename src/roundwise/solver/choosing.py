@@ -147,7 +147,8 @@ def examined(matrix: GivenMatrix, known: dict[str, float]) -> Orders | None:
     known |= look.structure(matrix)
     if said:
         known["looks_positive_definite"] = known["symmetric"]
-    orders = Orders(matrix.A, matched=not known["symmetric"])
+    strong = bool(known["strong_diagonal"])
+    orders = Orders(matrix.A, matched=not known["symmetric"], strong=strong)
     known |= orders.counts
     return orders
 

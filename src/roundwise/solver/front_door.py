@@ -26,6 +26,9 @@ Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
 
+MOSTLY_ZERO = 4
+"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
+
 def solve(
     A: Any,
     b: Any,
@@ -120,7 +123,7 @@ def solve_knowing(
     at_once = not full_output and assume_a is None and accuracy == "backward"
     if sparse.issparse(A):
         if at_once and chooser.at_once:
-            x = _solve_sparse_at_once(A, b, tol)
+            x = _solve_sparse_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
     elif not sparse.issparse(b):
@@ -211,14 +214,19 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
 
 
 @np.errstate(all="ignore")
-def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
-    """A small float64 system in FP64, through the same gate; None if it is not, or fails."""
+def _solve_sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Array | None:
+    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
+
+    One with so many entries that it is as good as dense is solved as such, if n < bound.
+    """
     if not (A.format in ("csr", "csc") and A.nnz <= MOST_ENTRIES and type(b) is np.ndarray):
         return None
     n = len(b) if b.ndim in (1, 2) else 0
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
         return None
+    if MOSTLY_ZERO * A.nnz > n * n:
+        return _solve_at_once(A.toarray(), b, tol, bound)
     tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
     solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown))
     if solved is None:

@@ -111,15 +111,17 @@ class Orders:
     """The orders of one matrix, each found once: what was found to choose serves to factorize.
 
     `matched`: rows are exchanged before such that the diagonal is large, as static pivoting asks
-    for; `rows` says how, and is None if they stay where they are.
+    for; `rows` says how, and is None if they stay where they are. `strong`: whether the diagonal is
+    strong already, if that is known.
     """
 
     A: sparse.csr_array
     matched: bool = False
+    strong: bool | None = None
 
     @cached_property
     def rows(self) -> Order | None:
-        return matched_rows(Lines(self.A)) if self.matched else None
+        return matched_rows(Lines(self.A)) if self.matched and not self.strong else None
 
     @cached_property
     def pattern(self) -> SparsePattern:
@@ -137,7 +139,10 @@ class Orders:
     @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.look.counts`."""
-        static = self.rows is not None or has_strong_diagonal(self.A, self.A.T.tocsr())
+        strong = self.strong
+        if strong is None:
+            strong = has_strong_diagonal(self.A, self.A.T.tocsr())
+        static = strong or self.rows is not None
         entries = flops = nd_flops = 0.0
         if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing
             entries, flops = predicted(self.pattern, self.order("amd"))

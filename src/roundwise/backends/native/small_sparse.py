@@ -38,9 +38,6 @@ and where other engines work on large blocks, which pays for the look at A."""
 LOOK_FROM = 4000
 """Smaller systems take less time than a look whether their pattern is symmetric gains."""
 
-SAMPLE = 32
-"""How many entries tell whether a matrix may be symmetric."""
-
 CERTAIN = 1e-5
 """What an estimated error, a lower bound perhaps, may be of an x with three right digits."""
 
@@ -80,40 +77,53 @@ def solve_sparse_at_once(A: Any, b: Array, tolerance: float) -> tuple[Array, flo
     stretch = float(np.abs(stretched).max())
     if stretch * max(by_row, FP64.unit_roundoff) < CERTAIN:
         return x, error
-    return _corrected(A, b, x, solve, residuals, stretched, image)
+    return _corrected(A, b, x, error, solve, residuals, stretched, image)
 
 
 def _corrected(
-    A: Any, b: Array, x: Array, solve: Solve, residuals: Array, stretched: Array, image: Array
+    A: Any, b: Array, x: Array, error: float, solve: Solve, residuals: Array, y: Array, image: Array
 ) -> tuple[Array, float] | None:
-    """x after corrections that are sure to make it more accurate; None if none is.
+    """x, corrected until it has more than three right digits for sure; None if that is not known.
 
-    `stretched` is ``y = M^-1 image`` with factors M of A. If M tells A from a singular matrix,
-    ``y - M^-1 A y`` is small beside y, and a correction leaves no larger part of x's error.
+    y is ``M^-1 image`` with factors M of A. If M tells A from a singular matrix, ``y - M^-1 A y`` is
+    small beside y; then a correction by M is about the error of x. Both vectors are compared in
+    units that make the largest entries of A's columns 1: those of a column of tiny numbers are
+    huge, and would hide others.
     """
     sums, left = np.empty(len(b)), np.empty_like(image)
-    exact.sparse_backward_errors(A, stretched, image, sums, left)
-    rate = float(np.abs(solve(left)).max() / np.abs(stretched).max())
-    if not rate < RESOLVED:
+    exact.sparse_backward_errors(A, y, image, sums, left)
+    units = _column_maxima(A, sums)
+    if not np.abs(units * solve(left)).max() < RESOLVED * np.abs(units * y).max():
         return None
-    for _ in range(CORRECTIONS):
+    before = np.inf
+    for _ in range(CORRECTIONS + 1):
         correction = solve(residuals)
-        x = x + correction
-        error, _ = exact.sparse_backward_errors(A, x, b, sums, residuals)
-        sizes = np.abs(x).max(axis=0)
-        changes = np.abs(correction).max(axis=0)
-        if np.all(rate * changes < CERTAIN * sizes):
+        change = float((np.abs(correction).max(axis=0) / np.abs(x).max(axis=0)).max())
+        if not change < RESOLVED * before:
+            return None
+        if change < CERTAIN:
             return x, error
+        x, before = x + correction, change
+        error, _ = exact.sparse_backward_errors(A, x, b, sums, residuals)
     return None
+
+
+def _column_maxima(A: Any, sizes: Array) -> Array:
+    """The largest entry of each column, after rows have been divided by their sizes."""
+    lines = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    rows, columns = (lines, A.indices) if A.format == "csr" else (A.indices, lines)
+    maxima = np.zeros(A.shape[0])
+    np.maximum.at(maxima, columns, np.abs(A.data) / sizes[rows])
+    return maxima
 
 
 def _factorized(A: Any) -> Solve | None:
     """What applies ``A^-1``; None if A is singular in FP64, or better left to other engines."""
     small = A.nnz <= SMALL
-    if not small and (A.nnz > MOST_ENTRIES or _may_be_symmetric(A)):
+    if A.nnz > MOST_ENTRIES:
         return None
-    by_rows, work = A.format == "csr", (WORK if small else WORK_BESIDE_ENGINES) * A.nnz
-    own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_rows, work)
+    by_columns, work = A.format == "csc", (WORK if small else WORK_BESIDE_ENGINES) * A.nnz
+    own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_columns, work)
     if own.result == "factorized":
 
         def solve(b: Array) -> Array:
@@ -125,7 +135,7 @@ def _factorized(A: Any) -> Solve | None:
     if not (small and own.result == "too much work"):
         return None
     columns, trans = A, "N"
-    if by_rows:  # the compressed columns of the transpose, as spsolve has it
+    if not by_columns:  # the compressed columns of the transpose, as spsolve has it
         columns, trans = sparse.csc_array((A.data, A.indices, A.indptr), shape=A.shape), "T"
     symmetric = A.nnz >= LOOK_FROM and _suits_symmetric_mode(columns)
     options = OPTIONS["mmd" if symmetric else "colamd"]
@@ -139,19 +149,6 @@ def _random_vector(n: int) -> Array:
     vector = np.random.default_rng(0).uniform(-1, 1, n)
     vector.flags.writeable = False
     return vector
-
-
-def _may_be_symmetric(A: Any) -> bool:
-    """Whether some entries, evenly spaced, all have the same number across the diagonal."""
-    places = np.arange(SAMPLE) * A.nnz // SAMPLE
-    lines = np.searchsorted(A.indptr, places, side="right") - 1
-    for place, line in zip(places.tolist(), lines.tolist(), strict=True):
-        other = A.indices[place]
-        start, end = A.indptr[other], A.indptr[other + 1]
-        across = start + np.searchsorted(A.indices[start:end], line)
-        if not (across < end and A.indices[across] == line and A.data[across] == A.data[place]):
-            return False
-    return True
 
 
 def _suits_symmetric_mode(A: sparse.csc_array) -> bool:
