@@ -38,13 +38,14 @@ template <class Index> void bind_matching(nb::module_& m) {
 }
 
 void factorize(LeftLookingLU* self, VectorIn<std::int32_t> indptr, VectorIn<std::int32_t> indices,
-               VectorIn<double> values, bool by_columns, double most_work) {
+               VectorIn<double> values, bool by_columns, double most_work,
+               double most_counted) {
     require(values.size() == indices.size(), "values and indices differ in length; pass as many");
     const IeeeArithmetic arithmetic;
     nb::gil_scoped_release release;
     const std::int32_t n = checked<std::int32_t>(indptr, indices);
     new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), by_columns,
-                             most_work);
+                             most_work, most_counted);
 }
 
 void solve(const LeftLookingLU& self, ColumnsOf<const double> b, ColumnsOf<double> x) {
@@ -77,9 +78,10 @@ void bind_left_looking(nb::module_& m) {
     bind_matching<std::int64_t>(m);
     nb::class_<LeftLookingLU>(m, "LeftLookingLU")
         .def("__init__", &factorize, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg(), nb::arg())
+             nb::arg(), nb::arg(), nb::arg())
         .def_prop_ro("result", &result_of)
         .def_prop_ro("entries", &LeftLookingLU::entries)
+        .def_prop_ro("counted", &LeftLookingLU::counted)
         .def_prop_ro("work", &LeftLookingLU::work)
         .def("solve", &solve, nb::arg().noconvert(), nb::arg().noconvert());
 }

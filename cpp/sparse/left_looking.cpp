@@ -17,7 +17,7 @@ namespace {
 
 // Pivots outside the diagonal take more work than minimum degree has counted. It may be so many times as
 // much, and for each entry of the matrix so much more.
-constexpr double patience = 2, least_patience = 40;
+constexpr double patience = 2.5, least_patience = 40;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ class LeftLookingLU::Factorizer {
     const Index n_;
     const Index *indptr_, *indices_;
     const double* values_;
-    double most_work_;
+    double most_work_, most_counted_;
     Vector<Index> row_of_, column_of_;  // the assignment, for columns and for rows
     Vector<Index> block_of_;            // of each column, and of the row assigned to it
     Vector<Index> place_of_;            // of each row that has been a pivot; -1 for others
@@ -50,8 +50,9 @@ class LeftLookingLU::Factorizer {
 
   public:
     Factorizer(LeftLookingLU& lu, const Index* indptr, const Index* indices, const double* values,
-               double most_work)
-        : lu_(lu), n_(lu.n_), indptr_(indptr), indices_(indices), values_(values), most_work_(most_work) {}
+               double most_work, double most_counted)
+        : lu_(lu), n_(lu.n_), indptr_(indptr), indices_(indices), values_(values), most_work_(most_work),
+          most_counted_(std::max(most_work, most_counted)) {}
 
     Result run() {
         scale_rows();
@@ -133,8 +134,9 @@ class LeftLookingLU::Factorizer {
             const Pattern pattern =
                 symmetrized<Index>(n_, starts.data(), columns.data(), starts[n_]);
             Counts counts;
-            by_degree = approximate_minimum_degree_within(pattern, most_work_, counts);
-            if (by_degree.empty()) return false;
+            by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts);
+            lu_.counted_ = by_degree.empty() ? std::numeric_limits<double>::infinity() : counts.flops;
+            if (lu_.counted_ > most_work_) return false;
             most_work_ = patience * counts.flops + least_patience * indptr_[n_];
             reserve(static_cast<std::int64_t>(counts.entries));
         }
@@ -329,10 +331,11 @@ class LeftLookingLU::Factorizer {
 };
 
 LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                             const double* values, bool by_columns, double most_work)
+                             const double* values, bool by_columns, double most_work,
+                             double most_counted)
     : n_(n) {
     if (!by_columns) {  // the columns of M
-        result_ = Factorizer(*this, indptr, indices, values, most_work).run();
+        result_ = Factorizer(*this, indptr, indices, values, most_work, most_counted).run();
         return;
     }
     const auto entries = static_cast<std::size_t>(indptr[n]);
@@ -346,7 +349,7 @@ LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const s
             rows[to] = i;
             numbers[to] = values[e];
         }
-    result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work).run();
+    result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work, most_counted).run();
 }
 
 std::int64_t LeftLookingLU::entries() const {

@@ -30,15 +30,18 @@ class LeftLookingLU {
     static constexpr double diagonal_pivot = 0.1;
 
     // A factorization that would take more than `most_work` multiplications, if all pivots were on the
-    // diagonal, is not begun; one that takes some times as many as that is given up. The arrays must be
+    // diagonal, is not begun, and beyond `most_counted` they are not counted to the end; one that takes
+    // some times as many as were counted is given up. The arrays must be
     // those of a valid A in compressed rows, or columns if `by_columns`; entries may be in any order.
     LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                  const double* values, bool by_columns, double most_work);
+                  const double* values, bool by_columns, double most_work,
+                  double most_counted);
 
     Result result() const { return result_; }
     std::int32_t n() const { return n_; }
     std::int64_t entries() const;  // of L and U, the unit diagonal of L not counted
-    double work() const { return work_; }
+    double counted() const { return counted_; }  // multiplications, before; infinite beyond the most
+    double work() const { return work_; }        // those done
 
     // x with A x = b, for n numbers b; both may be the same. Only of factorized matrices.
     void solve(const double* b, double* x) const;
@@ -66,7 +69,7 @@ class LeftLookingLU {
 
     Index n_;
     Result result_ = Result::factorized;
-    double work_ = 0;
+    double counted_ = 0, work_ = 0;
     Vector<double> scale_;       // of each row of M
     Vector<Index> row_at_;       // row and column of M at each position of the factors
     Vector<Index> column_at_;

@@ -14,7 +14,7 @@ from scipy import sparse
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
-from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
+from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, get_chooser
 from roundwise.solver.examining import SUSPICIOUS
@@ -219,7 +219,7 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Arra
 
     One with so many entries that it is as good as dense is solved as such, if n < bound.
     """
-    if not (A.format in ("csr", "csc") and A.nnz <= MOST_ENTRIES and type(b) is np.ndarray):
+    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
         return None
     n = len(b) if b.ndim in (1, 2) else 0
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64

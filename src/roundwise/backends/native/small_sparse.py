@@ -25,15 +25,17 @@ from roundwise.formats import FP64
 Array = NDArray[np.float64]
 Solve = Callable[[Array], Array]
 
-SMALL = 12_500
-"""Systems with no more entries take SuperLU some milliseconds, so that no look at them pays."""
-
-MOST_ENTRIES = 250_000
-"""Beyond, counting alone takes a tenth of a second."""
+SMALL, MEDIUM, LARGEST = 12_500, 30_000, 250_000
+"""Entries of A. Small systems take SuperLU some milliseconds, so that no look at them pays; medium
+ones only if they take many flops. In those beyond the largest, counting takes a tenth of a second."""
 
 WORK, WORK_BESIDE_ENGINES = 300.0, 150.0
-"""Multiplications for each entry of A up to which the LU of our own is tried: instead of SuperLU,
-and where other engines work on large blocks, which pays for the look at A."""
+"""Multiplications for each entry of A up to which the LU of our own is tried: in small systems, and
+in others, where engines work on large blocks."""
+
+FEW_FLOPS = 600.0
+"""Multiplications for each entry of A up to which SuperLU takes no longer for a medium system than
+the look at it and another engine."""
 
 LOOK_FROM = 4000
 """Smaller systems take less time than a look whether their pattern is symmetric gains."""
@@ -119,11 +121,14 @@ def _column_maxima(A: Any, sizes: Array) -> Array:
 
 def _factorized(A: Any) -> Solve | None:
     """What applies ``A^-1``; None if A is singular in FP64, or better left to other engines."""
-    small = A.nnz <= SMALL
-    if A.nnz > MOST_ENTRIES:
+    entries = A.nnz
+    if entries > LARGEST:
         return None
-    by_columns, work = A.format == "csc", (WORK if small else WORK_BESIDE_ENGINES) * A.nnz
-    own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_columns, work)
+    by_columns = A.format == "csc"
+    work = WORK if entries <= SMALL else WORK_BESIDE_ENGINES
+    counted = FEW_FLOPS if entries <= MEDIUM else work
+    limits = work * entries, counted * entries
+    own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_columns, *limits)
     if own.result == "factorized":
 
         def solve(b: Array) -> Array:
@@ -132,7 +137,8 @@ def _factorized(A: Any) -> Solve | None:
             return x
 
         return solve
-    if not (small and own.result == "too much work"):
+    few = entries <= SMALL or (entries <= MEDIUM and own.counted <= counted * entries)
+    if not (few and own.result == "too much work"):
         return None
     columns, trans = A, "N"
     if not by_columns:  # the compressed columns of the transpose, as spsolve has it
