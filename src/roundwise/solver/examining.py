@@ -152,7 +152,7 @@ class Examiner:
 
     @np.errstate(all="ignore")
     def estimated(self, answer: Examined) -> Accuracy | None:
-        """The error of an answer that shows signs of trouble, by some substitutions; None if unknown.
+        """The error of an answer that shows signs of trouble, by substitutions; None if unknown.
 
         One more correction tells if the factors are in FP64 and tell A from a singular matrix. If
         they do not, hardly a digit may be right: that is examined, where a proof takes n

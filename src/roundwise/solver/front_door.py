@@ -29,6 +29,7 @@ Accuracy = Literal["backward", "forward"]
 MOSTLY_ZERO = 4
 """A sparse matrix with more than one entry in so many places is solved with as a dense one."""
 
+
 def solve(
     A: Any,
     b: Any,

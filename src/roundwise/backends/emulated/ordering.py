@@ -37,8 +37,8 @@ def superlu(
 def has_regular_pattern(A: sparse.csc_array | sparse.csr_array) -> bool:
     """Whether some values at the stored places would make A invertible.
 
-    That is so if n of these places lie in n different rows and columns: if a maximum matching has n
-    entries. (SciPy's `structural_rank` takes minutes for some orders of the rows of a grid's matrix.)
+    That is so if n of these places lie in n different rows and columns: if a maximum matching has
+    n entries. (SciPy's `structural_rank` takes minutes for some orders of the rows of a grid.)
     """
     return _kernels.sparse_is_regular(A.indptr, A.indices)
 

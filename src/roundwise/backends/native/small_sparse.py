@@ -1,4 +1,4 @@
-"""Sparse systems whose factors have few entries, at once: the calls of an FP64 solve, and no objects.
+"""Sparse systems whose factors have few entries, at once: the calls of an FP64 solve, no objects.
 
 SuperLU takes 40 microseconds for a hundred unknowns; analysing, choosing and building matrices,
 stages and rules takes ten times as long. The LU factorization of our own that is tried here
@@ -27,7 +27,7 @@ Solve = Callable[[Array], Array]
 
 SMALL, MEDIUM, LARGEST = 12_500, 30_000, 250_000
 """Entries of A. Small systems take SuperLU some milliseconds, so that no look at them pays; medium
-ones only if they take many flops. In those beyond the largest, counting takes a tenth of a second."""
+ones only if they take many flops. Beyond the largest, counting takes a tenth of a second."""
 
 WORK, WORK_BESIDE_ENGINES = 300.0, 150.0
 """Multiplications for each entry of A up to which the LU of our own is tried: in small systems, and
@@ -44,14 +44,14 @@ CERTAIN = 1e-5
 """What an estimated error, a lower bound perhaps, may be of an x with three right digits."""
 
 RESOLVED = 0.25
-"""Factors that leave less than that of the vector they stretch most tell A from a singular matrix."""
+"""Factors that lose less than that of a vector they stretch tell A from a singular matrix."""
 
 CORRECTIONS = 2
 """Corrections of an x with a backward error that is too large, or with few digits."""
 
 
 def solve_sparse_at_once(A: Any, b: Array, tolerance: float) -> tuple[Array, float] | None:
-    """x for b, a vector or columns, by LU in FP64, and its backward error; None if others are to try.
+    """x for b, a vector or columns, by LU in FP64, and its backward error; None to try otherwise.
 
     That is so if A is singular in FP64, x may have less than three right digits, or large blocks
     promise to be faster. A is in compressed rows or columns, in canonical form and with indices of
@@ -87,10 +87,10 @@ def _corrected(
 ) -> tuple[Array, float] | None:
     """x, corrected until it has more than three right digits for sure; None if that is not known.
 
-    y is ``M^-1 image`` with factors M of A. If M tells A from a singular matrix, ``y - M^-1 A y`` is
-    small beside y; then a correction by M is about the error of x. Both vectors are compared in
-    units that make the largest entries of A's columns 1: those of a column of tiny numbers are
-    huge, and would hide others.
+    y is ``M^-1 image`` with factors M of A. If M tells A from a singular matrix, ``y - M^-1 A y``
+    is small beside y; then a correction by M is about the error of x. Both are compared in units
+    that make the largest entries of A's columns 1: those of a column of tiny numbers are huge, and
+    would hide others.
     """
     sums, left = np.empty(len(b)), np.empty_like(image)
     exact.sparse_backward_errors(A, y, image, sums, left)
