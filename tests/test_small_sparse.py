@@ -62,7 +62,7 @@ def test_symmetric_patterns_keep_their_pivots_on_the_diagonal(monkeypatch):
     assert small_sparse._suits_symmetric_mode(poisson.tocsc())
     assert not small_sparse._suits_symmetric_mode(sparse.csc_array(A))
     b = np.ones(poisson.shape[0])
-    monkeypatch.setattr(small_sparse, "WORK", 0.0)  # SuperLU is to solve it
+    monkeypatch.setitem(small_sparse.WORK, small_sparse.SMALL, 0.0)  # SuperLU is to solve it
     x, error = small_sparse.solve_sparse_at_once(poisson, b, np.sqrt(len(b)) * U)
     assert error <= np.sqrt(len(b)) * U
     np.testing.assert_allclose(poisson @ x, b, rtol=1e-9)

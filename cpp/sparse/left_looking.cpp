@@ -16,8 +16,8 @@ namespace roundwise::sparse {
 namespace {
 
 // Pivots outside the diagonal take more work than minimum degree has counted. It may be so many times as
-// much, and for each entry of the matrix so much more.
-constexpr double patience = 2.5, least_patience = 40;
+// much, and for each entry of the matrix so much more, but hardly more than is allowed.
+constexpr double patience = 2.5, least_patience = 40, beyond_most = 1.2;
 
 }  // namespace
 
@@ -137,7 +137,8 @@ class LeftLookingLU::Factorizer {
             by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts);
             lu_.counted_ = by_degree.empty() ? std::numeric_limits<double>::infinity() : counts.flops;
             if (lu_.counted_ > most_work_) return false;
-            most_work_ = patience * counts.flops + least_patience * indptr_[n_];
+            most_work_ = std::min(patience * counts.flops + least_patience * indptr_[n_],
+                                  beyond_most * most_work_);
             reserve(static_cast<std::int64_t>(counts.entries));
         }
         Vector<Index>& start = lu_.block_start_;

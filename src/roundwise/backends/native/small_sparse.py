@@ -25,17 +25,20 @@ from roundwise.formats import FP64
 Array = NDArray[np.float64]
 Solve = Callable[[Array], Array]
 
-SMALL, MEDIUM, LARGEST = 12_500, 30_000, 250_000
+SMALL, MEDIUM, LARGEST = 12_500, 30_000, 120_000
 """Entries of A. Small systems take SuperLU some milliseconds, so that no look at them pays; medium
-ones only if they take many flops. Beyond the largest, counting takes a tenth of a second."""
+ones only if they take many flops. Beyond the largest, a look takes a small part of the time."""
 
-WORK, WORK_BESIDE_ENGINES = 300.0, 150.0
-"""Multiplications for each entry of A up to which the LU of our own is tried: in small systems, and
-in others, where engines work on large blocks."""
+WORK = {SMALL: 300.0, MEDIUM: 150.0, LARGEST: 90.0}
+"""By the entries of A: the multiplications for each of them up to which the LU of our own is tried.
+The larger A is, the more do engines gain that work on large blocks."""
 
 FEW_FLOPS = 600.0
 """Multiplications for each entry of A up to which SuperLU takes no longer for a medium system than
 the look at it and another engine."""
+
+REGULAR = 1.25
+"""Rows whose mean square of entries is at most so many times the square of their mean."""
 
 LOOK_FROM = 4000
 """Smaller systems take less time than a look whether their pattern is symmetric gains."""
@@ -122,10 +125,10 @@ def _column_maxima(A: Any, sizes: Array) -> Array:
 def _factorized(A: Any) -> Solve | None:
     """What applies ``A^-1``; None if A is singular in FP64, or better left to other engines."""
     entries = A.nnz
-    if entries > LARGEST:
+    if entries > LARGEST or (entries > MEDIUM and _is_mesh(A)):
         return None
     by_columns = A.format == "csc"
-    work = WORK if entries <= SMALL else WORK_BESIDE_ENGINES
+    work = next(work for most, work in WORK.items() if entries <= most)
     counted = FEW_FLOPS if entries <= MEDIUM else work
     limits = work * entries, counted * entries
     own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_columns, *limits)
@@ -155,6 +158,17 @@ def _random_vector(n: int) -> Array:
     vector = np.random.default_rng(0).uniform(-1, 1, n)
     vector.flags.writeable = False
     return vector
+
+
+def _is_mesh(A: Any) -> bool:
+    """Whether all rows have about as many entries, and one on the diagonal: their factors fill in.
+
+    In circuits, networks and plants, whose factors may have few entries, some rows are long, or
+    some diagonal entries are zero.
+    """
+    lengths = np.diff(A.indptr).astype(np.float64)
+    squares = float(lengths @ lengths) * len(lengths)
+    return squares <= REGULAR * float(A.nnz) ** 2 and bool(A.diagonal().all())
 
 
 def _suits_symmetric_mode(A: sparse.csc_array) -> bool:
