@@ -97,7 +97,9 @@ def test_the_callers_matrix_stays_as_it_is(form):
         part[:2] = part[1::-1].copy()
     unsorted.has_sorted_indices = unsorted.has_canonical_format = False
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    for given in (A.asformat(form), unsorted, wide):
+    strided = A.asformat(form).copy()
+    strided.data = np.repeat(strided.data, 2)[::2]
+    for given in (A.asformat(form), unsorted, wide, strided):
         before = [part.copy() for part in (given.data, given.indices, given.indptr)]
         np.testing.assert_allclose(rw.solve(given, B), np.linalg.solve(given.toarray(), B))
         after = (given.data, given.indices, given.indptr)
@@ -117,3 +119,10 @@ def test_invalid_indices_are_refused():
     M.indices[3] = N
     with pytest.raises(ValueError, match="out of range"):
         exact.sparse_backward_errors(M, np.ones(N), np.ones(N), np.empty(N), np.empty(N))
+
+
+def test_matrices_without_zeros_are_solved_as_dense_ones(at_once):
+    M, b = np.eye(20) + np.ones((20, 20)), np.arange(20.0)
+    x = rw.solve(sparse.csr_array(M), b)
+    assert at_once[0] is x
+    np.testing.assert_array_equal(x, rw.solve(M, b))

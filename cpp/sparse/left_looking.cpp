@@ -248,17 +248,15 @@ class LeftLookingLU::Factorizer {
         const std::int64_t* const starts = lu_.lower_.start.data();
         double* const x = x_.data();
         Columns& upper = lu_.upper_;
-        const std::size_t before = upper.rows.size();
+        std::size_t to = upper.rows.size();
         upper.extend(n_ - top_);
-        Index* const u_rows = upper.rows.data() + before - top_;
-        double* const u_values = upper.values.data() + before - top_;
         std::int64_t work = 0;
         for (Index t = top_; t < n_; ++t) {
             const Index at = reached_[t], row = lu_.row_at_[at];
             const double u = x[row];
             x[row] = 0;
-            u_rows[t] = at;
-            u_values[t] = u;
+            upper.rows[to] = at;
+            upper.values[to++] = u;
             const std::int64_t first = starts[at], last = starts[at + 1];
             for (std::int64_t e = first; e < last; ++e) x[rows[e]] -= values[e] * u;
             work += last - first + 1;

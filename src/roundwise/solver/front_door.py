@@ -224,6 +224,8 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Arra
         return None
     n = len(b) if b.ndim in (1, 2) else 0
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
+    arrays = A.indptr, A.indices, A.data
+    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
     if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
         return None
     if MOSTLY_ZERO * A.nnz > n * n:
