@@ -63,5 +63,6 @@ void bind_native(nb::module_& m);    // in native.cpp
 void bind_sparse(nb::module_& m);    // in sparse.cpp
 void bind_supernodal(nb::module_& m);  // in supernodal.cpp
 void bind_text(nb::module_& m);        // in text.cpp
+void bind_left_looking(nb::module_& m);  // in left_looking.cpp
 
 }  // namespace roundwise

@@ -20,4 +20,5 @@ NB_MODULE(_kernels, m) {
     bind_sparse(m);
     bind_supernodal(m);
     bind_text(m);
+    bind_left_looking(m);
 }

@@ -243,15 +243,15 @@ void bind_exact(nb::module_& m) {
         return worst_backward_error(n, count, norm, x.data(), b.data(), r, least, most);
     });
     // The same of a sparse A in compressed rows or columns, every product exactly. Also the largest
-    // |r_i| / (sums_i ||x|| + |b_i|), where sums_i = sum_j |a_ij| goes to `sums`.
+    // |r_i| / (sums_i ||x|| + |b_i|), where sums_i = sum_j |a_ij| goes to `sums`, and R to `residuals`.
     define(m, "native_sparse_backward_errors",
            [](VectorIn<std::int32_t> starts, VectorIn<std::int32_t> places, VectorIn<double> values,
-              bool by_columns, ArrayIn<double> x, ArrayIn<double> b, VectorOut<double> sums, double least,
-              double most) {
+              bool by_columns, ArrayIn<double> x, ArrayIn<double> b, VectorOut<double> sums,
+              ArrayOut<double> residuals, double least, double most) {
         require(starts.size() >= 1, "indptr is empty; pass a matrix in compressed form");
         const Block shape(x);
         const std::int64_t n = length(starts.size()) - 1, count = shape.count;
-        require_blocks(n, n, shape, Block(b), Block(b));
+        require_blocks(n, n, shape, Block(b), Block(residuals));
         require(length(sums.size()) == n, "sums has another length than A; pass n numbers");
         const std::int32_t *first = starts.data(), *place = places.data();
         require(first[n] <= length(places.size()) && first[n] <= length(values.size()),
@@ -264,8 +264,7 @@ void bind_exact(nb::module_& m) {
         double error = 0, by_row = 0;
         {
             nb::gil_scoped_release release;
-            const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
-            double *r = static_cast<double*>(workspace.get()), *sum = sums.data(), norm = 0;
+            double *r = residuals.data(), *sum = sums.data(), norm = 0;
             if (by_columns)  // `sum` is scratch memory until it is filled
                 exact_kernels().residual_by_columns(n, first, place, values.data(), count, x.data(),
                                                     b.data(), r, sum);

@@ -38,6 +38,7 @@ class QuotientGraph {
     std::vector<Index> pivots_, last_;                  // eliminated, put last
     Index least_ = 0;                                   // no variable has a lower degree
     Index largest_ = 0;                                 // weight of an element so far
+    Counts counts_{0, 0};                               // of the columns eliminated so far
 
   public:
     explicit QuotientGraph(const Pattern& pattern)
@@ -50,8 +51,15 @@ class QuotientGraph {
         copy(pattern);
     }
 
-    std::vector<Index> order() {
-        while (left_ > 0) eliminate(take_variable_of_least_degree());
+    const Counts& counts() const { return counts_; }
+
+    // Empty if that takes more flops.
+    std::vector<Index> order(double most_flops) {
+        while (left_ > 0) {
+            eliminate(take_variable_of_least_degree());
+            if (counts_.flops > most_flops) return {};
+        }
+        count_columns(0, static_cast<Index>(last_.size()));
         std::vector<Index> result;
         result.reserve(static_cast<std::size_t>(n_));
         for (const Index pivot : pivots_)
@@ -127,13 +135,23 @@ class QuotientGraph {
         left_ -= weight_[pivot];
         const bool appended = elements_[pivot] > 0;
         make_element(pivot);
+        const Index height = degree_[pivot] - weight_[pivot];  // the weight is negative now
         weigh_elements_outside(pivot);
         update_variables(pivot);
+        count_columns(degree_[pivot], height);
         join_indistinguishable(pivot);
         enlist_variables(pivot);
         if (appended) free_ = begin_[pivot] + length_[pivot];
         if (length_[pivot] == 0) absorb(pivot);
         weight_[pivot] = 0;
+    }
+
+    // Columns of L with below + 1 to `height` entries.
+    void count_columns(Index below, Index height) {
+        for (double h = below + 1.0; h <= height; ++h) {
+            counts_.entries += h;
+            counts_.flops += h * h;
+        }
     }
 
     // The list of the new element: all variables next to the pivot. They are marked by a negative
@@ -316,7 +334,15 @@ bool is_dense(const Pattern& pattern, std::int32_t row) {
 }
 
 std::vector<std::int32_t> approximate_minimum_degree(const Pattern& pattern) {
-    return QuotientGraph(pattern).order();
+    return QuotientGraph(pattern).order(std::numeric_limits<double>::infinity());
+}
+
+std::vector<std::int32_t> approximate_minimum_degree_within(const Pattern& pattern, double most_flops,
+                                                            Counts& counts) {
+    QuotientGraph graph(pattern);
+    std::vector<std::int32_t> order = graph.order(most_flops);
+    counts = graph.counts();
+    return order;
 }
 
 }  // namespace roundwise::sparse

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sparse/pattern.hpp"
+#include "sparse/symbolic.hpp"
 
 namespace roundwise::sparse {
 
@@ -16,5 +17,11 @@ bool is_dense(const Pattern& pattern, std::int32_t row);
 // approximate minimum degree ordering algorithm", SIAM J. Matrix Anal. Appl. 17 (1996), with
 // supervariables, mass elimination, aggressive absorption, and dense rows put last. Deterministic.
 std::vector<std::int32_t> approximate_minimum_degree(const Pattern& pattern);
+
+// The same, given up (an empty order) where the factorization would take more than `most_flops`. `counts`
+// gets the entries and flops of the columns ordered, as `count` gives them where no row is dense; the
+// entries of dense rows in other columns are not counted.
+std::vector<std::int32_t> approximate_minimum_degree_within(const Pattern& pattern, double most_flops,
+                                                            Counts& counts);
 
 }  // namespace roundwise::sparse

@@ -148,6 +148,7 @@ def native_sparse_backward_errors(
     x: _Doubles,
     b: _Doubles,
     sums: _Doubles,
+    residuals: _Doubles,
     least: float,
     most: float,
     /,
@@ -231,6 +232,30 @@ def supernodal_solve(
 def sparse_assignment(
     indptr: NDArray[int64], indices: _Index, costs: _Vector, rows: _Index, limit: int, /
 ) -> bool: ...
+def sparse_is_regular(
+    indptr: _Index | NDArray[int64], indices: _Index | NDArray[int64], /
+) -> bool: ...
+
+class LeftLookingLU:
+    def __init__(
+        self,
+        indptr: _Index,
+        indices: _Index,
+        values: _Vector,
+        by_columns: bool,
+        most_work: float,
+        most_counted: float,
+        /,
+    ) -> None: ...
+    @property
+    def result(self) -> str: ...
+    @property
+    def counted(self) -> float: ...
+    @property
+    def work(self) -> float: ...
+    @property
+    def entries(self) -> int: ...
+    def solve(self, b: _Doubles, x: _Doubles, /) -> None: ...
 
 # Writes the numbers of a text into an array; returns how many it has, -1 if something is no number.
 def read_numbers(text: bytes, numbers: _Vector, /) -> int: ...

@@ -34,7 +34,8 @@ from roundwise.algorithms.refinement import (
     with_unit_columns,
 )
 from roundwise.algorithms.stage import Stage, Vector
-from roundwise.backends import ArithmeticFailure, Factors, Matrix
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
+from roundwise.backends.arrays import on_host
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FP64, FloatFormat
 
@@ -75,12 +76,17 @@ def complete_corrector(
     if pivots > FEW_LOST:
         return None
     directions = LostDirections.of(A, factors, factor, residual, max(pivots, 1))
-    return None if directions is None else directions.corrector(substitution(factor, factors))
+    if directions is None:
+        return None
+    return directions.placed(residual.backend).corrector(substitution(factor, factors))
 
 
 @dataclass(frozen=True, eq=False)
 class LostDirections:
-    """The directions that factors of A have lost: n x k arrays with ``(A' U)' V = I``."""
+    """The directions that factors of A have lost: n x k arrays with ``(A' U)' V = I``.
+
+    They are searched for with NumPy's arrays, wherever A and its factors are.
+    """
 
     V: Array
     U: Array
@@ -98,12 +104,12 @@ class LostDirections:
         matrix, transposed = residual.matrix(A), residual.matrix(A.T)
 
         def product(matrix: Matrix, Y: Array) -> Array:
-            return np.asarray(-residual.residual(matrix, Y, np.zeros_like(Y)))
+            return np.asarray(-on_host(residual.residual(matrix, Y, np.zeros_like(Y))))
 
         norm, u_f = residual.backend.sizes(A)[0], factor.fmt.unit_roundoff
         try:
             random = np.random.default_rng(0).standard_normal((A.shape[0], most + 1))
-            U = _basis(solve_transposed(random).Z)
+            U = _basis(on_host(solve_transposed(random).Z))
             images = product(transposed, U)
             sizes = np.linalg.svd(images, compute_uv=False)
             lost = np.count_nonzero(sizes < MARGIN * u_f * norm)
@@ -112,10 +118,10 @@ class LostDirections:
             U, images = U[:, :lost], images[:, :lost]
             if lost == 0:
                 return cls(U, U, images)
-            V = _basis(solve(random[:, :lost]).Z)
+            V = _basis(on_host(solve(random[:, :lost]).Z))
             for _ in range(MOST_STEPS):
-                U = _basis(U - with_unit_columns(solve_transposed, images).Z)
-                V = _basis(V - with_unit_columns(solve, product(matrix, V)).Z)
+                U = _basis(U - on_host(with_unit_columns(solve_transposed, images).Z))
+                V = _basis(V - on_host(with_unit_columns(solve, product(matrix, V)).Z))
                 images = product(transposed, U)
                 found = cls._scaled(V, U, images)
                 if found.left_over(factor.fmt) <= ENOUGH:
@@ -131,12 +137,18 @@ class LostDirections:
         inverse = np.linalg.inv(V.T @ images)
         return cls(V, U @ inverse, images @ inverse)
 
+    def placed(self, backend: Backend) -> LostDirections:
+        """The same, as arrays of the backend that computes corrections."""
+        return LostDirections(*(backend.array(Y) for Y in (self.V, self.U, self.images)))
+
     def left_over(self, fmt: FloatFormat) -> float:
         """About what a correction with factors in a format leaves of an error."""
         return default_tolerance(len(self.V), fmt) * float(np.linalg.norm(self.images))
 
     def corrector(self, substitute: Corrector) -> Corrector:
         """Substitution that is corrected in these directions."""
+        if not self.V.shape[1]:
+            return substitute
 
         def correct(R: Vector) -> Correction:
             Z = substitute(R).Z

@@ -242,10 +242,12 @@ def _given_norm(matrix: ScaledMatrix) -> float:
     """The infinity norm of the matrix as it was given, over 2**(max(e) + max(f))."""
     A, n, columns = matrix.A, matrix.n, matrix.columns
     weights = None if columns is None else _powers_of_two(columns - columns.max())
-    xp = np if matrix.is_sparse else array_module(A)
-    sums, step = xp.empty((n, 1)), n if matrix.is_sparse else max(1, _part_of(A) // n)
+    if matrix.is_sparse:
+        sizes = np.ones(n) if weights is None else weights
+        return float(matrix.residual_norms((abs(A) @ sizes)[:, None])[0])
+    sums, step = array_module(A).empty((n, 1)), max(1, _part_of(A) // n)
     for first in range(0, n, step):
-        rows = abs(A if matrix.is_sparse else A[first : first + step])
+        rows = abs(A[first : first + step])
         rows = rows if weights is None else rows * weights
         sums[first : first + step, 0] = rows.sum(axis=1)
     return float(matrix.residual_norms(sums)[0])

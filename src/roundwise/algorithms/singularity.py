@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import structural_rank
+
+from roundwise.backends.emulated.ordering import has_regular_pattern
 
 Array = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ def examine(A: Any) -> Singularity:
     """
     n = A.shape[0]
     if n > EXAMINED_UP_TO:
-        deficient = sparse.issparse(A) and structural_rank(_without_zeros(A)) < n
+        deficient = sparse.issparse(A) and not has_regular_pattern(_without_zeros(A))
         return Singularity.SINGULAR if deficient else Singularity.UNDECIDED
     dense = A.toarray() if sparse.issparse(A) else np.asarray(A)
     if not (dense.any(axis=0).all() and dense.any(axis=1).all()):

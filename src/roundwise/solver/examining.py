@@ -33,6 +33,9 @@ Array = NDArray[np.float64]
 FEW_DIGITS = 1e-3
 """The relative error from which on a solve warns."""
 
+CERTAIN = FEW_DIGITS / 64
+"""An error that is only estimated must be below that to be no reason for a closer look."""
+
 SUSPICIOUS = 1e-10
 """Pivots that differ by this factor, or an x that is as much larger than b over A, are a sign of
 trouble. The condition number is then perhaps beyond 1e13, where few digits are left."""
@@ -147,17 +150,38 @@ class Examiner:
         few = pivots is not None and bool(pivots.min() < SUSPICIOUS * pivots.max())
         if not (stretched or few or largest > FEW_DIGITS):
             return UNEXAMINED
-        residual = self._residual(answer.X, answer.columns.B)
-        try:
-            error = self._relative(SAFETY * np.abs(factors.solve(residual)), answer)
-        except ArithmeticFailure:
-            error = math.inf
-        if error < FEW_DIGITS / 64:
+        error = self._correction(answer)
+        if error < CERTAIN:
             return UNEXAMINED
         weakness = self._weighed.quick_weakness(factors)
         if not weakness.rate < RESOLVED:
             return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
         return Accuracy(error / (1 - weakness.rate), False, _CORRECTED, weakness.condition)
+
+    @np.errstate(all="ignore")
+    def estimated(self, answer: Examined) -> Accuracy | None:
+        """The error of an answer that shows signs of trouble, by substitutions; None if unknown.
+
+        One more correction tells if the factors are in FP64 and tell A from a singular matrix. If
+        they do not, hardly a digit may be right: that is examined, where a proof takes n
+        substitutions.
+        """
+        factors = answer.factors
+        if factors.fmt != FP64 or not self._weighed.resolved_by(factors, RESOLVED):
+            return None
+        error = self._correction(answer)
+        if error < FEW_DIGITS:
+            return UNEXAMINED
+        condition = self._weighed.quick_weakness(factors).condition
+        return Accuracy(error, False, _CORRECTED, condition)
+
+    def _correction(self, answer: Examined) -> float:
+        """About the relative error of an answer: twice what one more correction would change."""
+        residual = self._residual(answer.X, answer.columns.B)
+        try:
+            return self._relative(SAFETY * np.abs(answer.factors.solve(residual)), answer)
+        except ArithmeticFailure:
+            return math.inf
 
     def shows_signs(self, factors: Factors) -> bool:
         """Whether the factors of A do; looked for once."""

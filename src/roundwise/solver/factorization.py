@@ -282,9 +282,11 @@ class Factorization:
             if last.answer.is_accurate:
                 return UNEXAMINED
             return factored.examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
-        if asked or factored.examiner.suspects(last.factors, last.answer.X, columns):
-            return factored.examiner.examined(answer)
-        return UNEXAMINED
+        examiner = factored.examiner
+        if not asked and not examiner.suspects(last.factors, last.answer.X, columns):
+            return UNEXAMINED
+        found = None if asked else examiner.estimated(answer)
+        return examiner.examined(answer) if found is None else found
 
     def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x cannot be held."""

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
-from roundwise.backends.native.small_sparse import MOST_ENTRIES, solve_sparse_at_once
+from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, get_chooser
 from roundwise.solver.device_choosing import DeviceLearner
@@ -29,8 +29,8 @@ Array = NDArray[Any]
 Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
 
-SUSPICIOUS_ERROR = 1e-5
-"""What `solve_sparse_at_once` may find of an x in which three digits are right for sure."""
+MOSTLY_ZERO = 4
+"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
 
 
 def solve(
@@ -156,7 +156,7 @@ def solve_knowing(
     at_once = not full_output and assume_a is None and accuracy == "backward"
     if sparse.issparse(A):
         if at_once and chooser.at_once:
-            x = _solve_sparse_at_once(A, b, tol)
+            x = _solve_sparse_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
     elif not sparse.issparse(b):
@@ -287,24 +287,27 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
 
 
 @np.errstate(all="ignore")
-def _solve_sparse_at_once(A: Any, b: Any, tol: float | None) -> Array | None:
-    """A small float64 system in FP64, through the same gate; None if it is not, or fails."""
-    if not (A.format in ("csr", "csc") and A.nnz <= MOST_ENTRIES and type(b) is np.ndarray):
+def _solve_sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Array | None:
+    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
+
+    One with so many entries that it is as good as dense is solved as such, if n < bound.
+    """
+    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
         return None
     n = len(b) if b.ndim in (1, 2) else 0
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
+    arrays = A.indptr, A.indices, A.data
+    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
     if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
         return None
-    if not (A.data.flags.forc and A.indices.flags.forc and A.indptr.flags.forc):
-        return None  # SuperLU takes contiguous arrays only
-    solved = solve_sparse_at_once(A, b)
+    if MOSTLY_ZERO * A.nnz > n * n:
+        return _solve_at_once(A.toarray(), b, tol, bound)
+    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
+    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown))
     if solved is None:
-        return None
-    x, error, trouble = solved
-    if not trouble < SUSPICIOUS_ERROR:
         return None  # perhaps few digits are right, or A is singular: that is looked into
-    bound = upper_bounds(error, n, exact.error_of(n))
-    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
+    x, error = solved
+    return x if passes(upper_bounds(error, n, unknown), tolerance) else None
 
 
 def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:

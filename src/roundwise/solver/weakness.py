@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from roundwise._forking import cached_property
 from roundwise.backends import ArithmeticFailure, Backend, Factors
@@ -104,6 +105,29 @@ class Weighed:
             return Weakness(self.condition_from(y), self._rate(M, y))
         except ArithmeticFailure:
             return Weakness(1.0, math.inf)
+
+    @np.errstate(all="ignore")
+    def resolved_by(self, factors: Factors, share: float) -> bool:
+        """Whether factors M tell A from a singular matrix, by two substitutions.
+
+        A random right-hand side, in units of the rows' sizes, is stretched to y. If A is singular,
+        M^-1 A leaves next to nothing of y; if M resolves A, less than this share of it is missing.
+        Numbers are compared in units of the columns' sizes: one of tiny entries would hide others.
+        """
+        sizes = abs(self.A)
+        rows = np.asarray(on_host(sizes.sum(axis=1))).ravel()
+        if sparse.issparse(sizes):
+            columns = (sizes.T @ sparse.diags_array(1.0 / rows)).max(axis=1).toarray().ravel()
+        else:
+            columns = on_host((sizes / self._backend.array(rows)[:, None]).max(axis=0))
+        try:
+            M = factors.to(FP64)
+            y = on_host(M.solve(rows * _noise(len(rows), 1)[:, 0]))[:, None]
+            left = y + on_host(M.solve(self._negative_image(y)))
+        except ArithmeticFailure:
+            return False
+        units = columns[:, None]
+        return bool(np.abs(units * left).max() < share * np.abs(units * y).max())
 
     @np.errstate(all="ignore")
     def hidden_condition(self, factors: Factors) -> float:

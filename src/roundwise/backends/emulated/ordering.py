@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import maximum_flow
 from scipy.sparse.linalg import SuperLU, splu
+
+import roundwise._kernels as _kernels
 
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
 """SuperLU's minimum degree order on A + A', diagonal pivots preferred."""
@@ -33,24 +34,13 @@ def superlu(
         return None
 
 
-def has_regular_pattern(A: sparse.csc_array) -> bool:
+def has_regular_pattern(A: sparse.csc_array | sparse.csr_array) -> bool:
     """Whether some values at the stored places would make A invertible.
 
-    That is so if n of these places lie in n different rows and columns. Where the diagonal has a
-    zero, it is a flow of n units from rows to columns, one for each place. (SciPy's
-    `structural_rank` takes minutes for some orders of the rows of a grid's matrix.)
+    That is so if n of these places lie in n different rows and columns: if a maximum matching has
+    n entries. (SciPy's `structural_rank` takes minutes for some orders of the rows of a grid.)
     """
-    n = A.shape[0]
-    if np.all(A.diagonal() != 0):
-        return True
-    if A.nnz < n or (np.diff(A.indptr) == 0).any() or np.unique(A.indices).size < n:
-        return False
-    start, end, rows, columns = 2 * n, 2 * n + 1, np.arange(n), np.arange(n, 2 * n)
-    tails = np.concatenate([np.full(n, start), A.indices, columns])
-    heads = np.concatenate([rows, np.repeat(columns, np.diff(A.indptr)), np.full(n, end)])
-    size = (2 * n + 2, 2 * n + 2)
-    network = sparse.csr_array((np.ones(tails.size, dtype=np.int32), (tails, heads)), shape=size)
-    return bool(maximum_flow(network, start, end, method="dinic").flow_value == n)
+    return _kernels.sparse_is_regular(A.indptr, A.indices)
 
 
 def colamd(A: sparse.csc_array, **options: Any) -> NDArray[np.int32] | None:

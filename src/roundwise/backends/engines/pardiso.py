@@ -32,10 +32,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import structural_rank
 
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.emulated.ordering import has_regular_pattern
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.mkl import METIS, MINIMUM_DEGREE, Pardiso, library_path
 from roundwise.backends.engines.opaque import OpaqueFactors
@@ -163,7 +163,7 @@ class PardisoSymbolic(Symbolic):
         A.eliminate_zeros()
         if self._pattern:
             A = sparse.csr_array(A + A.T)
-        return bool(structural_rank(A) < A.shape[0])
+        return not has_regular_pattern(A)
 
 
 def _give_back(solver: Pardiso, idle: list[Pardiso]) -> None:

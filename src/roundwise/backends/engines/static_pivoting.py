@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import structural_rank
 
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
+from roundwise.backends.emulated.ordering import has_regular_pattern
 
 Index = NDArray[np.int32]
 Array = NDArray[np.float64]
@@ -123,7 +123,7 @@ def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) ->
     # eliminate_zeros works in place, so on a copy.
     A = sparse.csr_array((values, pattern.indices, pattern.indptr), pattern.shape, copy=True)
     A.eliminate_zeros()
-    return bool(structural_rank(A) < A.shape[0])
+    return not has_regular_pattern(A)
 
 
 def balancing(lines: Lines, values: NDArray[Any], symmetric: bool) -> tuple[Index, Index] | None:

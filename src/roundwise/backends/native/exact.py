@@ -77,14 +77,16 @@ def backward_error(A: Array, x: Array, b: Array) -> float:
     return _kernels.native_backward_error(columns, transpose, x, b, block_for(len(A)), LEAST, MOST)
 
 
-def sparse_backward_errors(A: Any, x: Array, b: Array, sums: Array) -> tuple[float, float]:
+def sparse_backward_errors(
+    A: Any, x: Array, b: Array, sums: Array, residuals: Array
+) -> tuple[float, float]:
     """The same for a small sparse A, and the largest ``|r_i| / (sums_i ||x|| + |b_i|)``.
 
     A is in compressed rows or columns, with indices of 32 bits; residuals are in twice the
-    precision. ``sums_i``, the 1-norms of A's rows, are stored into `sums`.
+    precision, and go to `residuals`. ``sums_i``, the 1-norms of A's rows, go to `sums`.
     """
     return _kernels.native_sparse_backward_errors(
-        A.indptr, A.indices, A.data, A.format == "csc", x, b, sums, LEAST, MOST
+        A.indptr, A.indices, A.data, A.format == "csc", x, b, sums, residuals, LEAST, MOST
     )
 
 

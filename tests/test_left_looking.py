@@ -1,0 +1,199 @@
+"""The maximum matching, and the LU factorization of small sparse systems that builds on it."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
+
+import roundwise as rw
+import roundwise._kernels as _kernels
+from roundwise.backends.emulated.ordering import has_regular_pattern
+from roundwise.problems import convection_diffusion_2d, poisson_2d
+
+U = 2.0**-53
+MUCH = 1e12
+
+
+def factorized(A, most_work=MUCH, most_counted=MUCH):
+    A = sparse.csr_array(A) if A.format != "csc" else A
+    arrays = (A.indptr, A.indices, A.data, A.format == "csc")
+    return _kernels.LeftLookingLU(*arrays, most_work, most_counted)
+
+
+def solution(A, b):
+    lu, x = factorized(A), np.empty_like(b)
+    assert lu.result == "factorized"
+    lu.solve(b, x)
+    return x
+
+
+def random_sparse(n, density, rng):
+    return sparse.random_array((n, n), density=density, rng=rng, data_sampler=rng.standard_normal)
+
+
+# Matching
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_regular_patterns_are_those_with_a_perfect_matching(index):
+    """Against SciPy's matching, in patterns where about half of the random ones have one."""
+    rng = np.random.default_rng(0)
+    found = []
+    for n in (1, 5, 20, 60, 200) * 12:
+        A = sparse.csr_array(random_sparse(n, min(1.0, (np.log(n) + 1.0) / n), rng))
+        A.indptr, A.indices = A.indptr.astype(index), A.indices.astype(index)
+        perfect = (maximum_bipartite_matching(sparse.csr_array(abs(A)), "column") >= 0).all()
+        assert has_regular_pattern(A) == perfect
+        assert has_regular_pattern(A.tocsc()) == perfect
+        found.append(perfect)
+    assert 10 < sum(found) < 50
+
+
+def test_matching_refuses_indices_out_of_range():
+    with pytest.raises(ValueError, match="out of range"):
+        _kernels.sparse_is_regular(np.array([0, 1], np.int32), np.array([1], np.int32))
+
+
+# Factors
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("n", [1, 2, 7, 40, 150])
+def test_random_systems_are_solved(form, n):
+    """The backward error of LU with threshold pivoting is n u times the growth of its entries."""
+    rng = np.random.default_rng(n)
+    for _ in range(10):
+        A = (
+            random_sparse(n, min(1.0, 4 / n), rng)
+            + sparse.eye_array(n, format="csr")[rng.permutation(n)]
+        )
+        A, b = sparse.csr_array(A).asformat(form), rng.standard_normal(n)
+        x = solution(A, b)
+        size = abs(A).sum(axis=1).max() * abs(x).max() + abs(b).max()
+        assert abs(b - A @ x).max() <= 1e4 * n * U * size
+
+
+def test_columns_of_b_are_solved_for_one_by_one():
+    A, B = sparse.csr_array(poisson_2d(7).A), np.asfortranarray(np.eye(49)[:, :3])
+    X = solution(A, B)
+    assert all(np.array_equal(X[:, j], solution(A, B[:, j].copy())) for j in range(3))
+
+
+def test_a_permuted_triangle_is_solved_without_any_elimination():
+    """Each diagonal block has one row: no multiplication but the n divisions."""
+    n, rng = 60, np.random.default_rng(3)
+    triangle = sparse.triu(random_sparse(n, 0.2, rng), 1) + sparse.diags_array(
+        np.arange(1.0, n + 1)
+    )
+    A = sparse.csr_array(triangle)[rng.permutation(n)][:, rng.permutation(n)]
+    lu = factorized(A)
+    assert lu.result == "factorized"
+    assert lu.entries == A.nnz
+    assert lu.work == n
+    b = A @ np.ones(n)
+    np.testing.assert_allclose(A @ solution(A, b), b, atol=1e-8 * abs(b).max())
+
+
+def test_blocks_are_strongly_connected_components():
+    """Entries between blocks stay as they are, so that they fill in nothing."""
+    rng, m, count = np.random.default_rng(5), 6, 10
+    blocks = sparse.block_diag([rng.standard_normal((m, m)) for _ in range(count)])
+    above = sparse.triu(random_sparse(m * count, 0.1, rng), m)
+    A = sparse.csr_array(blocks + above)
+    assert connected_components(A, connection="strong")[0] == count
+    shuffled = A[rng.permutation(m * count)][:, rng.permutation(m * count)]
+    assert factorized(shuffled).entries == A.nnz
+
+
+@pytest.mark.parametrize("A", [poisson_2d(20).A, convection_diffusion_2d(20, 0.1, (1.0, 3.0)).A])
+def test_work_is_what_minimum_degree_counts(A):
+    """With pivots on the diagonal U has the pattern of L': its multiplications are the squares."""
+    A = sparse.csr_array(A)
+    lu = factorized(A)
+    pattern = _kernels.sparse_pattern(A.indptr, A.indices)
+    entries, flops = _kernels.sparse_counts(pattern, _kernels.sparse_amd(pattern))
+    assert lu.counted == flops
+    assert lu.work == pytest.approx(flops, rel=0.02)
+    assert lu.entries == pytest.approx(2 * entries - A.shape[0], rel=0.02)
+
+
+def test_work_that_is_too_much_is_not_begun():
+    A = sparse.csr_array(poisson_2d(20).A)
+    counted = factorized(A).counted
+    begun, uncounted = factorized(A, counted - 1), factorized(A, 10.0, 10.0)
+    assert begun.result == uncounted.result == "too much work"
+    assert (begun.counted, begun.work) == (counted, 0)
+    assert (uncounted.counted, uncounted.work) == (np.inf, 0)
+    with pytest.raises(ValueError, match="no factors"):
+        begun.solve(np.ones(400), np.empty(400))
+
+
+def test_work_beyond_the_count_is_given_up():
+    """A grid with a tiny diagonal: pivots are elsewhere, of which the count knows nothing."""
+    A, rng = sparse.csr_array(poisson_2d(70).A, copy=True), np.random.default_rng(7)
+    A.data[:] = rng.standard_normal(A.nnz)
+    A.setdiag(1e-9)
+    lu = factorized(A)
+    assert lu.result == "too much work"
+    assert lu.work < 3 * lu.counted + 100 * A.nnz
+
+
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+def test_no_pivot(bad):
+    A = sparse.csr_array(np.array([[1.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 2.0]]))
+    A.data[0] = bad if bad else 1.0  # two equal rows, or a number that is none
+    assert factorized(A).result == "zero pivot"
+
+
+def test_singular_patterns():
+    A = sparse.csr_array(np.array([[1.0, 1.0, 1.0], [0, 0, 1.0], [0, 0, 1.0]]))
+    assert factorized(A).result == "singular pattern"
+    assert factorized(sparse.csr_array((4, 4))).result == "singular pattern"
+
+
+def test_rows_and_columns_of_any_size():
+    """Scaling by powers of two changes no digit of a product, and no pivot by much."""
+    rng = np.random.default_rng(11)
+    A = sparse.csr_array(random_sparse(80, 0.08, rng) + 3 * sparse.eye_array(80))
+    r, c = (np.ldexp(1.0, rng.integers(-200, 200, 80)) for _ in range(2))
+    S = sparse.csr_array(sparse.diags_array(r) @ A @ sparse.diags_array(c))
+    b = rng.standard_normal(80)
+    np.testing.assert_allclose(solution(S, r * b) * c, solution(A, b), rtol=1e-9)
+
+
+def test_arrays_are_checked():
+    A = sparse.csr_array(poisson_2d(3).A)
+    with pytest.raises(ValueError, match="differ in length"):
+        _kernels.LeftLookingLU(A.indptr, A.indices, A.data[:-1].copy(), False, MUCH, MUCH)
+    with pytest.raises(ValueError, match="out of range"):
+        _kernels.LeftLookingLU(A.indptr, A.indices + 1, A.data, False, MUCH, MUCH)
+    with pytest.raises(ValueError, match="differ in shape"):
+        factorized(A).solve(np.ones(8), np.empty(8))
+
+
+# What a plain solve makes of it
+
+
+def graded(n, last):
+    """Well-conditioned blocks, and one whose condition number is about 1 / last."""
+    A = sparse.lil_array(4 * sparse.eye_array(n) - sparse.eye_array(n, k=1))
+    A[n - 2 :, n - 2 :] = np.array([[1.0, 1.0], [1.0, 1.0 + last]])
+    return sparse.csr_array(A)
+
+
+def test_few_digits_are_corrected(recwarn):
+    """kappa u is 1e-3: an x without any correction has three digits, a corrected one has more."""
+    A = graded(50, 2.0**-43)
+    x = rw.solve(A, A @ np.ones(50))
+    np.testing.assert_allclose(x, np.ones(50), rtol=1e-6)
+    assert not recwarn
+
+
+@pytest.mark.parametrize("n", [50, 300])
+def test_singular_systems_are_refused_even_if_solvable(n):
+    """Also where a column of tiny numbers makes A^-1 large for another reason."""
+    A = graded(n, 0.0)
+    tiny = sparse.diags_array(np.r_[2.0**-60, np.ones(n - 1)])
+    for S in (A, sparse.csr_array(A @ tiny), sparse.csc_array(tiny @ A)):
+        with pytest.raises(rw.SolveFailed, match="A is singular"):
+            rw.solve(S, S @ np.ones(n))
