@@ -120,13 +120,19 @@ FP64X2 = FloatFormat("fp64x2", 106, -969, 1023)
 FP64 = FloatFormat("fp64", 53, -1022, 1023)
 FP32 = FloatFormat("fp32", 24, -126, 127)
 TF32 = FloatFormat("tf32", 11, -126, 127)
+FP16X2 = FloatFormat("fp16x2", 22, -14, 15)
+"""The sum of two fp16 numbers, multiplied on 16-bit units and summed in FP32."""
+
+BF16X3 = FloatFormat("bf16x3", 24, -126, 127)
+"""The sum of three bf16 numbers, multiplied on 16-bit units and summed in FP32."""
+
 BF16 = FloatFormat("bf16", 8, -126, 127)
 FP16 = FloatFormat("fp16", 11, -14, 15)
 E5M2 = FloatFormat("e5m2", 3, -14, 15)
 E4M3 = FloatFormat("e4m3", 4, -6, 8, overflow="nan", top_code_is_nan=True)
 
 NAMED_FORMATS: dict[str, FloatFormat] = {
-    fmt.name: fmt for fmt in (E4M3, E5M2, BF16, FP16, TF32, FP32, FP64, FP64X2)
+    fmt.name: fmt for fmt in (E4M3, E5M2, BF16, FP16, TF32, FP16X2, BF16X3, FP32, FP64, FP64X2)
 }
 
 
