@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 _HERE = Path(__file__).parent
 _SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\)\s*(\w+)\(([^)]*)\)')
@@ -39,6 +40,15 @@ class HostDevice:
 
     def synchronize(self) -> None:
         pass
+
+    def cholesky(self, A: Any) -> Any:
+        try:
+            return np.linalg.cholesky(A)
+        except np.linalg.LinAlgError:
+            return np.full_like(A, np.nan)
+
+    def solve_triangular(self, L: Any, B: Any) -> Any:
+        return solve_triangular(L, B, lower=True)
 
     def recorded(self, run: Any) -> Any:
         return run
@@ -120,7 +130,9 @@ def _ctype(parameter: str) -> Any:
 @cache
 def compiled(folder: Path, source: str, real: str, stored: str) -> tuple[Any, dict[str, list[str]]]:
     """The library of a source file, and the parameters of its kernels."""
-    text = resources.files("roundwise.backends.cuda").joinpath("kernels", f"{source}.cu").read_text()
+    text = (
+        resources.files("roundwise.backends.cuda").joinpath("kernels", f"{source}.cu").read_text()
+    )
     found = {
         name: [" ".join(p.split()) for p in inside.split(",")]
         for name, inside in _SIGNATURE.findall(text)

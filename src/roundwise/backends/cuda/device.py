@@ -41,6 +41,8 @@ class Device:
         self._driver = importlib.import_module("cupy_backends.cuda.api.driver")
         self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
         self._recording: Plan | None = None
+        self._cupyx = importlib.import_module("cupyx")
+        self._linalg = importlib.import_module("cupyx.scipy.linalg")
         self._lock = threading.Lock()
         self._scalars = {
             (dtype, value): np.array(value, dtype=dtype)
@@ -150,6 +152,18 @@ class Device:
             product(*args)
         else:
             self._recording.add_product(product, args)
+
+    def cholesky(self, A: Any) -> Any:
+        """L of a symmetric positive definite matrix, by cuSOLVER; NaN if it is not definite."""
+        try:
+            with self._cupyx.errstate(linalg="raise"):
+                return self.xp.linalg.cholesky(A)
+        except np.linalg.LinAlgError:
+            return self.xp.full_like(A, np.nan)
+
+    def solve_triangular(self, L: Any, B: Any) -> Any:
+        """``L X = B`` for a lower triangle, by cuBLAS."""
+        return self._linalg.solve_triangular(L, B, lower=True, check_finite=False)
 
     def planned(self, run: Any, arena: Any) -> Plan:
         """What ``run()`` launches, as a plan that can be run again with another arena.

@@ -24,6 +24,7 @@ import numpy as np
 
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, address, storage_type
+from roundwise.backends.cuda.products import PRODUCTS, plain, split
 from roundwise.backends.cuda.residual import row_sums
 from roundwise.backends.cuda.substitution import BLOCK, Substitution, inverted_blocks
 from roundwise.formats import FloatFormat
@@ -39,27 +40,6 @@ _PLANS: dict[Any, Any] = {}
 """What a factorization launches depends on n, format and pivoting alone."""
 
 PIVOTINGS = ("tournament", "local", "butterfly")
-
-
-@dataclass(frozen=True)
-class Products:
-    """How the large products of a format are computed."""
-
-    kind: str  # of `Device.gemm`
-    parts: int = 0  # 16-bit numbers that an operand is split into
-    left: tuple[int, ...] = ()  # which part of L meets which part of U
-    right: tuple[int, ...] = ()
-
-
-PRODUCTS = {
-    "fp64": Products("float64"),
-    "fp32": Products("float32"),
-    "tf32": Products("tf32"),
-    "fp16": Products("float16", 1, (0,), (0,)),
-    "bf16": Products("bfloat16", 1, (0,), (0,)),
-    "fp16x2": Products("float16", 2, (0, 0, 1), (0, 1, 0)),
-    "bf16x3": Products("bfloat16", 3, (0, 0, 0, 1, 1, 2), (0, 1, 2, 0, 1, 0)),
-}
 
 
 def factorize(device: Device, A: Any, fmt: FloatFormat, pivoting: str, seed: int = 0) -> Packed:
@@ -220,7 +200,7 @@ class _Work:
                 self.device.gemm(
                     (below, right, w),
                     *(self.at(column + w, column), self.at(column, column + w)),
-                    *(self.at(column + w, column + w), -1.0, 1.0, _plain(self.real)),
+                    *(self.at(column + w, column + w), -1.0, 1.0, plain(self.real)),
                 )
 
     def _select(self, column: int, w: int, moves: int, everywhere: bool) -> None:
@@ -231,7 +211,17 @@ class _Work:
             groups = -(-rows // group)
             winners = address(self.candidates, into)
             self.launch(
-                *("select_pivots", groups, group // _ROWS[self.real], self.a, self.ld, column, column, w, rows),
+                *(
+                    "select_pivots",
+                    groups,
+                    group // _ROWS[self.real],
+                    self.a,
+                    self.ld,
+                    column,
+                    column,
+                    w,
+                    rows,
+                ),
                 *(candidates, winners, int(groups == 1), self.block, moves, self.status),
             )
             if groups == 1:
@@ -246,7 +236,7 @@ class _Work:
             *("permute", -(-others // _STRIP) + 1, 256, self.a, self.ld, first, others),
             *(first, end - first, address(self.moves, first // PANEL), panels, self.order),
         )
-        right, plain = n - end, _plain(self.real)
+        right, kind = n - end, plain(self.real)
         if not right:
             return
         for start in range(first, end, BLOCK):
@@ -258,7 +248,7 @@ class _Work:
             self.device.gemm(
                 (rest, right, rows),
                 *(self.at(start + BLOCK, start), self.at(start, end)),
-                *(self.at(start + BLOCK, end), -1.0, 1.0, plain),
+                *(self.at(start + BLOCK, end), -1.0, 1.0, kind),
             )
         self._update(first, end, end, n)
 
@@ -273,29 +263,15 @@ class _Work:
         sections = len(products.left)
         length_L, length_U = sections * k, self.halves_U.shape[1]
         L, U = (address(self.halves_L), length_L), (address(self.halves_U), length_U)
-        self._split(self.at(end, first), below, k, (*L, k), products.left, first)
-        self._split(self.at(first, left), k, columns, (*U, k * length_U), products.right, first)
+        overflow = first, address(self.status, 1)
+        of_L, of_U = self.at(end, first), self.at(first, left)
+        split(self.device, products, of_L, (below, k), (*L, k), products.left, overflow)
+        split(
+            *(self.device, products, of_U, (k, columns), (*U, k * length_U)),
+            *(products.right, overflow),
+        )
         shape = below, columns, length_L
         self.device.gemm(shape, L, U, result, -1.0, 1.0, products.kind)
-
-    def _split(
-        self,
-        source: tuple[int, int],
-        rows: int,
-        columns: int,
-        out: tuple[int, int, int],
-        order: tuple[int, ...],
-        column: int,
-    ) -> None:
-        code = sum(part << 4 * s for s, part in enumerate(order))
-        grid = -(-columns // 256), min(-(-rows // 4), 4096)
-        is_bf16 = int(self.products.kind == "bfloat16")
-        self.device.launch(
-            *("split", "split", grid, 256),
-            (*source, rows, columns, *out, len(order), code, self.products.parts, is_bf16)
-            + (column, address(self.status, 1)),
-            np.float32,
-        )
 
     def packed(self, flipped: bool) -> Packed:
         return Packed(
@@ -322,7 +298,3 @@ def _arena(xp: Any, **shapes: tuple[tuple[int, ...], Any]) -> tuple[Any, dict[st
 def outer_width(n: int) -> int:
     """How many columns are eliminated before what is right of them is updated."""
     return 256 if n <= 4096 else 512 if n < 24000 else 1024
-
-
-def _plain(real: Any) -> str:
-    return "float64" if real == np.float64 else "float32"

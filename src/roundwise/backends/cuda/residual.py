@@ -16,7 +16,9 @@ def residual(device: Device, A: Any, X: Any, B: Any) -> Any:
     """``B - A X`` for blocks of float64 columns, in twice the precision and then rounded."""
     xp, n = device.xp, len(A)
     R = xp.empty(B.shape, dtype=np.float64, order="F")
-    columns = [(X, B, R)] if X.ndim == 1 else [(X[:, j], B[:, j], R[:, j]) for j in range(X.shape[1])]
+    columns = (
+        [(X, B, R)] if X.ndim == 1 else [(X[:, j], B[:, j], R[:, j]) for j in range(X.shape[1])]
+    )
     by_rows, ld = _layout(A)
     width = -(-n // _PARTS)
     for x, b, r in columns:
@@ -40,7 +42,9 @@ def row_sums(device: Device, A: Any) -> tuple[float, float]:
     found = xp.empty((2, parts, rows))
     sums, largest = address(found[0]), address(found[1])
     if by_rows:
-        _launch(device, "sizes_of_rows", -(-rows // 8), 256, (A, ld, rows, columns, sums, largest), A)
+        _launch(
+            device, "sizes_of_rows", -(-rows // 8), 256, (A, ld, rows, columns, sums, largest), A
+        )
     else:
         grid, width = (-(-rows // 128), _PARTS), -(-columns // _PARTS)
         args = A, ld, rows, columns, width, sums, largest

@@ -42,7 +42,9 @@ def inverted_blocks(
         for half in (_TILE, 2 * _TILE):
             for offset in range(0, size - half, 2 * half):
                 other = min(half, size - offset - half)
-                _combine(device, a, ld, start, offset, half, other, count, is_upper, out, room, kind)
+                _combine(
+                    device, a, ld, start, offset, half, other, count, is_upper, out, room, kind
+                )
 
 
 def _combine(
