@@ -33,7 +33,6 @@ PANEL = 64  # W in kernels/lu.cu
 GROUP = 256  # the most rows that a thread block selects pivots from
 WINDOW = 128  # rows that local pivoting looks at
 _SPREAD, _STRIP = 128, 16
-_ROWS = {np.float32: 2, np.float64: 1}  # of a thread
 _NEVER = np.iinfo(np.int32).max
 MOST_PLANS = 16
 _PLANS: dict[Any, Any] = {}
@@ -190,10 +189,10 @@ class _Work:
                 *(address(self.a, 0, first), self.ld, column, end - first),
                 *(end - first, 0, moves, 1, 0),
             )
-            below, right, rows = self.n - column - w, end - column - w, _ROWS[self.real]
+            below, right = self.n - column - w, end - column - w
             blocks = -(-below // _SPREAD)
             self.launch(
-                *("spread", blocks + -(-right // _SPREAD) + 1, _SPREAD // rows, self.a),
+                *("spread", blocks + -(-right // _SPREAD) + 1, _SPREAD, self.a),
                 *(self.ld, column, column, w, self.n, end, self.block, blocks),
             )
             if right:
@@ -214,7 +213,7 @@ class _Work:
                 *(
                     "select_pivots",
                     groups,
-                    group // _ROWS[self.real],
+                    group,
                     self.a,
                     self.ld,
                     column,
@@ -242,7 +241,7 @@ class _Work:
         for start in range(first, end, BLOCK):
             rows, rest = min(BLOCK, end - start), end - min(start + BLOCK, end)
             self.launch(
-                *("solve_top", -(-right // _SPREAD), _SPREAD // _ROWS[self.real], self.a, self.ld),
+                *("solve_top", -(-right // _SPREAD), _SPREAD, self.a, self.ld),
                 *(start, rows // PANEL, end, n),
             )
             self.device.gemm(

@@ -31,8 +31,8 @@ def inverted_blocks(
     real = a.dtype.type
     kind = "float64" if real == np.float64 else "float32"
     device.launch(
-        *("lu", "invert_tiles", -(-n // _TILE), _TILE // (8 // a.itemsize)),
-        (a, ld, 0, n, int(is_upper), out, BLOCK),
+        *("lu", "invert_tiles", -(-n // _TILE), _TILE),
+        (a, ld, n, int(is_upper), out, BLOCK),
         real,
     )
     whole, rest = divmod(n, BLOCK)
