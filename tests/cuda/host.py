@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from contextlib import nullcontext
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -52,6 +53,15 @@ class HostDevice:
 
     def recorded(self, run: Any) -> Any:
         return run
+
+    def aside(self) -> Any:
+        return nullcontext()
+
+    def signal(self, name: Any) -> None:
+        pass
+
+    def await_signal(self, name: Any) -> None:
+        pass
 
     def planned(self, run: Any, arena: Any) -> Any:
         return _Now(run)

@@ -7,16 +7,14 @@ factorization, ``(L D^-1) (D L')`` with D the diagonal of L, and are applied by 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, address, storage_type
-from roundwise.backends.cuda.lu import Packed
+from roundwise.backends.cuda.lu import Packed, moderating_scale
 from roundwise.backends.cuda.products import PRODUCTS, split
-from roundwise.backends.cuda.residual import row_sums
 from roundwise.backends.cuda.substitution import BLOCK, inverted_blocks
 from roundwise.formats import FloatFormat
 
@@ -28,10 +26,8 @@ _NEVER = np.iinfo(np.int32).max
 def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     """Factors of a symmetric positive definite A, of which the lower triangle is read."""
     xp, n, real = device.xp, len(A), storage_type(fmt)
-    ld, products, scale = -(-n // 32) * 32, PRODUCTS[fmt.name], 1.0
-    if products.parts and fmt.emax < 127:
-        largest = row_sums(device, A)[1]
-        scale = math.ldexp(1.0, -math.frexp(largest)[1]) if largest else 1.0
+    ld, products = -(-n // 32) * 32, PRODUCTS[fmt.name]
+    scale = moderating_scale(device, A, fmt)
     a = xp.zeros((n, ld), dtype=real)
     if products.kind in ("float64", "float32"):
         a[:, :n] = _diagonal(device, A.astype(real), fmt)

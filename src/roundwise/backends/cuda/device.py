@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import threading
+from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
+from roundwise.backends.cuda.plan import Plan, address
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
 
@@ -27,6 +29,8 @@ _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_FP32, _COMPUTE_FP64, _COMPUTE_TF32 = 68, 70, 77
 _DEFAULT_ALGORITHM = -1
 
+__all__ = ["Device", "DeviceUnavailable", "address", "get_device", "is_available", "why_not"]
+
 
 class DeviceUnavailable(RoundwiseError, RuntimeError):
     """There is no GPU to compute on; the message says what is missing."""
@@ -38,7 +42,7 @@ class Device:
     def __init__(self, xp: Any) -> None:
         self.xp = xp
         self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
-        self._driver = importlib.import_module("cupy_backends.cuda.api.driver")
+        self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
         self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
         self._recording: Plan | None = None
         self._cupyx = importlib.import_module("cupyx")
@@ -62,6 +66,11 @@ class Device:
         free, _ = self.xp.cuda.runtime.memGetInfo()
         pool = self.xp.get_default_memory_pool()
         return int(free) + int(pool.free_bytes())
+
+    @cached_property
+    def processors(self) -> int:
+        """How many streaming multiprocessors it has."""
+        return int(self.xp.cuda.Device().attributes["MultiProcessorCount"])
 
     @cached_property
     def key(self) -> str:
@@ -151,7 +160,7 @@ class Device:
         if self._recording is None:
             product(*args)
         else:
-            self._recording.add_product(product, args)
+            self._recording.add_product(product, args[1:])
 
     def cholesky(self, A: Any) -> Any:
         """L of a symmetric positive definite matrix, by cuSOLVER; NaN if it is not definite."""
@@ -178,6 +187,24 @@ class Device:
             finally:
                 self._recording = None
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Within it, what is planned runs on a second stream, beside the caller's."""
+        return self._plan.aside()
+
+    def signal(self, name: Any) -> None:
+        """Note in the plan that all so far on this stream is done."""
+        self._plan.add_signal(name)
+
+    def await_signal(self, name: Any) -> None:
+        """Let this stream of the plan wait for a signal; for one that never comes, not at all."""
+        self._plan.add_wait(name)
+
+    @property
+    def _plan(self) -> Plan:
+        if self._recording is None:
+            raise RuntimeError("only plans have two streams; call this within `planned`")
+        return self._recording
+
     def recorded(self, run: Any) -> Any:
         """A CUDA graph of what ``run()`` launches; call it to launch all of it at once."""
         stream = self.xp.cuda.Stream(non_blocking=True)
@@ -188,79 +215,9 @@ class Device:
         return lambda: graph.launch(self.xp.cuda.get_current_stream())
 
 
-class Plan:
-    """A list of launches and products that takes a few microseconds each to run.
-
-    Launching a kernel through CuPy takes longer than many of them run: most of that is packing its
-    arguments, which a plan does once. Where an argument is an address in the arena, it moves with
-    the arena.
-    """
-
-    def __init__(self, device: Device, arena: Any) -> None:
-        self._device, self._start, self._size = device, address(arena), arena.nbytes
-        self._items: list[tuple[Any, Any]] = []
-        self._values: Any = []  # of all arguments of kernels, later an array
-        self._lock = threading.Lock()
-
-    def add_launch(
-        self, function: int, grid: tuple[int, ...], block: int, args: tuple[Any, ...]
-    ) -> None:
-        self._items.append((None, (function, *grid, block, 1, 1, 0, len(self._values))))
-        self._values.extend(a if isinstance(a, int) else address(a) for a in args)
-
-    def add_product(self, product: Any, args: tuple[int, ...]) -> None:
-        self._items.append((product, args))
-
-    def finished(self) -> Plan:
-        """Pack the arguments: a kernel is given the addresses of its arguments' values."""
-        self._values = np.array(self._values, dtype=np.int64)
-        self._moving = self._is_inside(self._values)
-        self._places = self._values.ctypes.data + 8 * np.arange(len(self._values), dtype=np.uintp)
-        where = self._places.ctypes.data
-        self._items = [
-            item if item[0] else (None, (*item[1][:-1], where + 8 * item[1][-1]))
-            for item in self._items
-        ]
-        return self
-
-    def _is_inside(self, value: Any) -> Any:
-        return (value >= self._start) & (value < self._start + self._size)
-
-    def run(self, arena: Any) -> None:
-        """Launch everything on the current stream."""
-        with self._lock:
-            if (distance := address(arena) - self._start) != 0:
-                self._move(distance)
-            launch = self._device._driver.launchKernel
-            stream = self._device.xp.cuda.get_current_stream().ptr
-            for product, args in self._items:
-                if product is None:
-                    launch(*args[:8], stream, args[8], 0)
-                else:
-                    product(*args)
-
-    def _move(self, distance: int) -> None:
-        self._values[self._moving] += distance
-        self._items = [
-            (product, args)
-            if product is None
-            else (product, tuple(a + distance if self._is_inside(a) else a for a in args))
-            for product, args in self._items
-        ]
-        self._start += distance
-
-
 def _handle(function: Any) -> int:
     """CUDA's handle of a kernel that CuPy compiled."""
     return int(getattr(function, "kernel", function).ptr)
-
-
-def address(array: Any, row: int = 0, column: int = 0) -> int:
-    """Where an entry of a matrix by rows, or of a vector, is in the device's memory."""
-    offset = row if array.ndim == 1 else row * array.shape[-1] + column
-    data = array.data
-    start = data.ptr if hasattr(data, "ptr") else array.ctypes.data  # NumPy's stands in for tests
-    return int(start) + offset * int(array.itemsize)
 
 
 def why_not() -> str:
