@@ -141,8 +141,8 @@ def test_parts_are_rounded_to_16_bits_and_add_up(device, fmt):
         wide = bits.astype(np.uint32) << 16
         values = bits.view(np.float16) if short is rw.FP16 else wide.view(np.float32)
         assert np.array_equal(values.astype(np.float64), parts[part])
-    scale = np.maximum(np.abs(x), 2.0**-14)  # below, fp16 is subnormal
-    assert (np.abs(sum(parts) - x) <= 2 * get_format(fmt).unit_roundoff * scale).all()
+    spacing = short.min_subnormal  # of the smallest parts
+    assert (np.abs(sum(parts) - x) <= get_format(fmt).unit_roundoff * np.abs(x) + spacing).all()
     x[5, 5] = 1e30
     split(device, products, source, x.shape, place, products.left, overflow)
     assert status[0] == (3 if short is rw.FP16 else 7)
