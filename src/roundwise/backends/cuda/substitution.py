@@ -1,0 +1,129 @@
+"""Triangular solves on the GPU with inverted diagonal blocks.
+
+A solve with n unknowns is a chain of n / 256 steps for each triangle, each of which is a product
+with an inverted block and one with what lies beside it. All of them are one plan for each n.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from roundwise.backends.cuda.device import address
+from roundwise.backends.cuda.plan import kept_plan
+from roundwise.backends.cuda.products import plain
+from roundwise.backends.cuda.triangles import BLOCK, Triangles
+
+_TILE = 64  # W in kernels/lu.cu
+
+
+def invert_blocks(triangles: Triangles, is_upper: bool) -> None:
+    """Invert the diagonal blocks of L or U: tiles first, then pairs of neighbours, twice."""
+    device, lu, n = triangles.device, triangles.lu, triangles.n
+    out = triangles.inverse_U if is_upper else triangles.inverse_L
+    args = lu, triangles.ld, n, int(is_upper), out, BLOCK
+    device.launch("lu", "invert_tiles", -(-n // _TILE), _TILE, args, triangles.real)
+    whole, rest = divmod(n, BLOCK)
+    for start, count, size in ((0, whole, BLOCK), (n - rest, 1, rest)):
+        if not (count and size):
+            continue
+        for half in (_TILE, 2 * _TILE):
+            for offset in range(0, size - half, 2 * half):
+                other = min(half, size - offset - half)
+                sizes = (half, other) if is_upper else (other, half)
+                corner = (offset, offset + half) if is_upper else (offset + half, offset)
+                _combine(triangles, out, start, corner, sizes, count)
+
+
+def _combine(
+    triangles: Triangles,
+    out: Any,
+    start: int,
+    corner: tuple[int, int],
+    sizes: tuple[int, int],
+    count: int,
+) -> None:
+    """From the inverses of two neighbouring diagonal blocks to that of both together.
+
+    The corner of the inverse is ``-B^-1 C A^-1`` for L, and ``-A^-1 C B^-1`` for U. The same is
+    done for `count` blocks, 256 rows apart.
+    """
+    lu, ld, room = triangles.lu, triangles.ld, triangles.room
+    kind, gemm = plain(triangles.real), triangles.device.gemm
+    steps_lu, steps_out, steps_room = BLOCK * (ld + 1), BLOCK * BLOCK, room.shape[1] * room.shape[2]
+    (row, column), (height, width) = corner, sizes
+    behind = address(out, start + column, column), BLOCK
+    before = address(out, start + row, row), BLOCK
+    C = address(lu, start + row, start + column), ld
+    result = address(out, start + row, column), BLOCK
+    held = address(room), room.shape[2]
+    steps = count, steps_lu, steps_out, steps_room
+    gemm((height, width, width), C, behind, held, 1.0, 0.0, kind, batch=steps)
+    steps = count, steps_out, steps_room, steps_out
+    gemm((height, width, height), before, held, result, -1.0, 0.0, kind, batch=steps)
+
+
+class Substitution:
+    """``L U x = b``, or ``(L U)' x = b``, in a type of numbers, one right-hand side at a time."""
+
+    def __init__(self, triangles: Triangles, dtype: Any, transposed: bool) -> None:
+        self._triangles, self._transposed, self._dtype = triangles, transposed, np.dtype(dtype)
+
+    def __call__(self, b: Any) -> Any:
+        triangles = self._triangles
+        right, _ = triangles.vectors[self._dtype]
+        if self._transposed:
+            right[:] = b
+        else:
+            self._reordered("gather", triangles.device.xp.ascontiguousarray(b), right)
+        key = "substitution", triangles.n, triangles.real, self._dtype, self._transposed
+        plan = kept_plan(triangles.device, key, self._steps, triangles.arena)
+        plan.run(triangles.arena)
+        x = triangles.device.xp.empty_like(right)
+        if self._transposed:
+            self._reordered("scatter", right, x)
+        else:
+            x[:] = right
+        return x
+
+    def _reordered(self, kernel: str, x: Any, out: Any) -> None:
+        n, order = self._triangles.n, self._triangles.order
+        self._launch(kernel, -(-n // 256), 256, x, order, out, n)
+
+    def _steps(self) -> None:
+        """Both triangular solves, from the first vector into the second one, and back."""
+        triangles = self._triangles
+        lower, upper = triangles.inverse_L, triangles.inverse_U
+        first, second = (upper, lower) if self._transposed else (lower, upper)
+        right, solved = triangles.vectors[self._dtype]
+        blocks = range(0, triangles.n, BLOCK)
+        for start in blocks:
+            self._step(start, first, right, solved, forward=True)
+        for start in reversed(blocks):
+            self._step(start, second, solved, right, forward=False)
+
+    def _step(self, start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
+        """``y_s = inverse_s r_s``, then subtract its product with what is below, or above."""
+        n, lu, ld = self._triangles.n, self._triangles.lu, self._triangles.ld
+        size = min(BLOCK, n - start)
+        solved = address(y, start)
+        self._product((address(inverse, start), BLOCK), (size, size), address(r, start), solved, 0)
+        begin, end = (start + size, n) if forward else (0, start)
+        if end > begin:
+            place = (start, begin) if self._transposed else (begin, start)
+            shape = (size, end - begin) if self._transposed else (end - begin, size)
+            self._product((address(lu, *place), ld), shape, solved, address(r, begin), 1)
+
+    def _product(
+        self, matrix: tuple[int, int], shape: tuple[int, int], x: int, y: int, subtracts: int
+    ) -> None:
+        args = *matrix, *shape, x, y, subtracts
+        if self._transposed:
+            self._launch("columns_times", -(-shape[1] // 32), 128, *args)
+        else:
+            self._launch("rows_times", min(-(-shape[0] // 8), 4096), 256, *args)
+
+    def _launch(self, kernel: str, grid: int, block: int, *args: Any) -> None:
+        types = self._dtype.type, self._triangles.real
+        self._triangles.device.launch("substitution", kernel, grid, block, args, *types)
