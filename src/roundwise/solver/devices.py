@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -94,6 +95,15 @@ def _checked_device(device: Any) -> int | None:
     return int(found[1] or 0)
 
 
+def _as_cupy(cuda: Any, stream: Any) -> Any:
+    """torch's stream as one of CuPy's; from 14 on that has a protocol, which torch may not know."""
+    if hasattr(cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
+        return cuda.Stream.from_external(stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return cuda.ExternalStream(stream.cuda_stream)
+
+
 def _as_host(name: str, x: Any) -> str:
     return f"{name}.get()" if hasattr(x, "get") else f"{name}.cpu()"
 
@@ -120,9 +130,9 @@ class Place:
         with ExitStack() as stack:
             stack.enter_context(cuda.Device(self.number))
             if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
-                stream = torch.cuda.current_stream(self.number).cuda_stream
-                if stream:  # not the default one, which is CuPy's, too
-                    stack.enter_context(cuda.ExternalStream(stream))
+                stream = torch.cuda.current_stream(self.number)
+                if stream.cuda_stream:  # not the default one, which is CuPy's, too
+                    stack.enter_context(_as_cupy(cuda, stream))
             try:
                 yield
             except MemoryError as error:

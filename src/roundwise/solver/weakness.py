@@ -150,7 +150,7 @@ class Weighed:
             left = y - on_host(factors.solve(image))
             while np.abs(left).max() > TOLD and len(found) <= STEPS:
                 y = (left / np.abs(left).max())[:, None]
-                image = -on_host(doubled_residual(self._backend, self.A, y, np.zeros_like(y)))[:, 0]
+                image = -self._negative_image(y)[:, 0]
                 found.append(norm / (float(np.abs(image).max()) + exact.error_of(n) * norm))
                 if found[-1] < GAIN * found[-2]:
                     break
