@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy sparse-prices readme docs dist clean
+.PHONY: help demo test test-gpu lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy sparse-prices fuzz readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -32,6 +32,9 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_sparse_engine.py
 	$(RUN)/python benchmarks/bench_gmres_ir.py
 	$(RUN)/python benchmarks/bench_training.py
+
+fuzz: $(VENV)/installed  ## 100 000 systems, answers and bounds judged in rational arithmetic (an hour on two cores)
+	OPENBLAS_NUM_THREADS=1 ROUNDWISE_NUM_THREADS=1 $(RUN)/python tests/long_fuzz.py
 
 speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv, spsolve and, after make extras, PARDISO, KLU
 	$(RUN)/python benchmarks/bench_solve.py

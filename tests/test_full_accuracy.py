@@ -160,3 +160,41 @@ def test_a_solver_refines_to_full_accuracy_and_learns_nothing_from_it():
     assert repr(solver) == before
     with pytest.raises(ValueError, match="accuracy"):
         solver.solve(A, b, accuracy="full")
+
+
+def test_nothing_is_claimed_of_numbers_too_small_for_53_bits():
+    assert solved([[3.0]], [2.0**-1030], tol=1e-6).accuracy == "backward"  # x is subnormal
+    A, _, b = exact_system(20, 1e3, 0)
+    far = np.ones(20)
+    far[3] = 2.0**-1000
+    assert solved(far[:, None] * A, far * b).accuracy == "backward"  # products of that row vanish
+    sparse_rows = sparse.csr_array(far[:, None] * (A + 3 * np.eye(20)))
+    assert solved(sparse_rows, far * b).accuracy == "backward"
+
+
+@pytest.mark.parametrize("policy", ["fp32", "fp64"])
+def test_columns_of_very_different_sizes_claim_nothing_and_bound_nothing(policy):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((5, 5))
+    A *= np.ldexp(1.0, np.array([0, 0, -900, 0, -900]))
+    A *= np.ldexp(1.0, np.array([-120, 950, 900, 900, 930]))[:, None]
+    solution = solved(A, A @ np.ones(5), policy=policy)
+    assert solution.accuracy == "backward"
+    assert solution.error_kind == "bound" or np.isinf(solution.forward_error_bound)
+
+
+@pytest.mark.parametrize("kappa", [1e14, 1e15])
+def test_a_direction_that_low_factors_hide_is_warned_of(kappa):
+    """Corrections do not show it, as b is A times a moderate x: pivots do."""
+    A, x, b = exact_system(600, kappa, 0)
+    with pytest.warns(rw.IllConditionedWarning):
+        found = rw.solve(A, b, policy="fp32")
+    assert error(found, x) > 1e-4
+
+
+def test_well_conditioned_systems_are_not_warned_of():
+    for kappa in (1e2, 1e6, 1e10):
+        A, _, b = exact_system(400, kappa, 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", rw.IllConditionedWarning)
+            rw.solve(A, b, policy="fp32")

@@ -33,6 +33,7 @@ from roundwise.algorithms.refinement import (
     substitution,
     with_unit_columns,
 )
+from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.algorithms.stage import Stage, Vector
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.backends.arrays import on_host
@@ -51,6 +52,9 @@ ENOUGH = 1 / 16
 """What a correction may leave of an error, as foreseen. It is far more if ``(A' U)' V``, which
 should be tiny singular values, comes from other directions that are left in U and V."""
 
+SPAN = 400
+"""Numbers that differ by more than that many powers of two leave no room for twice 53 bits."""
+
 MOST_STEPS = 3
 """How often U and V are improved; each step gains about as many digits as the factors have."""
 
@@ -62,6 +66,21 @@ def lost_pivots(factors: Factors, margin: float = 1.0) -> int:
         return 0
     noise = margin * default_tolerance(len(pivots), factors.fmt) * pivots.max()
     return int(np.count_nonzero(pivots < noise))
+
+
+def tells_all(matrix: ScaledMatrix, factors: Factors) -> bool:
+    """Whether no number of A is so small that its products vanish, or are rounded to fewer bits.
+
+    Of a dense A the pivots tell: a row of tiny numbers leaves a tiny pivot. What was scaled away
+    from a column is only seen by FP64 factors, and by nobody if columns differ by more than that.
+    """
+    if matrix.columns is not None and (factors.fmt != FP64 or np.ptp(matrix.columns) > SPAN):
+        return False
+    if matrix.is_sparse:
+        sizes = np.abs(matrix.A.data)
+        return bool(sizes.min(initial=1.0, where=sizes > 0) >= 2.0**-SPAN)
+    pivots = factors.pivots
+    return pivots is None or bool(pivots.min() >= 2.0**-SPAN * pivots.max())
 
 
 def complete_corrector(

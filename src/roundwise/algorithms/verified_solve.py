@@ -34,7 +34,7 @@ from roundwise.algorithms.accuracy import (
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.lost_directions import complete_corrector, lost_pivots
+from roundwise.algorithms.lost_directions import complete_corrector, lost_pivots, tells_all
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.algorithms.refinement import (
     Correction,
@@ -149,6 +149,8 @@ class VerifiedSolve(Algorithm):
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         errors = answer.errors if np.array_equal(kept, answer.X) else None
+        if errors is None and dtype == np.float64:  # a number of x is too small for 53 bits
+            answer.is_accurate = False
         judged, answer.passed = self._gate(
             system, kept, errors, stages["residual"], matrix, tolerance
         )
@@ -242,6 +244,7 @@ class VerifiedSolve(Algorithm):
 
         tried = None
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
+        forward = forward and tells_all(system[0], factors)
         if forward and (correct := complete_corrector(system[0].A, factors, factor, residual)):
             tried = refined(correct, ForwardRule(target))
             if tried.status is OutcomeStatus.CONVERGED:

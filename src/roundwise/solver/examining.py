@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.error_bound import PROVED_UP_TO, relative_errors
+from roundwise.algorithms.lost_directions import lost_pivots
+from roundwise.algorithms.scaling import LARGEST_SUM
 from roundwise.algorithms.singularity import EXAMINED_UP_TO, Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
@@ -54,6 +56,9 @@ SAFETY = 2.0
 
 ROWS = 256
 """Rows whose magnitudes are taken at a time."""
+
+MARGIN = 32.0
+"""Pivots of low factors below that multiple of rounding errors may hide a direction."""
 
 UNKNOWN_AT_FIRST = 0.1
 """A relative correction of that size says that no digit of x was certain before it."""
@@ -132,16 +137,19 @@ class Examiner:
         """What a plain solve finds out about its answer if n is large, at a small part of its time.
 
         `largest` is the largest relative correction of refinement. FP64 factors whose pivots or
-        answers show signs of trouble make one more correction. Low factors that have lost
-        directions are asked what they hide only if x was as good as unknown at first.
+        answers show signs of trouble make one more correction. Low factors are
+        asked what they hide if pivots are lost, or if x was as good as unknown at first.
         """
         matrix, factors = self._matrix, answer.factors
         sizes = matrix.norm * matrix.solution_norms(answer.X)
         stretched = bool((SUSPICIOUS * sizes > matrix.residual_norms(answer.columns.B)).any())
         if factors.fmt != FP64:
-            if not stretched and largest < UNKNOWN_AT_FIRST:
+            lost = lost_pivots(factors, MARGIN) > 0
+            if not (stretched or lost) and largest < UNKNOWN_AT_FIRST:
                 return UNEXAMINED
-            condition = self._weighed.hidden_condition(factors)
+            is_scaled = matrix.rows is not None
+            norm = self._weighed.norm_inf if is_scaled else matrix.norm
+            condition = self._weighed.hidden_condition(factors, norm)
             if condition < HARMLESS:
                 return UNEXAMINED
             error = math.inf if condition > NEARLY_SINGULAR else condition * backward_error
@@ -255,6 +263,9 @@ class Examiner:
                 return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
             errors = SAFETY * (Z + unseen) / (1 - weakness.rate)
             error, how = self._relative(errors, answer), _CORRECTED
+            spread = self._matrix.columns
+            if spread is not None and np.ptp(spread) > LARGEST_SUM:  # norms are clipped there
+                error = math.inf
         return Accuracy(error, False, how, weakness.condition)
 
     def _residual_noise(self, answer: Examined) -> Array:

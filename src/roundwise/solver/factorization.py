@@ -205,6 +205,7 @@ class Factorization:
             learn, self._learn = self._learn, None
         if learn is not None:
             learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
+        fell_short |= self._accuracy == "forward" and math.isinf(known.error)
         if fell_short or known.error > FEW_DIGITS:
             warn_of(known, fell_short)
         return Solution(

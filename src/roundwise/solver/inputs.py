@@ -175,6 +175,8 @@ def _checked_sparse(A: Any) -> sparse.csr_array:
     _check_shape(A.shape)
     kind = np.float32 if A.dtype == np.float32 else np.float64
     csr = sparse.csr_array(A, dtype=kind)
+    if csr.indices.dtype != csr.indptr.dtype:  # as set by hand; SciPy makes both alike
+        csr = sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
     if not csr.has_canonical_format:
         csr = csr.copy()  # the caller's matrix stays as it is
         csr.sum_duplicates()
@@ -194,7 +196,7 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     if np.issubdtype(dtype, np.complexfloating):
         raise TypeError(
             f"{name} is complex ({dtype}); real systems only: pass {name}.real if that is meant, "
-            "or use numpy.linalg.solve"
+            "or use numpy.linalg.solve (scipy.sparse.linalg.spsolve if A is sparse)"
         )
     if not np.can_cast(dtype, np.float64):
         raise TypeError(

@@ -36,6 +36,10 @@ GAIN = 4.0
 """They are shrunk as long as two steps make the bound of the condition number grow by this."""
 
 
+TOLD = 0.25
+"""Of a stretched vector, factors that have lost nothing leave less than that."""
+
+
 @dataclass(frozen=True)
 class Weakness:
     """What A does to the vector that it maps to the least, as far as some factors show it."""
@@ -130,19 +134,30 @@ class Weighed:
         return bool(np.abs(units * left).max() < share * np.abs(units * y).max())
 
     @np.errstate(all="ignore")
-    def hidden_condition(self, factors: Factors) -> float:
-        """A lower bound of the condition number that low factors may hide, by two substitutions.
+    def hidden_condition(self, factors: Factors, norm: float) -> float:
+        """A lower bound of the condition number that low factors may hide; infinite on overflow.
 
-        What they do tell is taken from a random vector; the rest is mapped to the least by A.
-        Infinite if they overflow.
+        A random vector is stretched by them. If they tell all of it again, two substitutions are
+        enough: nothing is hidden. Otherwise what they tell is taken from it, and the rest is mapped
+        to ever less by A, whose infinity norm is given.
         """
+        n = self.A.shape[0]
         try:
-            noise = _noise(self.A.shape[0], 1)[:, 0]
-            y = on_host(factors.solve(noise))
-            left = y - on_host(factors.solve(self._backend.matrix(self.A, FP64).matvec(y)))
+            y = on_host(factors.solve(_noise(n, 1)[:, 0]))
+            y = y / np.abs(y).max()
+            image = on_host(self._backend.matrix(self.A, FP64).matvec(y))
+            found = [norm / (float(np.abs(image).max()) + n * FP64.unit_roundoff * norm)]
+            left = y - on_host(factors.solve(image))
+            while np.abs(left).max() > TOLD and len(found) <= STEPS:
+                y = (left / np.abs(left).max())[:, None]
+                image = -self._negative_image(y)[:, 0]
+                found.append(norm / (float(np.abs(image).max()) + exact.error_of(n) * norm))
+                if found[-1] < GAIN * found[-2]:
+                    break
+                left = y[:, 0] - on_host(factors.solve(image))
         except ArithmeticFailure:
             return math.inf
-        return max(self.condition_from(v) for v in (y, left) if v.any())
+        return float(max(found))
 
     @np.errstate(all="ignore")
     def may_exceed(self, condition: float, factors: Factors, lost: int) -> bool:
