@@ -142,6 +142,11 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dsub_rn(double a, double b) { return a - b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
+inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
+inline void atomicMax(unsigned long long* place, unsigned long long value) {
+    *place = max(*place, value);
+}
 inline void atomicMin(int* place, int value) { *place = min(*place, value); }
 
 inline unsigned short to_bits(float x, int is_bf16) {

@@ -7,10 +7,13 @@ import pytest
 from cuda_host import HostDevice
 
 import roundwise as rw
+from roundwise.backends import arrays
 from roundwise.backends.cuda import cholesky, elimination, lu, residual
+from roundwise.backends.cuda.look import look
 from roundwise.backends.cuda.plan import Plan
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.native import exact
+from roundwise.features import device_look
 from roundwise.formats import get_format
 
 rng = np.random.default_rng
@@ -219,3 +222,26 @@ def test_addresses_of_a_plan_move_with_its_arena():
     assert list(plan._items[1][2][1]) == [3, start + 50 + distance, 4]
     plan._move(-distance)
     assert plan._values.tolist()[0] == start
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("n", [5, 100])
+def test_the_look_by_kernels_is_that_by_arrays(device, order, n):
+    A = np.array(rng(n).standard_normal((n, n)) + 2 * np.eye(n), order=order)
+    A[:, 2] = 0.0
+    A[2, 2] = 1.0
+    count = min(64, n)
+    assert np.allclose(look(device, A, count), device_look._read(A, count), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_norms_of_columns_by_a_kernel(device, order):
+    X = np.array(rng(0).standard_normal((700, 3)), order=order)
+    Y, weights = np.asfortranarray(X[:, :2] * 3), rng(1).random(700)
+    for given in (None, weights):
+        scale = 1 if given is None else weights[:, None]
+        found = arrays.device_norms(device, [X, Y], given)
+        assert np.array_equal(found[0], np.abs(X * scale).max(axis=0))
+        assert np.array_equal(found[1], np.abs(Y * scale).max(axis=0))
+    X[5, 1] = np.nan
+    assert np.isnan(arrays.device_norms(device, [X], None)[0]).tolist() == [False, True, False]

@@ -14,6 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+DEVICES: dict[int, Any] = {}
+"""The GPUs that there is a backend for, by CUDA's number: they have kernels for what follows."""
+
+
+def device_of(x: Any) -> Any:
+    """The GPU that an array is on; None if there is no backend for it."""
+    return DEVICES.get(getattr(getattr(x, "device", None), "id", -1))
+
+
 def array_module(x: Any) -> Any:
     """NumPy, or the module that a GPU's array is of: CuPy. It has NumPy's functions."""
     return np if isinstance(x, np.ndarray) else sys.modules[type(x).__module__.partition(".")[0]]
@@ -31,15 +40,33 @@ def norms_of_blocks(blocks: Sequence[Any], weights: Any = None) -> list[NDArray[
     """The column norms of several blocks, read back together."""
     if isinstance(blocks[0], np.ndarray):
         return [column_norms(X, weights) for X in blocks]
+    if device := device_of(blocks[0]):
+        return device_norms(device, blocks, weights)
     joined = column_norms(array_module(blocks[0]).concatenate(list(blocks), axis=1), weights)
     return np.split(joined, np.cumsum([X.shape[1] for X in blocks[:-1]]))
 
 
 def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:
     """The max norm of each column, its entries weighted, on the host; NaN if a column has one."""
+    if device := device_of(X):
+        return device_norms(device, [X], weights)[0]
     magnitudes = abs(X)
     if weights is not None:
         magnitudes *= weights[:, None]
     if isinstance(magnitudes, np.ndarray):
         return np.asarray(magnitudes.max(axis=0, initial=0.0))
     return on_host(magnitudes.max(axis=0)) if magnitudes.size else np.zeros(X.shape[1])
+
+
+def device_norms(device: Any, blocks: Sequence[Any], weights: Any) -> list[NDArray[np.float64]]:
+    """The same by a kernel for each block, and one copy to the host."""
+    counts = [X.shape[1] for X in blocks]
+    found = device.xp.empty(sum(counts))
+    start = 0
+    for X, count in zip(blocks, counts, strict=True):
+        steps = (step // X.itemsize for step in X.strides)
+        args = X, *steps, len(X), 0 if weights is None else weights, found[start : start + count]
+        if count:
+            device.launch("exact", "column_norms", count, 512, args, stored=X.dtype.type)
+        start += count
+    return np.split(on_host(found), np.cumsum(counts[:-1]))

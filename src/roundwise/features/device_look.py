@@ -8,15 +8,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from roundwise.backends.arrays import array_module, on_host
+from roundwise.backends.arrays import array_module, device_of, on_host
+from roundwise.backends.cuda.look import look
 from roundwise.features.look import ROWS, angles_from
 
 
 def device_row_features(A: Any) -> dict[str, float]:
     """``diagonal_share``, ``coherence`` and ``remainder`` of a matrix of moderate size."""
-    xp, n = array_module(A), len(A)
+    n = len(A)
     count = min(ROWS, n)
+    device = device_of(A)
+    read = _read(A, count) if device is None else look(device, A, count)
+    if not np.isfinite(read).all():  # nothing is known of such rows
+        return {"diagonal_share": 0.0, "coherence": float(n), "remainder": 0.0}
+    coherence, remainder = angles_from(read[: count * count].reshape(count, count).copy(), n)
+    sizes, lengths_of = read[count * count : -count], read[-count:]
+    shares = np.divide(sizes, lengths_of, out=np.zeros(count), where=lengths_of > 0)
+    share = float(np.sort(shares)[count // 2])
+    return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+def _read(A: Any, count: int) -> NDArray[np.float64]:
+    """As `look` computes it by kernels: for any array module."""
+    xp, n = array_module(A), len(A)
     rows = np.arange(count) * n // count
     sampled = (A if A.flags.c_contiguous else A.T)[rows]
     squares = sampled * sampled
@@ -28,11 +44,4 @@ def device_row_features(A: Any) -> dict[str, float]:
     longest = lengths.max()
     scaled = sampled / xp.where(lengths > 0, lengths, xp.where(longest > 0, longest, 1.0))
     gram = (scaled @ scaled.T).reshape(-1)
-    read = on_host(xp.concatenate([gram, abs(diagonal), norms]))
-    if not np.isfinite(read).all():  # nothing is known of such rows
-        return {"diagonal_share": 0.0, "coherence": float(n), "remainder": 0.0}
-    coherence, remainder = angles_from(read[: count * count].reshape(count, count).copy(), n)
-    sizes, lengths_of = read[count * count : -count], read[-count:]
-    shares = np.divide(sizes, lengths_of, out=np.zeros(count), where=lengths_of > 0)
-    share = float(np.sort(shares)[count // 2])
-    return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+    return on_host(xp.concatenate([gram, abs(diagonal), norms]))

@@ -41,6 +41,10 @@ Gaussian matrices, whose least singular values are far below the others."""
 MOST_COHERENT, LEAST_REMAINDER = 16.5, 4e-6
 """Beyond, 22 bits are not: the singular values fall below ``exp(-17.5)`` of the largest."""
 
+MIXED_FROM = 12000
+"""From that n on, butterflies before local pivoting in fp16x2 are worth their time: corrections
+gain more digits."""
+
 LEAST_BUDGET = 6
 """GMRES iterations that are always granted."""
 
@@ -102,7 +106,7 @@ class DeviceChooser:
         key = "definite" if definite else "general", round(2 * math.log2(n)), bits
         priced = {
             action: self._seconds(action, matrix) * self._ratio(key, action)
-            for action in self._actions(definite, bits)
+            for action in self._actions(definite, bits, n)
             if memory_needed(action, n) <= self._free
         }
         if not priced:
@@ -124,9 +128,10 @@ class DeviceChooser:
         iterations = round(factors / (2 * self._prices.step_seconds(FP64.name, n)))
         return min(max(LEAST_BUDGET, iterations), VerifiedSolve.budget)
 
-    def _actions(self, definite: bool, bits: int) -> list[Action]:
+    def _actions(self, definite: bool, bits: int, n: int) -> list[Action]:
         """Those that are worth a try, the safe one first: prices that are equal choose it."""
-        methods = ["lu", "lu/tournament", "lu/local", *(["cholesky"] if definite else [])]
+        methods = ["lu", "lu/tournament", "lu/local", "lu/butterfly"]
+        methods += ["cholesky"] if definite else []
         found = [
             Action((fmt, FP64, FP64, FP64), name)
             for name in methods
@@ -139,6 +144,8 @@ class DeviceChooser:
             for action in found
             if self._prices.prices(action.method, action[0].name)
             and (action.method != "lu/tournament" or action[0] == FP64)
+            and (action.method != "lu/butterfly" or (action[0] == FP16X2 and n >= MIXED_FROM))
+            and (action.method != "lu/local" or action[0] != FP16X2 or n < MIXED_FROM)
         ]
 
     def _ratio(self, key: Key, action: Action) -> float:

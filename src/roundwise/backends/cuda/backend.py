@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from roundwise.backends.arrays import DEVICES
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.cuda import residual
 from roundwise.backends.cuda.device import Device, get_device
@@ -46,6 +47,8 @@ class CudaBackend(CudaVectors):
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = get_device() if device is None else device
+        if isinstance(self.device, Device):
+            DEVICES[self.device.number] = self.device
 
     @property
     def xp(self) -> Any:

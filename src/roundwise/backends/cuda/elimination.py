@@ -21,7 +21,6 @@ from roundwise.formats import FloatFormat
 
 PANEL = 64  # W in kernels/lu.cu
 GROUP = 256  # rows that a thread block of a tournament selects pivots from
-WINDOW = 128  # rows that local pivoting looks at
 _SPREAD, _STRIP = 128, 16  # columns or rows of a thread block in kernels/lu.cu
 _NEVER = np.iinfo(np.int32).max
 
@@ -103,8 +102,8 @@ class Elimination:
 
     def _select(self, column: int, w: int, everywhere: bool) -> None:
         """Find the pivots of a panel, and the moves that bring them to the top."""
-        rows, group = self.n - column, GROUP if everywhere else WINDOW
-        rows = rows if everywhere else min(rows, WINDOW)
+        rows, group = self.n - column, GROUP if everywhere else window(self.n)
+        rows = rows if everywhere else min(rows, group)
         candidates, into = 0, 0
         while True:
             groups = -(-rows // group)
@@ -194,6 +193,11 @@ class Elimination:
     ) -> None:
         """``C -= A B``."""
         self.device.gemm(shape, A, B, C, -1.0, 1.0, kind or plain(self.real))
+
+
+def window(n: int) -> int:
+    """Rows that local pivoting looks at: for large n updates hide what more of them take."""
+    return 128 if n < 24000 else GROUP
 
 
 def outer_width(n: int) -> int:

@@ -25,7 +25,7 @@ SHARE = 0.76
 cuBLAS would take all of them, and the small kernels of the second stream would wait."""
 
 
-MOST_PLANS = 32
+MOST_PLANS, MOST_GRAPHS = 32, 3
 _PLANS: dict[Any, Plan] = {}
 
 
@@ -49,6 +49,7 @@ class Plan:
         self._values: Any = []  # of all arguments of kernels; later an array
         self._signals: dict[Any, int] = {}
         self._events: list[Any] = []
+        self._graphs: dict[int, Any] = {}  # by the arena's address
         self._stream = 0  # while recording: 1 is the second one
         self._lock = threading.Lock()
 
@@ -91,6 +92,7 @@ class Plan:
             for kind, stream, what in self._items
         ]
         self._has_two_streams = any(stream for _, stream, _ in self._items)
+        self._has_products = any(kind == "product" for kind, _, _ in self._items)
         cuda = self._device.xp.cuda
         self._aside = cuda.Stream(non_blocking=True, priority=HIGHEST_PRIORITY)
         self._events = [cuda.Event(disable_timing=True) for _ in range(len(self._signals) + 2)]
@@ -102,9 +104,15 @@ class Plan:
     def run(self, arena: Any) -> None:
         """Launch everything; the current stream goes on when all of it is done."""
         with self._lock:
+            if graph := self._graphs.get(address(arena)):
+                graph.launch(self._device.xp.cuda.get_current_stream())
+                return
             if (distance := address(arena) - self._start) != 0:
                 self._move(distance)
             cuda = self._device.xp.cuda
+            if not self._has_products:
+                self._graph().launch(cuda.get_current_stream())
+                return
             caller, handle = cuda.get_current_stream(), cuda.device.get_cublas_handle()
             if not self._has_two_streams:
                 self._launch_all((caller, caller), handle)
@@ -116,8 +124,24 @@ class Plan:
                 caller.use()
                 caller.wait_event(_recorded(self._events[-2], self._aside))
 
+    def _graph(self) -> Any:
+        """A CUDA graph of all launches, kept for this place of the arena.
+
+        CuPy's pool gives the same memory again and again. It allows no products of cuBLAS in a graph.
+        """
+        stream = self._aside
+        with stream:
+            stream.begin_capture()
+            self._launch_all((stream, stream), 0)
+            graph = stream.end_capture()
+        self._graphs[self._start] = graph
+        while len(self._graphs) > MOST_GRAPHS:
+            self._graphs.pop(next(iter(self._graphs)))
+        return graph
+
     def _launch_all(self, streams: tuple[Any, Any], handle: int) -> None:
-        launch, limited = self._device.driver.launchKernel, limiter(handle)
+        launch = self._device.driver.launchKernel
+        limited = limiter(handle) if self._has_two_streams else None
         pointers, current = [stream.ptr for stream in streams], 0
         share = int(SHARE * self._device.processors)
         for kind, stream, what in self._items:
@@ -125,6 +149,7 @@ class Plan:
                 launch(*what[:8], pointers[stream], what[8], 0)
             elif kind == "product":
                 if stream != current:
+                    assert limited is not None
                     streams[stream].use()
                     limited(0 if stream else share)
                     current = stream
@@ -133,7 +158,7 @@ class Plan:
                 self._events[what].record(streams[stream])
             else:
                 streams[stream].wait_event(self._events[what])
-        if self._has_two_streams:
+        if limited is not None:
             limited(0)
 
     def _move(self, distance: int) -> None:

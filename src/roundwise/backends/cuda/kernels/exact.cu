@@ -105,3 +105,28 @@ sizes_of_columns(const STORED* __restrict__ a, long long ld, int rows, int colum
     sums[static_cast<long long>(blockIdx.y) * rows + row] = sum;
     largest[static_cast<long long>(blockIdx.y) * rows + row] = isnan(sum) ? sum : most;
 }
+
+// The largest magnitude of each column, its entries weighted if weights are given; NaN if a column
+// has one. A thread block has a column.
+extern "C" __global__ void __launch_bounds__(512)
+column_norms(const STORED* __restrict__ x, long long down, long long across, int n,
+             const double* __restrict__ weights, double* __restrict__ norms) {
+    __shared__ double found[16];
+    const STORED* column = x + blockIdx.x * across;
+    const int t = threadIdx.x;
+    double most = 0;
+    for (int i = t; i < n; i += 512) {
+        double size = fabs(static_cast<double>(column[i * down]));
+        if (weights) size *= weights[i];
+        most = size > most || isnan(size) ? size : most;
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, most, step);
+        most = other > most || isnan(other) ? other : most;
+    }
+    if (t % 32 == 0) found[t / 32] = most;
+    __syncthreads();
+    if (t > 0) return;
+    for (int i = 1; i < 16; ++i) most = found[i] > most || isnan(found[i]) ? found[i] : most;
+    norms[blockIdx.x] = most;
+}
