@@ -169,6 +169,7 @@ def test_the_ladder_on_a_device_ends_with_cusolver_and_qr(backend):
     assert [f"{a.method}:{a[0]}" for a in ladder] == [
         "lu/local:fp16",
         "lu/local:fp16x2",
+        "lu/local:fp64",
         "lu:fp64",
         "qr:fp64",
     ]

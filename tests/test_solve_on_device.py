@@ -319,7 +319,7 @@ def test_small_systems_are_factorized_in_fp64(backend):
 def test_large_systems_start_low_and_a_heavy_diagonal_lower(backend):
     choice, first = chosen(backend, 8192)
     assert first == "lu/local:fp16x2"
-    assert [f"{a.method}:{a[0]}" for a in choice.ladder][1] == "lu:fp64"
+    assert [f"{a.method}:{a[0]}" for a in choice.ladder][1:3] == ["lu/local:fp64", "lu:fp64"]
     assert chosen(backend, 16384, heavy=True)[1] == "lu/local:fp16"
 
 

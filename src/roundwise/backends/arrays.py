@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
 DEVICES: dict[int, Any] = {}
 """The GPUs that there is a backend for, by CUDA's number: they have kernels for what follows."""
 

@@ -138,14 +138,15 @@ class DeviceChooser:
             for fmt in reversed(METHODS[name].formats)
             if fmt.p >= bits and self._backend.runs(name, fmt)
         ]
+        mixes = n >= MIXED_FROM and self._prices.prices("lu/butterfly", FP16X2.name)
         # What local pivoting does not get along with in low formats is better done in FP64.
         return [
             action
             for action in found
             if self._prices.prices(action.method, action[0].name)
             and (action.method != "lu/tournament" or action[0] == FP64)
-            and (action.method != "lu/butterfly" or (action[0] == FP16X2 and n >= MIXED_FROM))
-            and (action.method != "lu/local" or action[0] != FP16X2 or n < MIXED_FROM)
+            and (action.method != "lu/butterfly" or (action[0] == FP16X2 and mixes))
+            and (action.method != "lu/local" or action[0] != FP16X2 or not mixes)
         ]
 
     def _ratio(self, key: Key, action: Action) -> float:
@@ -163,7 +164,7 @@ class DeviceChooser:
         return tuple(action for action in ladder if memory_needed(action, n) <= self._free)
 
     def _too_large(self, n: int) -> DeviceMemoryError:
-        needed = min(memory_needed(a, n) for a in self._actions(False, FP16X2.p))
+        needed = min(memory_needed(a, n) for a in self._actions(False, FP16X2.p, n))
         return DeviceMemoryError(
             f"factors of a {n} x {n} matrix take {needed / 1e9:.1f} GB, of which "
             f"{self._free / 1e9:.1f} GB are free on the GPU; free memory there, or solve on the CPU"

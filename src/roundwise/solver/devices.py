@@ -97,8 +97,9 @@ def _checked_device(device: Any) -> int | None:
 
 def _as_cupy(cuda: Any, stream: Any) -> Any:
     """torch's stream as one of CuPy's; from 14 on that has a protocol, which torch may not know."""
-    if hasattr(cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
-        return cuda.Stream.from_external(stream)
+    from_external = getattr(getattr(cuda, "Stream", None), "from_external", None)
+    if from_external is not None and hasattr(stream, "__cuda_stream__"):
+        return from_external(stream)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return cuda.ExternalStream(stream.cuda_stream)

@@ -127,7 +127,7 @@ class Plan:
     def _graph(self) -> Any:
         """A CUDA graph of all launches, kept for this place of the arena.
 
-        CuPy's pool gives the same memory again and again. It allows no products of cuBLAS in a graph.
+        CuPy's pool gives the same memory again and again. CuPy allows no cuBLAS in a graph.
         """
         stream = self._aside
         with stream:
