@@ -1,0 +1,238 @@
+"""Gaussian elimination on the GPU: which kernels and products follow each other.
+
+The matrix is worked through by outer panels of 256 to 1024 columns, each by panels of 64. What is
+right of an outer panel is updated in two parts: first the columns of the next outer panel, which
+is then factorized on a stream of its own, while the rest is updated on the caller's (lookahead).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.cuda.device import Device, address, storage_type
+from roundwise.backends.cuda.plan import Plan
+from roundwise.backends.cuda.products import PRODUCTS, plain, split
+from roundwise.backends.cuda.substitution import BLOCK, inverted_blocks
+from roundwise.formats import FloatFormat
+
+PANEL = 64  # W in kernels/lu.cu
+GROUP = 256  # rows that a thread block of a tournament selects pivots from
+WINDOW = 128  # rows that local pivoting looks at
+_SPREAD, _STRIP = 128, 16  # columns or rows of a thread block in kernels/lu.cu
+_NEVER = np.iinfo(np.int32).max
+
+MOST_PLANS = 16
+_PLANS: dict[tuple[int, str, bool], Plan] = {}
+"""What is launched depends on n, format and pivoting alone."""
+
+
+class Elimination:
+    """A matrix that is being factorized, and the memory that it takes."""
+
+    a: Any  # by rows
+    order: Any  # which row of the matrix each row is
+    inverse_L: Any  # of diagonal blocks
+    inverse_U: Any
+
+    def __init__(self, device: Device, n: int, fmt: FloatFormat) -> None:
+        self.device, self.fmt, self.n = device, fmt, n
+        self.real, self.products = storage_type(fmt), PRODUCTS[fmt.name]
+        self.ld = -(-n // 32) * 32
+        self.width = min(n, outer_width(n))
+        real, blocks = self.real, -(-n // BLOCK)
+        halves = len(self.products.left) * self.width
+        self._arena, arrays = _arena(
+            device.xp,
+            a=((n, self.ld), real),
+            order=((n,), np.int32),
+            inverse_L=((blocks * BLOCK, BLOCK), real),
+            inverse_U=((blocks * BLOCK, BLOCK), real),
+            room=((blocks, BLOCK // 2, BLOCK // 2), real),
+            status=((2,), np.int32),  # no pivot, and overflow, at column ...
+            block=((PANEL, PANEL), real),
+            moves=((-(-n // PANEL), 4 * PANEL), np.int32),
+            candidates=((2, -(-n // GROUP) * PANEL), np.int32),
+            # 16-bit parts of L: those of one outer panel are still in use when the next come.
+            halves_L=((2, n * halves), np.uint16),
+            halves_next=((halves, self.width), np.uint16),
+            halves_rest=((halves, self.ld), np.uint16),
+        )
+        self.a, self.order = arrays["a"], arrays["order"]
+        self.inverse_L, self.inverse_U = arrays["inverse_L"], arrays["inverse_U"]
+        self._room, self._status, self._block = arrays["room"], arrays["status"], arrays["block"]
+        self._moves, self._candidates = arrays["moves"], arrays["candidates"]
+        self._halves_L = arrays["halves_L"]
+        self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
+        self.order[:] = device.xp.arange(n, dtype=np.int32)
+        self._status[:] = _NEVER
+        self.inverse_L[:] = self.inverse_U[:] = 0
+
+    def run(self, everywhere: bool) -> None:
+        """Factorize `a` in place, pivots from everywhere or from a window."""
+        key = self.n, self.fmt.name, everywhere
+        plan = _PLANS.get(key)
+        if plan is None:
+            plan = self.device.planned(lambda: self._eliminate(everywhere), self._arena)
+            _PLANS[key] = plan
+            while len(_PLANS) > MOST_PLANS:
+                _PLANS.pop(next(iter(_PLANS)))
+        plan.run(self._arena)
+        pivot, overflow = self._status.tolist()
+        if min(pivot, overflow) < _NEVER:
+            status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
+            raise ArithmeticFailure(status, "LU factorization", self.fmt, min(pivot, overflow))
+
+    def _eliminate(self, everywhere: bool) -> None:
+        device, n, width = self.device, self.n, self.width
+        with device.aside():
+            self._outer_panel(0, min(width, n), everywhere)
+        for first in range(0, n, width):
+            end, ahead = min(first + width, n), min(first + 2 * width, n)
+            half = first // width % 2
+            with device.aside():
+                if end < n and self.products.parts:
+                    self._split_L(first, end, half)
+                device.signal(("factorized", first))
+                if end < n:
+                    device.await_signal(("updated", first - width))
+                    self._permute(first, end, (end, ahead))
+                    self._right(first, end, (end, ahead), self._halves_next, half)
+                    self._outer_panel(end, ahead, everywhere)
+            device.await_signal(("factorized", first))
+            self._permute_rest(first, end, ahead)
+            if ahead < n:
+                self._right(first, end, (ahead, n), self._halves_rest, half)
+            device.signal(("updated", first))
+        for is_upper, inverse in ((False, self.inverse_L), (True, self.inverse_U)):
+            inverted_blocks(device, self.a, self.ld, n, is_upper, inverse, self._room)
+
+    def _outer_panel(self, first: int, end: int, everywhere: bool) -> None:
+        """Factorize the columns from first to end."""
+        for column in range(first, end, PANEL):
+            w = min(PANEL, end - column)
+            self._select(column, w, everywhere)
+            self._permute(column, column + w, (first, end))
+            below, right = self.n - column - w, end - column - w
+            blocks = -(-below // _SPREAD)
+            self._launch(
+                *("spread", blocks + -(-right // _SPREAD) + 1, _SPREAD, self.a),
+                *(self.ld, column, column, w, self.n, end, self._block, blocks),
+            )
+            L, U = self._at(column + w, column), self._at(column, column + w)
+            self._subtract((below, right, w), L, U, self._at(column + w, column + w))
+
+    def _select(self, column: int, w: int, everywhere: bool) -> None:
+        """Find the pivots of a panel, and the moves that bring them to the top."""
+        rows, group = self.n - column, GROUP if everywhere else WINDOW
+        rows = rows if everywhere else min(rows, WINDOW)
+        candidates, into = 0, 0
+        while True:
+            groups = -(-rows // group)
+            winners, moves = address(self._candidates, into), self._moves_of(column)
+            self._launch(
+                *("select_pivots", groups, group, self.a, self.ld, column, column, w, rows),
+                *(candidates, winners, int(groups == 1), self._block, moves, self._status),
+            )
+            if groups == 1:
+                return
+            candidates, into, rows = winners, 1 - into, groups * PANEL
+
+    def _permute(self, first: int, end: int, columns: tuple[int, int]) -> None:
+        """Move the rows as the panels between first and end ask for, in some columns."""
+        start, count = address(self.a, 0, columns[0]), columns[1] - columns[0]
+        moves, panels = self._moves_of(first), -(-(end - first) // PANEL)
+        args = start, self.ld, first, count, count, 0, moves, panels, 0
+        self._launch("permute", -(-count // _STRIP), 256, *args)
+
+    def _permute_rest(self, first: int, end: int, ahead: int) -> None:
+        """Move the rows in all columns but those from first to ahead, and their numbers."""
+        count, moves = self.n - (ahead - first), self._moves_of(first)
+        args = (
+            self.a,
+            self.ld,
+            first,
+            count,
+            first,
+            ahead - first,
+            moves,
+            -(-(end - first) // PANEL),
+        )
+        self._launch("permute", -(-count // _STRIP) + 1, 256, *args, self.order)
+
+    def _right(
+        self, first: int, end: int, columns: tuple[int, int], halves: Any, half: int
+    ) -> None:
+        """Rows of U right of an outer panel, and the update with them below, in some columns."""
+        left, right = columns
+        count, below, k = right - left, self.n - end, end - first
+        for start in range(first, end, BLOCK):
+            stop = min(start + BLOCK, end)
+            self._launch(
+                *("solve_top", -(-count // _SPREAD), _SPREAD, self.a, self.ld),
+                *(start, (stop - start) // PANEL, left, right),
+            )
+            shape = end - stop, count, stop - start
+            self._subtract(
+                shape, self._at(stop, start), self._at(start, left), self._at(stop, left)
+            )
+        L, U, result = self._at(end, first), self._at(first, left), self._at(end, left)
+        products = self.products
+        if products.parts:
+            sections, length = len(products.left), halves.shape[1]
+            L = address(self._halves_L, half), sections * k
+            out = address(halves), length, k * length
+            split(self.device, products, U, (k, count), out, products.right, self._overflow(first))
+            U, k = (address(halves), length), sections * k
+        self._subtract((below, count, k), L, U, result, products.kind)
+
+    def _split_L(self, first: int, end: int, half: int) -> None:
+        products, k = self.products, end - first
+        out = address(self._halves_L, half), len(products.left) * k, k
+        source, shape = self._at(end, first), (self.n - end, k)
+        split(self.device, products, source, shape, out, products.left, self._overflow(first))
+
+    def _overflow(self, column: int) -> tuple[int, int]:
+        return column, address(self._status, 1)
+
+    def _moves_of(self, column: int) -> int:
+        return address(self._moves, column // PANEL)
+
+    def _at(self, row: int, column: int) -> tuple[int, int]:
+        """Address and row length of the part of the matrix that starts there."""
+        return address(self.a, row, column), self.ld
+
+    def _launch(self, kernel: str, grid: int, block: int, *args: Any) -> None:
+        self.device.launch("lu", kernel, grid, block, args, self.real)
+
+    def _subtract(
+        self,
+        shape: tuple[int, int, int],
+        A: tuple[int, int],
+        B: tuple[int, int],
+        C: tuple[int, int],
+        kind: str = "",
+    ) -> None:
+        """``C -= A B``."""
+        self.device.gemm(shape, A, B, C, -1.0, 1.0, kind or plain(self.real))
+
+
+def outer_width(n: int) -> int:
+    """How many columns are eliminated before what is right of them is updated."""
+    return 256 if n <= 4096 else 512 if n < 24000 else 1024
+
+
+def _arena(xp: Any, **shapes: tuple[tuple[int, ...], Any]) -> tuple[Any, dict[str, Any]]:
+    """Arrays that share one piece of memory, and that piece."""
+    sizes = {
+        name: math.prod(shape) * np.dtype(dtype).itemsize for name, (shape, dtype) in shapes.items()
+    }
+    arena = xp.empty(sum(-(-size // 256) * 256 for size in sizes.values()), dtype=np.uint8)
+    start, arrays = 0, {}
+    for name, (shape, dtype) in shapes.items():
+        arrays[name] = arena[start : start + sizes[name]].view(dtype).reshape(shape)
+        start += -(-sizes[name] // 256) * 256
+    return arena, arrays

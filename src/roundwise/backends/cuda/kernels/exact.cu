@@ -1,0 +1,107 @@
+// Residuals in double-double (about 106 bits), rounded to double at the end; norms of rows.
+
+struct Twofold {
+    double high, low;
+};
+
+__device__ __forceinline__ Twofold two_sum(double a, double b) {
+    const double s = __dadd_rn(a, b), t = __dsub_rn(s, a);
+    return {s, __dadd_rn(__dsub_rn(a, __dsub_rn(s, t)), __dsub_rn(b, t))};
+}
+
+__device__ __forceinline__ Twofold add(Twofold x, Twofold y) {
+    const Twofold s = two_sum(x.high, y.high), t = two_sum(x.low, y.low);
+    const Twofold v = two_sum(s.high, __dadd_rn(s.low, t.high));
+    return two_sum(v.high, __dadd_rn(t.low, v.low));
+}
+
+__device__ __forceinline__ Twofold times(double a, double b) {
+    const double p = __dmul_rn(a, b);
+    return {p, __fma_rn(a, b, -p)};
+}
+
+__device__ __forceinline__ Twofold shuffled(Twofold x, int step) {
+    return {__shfl_xor_sync(0xffffffffu, x.high, step), __shfl_xor_sync(0xffffffffu, x.low, step)};
+}
+
+// r = b - a x, one warp a row of a that is contiguous.
+extern "C" __global__ void __launch_bounds__(256)
+residual_rows(const STORED* __restrict__ a, long long ld, int n, const double* __restrict__ x,
+              const double* __restrict__ b, double* __restrict__ r) {
+    const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= n) return;
+    const STORED* place = a + static_cast<long long>(row) * ld;
+    Twofold sum = {lane == 0 ? b[row] : 0.0, 0.0};
+    for (int c = lane; c < n; c += 32) sum = add(sum, times(-static_cast<double>(place[c]), x[c]));
+    for (int step = 16; step > 0; step /= 2) {
+        const Twofold other = shuffled(sum, step);
+        sum = lane & step ? add(other, sum) : add(sum, other);  // the same order in both lanes
+    }
+    if (lane == 0) r[row] = __dadd_rn(sum.high, sum.low);
+}
+
+// The same where columns are contiguous: a thread a row, some of the columns; `partial` (two
+// numbers for each row and part) takes the sums.
+extern "C" __global__ void __launch_bounds__(128)
+residual_columns(const STORED* __restrict__ a, long long ld, int n, int width,
+                 const double* __restrict__ x, double* __restrict__ partial) {
+    const int row = blockIdx.x * 128 + threadIdx.x, first = blockIdx.y * width;
+    if (row >= n) return;
+    Twofold sum = {0.0, 0.0};
+    for (int c = first; c < min(n, first + width); ++c)
+        sum = add(sum, times(-static_cast<double>(a[static_cast<long long>(c) * ld + row]), x[c]));
+    double* place = partial + 2 * (static_cast<long long>(blockIdx.y) * n + row);
+    place[0] = sum.high;
+    place[1] = sum.low;
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+residual_finish(int n, int parts, const double* __restrict__ partial, const double* __restrict__ b,
+                double* __restrict__ r) {
+    const int row = blockIdx.x * 128 + threadIdx.x;
+    if (row >= n) return;
+    Twofold sum = {b[row], 0.0};
+    for (int p = 0; p < parts; ++p) {
+        const double* place = partial + 2 * (static_cast<long long>(p) * n + row);
+        sum = add(sum, Twofold{place[0], place[1]});
+    }
+    r[row] = __dadd_rn(sum.high, sum.low);
+}
+
+// Sums of magnitudes and largest magnitudes: of rows that are contiguous, one warp each. A number
+// that is not finite makes the largest one so.
+extern "C" __global__ void __launch_bounds__(256)
+sizes_of_rows(const STORED* __restrict__ a, long long ld, int rows, int columns,
+              double* __restrict__ sums, double* __restrict__ largest) {
+    const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const STORED* place = a + static_cast<long long>(row) * ld;
+    double sum = 0, most = 0;
+    for (int c = lane; c < columns; c += 32) {
+        const double size = fabs(static_cast<double>(place[c]));
+        sum += size;
+        most = size > most || isnan(size) ? size : most;
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        const double other = __shfl_xor_sync(0xffffffffu, most, step);
+        most = other > most || isnan(other) ? other : most;
+    }
+    if (lane == 0) sums[row] = sum, largest[row] = isnan(sum) ? sum : most;
+}
+
+// Where columns are contiguous: partial sums of rows over some of the columns.
+extern "C" __global__ void __launch_bounds__(128)
+sizes_of_columns(const STORED* __restrict__ a, long long ld, int rows, int columns, int width,
+                 double* __restrict__ sums, double* __restrict__ largest) {
+    const int row = blockIdx.x * 128 + threadIdx.x, first = blockIdx.y * width;
+    if (row >= rows) return;
+    double sum = 0, most = 0;
+    for (int c = first; c < min(columns, first + width); ++c) {
+        const double size = fabs(static_cast<double>(a[static_cast<long long>(c) * ld + row]));
+        sum += size;
+        most = size > most || isnan(size) ? size : most;
+    }
+    sums[static_cast<long long>(blockIdx.y) * rows + row] = sum;
+    largest[static_cast<long long>(blockIdx.y) * rows + row] = isnan(sum) ? sum : most;
+}

@@ -1,0 +1,111 @@
+"""LU factorization on the GPU, stored by rows.
+
+Panels of 64 columns are ours (kernels/lu.cu); what is right of them is updated by products in the
+action's format. Formats below FP64 store their factors in FP32: "fp16" means that the operands of
+the large products are rounded to fp16 and the sums are FP32's, "fp16x2" that each operand is kept
+as a sum of two fp16 numbers (three products, Markidis et al. 2018), and so on.
+
+Pivoting, from the most careful to the boldest:
+
+- ``"tournament"``: groups of 256 rows each propose 64 pivot rows, the winners meet again, until
+  one group is left (Grigori, Demmel & Xiang 2011);
+- ``"local"``: the first 256 rows propose alone. Multipliers above 1 are possible, though rare on
+  matrices without structure; on others the gate decides;
+- ``"butterfly"``: local after a random butterfly, which destroys structure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from roundwise.backends.cuda.device import Device
+from roundwise.backends.cuda.elimination import Elimination
+from roundwise.backends.cuda.residual import row_sums
+from roundwise.backends.cuda.substitution import Substitution
+from roundwise.formats import FP32, FloatFormat
+
+PIVOTINGS = ("tournament", "local", "butterfly")
+
+
+def factorize(device: Device, A: Any, fmt: FloatFormat, pivoting: str, seed: int = 0) -> Packed:
+    """Factors of A, a square matrix of float64 or float32 in either memory order."""
+    flipped = not A.flags.c_contiguous and A.flags.f_contiguous
+    A = A.T if flipped else A
+    scale = moderating_scale(device, A, fmt)
+    work = Elimination(device, len(A), fmt)
+    a, butterflies = work.a[:, : work.n], None
+    if pivoting == "butterfly":
+        butterflies = _mixed(device, A, scale, work, seed)
+    else:
+        device.xp.multiply(A, scale, out=a, casting="unsafe")
+    work.run(everywhere=pivoting == "tournament")
+    inverses = work.inverse_L, work.inverse_U
+    return Packed(device, fmt, work.n, work.a, work.order, flipped, scale, butterflies, inverses)
+
+
+def moderating_scale(device: Device, A: Any, fmt: FloatFormat) -> float:
+    """The power of two by which A is multiplied, so that a short format can hold its numbers."""
+    if fmt.emax >= FP32.emax:
+        return 1.0
+    largest = row_sums(device, A)[1]
+    return math.ldexp(1.0, -math.frexp(largest)[1]) if largest else 1.0
+
+
+def _mixed(device: Device, A: Any, scale: float, work: Elimination, seed: int) -> tuple[Any, Any]:
+    """Put U' A V with random butterflies U and V into the work, and return their diagonals."""
+    n, rng = work.n, np.random.default_rng(seed)
+    size = 8 * max(1, n // 4)
+    U, V = (device.xp.asarray(np.exp(rng.uniform(-0.05, 0.05, size))) for _ in range(2))
+    side = n // 4 + n % 4
+    steps = tuple(step // A.itemsize for step in A.strides)
+    device.launch(
+        *("butterfly", "butterfly_both", (-(-side // 32), -(-side // 8)), 256),
+        (A, *steps, n, U, V, scale, work.a, work.ld),
+        *(work.a.dtype.type, A.dtype.type),
+    )
+    return U, V
+
+
+@dataclass
+class Packed:
+    """``L U`` of the matrix, or of its transpose if `flipped`, with its rows in `order`."""
+
+    device: Device
+    fmt: FloatFormat
+    n: int
+    lu: Any  # by rows, perhaps with some more columns
+    order: Any
+    flipped: bool
+    scale: float  # the factors are those of scale A
+    butterflies: tuple[Any, Any] | None
+    inverses: tuple[Any, Any]  # of the diagonal blocks of L and U
+    _substitutions: dict[Any, Substitution] = field(default_factory=dict)
+
+    @property
+    def pivots(self) -> Any:
+        """The magnitudes of U's diagonal."""
+        xp = self.device.xp
+        return xp.abs(xp.diagonal(self.lu[:, : self.n])).astype(np.float64)
+
+    def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
+        """``A X = B`` by substitution, computed in `dtype`, for a vector or a block of columns."""
+        key = np.dtype(dtype), transpose != self.flipped
+        if key not in self._substitutions:
+            self._substitutions[key] = Substitution(self, *key)
+        substitution = self._substitutions[key]
+        if B.ndim == 1:
+            return substitution(B)
+        xp = self.device.xp
+        X = xp.empty(B.shape, dtype=dtype, order="F")
+        for j in range(B.shape[1]):
+            X[:, j] = substitution(B[:, j])
+        return X
+
+    def dense(self) -> tuple[Any, Any, Any]:
+        """L, U and the order of the rows, in float64."""
+        xp, lu = self.device.xp, self.lu[:, : self.n].astype(np.float64)
+        return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), self.order

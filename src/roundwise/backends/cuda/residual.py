@@ -1,0 +1,64 @@
+"""Residuals in double-double on the GPU, and the sizes of a matrix, each in one pass over it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from roundwise.backends.cuda.device import Device, address
+
+_PARTS = 64  # of the columns, where a thread has a row
+
+
+def residual(device: Device, A: Any, X: Any, B: Any) -> Any:
+    """``B - A X`` for blocks of float64 columns, in twice the precision and then rounded."""
+    xp, n = device.xp, len(A)
+    R = xp.empty(B.shape, dtype=np.float64, order="F")
+    columns = (
+        [(X, B, R)] if X.ndim == 1 else [(X[:, j], B[:, j], R[:, j]) for j in range(X.shape[1])]
+    )
+    by_rows, ld = _layout(A)
+    width = -(-n // _PARTS)
+    for x, b, r in columns:
+        x, b = xp.ascontiguousarray(x), xp.ascontiguousarray(b)
+        if by_rows:
+            args = A, ld, n, x, b, r
+            _launch(device, "residual_rows", -(-n // 8), 256, args, A)
+            continue
+        partial = xp.empty((_PARTS, n, 2))
+        grid = -(-n // 128)
+        _launch(device, "residual_columns", (grid, _PARTS), 128, (A, ld, n, width, x, partial), A)
+        _launch(device, "residual_finish", grid, 128, (n, _PARTS, partial, b, r), A)
+    return R
+
+
+def row_sums(device: Device, A: Any) -> tuple[float, float]:
+    """``||A||_inf`` and ``max |a_ij|``, not finite if A has numbers that are not."""
+    xp, (rows, columns) = device.xp, A.shape
+    by_rows, ld = _layout(A)
+    parts = 1 if by_rows else _PARTS
+    found = xp.empty((2, parts, rows))
+    sums, largest = address(found[0]), address(found[1])
+    if by_rows:
+        _launch(
+            device, "sizes_of_rows", -(-rows // 8), 256, (A, ld, rows, columns, sums, largest), A
+        )
+    else:
+        grid, width = (-(-rows // 128), _PARTS), -(-columns // _PARTS)
+        args = A, ld, rows, columns, width, sums, largest
+        _launch(device, "sizes_of_columns", grid, 128, args, A)
+    norm, most = xp.stack([found[0].sum(axis=0).max(), found[1].max()]).tolist()
+    return norm, math.inf if math.isnan(most) else most
+
+
+def _layout(A: Any) -> tuple[bool, int]:
+    """Whether rows are contiguous (columns otherwise), and the distance of two."""
+    down, across = (step // A.itemsize for step in A.strides)
+    by_rows = across == 1 or A.shape[1] == 1
+    return by_rows, down if by_rows else across
+
+
+def _launch(device: Device, kernel: str, grid: Any, block: int, args: Any, A: Any) -> None:
+    device.launch("exact", kernel, grid, block, args, np.float64, A.dtype.type)
