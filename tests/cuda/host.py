@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import warnings
 from contextlib import nullcontext
 from functools import cache
 from importlib import resources
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import scipy.linalg
 
 _HERE = Path(__file__).parent
 _SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\)\s*(\w+)\(([^)]*)\)')
@@ -48,8 +49,16 @@ class HostDevice:
         except np.linalg.LinAlgError:
             return np.full_like(A, np.nan)
 
+    def lu_factor(self, A: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return scipy.linalg.lu_factor(A, check_finite=False)
+
+    def lu_solve(self, factors: Any, B: Any, transpose: bool) -> Any:
+        return scipy.linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
+
     def solve_triangular(self, L: Any, B: Any) -> Any:
-        return solve_triangular(L, B, lower=True)
+        return scipy.linalg.solve_triangular(L, B, lower=True)
 
     def recorded(self, run: Any) -> Any:
         return run

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import warnings
 from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from importlib import resources
@@ -169,6 +170,17 @@ class Device:
                 return self.xp.linalg.cholesky(A)
         except np.linalg.LinAlgError:
             return self.xp.full_like(A, np.nan)
+
+    def lu_factor(self, A: Any) -> tuple[Any, Any]:
+        """LU with partial pivoting, by cuSOLVER, as SciPy returns it."""
+        with warnings.catch_warnings():  # of a zero pivot, which the caller looks for
+            warnings.simplefilter("ignore")
+            factors: tuple[Any, Any] = self._linalg.lu_factor(A, check_finite=False)
+        return factors
+
+    def lu_solve(self, factors: tuple[Any, Any], B: Any, transpose: bool) -> Any:
+        """Substitution with what `lu_factor` returned."""
+        return self._linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
 
     def solve_triangular(self, L: Any, B: Any) -> Any:
         """``L X = B`` for a lower triangle, by cuBLAS."""

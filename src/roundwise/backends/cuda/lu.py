@@ -7,6 +7,7 @@ as a sum of two fp16 numbers (three products, Markidis et al. 2018), and so on.
 
 Pivoting, from the most careful to the boldest:
 
+- ``"partial"``: cuSOLVER's, in FP64 and FP32;
 - ``"tournament"``: groups of 256 rows each propose 64 pivot rows, the winners meet again, until
   one group is left (Grigori, Demmel & Xiang 2011);
 - ``"local"``: the first 256 rows propose alone. Multipliers above 1 are possible, though rare on
@@ -22,17 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.backends.cuda.device import Device
+from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination
 from roundwise.backends.cuda.residual import row_sums
 from roundwise.backends.cuda.substitution import Substitution
 from roundwise.formats import FP32, FloatFormat
 
-PIVOTINGS = ("tournament", "local", "butterfly")
 
-
-def factorize(device: Device, A: Any, fmt: FloatFormat, pivoting: str, seed: int = 0) -> Packed:
+def factorize(
+    device: Device, A: Any, fmt: FloatFormat, pivoting: str, seed: int = 0
+) -> Packed | PartialFactors:
     """Factors of A, a square matrix of float64 or float32 in either memory order."""
+    if pivoting == "partial":
+        return PartialFactors(device, A, fmt)
     flipped = not A.flags.c_contiguous and A.flags.f_contiguous
     A = A.T if flipped else A
     scale = moderating_scale(device, A, fmt)
@@ -109,3 +113,30 @@ class Packed:
         """L, U and the order of the rows, in float64."""
         xp, lu = self.device.xp, self.lu[:, : self.n].astype(np.float64)
         return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), self.order
+
+
+class PartialFactors:
+    """cuSOLVER's LU with partial pivoting, and its substitution."""
+
+    def __init__(self, device: Device, A: Any, fmt: FloatFormat) -> None:
+        self.device, self.fmt, self.n = device, fmt, len(A)
+        self.lu, self.swaps = device.lu_factor(A.astype(storage_type(fmt), copy=False))
+        self.pivots = device.xp.abs(device.xp.diagonal(self.lu)).astype(np.float64)
+        column, smallest = (int(self.pivots.argmin()), float(self.pivots.min()))
+        if smallest == 0:
+            raise ArithmeticFailure(Status.ZERO_PIVOT, "LU factorization", fmt, column)
+        if not math.isfinite(float(self.pivots.max())):
+            raise ArithmeticFailure(Status.OVERFLOW, "LU factorization", fmt)
+
+    def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
+        """``A X = B`` by substitution, in the type of the factors."""
+        B = B.astype(self.lu.dtype, copy=False)
+        return self.device.lu_solve((self.lu, self.swaps), B, transpose).astype(dtype, copy=False)
+
+    def dense(self) -> tuple[Any, Any, Any]:
+        """L, U and the order of the rows, in float64."""
+        xp, lu = self.device.xp, self.lu.astype(np.float64)
+        order = list(range(self.n))
+        for row, other in enumerate(self.swaps.tolist()):
+            order[row], order[other] = order[other], order[row]
+        return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), xp.asarray(order)
