@@ -358,6 +358,15 @@ def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
     assert any(action.method == "lu" for action in choice.ladder)
 
 
+def test_gmres_may_take_half_as_long_as_fp64_factors(backend):
+    n = 8192
+    budget = chosen(backend, n)[0].budget
+    half = PRICES.factor_seconds("lu", "fp64", n) / 2
+    assert budget * PRICES.step_seconds("fp64", n) == pytest.approx(half, rel=0.1)
+    assert chosen(backend, 1)[0].budget >= 6
+    assert chosen(backend, 10**5)[0].budget <= rw.VerifiedSolve().budget
+
+
 def test_what_does_not_fit_is_left_out_or_refused(backend):
     n = 8192
     choice, first = chosen(backend, n, free=9 * n * n)

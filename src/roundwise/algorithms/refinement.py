@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_system, shifted
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule
-from roundwise.backends import ArithmeticFailure, Factors, Matrix, Status
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
@@ -90,10 +91,12 @@ def refine(
     progress = Progress(scaled.n, update.fmt)
     refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
     try:
-        X = with_unit_columns(start, B).Z if callable(start) else start
+        sizes = None if scaled.weighs_rows else b_norms
+        X = with_unit_columns(start, B, sizes).Z if callable(start) else start
         refined.X = X
         A = matrix(residual)
         x_norms = scaled.solution_norms(X)
+        require_finite(x_norms, residual.backend)
         while True:
             R = residual.residual(A, X, B)
             progress.x_norms.append(x_norms)
@@ -105,8 +108,10 @@ def refine(
                 break
             correction = with_unit_columns(correct, R, None if scaled.weighs_rows else r_norms)
             X = refined.X = update.add(X, correction.Z)
-            progress.z_norms.append(scaled.solution_norms(correction.Z))
-            x_norms = progress.x_norms[-1] = scaled.solution_norms(X)
+            z_norms, x_norms = scaled.norms_of_solutions(correction.Z, X)
+            require_finite(z_norms, residual.backend)
+            progress.z_norms.append(z_norms)
+            progress.x_norms[-1] = x_norms
             progress.inner_iterations += correction.iterations
             progress.inner_residual = correction.residual
             refined.history.append(
@@ -123,6 +128,12 @@ def refine(
         status, refined.reason = OutcomeStatus[failure.status.name], str(failure)
     refined.status = status
     return refined
+
+
+def require_finite(norms: NDArray[np.float64], backend: Backend) -> None:
+    """The failure of a solve on a device, which leaves inf and NaN to whoever reads its norm."""
+    if not backend.on_host and not np.isfinite(norms).all():
+        raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", FP64)
 
 
 def with_unit_columns(
@@ -233,8 +244,16 @@ def shared_system(
     problem: LinearSystem, equilibrate: bool, residual: Stage, shared: Shared
 ) -> System:
     """The system to refine: the problem itself, or its row and column equilibration."""
-    make = partial(scaled_system, problem.A, problem.b, residual.backend, equilibrate)
-    return shared.get("system", make, residual)
+    A, b = operands(problem, residual.backend, shared)
+    return shared.get(
+        "system", partial(scaled_system, A, b, residual.backend, equilibrate), residual
+    )
+
+
+def operands(problem: LinearSystem, backend: Backend, shared: Shared) -> tuple[Any, Any]:
+    """A and b where the backend computes: that they are there is no part of a run."""
+    with shared.diagnostics():
+        return shared.get("operands", lambda: (backend.array(problem.A), backend.array(problem.b)))
 
 
 def shared_matrix(stage: Stage, system: System, shared: Shared) -> Matrix:

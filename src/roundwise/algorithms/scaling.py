@@ -18,7 +18,7 @@ from scipy import sparse
 
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
-from roundwise.backends.arrays import array_module, column_norms
+from roundwise.backends.arrays import array_module, column_norms, norms_of_blocks
 
 Array = NDArray[np.float64]
 
@@ -97,6 +97,10 @@ class ScaledMatrix:
     def solution_norms(self, X: Array) -> Array:
         """The max norm of each column of solutions, in the given scale."""
         return column_norms(X, self._column_weights)
+
+    def norms_of_solutions(self, *blocks: Array) -> list[Array]:
+        """Those of several blocks."""
+        return norms_of_blocks(blocks, self._column_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,6 +285,5 @@ def scaled_system(
     A: Any, b: Array, backend: Backend, equilibrate: bool
 ) -> tuple[ScaledMatrix, ScaledColumns]:
     """The system that research algorithms refine: as it is, scaled down, or equilibrated."""
-    A, b = backend.array(A), backend.array(b)
     matrix = equilibrated(A) if equilibrate else scaled_down(A, *backend.sizes(A))
     return matrix, plain_columns(b) if matrix.rows is None else scaled_columns(b, matrix)

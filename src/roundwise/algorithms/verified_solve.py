@@ -41,6 +41,7 @@ from roundwise.algorithms.refinement import (
     Refined,
     System,
     by_columns,
+    operands,
     refine,
     shared_factors,
     shared_matrix,
@@ -117,10 +118,11 @@ class VerifiedSolve(Algorithm):
             ):
                 return _unsuited("A is not symmetric")
 
+        A, b = operands(problem, backend, shared)
+
         def scaled() -> System:
-            A = backend.array(problem.A)
             matrix = moderate(A, *backend.sizes(A))
-            return matrix, scaled_columns(backend.array(problem.b), matrix)
+            return matrix, scaled_columns(b, matrix)
 
         system = shared.get("system", scaled, residual)
         factors = shared_factors(factor, system, shared, method)

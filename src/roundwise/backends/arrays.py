@@ -7,6 +7,7 @@ unless `on_host` is asked to.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,14 @@ def on_host(x: Any) -> NDArray[Any]:
     Waits until the array is computed: what solves read back are scalars and norms of columns.
     """
     return x if isinstance(x, np.ndarray) else np.asarray(array_module(x).asnumpy(x))
+
+
+def norms_of_blocks(blocks: Sequence[Any], weights: Any = None) -> list[NDArray[np.float64]]:
+    """The column norms of several blocks, read back together."""
+    if isinstance(blocks[0], np.ndarray):
+        return [column_norms(X, weights) for X in blocks]
+    joined = column_norms(array_module(blocks[0]).concatenate(list(blocks), axis=1), weights)
+    return np.split(joined, np.cumsum([X.shape[1] for X in blocks[:-1]]))
 
 
 def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:

@@ -48,6 +48,8 @@ class Choice:
     """Of a sparse A: what was found to choose serves to factorize."""
     granted: float | None = field(default=None, compare=False, repr=False)
     """Seconds that a factorization before the last rung may take, where it can be stopped."""
+    budget: int = VerifiedSolve.budget
+    """GMRES iterations after which better factors are the better deal."""
 
 
 class Chooser(Protocol):

@@ -41,6 +41,9 @@ Gaussian matrices, whose least singular values are far below the others."""
 MOST_COHERENT, LEAST_REMAINDER = 16.5, 4e-6
 """Beyond, 22 bits are not: the singular values fall below ``exp(-17.5)`` of the largest."""
 
+LEAST_BUDGET = 6
+"""GMRES iterations that are always granted."""
+
 STEPS, LOW_STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}, 4
 """Corrections that are expected with factors in a format; those of others are the second."""
 
@@ -110,7 +113,16 @@ class DeviceChooser:
         if self._learner is not None:
             price = self._seconds(first, matrix)
             learn = partial(self._learner.learn, key, first, price)
-        return Choice(ladder, self._reason(first, priced, n, bits), learn)
+        reason = self._reason(first, priced, n, bits)
+        return Choice(ladder, reason, learn, budget=self._budget(n))
+
+    def _budget(self, n: int) -> int:
+        """As many GMRES iterations as take half as long as FP64 factors."""
+        if not self._prices.prices("lu", FP64.name):
+            return VerifiedSolve.budget
+        factors = self._prices.factor_seconds("lu", FP64.name, n)
+        iterations = round(factors / (2 * self._prices.step_seconds(FP64.name, n)))
+        return min(max(LEAST_BUDGET, iterations), VerifiedSolve.budget)
 
     def _actions(self, definite: bool, bits: int) -> list[Action]:
         """Those that are worth a try, the safe one first: prices that are equal choose it."""

@@ -83,7 +83,7 @@ class Factorization:
         if accuracy == "forward":
             choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
         self._factored = Factored(matrix, choice, backend, analyses)
-        self._backend, self._reason = backend, choice.reason
+        self._backend, self._reason, self._budget = backend, choice.reason, choice.budget
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
         self._learning = ForkSafeLock()
         self._renewals, self._patience = 0, RETRY_AFTER
@@ -176,7 +176,7 @@ class Factorization:
         timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         self._features_seconds = 0.0  # later solves do not pay for it again
         least_steps = BOUND_STEPS if full_output else 0
-        algorithm = VerifiedSolve(self._tol, least_steps=least_steps, accuracy=self._accuracy)
+        algorithm = VerifiedSolve(self._tol, self._budget, least_steps, self._accuracy)
         tolerance = algorithm.target(factored.matrix.n, columns.dtype)
         level, ladder = factored.level, factored.ladder
         tries: list[_Try] = []

@@ -145,21 +145,24 @@ class CudaFactors(Factors):
         return self._packed.dense()[1]
 
     @cached_property
-    def pivots(self) -> Vector | None:  # type: ignore[override]
+    def pivots(self) -> Vector | None:
         return None if self.method == "cholesky" else self._packed.pivots
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
         return CudaFactors(self._packed, fmt, self.method, applied=fmt)
 
     def solve(self, b: Vector, transpose: bool = False) -> Vector:
-        """As the contract says for a block; inf and NaN of a vector are found with its norm."""
+        """As the contract says for NumPy's arrays, which are read back anyway.
+
+        What stays on the device may hold inf and NaN, which are found with its norm.
+        """
         xp, fmt = self._packed.device.xp, self._applied
         operand = rounded(xp, xp.asarray(b), fmt)
         with self._solving:
             x = self._packed.solve(operand, computed_in(fmt), transpose=transpose)
         if is_rounded(fmt):
             x = rounded(xp, x, fmt)
-        if b.ndim == 2 and not bool(xp.isfinite(x).all()):
+        if isinstance(b, np.ndarray) and not bool(xp.isfinite(x).all()):
             raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", fmt)
         return x.astype(np.float64, copy=False)
 

@@ -41,11 +41,11 @@ class CudaVectors(Backend):
     def axpy(self, alpha: float, x: Vector, y: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
         x, y, alpha = self._read(x, fmt), self._read(y, fmt), self._scalar(alpha, fmt)
-        return self._written(y + alpha * x, fmt)
+        return self._written(y + x * alpha, fmt)
 
     def scale(self, alpha: float, x: Vector, fmt: str | FloatFormat) -> Vector:
         fmt = self._format(fmt)
-        return self._written(self._scalar(alpha, fmt) * self._read(x, fmt), fmt)
+        return self._written(self._read(x, fmt) * self._scalar(alpha, fmt), fmt)
 
     def norm2(self, x: Vector, fmt: str | FloatFormat) -> float:
         fmt = self._format(fmt)
