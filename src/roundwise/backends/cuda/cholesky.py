@@ -15,7 +15,8 @@ from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, address, storage_type
 from roundwise.backends.cuda.lu import Packed, moderating_scale
 from roundwise.backends.cuda.products import PRODUCTS, split
-from roundwise.backends.cuda.substitution import BLOCK, inverted_blocks
+from roundwise.backends.cuda.substitution import invert_blocks
+from roundwise.backends.cuda.triangles import Triangles
 from roundwise.formats import FloatFormat
 
 WIDTH = 512
@@ -26,26 +27,21 @@ _NEVER = np.iinfo(np.int32).max
 def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     """Factors of a symmetric positive definite A, of which the lower triangle is read."""
     xp, n, real = device.xp, len(A), storage_type(fmt)
-    ld, products = -(-n // 32) * 32, PRODUCTS[fmt.name]
     scale = moderating_scale(device, A, fmt)
-    a = xp.zeros((n, ld), dtype=real)
-    if products.kind in ("float64", "float32"):
-        a[:, :n] = _diagonal(device, A.astype(real), fmt)
+    triangles, _ = Triangles.allocate(device, n, real)
+    a = triangles.lu[:, :n]
+    if PRODUCTS[fmt.name].kind in ("float64", "float32"):
+        a[...] = _diagonal(device, A.astype(real), fmt)
     else:
-        xp.multiply(A, scale, out=a[:, :n], casting="unsafe")
-        _eliminate(device, a, n, fmt)
-    diagonal = xp.diagonal(a[:, :n]).copy()
-    lower = xp.tril(a[:, :n], -1)
-    a[:, :n] = lower.T * diagonal[:, None]
-    a[:, :n] += lower / diagonal
-    xp.fill_diagonal(a[:, :n], diagonal * diagonal)
-    blocks = -(-n // BLOCK)
-    inverses = tuple(xp.zeros((blocks * BLOCK, BLOCK), dtype=real) for _ in range(2))
-    room = xp.empty((blocks, BLOCK // 2, BLOCK // 2), dtype=real)
-    for is_upper, inverse in enumerate(inverses):
-        inverted_blocks(device, a, ld, n, bool(is_upper), inverse, room)
-    order = xp.arange(n, dtype=np.int32)
-    return Packed(device, fmt, n, a, order, False, scale, None, inverses)
+        xp.multiply(A, scale, out=a, casting="unsafe")
+        _eliminate(device, triangles.lu, n, fmt)
+    diagonal, lower = xp.diagonal(a).copy(), xp.tril(a, -1)
+    a[...] = lower.T * diagonal[:, None]
+    a += lower / diagonal
+    xp.fill_diagonal(a, diagonal * diagonal)
+    invert_blocks(triangles, is_upper=False)
+    invert_blocks(triangles, is_upper=True)
+    return Packed(triangles, fmt, scale=scale)
 
 
 def _diagonal(device: Device, block: Any, fmt: FloatFormat) -> Any:

@@ -68,6 +68,11 @@ class Device:
         pool = self.xp.get_default_memory_pool()
         return int(free) + int(pool.free_bytes())
 
+    @property
+    def number(self) -> int:
+        """CUDA's number of it."""
+        return int(self.xp.cuda.Device().id)
+
     @cached_property
     def processors(self) -> int:
         """How many streaming multiprocessors it has."""
@@ -78,10 +83,13 @@ class Device:
         """The device with the versions that its results depend on."""
         runtime = self.xp.cuda.runtime
         handle = self.xp.cuda.device.get_cublas_handle()
-        return (
-            f"{self.name}; driver {runtime.driverGetVersion()}, CUDA {runtime.runtimeGetVersion()}, "
-            f"CuPy {self.xp.__version__}, cuBLAS {self._cublas.getVersion(handle)}"
-        )
+        versions = {
+            "driver": runtime.driverGetVersion(),
+            "CUDA": runtime.runtimeGetVersion(),
+            "CuPy": self.xp.__version__,
+            "cuBLAS": self._cublas.getVersion(handle),
+        }
+        return f"{self.name}; " + ", ".join(f"{name} {of}" for name, of in versions.items())
 
     def synchronize(self) -> None:
         """Wait for what was launched on the current stream."""
@@ -216,15 +224,6 @@ class Device:
         if self._recording is None:
             raise RuntimeError("only plans have two streams; call this within `planned`")
         return self._recording
-
-    def recorded(self, run: Any) -> Any:
-        """A CUDA graph of what ``run()`` launches; call it to launch all of it at once."""
-        stream = self.xp.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture()
-            run()
-            graph = stream.end_capture()
-        return lambda: graph.launch(self.xp.cuda.get_current_stream())
 
 
 def _handle(function: Any) -> int:

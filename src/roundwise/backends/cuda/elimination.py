@@ -7,16 +7,16 @@ is then factorized on a stream of its own, while the rest is updated on the call
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, address, storage_type
-from roundwise.backends.cuda.plan import Plan
+from roundwise.backends.cuda.plan import kept_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
-from roundwise.backends.cuda.substitution import BLOCK, inverted_blocks
+from roundwise.backends.cuda.substitution import invert_blocks
+from roundwise.backends.cuda.triangles import BLOCK, Triangles
 from roundwise.formats import FloatFormat
 
 PANEL = 64  # W in kernels/lu.cu
@@ -25,62 +25,38 @@ WINDOW = 128  # rows that local pivoting looks at
 _SPREAD, _STRIP = 128, 16  # columns or rows of a thread block in kernels/lu.cu
 _NEVER = np.iinfo(np.int32).max
 
-MOST_PLANS = 16
-_PLANS: dict[tuple[int, str, bool], Plan] = {}
-"""What is launched depends on n, format and pivoting alone."""
-
 
 class Elimination:
-    """A matrix that is being factorized, and the memory that it takes."""
-
-    a: Any  # by rows
-    order: Any  # which row of the matrix each row is
-    inverse_L: Any  # of diagonal blocks
-    inverse_U: Any
+    """A matrix that is being factorized, in the memory of its factors."""
 
     def __init__(self, device: Device, n: int, fmt: FloatFormat) -> None:
         self.device, self.fmt, self.n = device, fmt, n
         self.real, self.products = storage_type(fmt), PRODUCTS[fmt.name]
-        self.ld = -(-n // 32) * 32
         self.width = min(n, outer_width(n))
-        real, blocks = self.real, -(-n // BLOCK)
-        halves = len(self.products.left) * self.width
-        self._arena, arrays = _arena(
-            device.xp,
-            a=((n, self.ld), real),
-            order=((n,), np.int32),
-            inverse_L=((blocks * BLOCK, BLOCK), real),
-            inverse_U=((blocks * BLOCK, BLOCK), real),
-            room=((blocks, BLOCK // 2, BLOCK // 2), real),
+        halves, ld = len(self.products.left) * self.width, -(-n // 32) * 32
+        self.triangles, arrays = Triangles.allocate(
+            *(device, n, self.real),
             status=((2,), np.int32),  # no pivot, and overflow, at column ...
-            block=((PANEL, PANEL), real),
+            block=((PANEL, PANEL), self.real),
             moves=((-(-n // PANEL), 4 * PANEL), np.int32),
             candidates=((2, -(-n // GROUP) * PANEL), np.int32),
             # 16-bit parts of L: those of one outer panel are still in use when the next come.
             halves_L=((2, n * halves), np.uint16),
             halves_next=((halves, self.width), np.uint16),
-            halves_rest=((halves, self.ld), np.uint16),
+            halves_rest=((halves, ld), np.uint16),
         )
-        self.a, self.order = arrays["a"], arrays["order"]
-        self.inverse_L, self.inverse_U = arrays["inverse_L"], arrays["inverse_U"]
-        self._room, self._status, self._block = arrays["room"], arrays["status"], arrays["block"]
+        self.a, self.ld = self.triangles.lu, self.triangles.ld
+        self._status, self._block = arrays["status"], arrays["block"]
         self._moves, self._candidates = arrays["moves"], arrays["candidates"]
         self._halves_L = arrays["halves_L"]
         self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
-        self.order[:] = device.xp.arange(n, dtype=np.int32)
         self._status[:] = _NEVER
-        self.inverse_L[:] = self.inverse_U[:] = 0
 
     def run(self, everywhere: bool) -> None:
         """Factorize `a` in place, pivots from everywhere or from a window."""
-        key = self.n, self.fmt.name, everywhere
-        plan = _PLANS.get(key)
-        if plan is None:
-            plan = self.device.planned(lambda: self._eliminate(everywhere), self._arena)
-            _PLANS[key] = plan
-            while len(_PLANS) > MOST_PLANS:
-                _PLANS.pop(next(iter(_PLANS)))
-        plan.run(self._arena)
+        key = "LU", self.n, self.fmt.name, everywhere
+        arena = self.triangles.arena
+        kept_plan(self.device, key, lambda: self._eliminate(everywhere), arena).run(arena)
         pivot, overflow = self._status.tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
@@ -107,8 +83,8 @@ class Elimination:
             if ahead < n:
                 self._right(first, end, (ahead, n), self._halves_rest, half)
             device.signal(("updated", first))
-        for is_upper, inverse in ((False, self.inverse_L), (True, self.inverse_U)):
-            inverted_blocks(device, self.a, self.ld, n, is_upper, inverse, self._room)
+        invert_blocks(self.triangles, is_upper=False)
+        invert_blocks(self.triangles, is_upper=True)
 
     def _outer_panel(self, first: int, end: int, everywhere: bool) -> None:
         """Factorize the columns from first to end."""
@@ -161,7 +137,7 @@ class Elimination:
             moves,
             -(-(end - first) // PANEL),
         )
-        self._launch("permute", -(-count // _STRIP) + 1, 256, *args, self.order)
+        self._launch("permute", -(-count // _STRIP) + 1, 256, *args, self.triangles.order)
 
     def _right(
         self, first: int, end: int, columns: tuple[int, int], halves: Any, half: int
@@ -223,16 +199,3 @@ class Elimination:
 def outer_width(n: int) -> int:
     """How many columns are eliminated before what is right of them is updated."""
     return 256 if n <= 4096 else 512 if n < 24000 else 1024
-
-
-def _arena(xp: Any, **shapes: tuple[tuple[int, ...], Any]) -> tuple[Any, dict[str, Any]]:
-    """Arrays that share one piece of memory, and that piece."""
-    sizes = {
-        name: math.prod(shape) * np.dtype(dtype).itemsize for name, (shape, dtype) in shapes.items()
-    }
-    arena = xp.empty(sum(-(-size // 256) * 256 for size in sizes.values()), dtype=np.uint8)
-    start, arrays = 0, {}
-    for name, (shape, dtype) in shapes.items():
-        arrays[name] = arena[start : start + sizes[name]].view(dtype).reshape(shape)
-        start += -(-sizes[name] // 256) * 256
-    return arena, arrays

@@ -18,7 +18,7 @@ Pivoting, from the most careful to the boldest:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination
 from roundwise.backends.cuda.residual import row_sums
 from roundwise.backends.cuda.substitution import Substitution
+from roundwise.backends.cuda.triangles import Triangles
 from roundwise.formats import FP32, FloatFormat
 
 
@@ -47,8 +48,7 @@ def factorize(
     else:
         device.xp.multiply(A, scale, out=a, casting="unsafe")
     work.run(everywhere=pivoting == "tournament")
-    inverses = work.inverse_L, work.inverse_U
-    return Packed(device, fmt, work.n, work.a, work.order, flipped, scale, butterflies, inverses)
+    return Packed(work.triangles, fmt, flipped, scale, butterflies)
 
 
 def moderating_scale(device: Device, A: Any, fmt: FloatFormat) -> float:
@@ -76,43 +76,55 @@ def _mixed(device: Device, A: Any, scale: float, work: Elimination, seed: int) -
 
 @dataclass
 class Packed:
-    """``L U`` of the matrix, or of its transpose if `flipped`, with its rows in `order`."""
+    """``L U`` of the matrix, or of its transpose if `flipped`, with its rows in some order."""
 
-    device: Device
+    triangles: Triangles
     fmt: FloatFormat
-    n: int
-    lu: Any  # by rows, perhaps with some more columns
-    order: Any
-    flipped: bool
-    scale: float  # the factors are those of scale A
-    butterflies: tuple[Any, Any] | None
-    inverses: tuple[Any, Any]  # of the diagonal blocks of L and U
-    _substitutions: dict[Any, Substitution] = field(default_factory=dict)
+    flipped: bool = False
+    scale: float = 1.0  # the factors are those of scale A
+    butterflies: tuple[Any, Any] | None = None
+
+    @property
+    def device(self) -> Device:
+        return self.triangles.device
+
+    @property
+    def n(self) -> int:
+        return self.triangles.n
 
     @property
     def pivots(self) -> Any:
         """The magnitudes of U's diagonal."""
         xp = self.device.xp
-        return xp.abs(xp.diagonal(self.lu[:, : self.n])).astype(np.float64)
+        return xp.abs(xp.diagonal(self.triangles.lu[:, : self.n])).astype(np.float64)
 
     def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
         """``A X = B`` by substitution, computed in `dtype`, for a vector or a block of columns."""
-        key = np.dtype(dtype), transpose != self.flipped
-        if key not in self._substitutions:
-            self._substitutions[key] = Substitution(self, *key)
-        substitution = self._substitutions[key]
-        if B.ndim == 1:
-            return substitution(B)
-        xp = self.device.xp
-        X = xp.empty(B.shape, dtype=dtype, order="F")
-        for j in range(B.shape[1]):
-            X[:, j] = substitution(B[:, j])
+        transposed = transpose != self.flipped
+        substitute = Substitution(self.triangles, dtype, transposed)
+        X = self.device.xp.empty(B.shape, dtype=dtype, order="F")
+        for j in np.ndindex(B.shape[1:]):
+            column = B[(slice(None), *j)]
+            b = self.device.xp.multiply(column, self.scale).astype(dtype, copy=False)
+            self._mix(b, transposed, before=True)
+            x = substitute(b)
+            self._mix(x, transposed, before=False)
+            X[(slice(None), *j)] = x
         return X
+
+    def _mix(self, x: Any, transposed: bool, before: bool) -> None:
+        """The butterflies: U' b before, V y after; the other way round for the transpose."""
+        if self.butterflies is None:
+            return
+        diagonal = self.butterflies[0 if before != transposed else 1]
+        grid = max(1, -(-(self.n // 4) // 256)), 1
+        args = x, self.n, self.n, diagonal, int(before)
+        self.device.launch("butterfly", "butterfly", grid, 256, args, x.dtype.type)
 
     def dense(self) -> tuple[Any, Any, Any]:
         """L, U and the order of the rows, in float64."""
-        xp, lu = self.device.xp, self.lu[:, : self.n].astype(np.float64)
-        return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), self.order
+        xp, lu = self.device.xp, self.triangles.lu[:, : self.n].astype(np.float64)
+        return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), self.triangles.order
 
 
 class PartialFactors:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,21 @@ HIGHEST_PRIORITY = -5
 SHARE = 0.76
 """Of the processors, for the products of the caller's stream while the second stream is at work.
 cuBLAS would take all of them, and the small kernels of the second stream would wait."""
+
+
+MOST_PLANS = 32
+_PLANS: dict[Any, Plan] = {}
+
+
+def kept_plan(device: Device, key: Any, run: Callable[[], None], arena: Any) -> Plan:
+    """The plan of that name; what ``run()`` launches must depend on the name alone."""
+    key = device.number, key
+    plan = _PLANS.get(key)
+    if plan is None:
+        plan = _PLANS[key] = device.planned(run, arena)
+        while len(_PLANS) > MOST_PLANS:
+            _PLANS.pop(next(iter(_PLANS)), None)
+    return plan
 
 
 class Plan:
@@ -75,6 +90,7 @@ class Plan:
             (kind, stream, (*what[:-1], where + 8 * what[-1]) if kind == "launch" else what)
             for kind, stream, what in self._items
         ]
+        self._has_two_streams = any(stream for _, stream, _ in self._items)
         cuda = self._device.xp.cuda
         self._aside = cuda.Stream(non_blocking=True, priority=HIGHEST_PRIORITY)
         self._events = [cuda.Event(disable_timing=True) for _ in range(len(self._signals) + 2)]
@@ -89,10 +105,13 @@ class Plan:
             if (distance := address(arena) - self._start) != 0:
                 self._move(distance)
             cuda = self._device.xp.cuda
-            caller = cuda.get_current_stream()
+            caller, handle = cuda.get_current_stream(), cuda.device.get_cublas_handle()
+            if not self._has_two_streams:
+                self._launch_all((caller, caller), handle)
+                return
             self._aside.wait_event(_recorded(self._events[-1], caller))
             try:
-                self._launch_all((caller, self._aside), cuda.device.get_cublas_handle())
+                self._launch_all((caller, self._aside), handle)
             finally:
                 caller.use()
                 caller.wait_event(_recorded(self._events[-2], self._aside))
@@ -114,17 +133,21 @@ class Plan:
                 self._events[what].record(streams[stream])
             else:
                 streams[stream].wait_event(self._events[what])
-        limited(0)
+        if self._has_two_streams:
+            limited(0)
 
     def _move(self, distance: int) -> None:
         self._values[self._moving] += distance
 
-        def moved(args: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(a + distance if self._is_inside(a) else a for a in args)
-
+        start, end = self._start, self._start + self._size
         self._items = [
-            (kind, stream, (what[0], moved(what[1])) if kind == "product" else what)
-            for kind, stream, what in self._items
+            item
+            if item[0] != "product"
+            else (
+                *item[:2],
+                (item[2][0], [a + distance if start <= a < end else a for a in item[2][1]]),
+            )
+            for item in self._items
         ]
         self._start += distance
 

@@ -1,4 +1,4 @@
-"""A stand-in for the GPU: NumPy's arrays, and our kernels compiled for the CPU (shim.hpp)."""
+"""A stand-in for the GPU: NumPy's arrays, and our kernels compiled for the CPU (cuda_shim.hpp)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import warnings
 from contextlib import nullcontext
 from functools import cache
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ class HostDevice:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._numbers = count()
+
+    @property
+    def number(self) -> int:
+        """Another one each time, so that no plan is kept: it knows the memory it was made for."""
+        return next(self._numbers)
 
     def synchronize(self) -> None:
         pass
@@ -59,9 +66,6 @@ class HostDevice:
 
     def solve_triangular(self, L: Any, B: Any) -> Any:
         return scipy.linalg.solve_triangular(L, B, lower=True)
-
-    def recorded(self, run: Any) -> Any:
-        return run
 
     def aside(self) -> Any:
         return nullcontext()
@@ -106,13 +110,14 @@ class HostDevice:
         batch: tuple[int, int, int, int] | None = None,
     ) -> None:
         m, n, k = shape
-        count, *steps = batch or (1, 0, 0, 0)
-        for i in range(count):
+        times, *steps = batch or (1, 0, 0, 0)
+        for i in range(times):
             left = _operand(A, (m, k), kind, i * steps[0])
             right = _operand(B, (n, k) if transpose_B else (k, n), kind, i * steps[1])
             result = _view(C, (m, n), _GEMM.get(kind, np.float32), i * steps[2])
-            product = alpha * (left @ (right.T if transpose_B else right))
-            result[...] = product + (beta * result if beta else 0)
+            with np.errstate(all="ignore"):
+                product = alpha * (left @ (right.T if transpose_B else right))
+                result[...] = product + (beta * result if beta else 0)
 
 
 def _view(matrix: tuple[int, int], shape: tuple[int, int], dtype: Any, offset: int = 0) -> Any:
@@ -156,14 +161,11 @@ def compiled(folder: Path, source: str, real: str, stored: str) -> tuple[Any, di
         name: [" ".join(p.split()) for p in inside.split(",")]
         for name, inside in _SIGNATURE.findall(text)
     }
-    launchers = [
-        f'extern "C" void run_{name}(int grid_x, int grid_y, int threads, {", ".join(parameters)}) {{\n'
-        f"    run_grid(grid_x, grid_y, threads, [&] {{ {name}({', '.join(map(_name, parameters))}); }});\n}}"
-        for name, parameters in found.items()
-    ]
+    launchers = [_launcher(name, parameters) for name, parameters in found.items()]
     path = folder / f"{source}_{real}_{stored}"
     path.with_suffix(".cpp").write_text(
-        f'#include "{_HERE / "shim.hpp"}"\n#define REAL {_REAL[real]}\n#define STORED {_REAL[stored]}\n'
+        f'#include "{_HERE / "cuda_shim.hpp"}"\n'
+        f"#define REAL {_REAL[real]}\n#define STORED {_REAL[stored]}\n"
         + text
         + "\n".join(launchers)
     )
@@ -172,6 +174,14 @@ def compiled(folder: Path, source: str, real: str, stored: str) -> tuple[Any, di
         [*command, "-o", str(path.with_suffix(".so")), str(path.with_suffix(".cpp"))], check=True
     )
     return ctypes.CDLL(str(path.with_suffix(".so"))), found
+
+
+def _launcher(name: str, parameters: list[str]) -> str:
+    names = ", ".join(map(_name, parameters))
+    return (
+        f'extern "C" void run_{name}(int grid_x, int grid_y, int threads, {", ".join(parameters)}) '
+        f"{{\n    run_grid(grid_x, grid_y, threads, [&] {{ {name}({names}); }});\n}}\n"
+    )
 
 
 def _name(parameter: str) -> str:

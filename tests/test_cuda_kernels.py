@@ -1,0 +1,221 @@
+"""The GPU's kernels, and the order that they run in, on the CPU (see `cuda_host`)."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cuda_host import HostDevice
+
+import roundwise as rw
+from roundwise.backends.cuda import cholesky, elimination, lu, residual
+from roundwise.backends.cuda.plan import Plan
+from roundwise.backends.cuda.products import PRODUCTS, split
+from roundwise.backends.native import exact
+from roundwise.formats import get_format
+
+rng = np.random.default_rng
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory):
+    return HostDevice(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    """Several outer panels even for small n."""
+    monkeypatch.setattr(elimination, "outer_width", lambda n: 64)
+    monkeypatch.setattr(cholesky, "WIDTH", 64)
+
+
+def factors_error(F, A):
+    """``max |scale A[p] - L U|`` for A or its transpose, over the largest entry."""
+    L, U, order = F.dense()
+    M = (A.T if F.flipped else A)[order] * F.scale
+    return np.abs(M - L @ U).max() / np.abs(M).max()
+
+
+@pytest.mark.parametrize("pivoting", ["tournament", "local"])
+@pytest.mark.parametrize("fmt", PRODUCTS)
+@pytest.mark.parametrize(("n", "order"), [(1, "C"), (63, "C"), (130, "F"), (200, "C")])
+def test_factors_are_those_of_the_matrix(device, fmt, pivoting, n, order):
+    A = np.array(rng(n).standard_normal((n, n)), order=order)
+    fmt = get_format(fmt)
+    F = lu.factorize(device, A, fmt, pivoting)
+    assert F.flipped == (order == "F" and n > 1)
+    # Gaussian elimination: errors of n updates, each u times the entries, which grow little.
+    assert factors_error(F, A) < 8 * n * max(fmt.unit_roundoff, 2.0**-53)
+
+
+def test_a_tournament_bounds_multipliers_where_a_window_does_not(device):
+    n = 300
+    A = rng(0).standard_normal((n, n))
+    A[: n // 2] *= 1e-6  # every large pivot is beyond the window
+    bounded = lu.factorize(device, A, rw.FP64, "tournament")
+    bold = lu.factorize(device, A, rw.FP64, "local")
+    assert np.abs(bounded.dense()[0]).max() < 10
+    assert np.abs(bold.dense()[0]).max() > 1e5
+    for F in (bounded, bold):
+        assert sorted(F.dense()[2].tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("pivoting", ["tournament", "butterfly"])
+@pytest.mark.parametrize(("n", "order"), [(1, "C"), (3, "C"), (70, "F"), (301, "C")])
+def test_substitution_solves_both_ways(device, dtype, pivoting, n, order):
+    A = np.array(rng(n).standard_normal((n, n)) + 5 * np.sqrt(n) * np.eye(n), order=order)
+    B = rng(1).random((n, 2))
+    F = lu.factorize(device, A, rw.FP64, pivoting)
+    for M, transpose in ((A, False), (A.T, True)):
+        X = F.solve(B, dtype, transpose=transpose)
+        assert X.dtype == dtype
+        assert np.abs(B - M @ X).max() < 100 * n * np.finfo(dtype).eps
+        assert np.array_equal(F.solve(B[:, 0], dtype, transpose=transpose), X[:, 0])
+
+
+@pytest.mark.parametrize("fmt", PRODUCTS)
+@pytest.mark.parametrize("n", [1, 65, 200])
+def test_cholesky_factors_solve(device, fmt, n):
+    M = rng(n).standard_normal((n, n))
+    A = M @ M.T + n * np.eye(n)
+    b = rng(1).random(n)
+    F = cholesky.factorize(device, A, get_format(fmt))
+    x = F.solve(b, np.float64)
+    u = max(get_format(fmt).unit_roundoff, 2.0**-53)
+    assert np.abs(b - A @ x).max() < 50 * n * u * np.abs(A).max() * np.abs(x).max()
+    with pytest.raises(rw.ArithmeticFailure, match="not_positive_definite"):
+        cholesky.factorize(device, -A, get_format(fmt))
+
+
+@pytest.mark.parametrize("pivoting", ["tournament", "local"])
+@pytest.mark.parametrize("column", [0, 63, 64, 150])
+def test_the_first_column_without_a_pivot_is_named(device, pivoting, column):
+    A = np.triu(rng(0).uniform(1, 2, (200, 200)))
+    A[column:, column] = 0
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        lu.factorize(device, A, rw.FP64, pivoting)
+    assert failure.value.status is rw.Status.ZERO_PIVOT
+    assert failure.value.column == column
+
+
+def test_nan_and_overflow_are_failures(device):
+    A = np.eye(100)
+    A[70, 80] = np.nan
+    with pytest.raises(rw.ArithmeticFailure):
+        lu.factorize(device, A, rw.FP64, "local")
+    n = 100  # Wilkinson's matrix: the last column doubles in every step
+    wilkinson = np.tril(-np.ones((n, n)), -1) + np.eye(n)
+    wilkinson[:, -1] = 1
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        lu.factorize(device, wilkinson, rw.FP16, "local")
+    assert failure.value.status is rw.Status.OVERFLOW
+    lu.factorize(device, wilkinson, rw.BF16, "local")  # its range is FP32's
+
+
+def test_huge_and_tiny_numbers_fit_into_fp16_by_a_power_of_two(device):
+    A = rng(0).standard_normal((130, 130))
+    for factor in (2.0**300, 2.0**-300):
+        F = lu.factorize(device, A * factor, rw.FP16, "tournament")
+        reference = lu.factorize(device, A, rw.FP16, "tournament")
+        assert np.array_equal(F.triangles.lu[:, :130], reference.triangles.lu[:, :130])
+
+
+@pytest.mark.parametrize("fmt", ["fp16", "bf16", "fp16x2", "bf16x3"])
+def test_parts_are_rounded_to_16_bits_and_add_up(device, fmt):
+    products = PRODUCTS[fmt]
+    x = (rng(0).standard_normal((37, 52)) * np.exp(rng(1).uniform(-5, 5, (37, 52)))).astype("f4")
+    x[0, :3] = 0.0, -0.0, 1.0
+    sections = len(products.left)
+    out = np.zeros((37, sections * 52), dtype=np.uint16)
+    status = np.array([7], dtype=np.int32)
+    place = out.ctypes.data, sections * 52, 52
+    source, overflow = (x.ctypes.data, 52), (3, status.ctypes.data)
+    split(device, products, source, x.shape, place, products.left, overflow)
+    short = rw.FP16 if products.kind == "float16" else rw.BF16
+    rest, parts = x.astype(np.float64), []
+    for _ in range(products.parts):
+        parts.append(rw.round_to(rest, short))
+        rest = rest - parts[-1]
+    for section, part in enumerate(products.left):
+        bits = out[:, 52 * section : 52 * (section + 1)]
+        wide = bits.astype(np.uint32) << 16
+        values = bits.view(np.float16) if short is rw.FP16 else wide.view(np.float32)
+        assert np.array_equal(values.astype(np.float64), parts[part])
+    spacing = short.min_subnormal  # of the smallest parts
+    assert (np.abs(sum(parts) - x) <= get_format(fmt).unit_roundoff * np.abs(x) + spacing).all()
+    x[5, 5] = 1e30
+    split(device, products, source, x.shape, place, products.left, overflow)
+    assert status[0] == (3 if short is rw.FP16 else 7)
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_residuals_keep_their_bound_in_rational_arithmetic(device, order, dtype):
+    n = 45
+    A = np.array(rng(0).standard_normal((n, n)), dtype=dtype, order=order)
+    X = np.array(rng(1).standard_normal((n, 2)), order="F")
+    B = A @ X  # what is left is rounding errors
+    R = residual.residual(device, A, X, B)
+    u, bound = Fraction(2) ** -53, Fraction(exact.error_of(n))
+    for i, j in np.ndindex(n, 2):
+        terms = [
+            Fraction(float(a)) * Fraction(float(x)) for a, x in zip(A[i], X[:, j], strict=True)
+        ]
+        true = Fraction(float(B[i, j])) - sum(terms)
+        size = sum(map(abs, terms)) + abs(Fraction(float(B[i, j])))
+        assert (
+            abs(Fraction(float(R[i, j])) - true) <= abs(Fraction(float(R[i, j]))) * u + bound * size
+        )
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_sizes_are_the_norms(device, order):
+    A = np.array(rng(0).standard_normal((70, 90)), order=order)
+    norm, largest = residual.row_sums(device, A)
+    assert norm == pytest.approx(np.abs(A).sum(axis=1).max(), rel=1e-14)
+    assert largest == np.abs(A).max()
+    A[3, 4] = np.nan
+    assert not np.isfinite(residual.row_sums(device, A)[1])
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 46])
+def test_butterflies_are_applied_to_matrix_and_vectors_alike(device, n):
+    A = rng(0).standard_normal((n, n))
+    work = elimination.Elimination(device, n, rw.FP64)
+    U, V = lu._mixed(device, A, 2.0, work, seed=1)
+
+    def applied(diagonal, transposed):
+        columns = np.eye(n)
+        for column in columns:  # rows of the identity: a matrix is made of what they become
+            args = column, n, n, diagonal, int(transposed)
+            grid = max(1, -(-(n // 4) // 256)), 1
+            device.launch("butterfly", "butterfly", grid, 256, args, np.float64)
+        return columns.T
+
+    assert np.allclose(applied(U, True), applied(U, False).T, rtol=1e-14, atol=1e-14)
+    expected = 2.0 * applied(U, True) @ A @ applied(V, False)
+    assert np.allclose(work.a[:, :n], expected, rtol=1e-13, atol=1e-13)
+    assert np.linalg.cond(applied(U, False)) < 1.3
+
+
+class Recorder:
+    """As much of a device as a plan needs."""
+
+    class xp:
+        class cuda:
+            Event = Stream = staticmethod(lambda **_: None)
+
+
+def test_addresses_of_a_plan_move_with_its_arena():
+    arena, elsewhere, other = (np.zeros(100, dtype=np.uint8) for _ in range(3))
+    start, end = arena.ctypes.data, arena.ctypes.data + 100
+    plan = Plan(Recorder(), arena)
+    plan.add_launch(1, (2, 1, 1), 32, (start, 7, end, elsewhere))
+    plan.add_product("gemm", (3, start + 50, 4))
+    plan.finished()
+    distance = other.ctypes.data - start
+    plan._move(distance)
+    assert plan._values.tolist() == [start + distance, 7, end, elsewhere.ctypes.data]
+    assert list(plan._items[1][2][1]) == [3, start + 50 + distance, 4]
+    plan._move(-distance)
+    assert plan._values.tolist()[0] == start
