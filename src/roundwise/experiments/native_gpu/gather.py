@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Algorithm
@@ -49,11 +52,9 @@ class DeviceGathered(Gathered[str, OutcomeView]):
     @property
     def device(self) -> str:
         """The GPU, with the versions of driver and libraries."""
-        found = (origin.get("machine", {}) for origin in self.origins)
-        names = {
-            f"{m['gpu']} ({m['versions']})" for m in found if isinstance(m, dict) and "gpu" in m
-        }
-        return ", ".join(sorted(names)) or self.machine
+        machines: list[Any] = [origin.get("machine") for origin in self.origins]
+        gpus = [machine for machine in machines if machine and "gpu" in machine]
+        return ", ".join(sorted({f"{gpu['gpu']} ({gpu['versions']})" for gpu in gpus}))
 
 
 def gather(settings: DeviceSettings, table: OutcomeTable, bar: Bar = no_bar) -> DeviceGathered:
@@ -73,24 +74,23 @@ def gather(settings: DeviceSettings, table: OutcomeTable, bar: Bar = no_bar) -> 
                 computed += _measure(settings, table, where, recipe, half, warm)
                 done += 1
                 bar(done, total)
-    keys = {half: [recipe.fingerprint(machine) for recipe in asked[half]] for half in HALVES}
-    small = {
-        half: [
-            recipe.fingerprint(machine)
-            for recipe in asked[half]
-            if recipe.n <= settings.papers_up_to
-        ]
-        for half in HALVES
-    }
 
-    def view(algorithm: Algorithm, half: list[str], space: ActionSpace) -> OutcomeView:
-        return table.view(algorithm, half, space, where, FEATURES, FEATURE_FORMAT)
+    def views(
+        algorithm: Algorithm, space: ActionSpace, largest: float = math.inf
+    ) -> tuple[OutcomeView, OutcomeView]:
+        train, test = (
+            [recipe.fingerprint(machine) for recipe in asked[half] if recipe.n <= largest]
+            for half in HALVES
+        )
+        options = space, where, FEATURES, FEATURE_FORMAT
+        return table.view(algorithm, train, *options), table.view(algorithm, test, *options)
 
-    halves = {OURS: tuple(view(ALGORITHM, keys[half], SPACE) for half in HALVES)}
-    if small["train"]:
-        halves[THEIRS] = tuple(view(PAPERS, small[half], PAPERS_SPACE) for half in HALVES)
+    halves = {OURS: views(ALGORITHM, SPACE)}
+    if settings.papers_up_to >= min(settings.sizes):
+        halves[THEIRS] = views(PAPERS, PAPERS_SPACE, settings.papers_up_to)
+    keys = [recipe.fingerprint(machine) for recipe in asked["test"]]
     references = {
-        name: table.view(DeviceCall(name), keys["test"], ["fp64"], where, ()) for name in ROUTINES
+        name: table.view(DeviceCall(name), keys, ["fp64"], where, ()) for name in ROUTINES
     }
     return DeviceGathered(halves, tuple(table.origins()), computed, references, machine)
 
@@ -150,14 +150,8 @@ def _measure(
         warm.add(recipe.n)
     if not known >= set(FEATURES):
         _write_features(table, system, backend)
-    return sum(
-        fill(
-            *(table, algorithm, [system], actions),
-            **{"arithmetic": backend, "features": (), "memory": False},
-            repeats=settings.repeats,
-        )
-        for algorithm, actions in lacking
-    )
+    measure = partial(fill, arithmetic=backend, features=(), memory=False, repeats=settings.repeats)
+    return sum(measure(table, algorithm, [system], actions) for algorithm, actions in lacking)
 
 
 def _write_features(table: OutcomeTable, system: DeviceSystem, backend: Backend) -> None:

@@ -44,9 +44,10 @@ class DeviceSettings:
                 f"no size is between {smallest} and {largest}; choose a range with one of "
                 f"{', '.join(map(str, self.sizes))}"
             )
-        counts = {name: getattr(self, name) for name in ("sizes", "train", "test")}
-        picked = {name: tuple(values[i] for i in kept) for name, values in counts.items()}
-        return replace(self, **picked)
+        sizes, train, test = (
+            tuple(counts[i] for i in kept) for counts in (self.sizes, self.train, self.test)
+        )
+        return replace(self, sizes=sizes, train=train, test=test)
 
 
 QUICK = DeviceSettings((1000, 2048), (1, 1), (1, 1))

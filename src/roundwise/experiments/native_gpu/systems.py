@@ -84,7 +84,7 @@ class DeviceSystem(Problem):
     is_sparse = False
 
     @property
-    def fingerprint(self) -> str:  # type: ignore[override]
+    def fingerprint(self) -> str:
         """That of the recipe: reading A back to hash it would take longer than solving."""
         return self.key
 
