@@ -24,7 +24,7 @@ class DeviceSettings:
 
     sizes: tuple[int, ...] = (1000, 2048, 4096, 8192, 16384)
     train: tuple[int, ...] = (2, 2, 2, 1, 1)
-    test: tuple[int, ...] = (3, 3, 2, 2, 1)
+    test: tuple[int, ...] = (2, 2, 2, 2, 1)
     papers_up_to: int = 1000
     seed: int = 0
     repeats: int = 2
@@ -50,7 +50,7 @@ class DeviceSettings:
         return replace(self, sizes=sizes, train=train, test=test)
 
 
-QUICK = DeviceSettings((1000, 2048), (1, 1), (1, 1))
+QUICK = DeviceSettings((1000, 2048), (1, 1), (1, 1), repeats=1)
 
 
 def recipes(settings: DeviceSettings, half: str) -> Iterator[Recipe]:
