@@ -59,7 +59,7 @@ native-docs: scaling  ## numbers and figures of docs/native.md; leave the machin
 	$(RUN)/roundwise reproduce native
 	$(RUN)/python docs/refresh_native.py
 
-gpu-docs: $(VENV)/installed  ## numbers and figure of docs/gpu.md (a GPU, CuPy, minutes)
+gpu-docs: $(VENV)/installed  ## numbers and figure of docs/gpu.md (on a GPU, with '.[cuda12]' or '.[cuda13]'; minutes)
 	$(RUN)/python benchmarks/bench_gpu.py
 	rm -f out/native-gpu.sqlite  # times of another day would be taken for today's
 	$(RUN)/roundwise reproduce native --device cuda
