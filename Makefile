@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs compare default-policy sparse-prices fuzz readme docs dist clean
+.PHONY: help demo test test-gpu lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare default-policy sparse-prices fuzz readme docs dist clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -61,6 +61,12 @@ native-docs: scaling  ## numbers and figures of docs/native.md; leave the machin
 	rm -f out/native.sqlite  # times of a busy day would be taken for today's
 	$(RUN)/roundwise reproduce native
 	$(RUN)/python docs/refresh_native.py
+
+gpu-docs: $(VENV)/installed  ## numbers and figure of docs/gpu.md (on a GPU, with '.[cuda12]' or '.[cuda13]'; minutes)
+	$(RUN)/python benchmarks/bench_gpu.py
+	rm -f out/native-gpu.sqlite  # times of another day would be taken for today's
+	$(RUN)/roundwise reproduce native --device cuda
+	$(RUN)/python docs/refresh.py gpu
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py

@@ -7,6 +7,7 @@
     python docs/refresh.py decisions       # how policies compare, from the shipped facts
     python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
+    python docs/refresh.py gpu             # the study and the benchmark on a GPU
 
 What an experiment has solved is taken from ``out/``. A page has its numbers between two comments,
 ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; the rest of it is left alone.
@@ -49,6 +50,10 @@ TAU = 1e-6
 
 MAIN_VARIANTS = ("paper", "operation", "storage", "all", "all, its stream")
 FP64_VARIANTS = ("paper", "operation", "storage", "+ scipy", "all")
+GPU_FIGURE = (
+    "![Times faster than cupy.linalg.solve by kind and size of system, with all costs]"
+    "(images/native-gpu.png)"
+)
 
 
 def update(path: Path, blocks: dict[str, str]) -> None:
@@ -173,7 +178,26 @@ def departures() -> None:
     update(ROOT / "docs" / "departures.md", {"distances": bare(tables["distances"]), **blocks})
 
 
-COMMANDS = (readme, speed, accuracy, learning, decisions, reproduction, departures)
+def gpu(out: Path = CACHE, page: Path = ROOT / "docs" / "gpu.md", images: Path = IMAGES) -> None:
+    """What `reproduce native --device cuda` and bench_gpu.py have written; one may be missing."""
+    study, bench, blocks = out / "native-gpu", out / "gpu.md", {}
+    if (study / "results.json").exists():
+        results = json.loads((study / "results.json").read_text(encoding="utf-8"))
+        tables = (
+            (study / "tables" / f"native-gpu-{name}.md").read_text(encoding="utf-8").strip()
+            for name in ("policies", "sizes")
+        )
+        summary = "\n".join(f"- {line}" for line in results["summary"])
+        blocks["gpu-study"] = "\n\n".join([summary, *tables, GPU_FIGURE])
+        shutil.copyfile(study / "figures" / "native-gpu.png", images / "native-gpu.png")
+    if bench.exists():
+        blocks["gpu-benchmark"] = bench.read_text(encoding="utf-8").strip()
+    if not blocks:
+        raise SystemExit(f"neither {study} nor {bench} is there; run make gpu-docs")
+    update(page, blocks)
+
+
+COMMANDS = (readme, speed, accuracy, learning, decisions, reproduction, departures, gpu)
 
 if __name__ == "__main__":
     {f.__name__: f for f in COMMANDS}[sys.argv[1]]()

@@ -38,9 +38,10 @@ class HostDevice:
     xp = np
     name, key, memory_free = "stand-in", "stand-in", 2**40
 
+    _numbers = count()  # of all devices here: plans are kept by number
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._numbers = count()
 
     @property
     def number(self) -> int:

@@ -14,6 +14,9 @@ from roundwise.commands.endings import echo_json, interruptible
 from roundwise.commands.outputs import writable_folder
 from roundwise.experiments.native.settings import ORDERS, NativeSettings
 from roundwise.experiments.native.study import NativeStudy
+from roundwise.experiments.native_gpu.settings import QUICK as QUICK_GPU
+from roundwise.experiments.native_gpu.settings import DeviceSettings
+from roundwise.experiments.native_gpu.study import DeviceStudy
 from roundwise.experiments.protocol import Part, Study, reproduce
 from roundwise.experiments.released.study import DepartureStudy
 from roundwise.experiments.simulated import EXPERIMENTS, Settings, SimulatedStudy
@@ -21,11 +24,11 @@ from roundwise.experiments.writing import Written, write
 from roundwise.outcomes import progress_bar
 from roundwise.report import format_text
 
-T = TypeVar("T", Settings, NativeSettings)
+T = TypeVar("T", Settings, NativeSettings, DeviceSettings)
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
 QUICK_NATIVE = NativeSettings(train=6, test=8, sizes=(100, 200))
-ONLY_NATIVE = {"order": "for native"}
+ONLY_NATIVE = {"order": "for native", "device": "for native"}
 REFUSED = {
     "native": {
         "seeds": "not for native: its one training has the seed of --seed",
@@ -36,6 +39,10 @@ REFUSED = {
     "departures": ONLY_NATIVE | {"arithmetic": "not for departures, which runs in both"},
 }
 """Options that do not fit an experiment, and why; else `ONLY_NATIVE`."""
+ON_A_GPU = {
+    "systems": "not with --device cuda: it has systems of each family and size; --sizes selects",
+    "order": "not with --device cuda: its actions are monotone in the order of the stages",
+}
 WIDTH = 100
 MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
 
@@ -65,6 +72,11 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     "Of native: actions are monotone in the order of the stages, or in that of the paper's "
     "native study, (u_f, u_g, u, u_r).  [default: stages]",
 )
+@options.choice(
+    "--device",
+    ["cpu", "cuda"],
+    "Of native: the processor, or a GPU with n = 1000 to 16384.  [default: cpu]",
+)
 @options.arithmetic("Round every operation, or what is stored.  [default: operation]")
 @options.count("--jobs", "Processes.  [default: all cores]")
 @options.seed("Of the data sets and of the first training.")
@@ -80,8 +92,8 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     "--out",
     type=options.FOLDER,
     metavar="DIR",
-    help="Where report, tables and figures go.  [default: out/reproduce, out/native or "
-    "out/departures]",
+    help="Where report, tables and figures go.  [default: out/reproduce, out/native, "
+    "out/native-gpu or out/departures]",
 )
 @options.as_json("Print all numbers for programs.")
 def reproduce_command(
@@ -92,6 +104,7 @@ def reproduce_command(
     seeds: int | None,
     actions: str,
     order: str | None,
+    device: str | None,
     arithmetic: str | None,
     jobs: int | None,
     seed: int,
@@ -108,7 +121,9 @@ def reproduce_command(
 
     "native" is the paper's study of real low precision, measured on this machine beside LAPACK;
     leave the machine alone meanwhile, about ten minutes on two cores. Times are kept, too: remove
-    native.sqlite from the cache to measure again. It is no part of "all".
+    native.sqlite from the cache to measure again. It is no part of "all". With --device cuda it
+    runs on a GPU beside cuSOLVER, minutes on an H200, and keeps its times in native-gpu.sqlite:
+    where there is no GPU, that file is read, and nothing is run.
 
     "departures" runs the dense experiment on the paper's own systems with the departures of its
     released code from its text, one by one and all together, to see which number comes from which.
@@ -120,12 +135,19 @@ def reproduce_command(
       roundwise reproduce dense --seeds 30
       roundwise reproduce all --arithmetic storage --out out/storage
       roundwise reproduce native --quick
+      roundwise reproduce native --device cuda
       roundwise reproduce departures
     """
     for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
         options.refuse_given([option], f"{reason}; leave it out")
     study: Study[Any, Any]
-    if experiment == "native":
+    if device == "cuda":
+        for option, reason in ON_A_GPU.items():
+            options.refuse_given([option], f"{reason}; leave it out")
+        gpu = _given(QUICK_GPU if quick else DeviceSettings(), seed=seed)
+        with options.bad_value("--sizes"):
+            study = DeviceStudy(gpu if sizes is None else gpu.within(*sizes))
+    elif experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
         native = QUICK_NATIVE if quick else NativeSettings()
         study = NativeStudy(_given(native, **halves, sizes=sizes, seed=seed, order=order))

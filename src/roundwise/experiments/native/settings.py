@@ -80,10 +80,12 @@ def format_sets() -> dict[str, tuple[str, ...]]:
 
 
 def spaces(order: str = "stages") -> dict[str, ActionSpace]:
-    """The actions of each set: significand bits do not decrease in that order of the stages."""
+    """The actions of each set that this machine runs."""
+    return {name: space_of(formats, order) for name, formats in format_sets().items()}
+
+
+def space_of(formats: tuple[str, ...], order: str = "stages") -> ActionSpace:
+    """Actions whose significand bits do not decrease in that order of the stages."""
     places = [ORDERS[order].index(stage) for stage in GmresIR.stages]
-    found = {}
-    for name, formats in format_sets().items():
-        actions = monotone_space(ORDERS[order], formats)
-        found[name] = list_space(GmresIR.stages, [[a[i] for i in places] for a in actions])
-    return found
+    actions = monotone_space(ORDERS[order], formats)
+    return list_space(GmresIR.stages, [[a[i] for i in places] for a in actions])

@@ -1,0 +1,1 @@
+"""The native study on a GPU: measured there, beside cuSOLVER."""
