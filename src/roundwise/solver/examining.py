@@ -263,6 +263,8 @@ class Examiner:
                 return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
             errors = SAFETY * (Z + unseen) / (1 - weakness.rate)
             error, how = self._relative(errors, answer), _CORRECTED
+            # No estimate is finer than float64, nor than what residuals in twice its bits tell.
+            error = max(error, _U, 8 * self._matrix.n * _U**2 * weakness.condition)
             spread = self._matrix.columns
             if spread is not None and np.ptp(spread) > LARGEST_SUM:  # norms are clipped there
                 error = math.inf

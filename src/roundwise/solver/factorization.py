@@ -297,12 +297,13 @@ class Factorization:
 
     def _singularity(self, factored: Factored, last: _Try, action: Action) -> Singularity:
         """Whether A is singular, which is examined where the last factors give reason to."""
+        unholdable = last.answer is not None and last.answer.unholdable
         asked = last.broke_down(action) or (
             last.factors is not None
             and last.factors.fmt == FP64
             and factored.examiner.shows_signs(last.factors)
         )
-        return factored.examiner.singularity if asked else Singularity.NONSINGULAR
+        return factored.examiner.singularity if asked or unholdable else Singularity.NONSINGULAR
 
 
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
