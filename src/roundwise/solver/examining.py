@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.error_bound import PROVED_UP_TO, relative_errors
-from roundwise.algorithms.lost_directions import lost_pivots
 from roundwise.algorithms.scaling import LARGEST_SUM
 from roundwise.algorithms.singularity import EXAMINED_UP_TO, Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
@@ -59,6 +58,9 @@ ROWS = 256
 
 MARGIN = 32.0
 """Pivots of low factors below that multiple of rounding errors may hide a direction."""
+
+SMALL_PIVOT = 1e-4
+"""Others are too common to be a sign: rounding errors of 16-bit formats hide more than pivots show."""
 
 UNKNOWN_AT_FIRST = 0.1
 """A relative correction of that size says that no digit of x was certain before it."""
@@ -144,7 +146,9 @@ class Examiner:
         sizes = matrix.norm * matrix.solution_norms(answer.X)
         stretched = bool((SUSPICIOUS * sizes > matrix.residual_norms(answer.columns.B)).any())
         if factors.fmt != FP64:
-            lost = lost_pivots(factors, MARGIN) > 0
+            pivots, noise = factors.pivots, MARGIN * default_tolerance(matrix.n, factors.fmt)
+            noise = min(noise, SMALL_PIVOT)
+            lost = pivots is not None and bool(pivots.min() < noise * pivots.max())
             if not (stretched or lost) and largest < UNKNOWN_AT_FIRST:
                 return UNEXAMINED
             is_scaled = matrix.rows is not None

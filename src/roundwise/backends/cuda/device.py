@@ -10,12 +10,13 @@ import importlib
 import threading
 import warnings
 from contextlib import AbstractContextManager
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
+from roundwise._forking import cached_property
 from roundwise.backends.cuda.plan import Plan, address
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
