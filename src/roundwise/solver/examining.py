@@ -60,7 +60,7 @@ MARGIN = 32.0
 """Pivots of low factors below that multiple of rounding errors may hide a direction."""
 
 SMALL_PIVOT = 1e-4
-"""Others are too common to be a sign: rounding errors of 16-bit formats hide more than pivots show."""
+"""Others are too common to be a sign: rounding errors of 16-bit formats hide more than that."""
 
 UNKNOWN_AT_FIRST = 0.1
 """A relative correction of that size says that no digit of x was certain before it."""
