@@ -33,13 +33,13 @@ HEAVY = 0.8
 """The share of the diagonal from which on 11 bits are expected to suffice: singular values are
 close together then."""
 
-NEARLY_ORTHOGONAL, GEOMETRIC = 0.3, (2.5, 8.2)
-"""Coherences for which 11 bits are: of rows that are nearly orthogonal, and of singular values that
-fall geometrically to between ``exp(-3.5)`` and ``exp(-9.2)`` of the largest. Between the two are
-Gaussian matrices, whose least singular values are far below the others."""
+NEARLY_ORTHOGONAL = 0.3
+"""A coherence up to that is of rows that are nearly orthogonal: 11 bits are expected to suffice."""
 
-MOST_COHERENT, LEAST_REMAINDER = 16.5, 4e-6
-"""Beyond, 22 bits are not: the singular values fall below ``exp(-17.5)`` of the largest."""
+MOST_COHERENT, LEAST_REMAINDER = 11.5, 4e-6
+"""Beyond, 22 bits are not: singular values that fall geometrically fall below ``exp(-12.5)`` of the
+largest. On an H200 fp16x2 took more time than FP64 at ``exp(-13.8)``, and less at ``exp(-6.9)``
+(docs/gpu.md)."""
 
 MIXED_FROM = 12000
 """From that n on, butterflies before local pivoting in fp16x2 are worth their time: corrections
@@ -240,9 +240,7 @@ def bits_that_may_suffice(features: Mapping[str, float]) -> int:
     share, coherence, remainder = (
         features[name] for name in ("diagonal_share", "coherence", "remainder")
     )
-    low, high = GEOMETRIC
-    even = coherence <= NEARLY_ORTHOGONAL or low <= coherence <= high
-    if remainder >= 0.02 and (share >= HEAVY or even):
+    if remainder >= 0.02 and (share >= HEAVY or coherence <= NEARLY_ORTHOGONAL):
         return FP16.p
     if coherence <= MOST_COHERENT and remainder >= LEAST_REMAINDER:
         return FP16X2.p

@@ -25,7 +25,7 @@ SHARE = 0.76
 cuBLAS would take all of them, and the small kernels of the second stream would wait."""
 
 
-MOST_PLANS, MOST_GRAPHS = 32, 3
+MOST_PLANS, MOST_GRAPHS = 32, 16
 _PLANS: dict[Any, Plan] = {}
 
 
