@@ -353,7 +353,7 @@ def test_the_bits_that_may_suffice(kappa, mode, bits):
 
 def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
     chooser = DeviceChooser(backend, 2**40, PRICES)
-    choice = chooser.choose(Large(4096, False, symmetric=True), None)
+    choice = chooser.choose(Large(8192, False, symmetric=True), None)
     assert choice.ladder[0].method == "cholesky"
     assert any(action.method == "lu" for action in choice.ladder)
 
@@ -388,12 +388,12 @@ def test_memory_that_runs_out_is_a_clear_error(backend, monkeypatch):
 
 def test_a_slow_action_gives_way(backend):
     learner = DeviceLearner()
-    choice, first = chosen(backend, 4096, learner=learner)
+    choice, first = chosen(backend, 8192, learner=learner)
     assert first == "lu/local:fp16x2"
     for _ in range(3):
         choice.learn([], 10.0)
-    assert chosen(backend, 4096, learner=learner)[1].startswith("lu:")
-    assert chosen(backend, 16384, learner=learner)[1] == "lu/local:fp16x2"
+    assert chosen(backend, 8192, learner=learner)[1].startswith("lu:")
+    assert chosen(backend, 32768, learner=learner)[1] == "lu/local:fp16x2"
 
 
 def test_a_solver_learns_on_the_device(backend):

@@ -26,8 +26,9 @@ from roundwise.solver.inputs import GivenMatrix
 
 ALGORITHM = VerifiedSolve()
 
-LEAST_N = 1500
-"""Below this n panels and launches take all the time, in every format."""
+LEAST_N = 6000
+"""Below this n panels and launches take most of the time in every format: FP64 at once gains more
+than the look and more corrections cost (docs/gpu.md: the best fixed action at n <= 4096)."""
 
 HEAVY = 0.8
 """The share of the diagonal from which on 11 bits are expected to suffice: singular values are
