@@ -353,7 +353,7 @@ def test_the_bits_that_may_suffice(kappa, mode, bits):
 
 def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
     chooser = DeviceChooser(backend, 2**40, PRICES)
-    choice = chooser.choose(Large(8192, False, symmetric=True), None)
+    choice = chooser.choose(Large(4096, False, symmetric=True), None)
     assert choice.ladder[0].method == "cholesky"
     assert any(action.method == "lu" for action in choice.ladder)
 

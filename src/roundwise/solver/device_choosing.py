@@ -30,6 +30,9 @@ LEAST_N = 6000
 """Below this n panels and launches take most of the time in every format: FP64 at once gains more
 than the look and more corrections cost (docs/gpu.md: the best fixed action at n <= 4096)."""
 
+SYMMETRIC_FROM = 1500
+"""Below this n symmetry is not looked for."""
+
 HEAVY = 0.8
 """The share of the diagonal from which on 11 bits are expected to suffice: singular values are
 close together then."""
@@ -228,7 +231,7 @@ def is_definite(matrix: GivenMatrix, said: bool | None) -> bool:
         return False  # rows and columns are scaled: A is no longer symmetric
     if said is not None:
         return said
-    if matrix.n < LEAST_N:
+    if matrix.n < SYMMETRIC_FROM:
         return False
     return bool((matrix.A.diagonal() > 0).all()) and is_symmetric(matrix.A)
 
