@@ -305,6 +305,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a taste, with small systems")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of the dense systems, but at least ten of a size"
+    )
     asked = parser.parse_args()
     quick, seed = asked.quick, asked.seed
     OUT.mkdir(exist_ok=True)
@@ -321,7 +324,8 @@ def main() -> None:
         ]
     )
     rows: list[Row] = []
-    for count, sizes, repeats in plan:
+    for most, sizes, repeats in plan:
+        count = min(most, max(10, round(most * asked.share)))
         group = f"dense, n = {sizes[0]}" + (f" to {sizes[1]}" if sizes[1] > sizes[0] else "")
         systems = tqdm(mixed_dense(count, sizes, seed), group, count, leave=False)
         rows += [time_dense(group, name, system, repeats) for name, system in systems]
