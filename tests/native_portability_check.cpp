@@ -65,6 +65,23 @@ template <class T> bool check(const std::string& name, const LuKernels<T>& kerne
     return good;
 }
 
+// Cholesky of a diagonally dominant matrix in T: whether LL' is the matrix, to what BF16 allows.
+template <class T> bool check_cholesky(const std::string& name, const LuKernels<T>& kernels) {
+    const std::vector<float> a = matrix();
+    std::vector<T> l(a.begin(), a.end());
+    std::vector<char> memory(static_cast<std::size_t>(kernels.cholesky_workspace(n, threads)) + 64);
+    const int code = kernels.cholesky(n, l.data(), false, threads, aligned(memory));
+    double error = 0;
+    for (int j = 0; j < n; ++j)
+        for (int i = j; i < n; ++i) {
+            double sum = a[i + j * n];
+            for (int k = 0; k <= j; ++k) sum -= static_cast<double>(l[i + k * n]) * l[j + k * n];
+            error = std::fmax(error, std::fabs(sum));
+        }
+    std::printf("cholesky %s %d %.1e\n", name.c_str(), code, error);
+    return code == 0 && error < 33 * 0.01;  // |L||L'| is at most the largest entry; two roundings of 2^-9
+}
+
 // Gram-Schmidt against two vectors of small integers, where nothing is rounded, and back by axpy.
 template <class T> bool check_vectors() {
     std::vector<T> v(2 * n), w(n), h(2);
@@ -108,16 +125,39 @@ bool check_exact() {
     return good;
 }
 
+// Row i of A has 1 at column n - 1 - i and 2^-k below it: elimination must interchange all rows, and is
+// exact. X has two columns.
+bool check_stack() {
+    constexpr int n = 13;
+    std::vector<double> a(n * n, 0.0), b(2 * n), x(2 * n);
+    for (int i = 0; i < 2 * n; ++i) x[i] = i - 7;
+    for (int i = 0; i < n; ++i) {
+        a[i * n + n - 1 - i] = 1;
+        if (i > 0) a[i * n + n - i] = 0.5;
+    }
+    for (int i = 0; i < n; ++i)
+        for (int j = 0; j < n; ++j)
+            for (int c = 0; c < 2; ++c) b[2 * i + c] += a[i * n + j] * x[2 * j + c];
+    const bool good = stack_kernels().eliminate(n, a.data(), 2, b.data()) == 1 && b == x;
+    if (!good) std::printf("a system of a stack is not solved exactly\n");
+    return good;
+}
+
 int main() {
     bool good = true;
-    for (const std::string& level : bf16_levels()) good = check(level, bf16_kernels(level)) && good;
+    for (const std::string& level : bf16_levels()) {
+        good = check(level, bf16_kernels(level)) && good;
+        good = check_cholesky(level, bf16_kernels(level)) && good;
+    }
     for (const std::string& level : available_levels()) {
         set_level(level);
         const NativeKernels<float>& single = native_kernels<float>();
         const NativeKernels<double>& twice = native_kernels<double>();
         good = check("fp32 " + level, single) && good;
         good = check("fp64 " + level, twice) && good;
+        good = check_cholesky("fp32 " + level, single) && check_cholesky("fp64 " + level, twice) && good;
         good = check_vectors<float>() && check_vectors<double>() && check_exact() && good;
+        good = check_stack() && good;
     }
     return good ? 0 : 1;
 }

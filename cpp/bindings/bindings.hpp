@@ -60,9 +60,11 @@ template <class F> void define(nb::module_& m, const char* name, F f) {
 
 void bind_emulated(nb::module_& m);  // in emulated.cpp
 void bind_native(nb::module_& m);    // in native.cpp
+void bind_passes(nb::module_& m);    // in passes.cpp
 void bind_sparse(nb::module_& m);    // in sparse.cpp
 void bind_supernodal(nb::module_& m);  // in supernodal.cpp
 void bind_text(nb::module_& m);        // in text.cpp
 void bind_left_looking(nb::module_& m);  // in left_looking.cpp
+void bind_stack(nb::module_& m);         // in stack.cpp
 
 }  // namespace roundwise

@@ -1,8 +1,9 @@
-// Matching and the left-looking LU of roundwise._kernels; sparse/matching.hpp and sparse/left_looking.hpp
-// state what they compute.
+// Matching, the values' symmetry and scaling, and the left-looking LU of roundwise._kernels;
+// sparse/matching.hpp, sparse/balance.hpp and sparse/left_looking.hpp state what they compute.
 #include <limits>
 
 #include "bindings/bindings.hpp"
+#include "sparse/balance.hpp"
 #include "sparse/left_looking.hpp"
 #include "sparse/matching.hpp"
 
@@ -35,17 +36,60 @@ template <class Index> void bind_matching(nb::module_& m) {
         const std::int32_t n = checked<Index>(indptr, indices);
         return sparse::is_structurally_regular<Index>(n, indptr.data(), indices.data());
     });
+    define(m, "sparse_partners",
+           [](VectorIn<Index> indptr, VectorIn<Index> indices, std::int64_t step) {
+               require(step >= 1, "step < 1; pass at least 1");
+               const std::int32_t n = checked<Index>(indptr, indices);
+               const auto found = sparse::partners<Index>(n, indptr.data(), indices.data(), step);
+               return nb::make_tuple(found.off_diagonal, found.found);
+           });
+}
+
+template <class Index, class T> void bind_values(nb::module_& m) {
+    const auto checked_values = [](const VectorIn<Index>& indptr, const VectorIn<Index>& indices,
+                                   const VectorIn<T>& values) {
+        require(values.size() == indices.size(), "values and indices differ in length; pass as many");
+        return checked<Index>(indptr, indices);
+    };
+    define(m, "sparse_is_symmetric",
+           [=](VectorIn<Index> indptr, VectorIn<Index> indices, VectorIn<T> values) {
+               const std::int32_t n = checked_values(indptr, indices, values);
+               nb::gil_scoped_release release;
+               return sparse::is_symmetric<Index, T>(n, indptr.data(), indices.data(), values.data());
+           });
+    // Writes the exponents of rows and columns; returns false if there is nothing to scale.
+    define(m, "sparse_balance",
+           [=](VectorIn<Index> indptr, VectorIn<Index> indices, VectorIn<T> values, bool symmetric,
+               VectorOut<std::int32_t> rows, VectorOut<std::int32_t> columns) {
+               const std::int32_t n = checked_values(indptr, indices, values);
+               require(length(rows.size()) == n && length(columns.size()) == n,
+                       "rows and columns differ in length from A; pass n numbers each");
+               nb::gil_scoped_release release;
+               return sparse::balance<Index, T>(n, indptr.data(), indices.data(), values.data(), symmetric,
+                                                rows.data(), columns.data());
+           });
+    define(m, "sparse_scale",
+           [=](VectorIn<Index> indptr, VectorIn<Index> indices, VectorIn<T> values,
+               VectorIn<std::int32_t> rows, VectorIn<std::int32_t> columns, VectorOut<T> scaled) {
+               const std::int32_t n = checked_values(indptr, indices, values);
+               require(length(rows.size()) == n && length(columns.size()) == n &&
+                           scaled.size() == values.size(),
+                       "the arrays differ in length; pass n exponents each, and as many numbers as A has");
+               nb::gil_scoped_release release;
+               sparse::scale<Index, T>(n, indptr.data(), indices.data(), values.data(), rows.data(),
+                                       columns.data(), scaled.data());
+           });
 }
 
 void factorize(LeftLookingLU* self, VectorIn<std::int32_t> indptr, VectorIn<std::int32_t> indices,
-               VectorIn<double> values, bool by_columns, double most_work,
-               double most_counted) {
+               VectorIn<double> values, bool by_columns, double most_work, double most_counted,
+               double most_if_weak) {
     require(values.size() == indices.size(), "values and indices differ in length; pass as many");
     const IeeeArithmetic arithmetic;
     nb::gil_scoped_release release;
     const std::int32_t n = checked<std::int32_t>(indptr, indices);
     new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), by_columns,
-                             most_work, most_counted);
+                             most_work, most_counted, most_if_weak);
 }
 
 void solve(const LeftLookingLU& self, ColumnsOf<const double> b, ColumnsOf<double> x) {
@@ -67,6 +111,7 @@ const char* result_of(const LeftLookingLU& lu) {
         case LeftLookingLU::Result::factorized: return "factorized";
         case LeftLookingLU::Result::singular_pattern: return "singular pattern";
         case LeftLookingLU::Result::zero_pivot: return "zero pivot";
+        case LeftLookingLU::Result::weak_diagonal: return "weak diagonal";
         default: return "too much work";
     }
 }
@@ -76,9 +121,13 @@ const char* result_of(const LeftLookingLU& lu) {
 void bind_left_looking(nb::module_& m) {
     bind_matching<std::int32_t>(m);
     bind_matching<std::int64_t>(m);
+    bind_values<std::int32_t, float>(m);
+    bind_values<std::int32_t, double>(m);
+    bind_values<std::int64_t, float>(m);
+    bind_values<std::int64_t, double>(m);
     nb::class_<LeftLookingLU>(m, "LeftLookingLU")
         .def("__init__", &factorize, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg(), nb::arg(), nb::arg())
+             nb::arg(), nb::arg(), nb::arg(), nb::arg())
         .def_prop_ro("result", &result_of)
         .def_prop_ro("entries", &LeftLookingLU::entries)
         .def_prop_ro("counted", &LeftLookingLU::counted)

@@ -17,8 +17,10 @@ NB_MODULE(_kernels, m) {
     bf16_levels();
     bind_emulated(m);
     bind_native(m);
+    bind_passes(m);
     bind_sparse(m);
     bind_supernodal(m);
     bind_text(m);
     bind_left_looking(m);
+    bind_stack(m);
 }

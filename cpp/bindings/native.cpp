@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "bindings/bindings.hpp"
+#include "native/backward_error.hpp"
 #include "native/dispatch.hpp"
 
 namespace roundwise {
@@ -26,7 +27,20 @@ int factorize(const LuKernels<T>& kernels, const MatrixOut<T>& a, const VectorOu
     return kernels.lu(n, a.data(), pivots.data(), threads, workspace.get());
 }
 
+template <class T>
+int factorize_symmetric(const LuKernels<T>& kernels, const MatrixOut<T>& a, bool upper, int threads) {
+    const std::int64_t n = length(a.shape(0));
+    require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
+    require(threads >= 1, "threads < 1; pass at least 1");
+    nb::gil_scoped_release release;
+    const Workspace workspace(kernels.cholesky_workspace(n, threads));
+    return kernels.cholesky(n, a.data(), upper, threads, workspace.get());
+}
+
 template <class T> void bind_lu(nb::module_& m) {
+    define(m, "native_cholesky", [](MatrixOut<T> a, bool upper, int threads) {
+        return factorize_symmetric<T>(native_kernels<T>(), a, upper, threads);
+    });
     define(m, "native_lu", [](MatrixOut<T> a, VectorOut<std::int32_t> pivots, int threads) {
         return factorize<T>(native_kernels<T>(), a, pivots, threads);
     });
@@ -37,6 +51,10 @@ void bind_bf16(nb::module_& m) {
     define(m, "native_bf16_lu", [](MatrixOut<float> a, VectorOut<std::int32_t> pivots,
                                    const std::string& level, int threads) {
         return factorize<float>(bf16_kernels(level), a, pivots, threads);
+    });
+    define(m, "native_bf16_cholesky", [](MatrixOut<float> a, bool upper, const std::string& level,
+                                         int threads) {
+        return factorize_symmetric<float>(bf16_kernels(level), a, upper, threads);
     });
     define(m, "native_bf16_gemm", [](MatrixOut<float> c, MatrixIn<float> a, MatrixIn<float> b,
                                      const std::string& level, int threads) {
@@ -191,27 +209,6 @@ template <class I> void bind_sparse_exact(nb::module_& m) {
         kernel(rows, columns, starts.data(), places.data(), values.data(), Block(x).count, x.data(),
                b.data(), r.data(), threads);
     });
-}
-
-// The largest ||r|| / (||A|| ||x|| + ||b||) over the columns; NaN if one has NaN, infinite if a divisor
-// is outside `least` to `most`.
-double worst_backward_error(std::int64_t n, std::int64_t count, double norm, const double* x,
-                            const double* b, const double* r, double least, double most) {
-    double worst = 0;
-    for (std::int64_t c = 0; c < count; ++c) {
-        const auto largest = [=](const double* v) {
-            double result = 0;
-            for (std::int64_t i = c * n; i < (c + 1) * n; ++i) {
-                const double size = v[i] < 0 ? -v[i] : v[i];
-                if (size > result || size != size) result = size;  // NaN stays
-            }
-            return result;
-        };
-        const double size = norm * largest(x) + largest(b);
-        const double error = size > least && size < most ? largest(r) / size : HUGE_VAL;
-        if (error > worst || error != error) worst = error;
-    }
-    return worst;
 }
 
 void bind_exact(nb::module_& m) {

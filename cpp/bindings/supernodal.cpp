@@ -23,15 +23,39 @@ Kind kind_of(const std::string& name) {
     throw std::invalid_argument("no factorization '" + name + "'; use cholesky, ldl or lu");
 }
 
+// Compressed rows with n rows and columns, whose indices are in range.
+void require_compressed_rows(std::size_t n, const VectorIn<std::int64_t>& indptr,
+                             const VectorIn<std::int32_t>& indices) {
+    const std::int64_t* first = indptr.data();
+    require(first[0] == 0 && first[n] == length(indices.size()),
+            "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
+    bool valid = true;
+    for (std::size_t i = 0; i < n; ++i) valid = valid && first[i] <= first[i + 1];
+    for (std::size_t e = 0; e < indices.size(); ++e)
+        valid = valid && indices.data()[e] >= 0 && indices.data()[e] < length(n);
+    require(valid, "an index is out of range; pass the arrays of a square CSR matrix");
+}
+
+void require_places(const VectorIn<std::int32_t>& places) {
+    std::vector<bool> seen(places.size(), false);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        const std::int32_t place = places.data()[i];
+        require(place >= 0 && place < length(places.size()) && !seen[static_cast<std::size_t>(place)],
+                "the places are no permutation; pass each of 0 .. n - 1 once");
+        seen[static_cast<std::size_t>(place)] = true;
+    }
+}
+
 void make_plan(Plan* self, const std::string& kind, const sparse::Symbolic& symbolic,
                VectorIn<std::int64_t> indptr, VectorIn<std::int32_t> indices,
                VectorIn<std::int32_t> row_place, VectorIn<std::int32_t> column_place) {
     const auto n = static_cast<std::size_t>(symbolic.n);
     require(indptr.size() == n + 1 && row_place.size() == n && column_place.size() == n,
             "the places, A and its analysis differ in length; pass n, n + 1 and n numbers");
-    require(indptr.data()[n] == length(indices.size()),
-            "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
     const Kind which = kind_of(kind);
+    require_compressed_rows(n, indptr, indices);
+    require_places(row_place);
+    require_places(column_place);
     nb::gil_scoped_release release;
     new (self) Plan(which, symbolic, indptr.data(), indices.data(), row_place.data(), column_place.data());
 }
@@ -56,6 +80,8 @@ template <class T> void bind_kernels(nb::module_& m) {
                const sparse::PlanView view = plan.view();
                require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
                        "storage or pivots do not fit the plan; pass plan.stored and n numbers");
+               require(length(values.size()) == plan.given(),
+                       "values has another length than A; pass a number for each index");
                require(stop.size() == 1, "stop is not one number; pass an array of one int32");
                require(threads >= 1, "threads < 1; pass at least 1");
                const auto& kernels = sparse::sparse_kernels<T>();
@@ -104,8 +130,7 @@ void bind_supernodal(nb::module_& m) {
                                       std::int64_t limit) {
         require(indptr.size() == rows.size() + 1 && indices.size() == costs.size(),
                 "the arrays differ in length; pass n + 1 starts, n rows, and a cost for each entry");
-        require(indptr.data()[rows.size()] == length(indices.size()),
-                "indptr does not end at the number of indices; pass the arrays of a CSR matrix");
+        require_compressed_rows(rows.size(), indptr, indices);
         nb::gil_scoped_release release;
         const std::vector<std::int32_t> found = sparse::cheapest_assignment(
             static_cast<std::int32_t>(rows.size()), indptr.data(), indices.data(), costs.data(),

@@ -6,8 +6,7 @@
 // linked with -ffast-math by a GCC before version 13 sets FTZ and DAZ in the thread that loads it,
 // and the threads that this thread starts later begin with a copy of its settings.
 //
-// The same rule (C++ standard, [cfenv.thread]) gives the threads that a kernel starts the settings
-// made here, as they are started while an IeeeArithmetic of the calling thread lives.
+// The threads that kernels share (pool.cpp) set them for themselves, for as long as they live.
 #pragma once
 
 #if defined(__x86_64__) || defined(_M_X64)
@@ -27,13 +26,13 @@ class IeeeArithmetic {
     IeeeArithmetic() { _mm_setcsr(0x1f80); }
     ~IeeeArithmetic() { _mm_setcsr(saved_); }
 #elif defined(__aarch64__)
-    unsigned long saved_;
+    unsigned long long saved_;  // 64 bits everywhere; long has 32 on Windows
 
   public:
     // Zero: round to nearest, flush-to-zero off, no traps.
     IeeeArithmetic() {
         asm volatile("mrs %0, fpcr" : "=r"(saved_));
-        asm volatile("msr fpcr, %0" : : "r"(0ul));
+        asm volatile("msr fpcr, %0" : : "r"(0ull));
     }
     ~IeeeArithmetic() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
 #endif

@@ -3,15 +3,26 @@
 #include <atomic>
 #include <stdexcept>
 
+#ifdef ROUNDWISE_X86_LEVELS
+#include "common/cpuid.hpp"
+#endif
+
 namespace roundwise {
 
 namespace {
+
+#ifdef ROUNDWISE_X86_LEVELS
+bool has_avx2() {
+    constexpr int avx2 = 5;
+    return system_saves(0x06) && has_bit(Cpuid(7, 0).ebx, avx2);
+}
+#endif
 
 const std::vector<Level>& levels() {
     static const std::vector<Level> found = [] {
         std::vector<Level> list{Level::baseline};
 #ifdef ROUNDWISE_X86_LEVELS
-        if (__builtin_cpu_supports("avx2")) list.push_back(Level::avx2);
+        if (has_avx2()) list.push_back(Level::avx2);
         if (has_avx512()) list.push_back(Level::avx512);
 #endif
         return list;
@@ -26,11 +37,12 @@ std::atomic<Level>& active() {
 
 }  // namespace
 
-// The built-in function is true only where the operating system also saves the wide registers.
 bool has_avx512() {
 #ifdef ROUNDWISE_X86_LEVELS
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    const unsigned int features = Cpuid(7, 0).ebx;
+    constexpr int f = 16, dq = 17, bw = 30, vl = 31;
+    return system_saves(0xe6) && has_bit(features, f) && has_bit(features, dq) && has_bit(features, bw) &&
+           has_bit(features, vl);
 #else
     return false;
 #endif

@@ -11,9 +11,11 @@ using RangeBody = void (*)(void* context, std::int64_t begin, std::int64_t end);
 // Calls body on disjoint ranges that cover 0..count, their inner bounds multiples of grain.
 void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body, void* context);
 
-// Runs body(context, member) on `threads` threads at the same time, for member = 0, 1, ... For
-// kernels of many short steps, whose members share each step as a Phase. If the system refuses to
-// start a thread, there are fewer members, and these do all the work.
+// Runs body(context, member) on up to `threads` threads at the same time, for member = 0, 1, ... For
+// kernels of many short steps, whose members share each step as a Phase. Member 0 is the calling
+// thread; the others join when they wake up, unless the work is done by then, and there are fewer of
+// them if other calls use the cores or the system refuses to start a thread. So member 0 returns only
+// when all work is done or claimed by members that are running. common/pool.hpp has the threads.
 using MemberBody = void (*)(void* context, int member);
 void run_members(int threads, MemberBody body, void* context);
 
@@ -27,8 +29,21 @@ struct alignas(64) Phase {
 // Waits until the flag is not 0: spins for some microseconds, then lets other threads use the core.
 void wait_for(const int& flag);
 
+// The same until a counter is at least `value`.
+void wait_for_count(const std::int64_t& counter, std::int64_t value);
+
+// Gives up after some spins (thousands take some hundred microseconds) and returns false.
+bool wait_briefly(const std::int64_t& counter, std::int64_t value, int spins);
+
 #ifdef ROUNDWISE_LEVEL
 namespace ROUNDWISE_LEVEL {
+
+// wait_for_count, where the wait is mostly shorter than the call of a function.
+inline void wait_until(const std::int64_t& counter, std::int64_t value) {
+    for (int spins = 0; spins < 64; ++spins)
+        if (__atomic_load_n(&counter, __ATOMIC_ACQUIRE) >= value) return;
+    wait_for_count(counter, value);
+}
 
 // split_range for any callable body(begin, end).
 template <class Body>
@@ -41,10 +56,13 @@ void parallel_for(std::int64_t count, std::int64_t grain, int threads, Body& bod
         &body);
 }
 
-// The threads to use for one pass over `count` numbers of type T: one below a mebibyte, where
-// starting more would cost more time than they save.
+// The threads to use for one pass over `count` numbers of type T: one below a mebibyte, where waking
+// more would cost more time than they save, and then a thread for each part_of_pass bytes.
 template <class T> int threads_for(std::int64_t count, int threads) {
-    return count * static_cast<std::int64_t>(sizeof(T)) < (1 << 20) ? 1 : threads;
+    constexpr std::int64_t part_of_pass = 1 << 18;
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    if (bytes < 4 * part_of_pass) return 1;
+    return bytes / part_of_pass < threads ? static_cast<int>(bytes / part_of_pass) : threads;
 }
 
 // run_members for any callable body(member).

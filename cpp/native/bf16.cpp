@@ -1,5 +1,6 @@
 // Compiled once per BF16 level (see CMakeLists.txt), each time into its own namespace.
-#include "native/lu.hpp"
+#include "native/cholesky.hpp"
+#include "native/product.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
@@ -8,7 +9,9 @@ namespace ROUNDWISE_LEVEL {
 // have the instructions.
 extern const Bf16Kernels bf16_kernels;
 constexpr Bf16Kernels bf16_kernels = {
-    {lu_workspace<Bf16Tile>, lu<Bf16Tile>}, gemm_workspace<Bf16Tile>, gemm<Bf16Tile>};
+    {lu_workspace<Bf16Tile>, lu<Bf16Tile>, cholesky_workspace<Bf16Tile>, cholesky<Bf16Tile>},
+    gemm_workspace<Bf16Tile>,
+    gemm<Bf16Tile>};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

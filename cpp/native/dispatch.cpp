@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #if defined(ROUNDWISE_X86_LEVELS)
-#include <cpuid.h>
+#include "common/cpuid.hpp"
 #endif
 #if defined(ROUNDWISE_AMX)
 #include <sys/syscall.h>
@@ -18,21 +18,13 @@ namespace native_amx { extern const Bf16Kernels bf16_kernels; }
 
 ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<float>, float_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<double>, double_kernels)
+ROUNDWISE_DECLARE_TABLE(native_, LookKernels, look_kernels)
 ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
+ROUNDWISE_DECLARE_TABLE(stack_, StackKernels, stack_kernels)
 
 namespace {
 
 #if defined(ROUNDWISE_X86_LEVELS)
-
-// Bits of the CPUID instruction, read directly: older compilers do not know all their names.
-struct Cpuid {
-    unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
-    Cpuid(unsigned int leaf, unsigned int subleaf) {
-        __get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx);
-    }
-};
-
-bool has_bit(unsigned int bits, int index) { return (bits >> index & 1u) != 0; }
 
 // The native AVX2 and AVX-512 kernels also need FMA and F16C. Every processor with AVX2 that we
 // know has both.
@@ -112,6 +104,10 @@ template <> const NativeKernels<double>& native_kernels() {
     return ROUNDWISE_TABLE(native_level(), native_, double_kernels);
 }
 
+const LookKernels& look_kernels() { return ROUNDWISE_TABLE(native_level(), native_, look_kernels); }
+
 const ExactKernels& exact_kernels() { return ROUNDWISE_TABLE(native_level(), exact_, exact_kernels); }
+
+const StackKernels& stack_kernels() { return ROUNDWISE_TABLE(native_level(), stack_, stack_kernels); }
 
 }  // namespace roundwise

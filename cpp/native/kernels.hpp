@@ -3,7 +3,7 @@
 //
 // Unlike the emulated kernels, these may round differently on another level or with another compiler,
 // because a multiply-add may be fused. On one level, results do not depend on the number of threads:
-// the sizes of the operands decide how the work is cut, and one thread computes each piece.
+// each number is computed by the same operations, however the work is cut.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,18 @@ template <class T> struct LuKernels {
     // The pivot is the first entry of largest magnitude. Returns 0 for success, c + 1 if the pivot of
     // column c is zero, -(c + 1) if it is not finite. After a failure, a holds no factors.
     int (*lu)(std::int64_t n, T* a, std::int32_t* pivots, int threads, void* workspace);
+
+    // In place LL' = A. Reads the lower triangle of A, or with `upper` the upper one; L is written into
+    // the lower one, and zeros into the upper one. Returns 0 for success, c + 1 if the pivot of column
+    // c is not positive, -(c + 1) if it is not finite. After a failure, the first c rows and columns
+    // hold those of L.
+    std::int64_t (*cholesky_workspace)(std::int64_t n, int threads);
+    int (*cholesky)(std::int64_t n, T* a, bool upper, int threads, void* workspace);
 };
 
 // BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
 //
-// LU stores its factors in float32. It factorizes blocks of 64 columns, and solves for blocks of 64
+// LU and Cholesky store their factors in float32. LU factorizes blocks of 64 columns, and solves for blocks of 64
 // rows of U, in float32. Everything else is a_ij - sum_k l_ik u_kj, with l and u rounded to BF16 (to
 // nearest even), exact products and float32 sums. The instructions vdpbf16ps (AVX512-BF16) and
 // tdpbf16ps (AMX) treat subnormal operands and results as zero and round to nearest even, whatever
@@ -66,6 +73,15 @@ template <class T> struct NativeKernels : LuKernels<T> {
     // Norms, by one pass over a matrix, sums in float64. workspace holds norm_parts * rows numbers.
     Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
 
+    // The same without the infinity norm, which saves the sums of rows. workspace holds 2 * columns.
+    Norms (*column_norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads,
+                          double* workspace);
+
+    void (*copy)(std::int64_t n, const T* x, T* y, int threads);
+
+    // Whether the n x n matrix equals its transpose.
+    bool (*symmetric)(std::int64_t n, const T* a, int threads);
+
     // y += alpha x, on one thread. Returns whether all of the new y is finite.
     bool (*axpy)(std::int64_t n, T alpha, const T* x, T* y);
 
@@ -75,6 +91,17 @@ template <class T> struct NativeKernels : LuKernels<T> {
 };
 
 constexpr std::int64_t norm_parts = 16;
+
+// A look at `count` lines of a matrix, the columns of a: column lines[i] has its entry of A's diagonal
+// at row diagonal[i]. For each line its largest magnitude and its 2-norm. Then each row is divided by
+// its length over the lines, these scaled to norm 1 and without the diagonal (by the largest such
+// length, if it has none), and gram is the lower triangle of the lines' inner products, by rows.
+struct LookKernels {
+    std::int64_t (*workspace)(std::int64_t n, std::int64_t count, int threads);  // numbers
+    void (*look)(std::int64_t n, const double* a, std::int64_t count, const std::int64_t* lines,
+                 const std::int64_t* diagonal, double* largest, double* norms, double* gram, int threads,
+                 double* workspace);
+};
 
 // The smallest `block` of exact.hpp: columns of A are taken by fours.
 constexpr std::int64_t least_block = 4;
@@ -103,6 +130,14 @@ struct ExactKernels {
 
     // ||A|| in the infinity norm, or ||A'||, rounded to double; on one thread.
     double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);
+};
+
+// One small dense system of a stack; rows of A and B are contiguous. One table per level, as above.
+struct StackKernels {
+    // In place: B (n x columns) becomes A^-1 B, by Gaussian elimination with partial pivoting; A is
+    // destroyed. Returns the magnitude of the smallest pivot over that of the largest, 0 if one is zero.
+    // Infinities and NaN go on to B.
+    double (*eliminate)(std::int64_t n, double* a, std::int64_t columns, double* b);
 };
 
 }  // namespace roundwise

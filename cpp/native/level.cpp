@@ -1,6 +1,7 @@
 // Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
 #include "native/array.hpp"
-#include "native/lu.hpp"
+#include "native/cholesky.hpp"
+#include "native/look.hpp"
 #include "native/solve.hpp"
 #include "native/vectors.hpp"
 
@@ -53,13 +54,17 @@ template <class T> void widen(Storage storage, std::int64_t n, const void* x, T*
 // A constant, so that no code of this level runs when the module is loaded: the processor may not
 // have the instructions.
 template <class T>
-constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<PlainTile<T>>},
+constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<PlainTile<T>>,
+                                            cholesky_workspace<PlainTile<T>>, cholesky<PlainTile<T>>},
                                            matvec<T>,
                                            solve<T>,
                                            solve_workspace,
                                            narrow<T>,
                                            widen<T>,
                                            norms<T>,
+                                           column_norms<T>,
+                                           copy_array<T>,
+                                           symmetric<T>,
                                            axpy<T>,
                                            orthogonalize<T>};
 
@@ -67,6 +72,9 @@ extern const NativeKernels<float> float_kernels;
 extern const NativeKernels<double> double_kernels;
 constexpr NativeKernels<float> float_kernels = native_table<float>;
 constexpr NativeKernels<double> double_kernels = native_table<double>;
+
+extern const LookKernels look_kernels;
+constexpr LookKernels look_kernels = {look_workspace, look};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

@@ -2,21 +2,22 @@
 // columns, and solves with a small unit lower triangle.
 #pragma once
 
-#include "common/carrier.hpp"
+#include "native/fused.hpp"
+#include "native/team.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-// Interchanges row i with row pivots[i], for i = begin, ..., end - 1, in some columns of a.
+// Interchanges row begin + i with row pivots[i], for i = 0, ..., count - 1, in some columns of a.
 template <class T>
-inline void interchange(std::int64_t begin, std::int64_t end, const std::int32_t* pivots,
+inline void interchange(std::int64_t begin, std::int64_t count, const std::int32_t* pivots,
                         std::int64_t columns, T* a, std::int64_t step) {
     for (std::int64_t j = 0; j < columns; ++j, a += step)
-        for (std::int64_t i = begin; i < end; ++i) {
+        for (std::int64_t i = 0; i < count; ++i) {
             const std::int64_t p = pivots[i];
             if (j + 1 < columns) __builtin_prefetch(a + p + step);
-            const T kept = a[i];
-            a[i] = a[p];
+            const T kept = a[begin + i];
+            a[begin + i] = a[p];
             a[p] = kept;
         }
 }
@@ -25,25 +26,38 @@ inline void interchange(std::int64_t begin, std::int64_t end, const std::int32_t
 // registers hold.
 constexpr int panel_vectors = ROUNDWISE_VECTOR_BYTES == 64 ? 2 : 1;
 
-// C -= A B for one strip of rows. A (rows x k), B (k x columns) and C are parts of one matrix with
-// `step` numbers from column to column; k is small.
+// C -= A B for one strip of rows and `columns` columns. A and C have `step` numbers from column to
+// column. B (k x pivot_columns) is stored by rows; k is small.
 template <int columns, int vectors, class T>
 inline void subtract_strip(std::int64_t k, const T* a, const T* b, T* c, std::int64_t step) {
     constexpr int width = Lanes<T>::count;
     Vector<T> sum[columns][vectors];
     for (int j = 0; j < columns; ++j)
         for (int v = 0; v < vectors; ++v) sum[j][v] = load(c + j * step + v * width);
-    for (std::int64_t l = 0; l < k; ++l) {
+    for (std::int64_t l = 0; l < k; ++l, a += step, b += pivot_columns) {
         Vector<T> column[vectors];
-        for (int v = 0; v < vectors; ++v) column[v] = load(a + l * step + v * width);
+        for (int v = 0; v < vectors; ++v) column[v] = load(a + v * width);
         for (int j = 0; j < columns; ++j)
-            for (int v = 0; v < vectors; ++v) sum[j][v] -= column[v] * b[l + j * step];
+            for (int v = 0; v < vectors; ++v) fused_subtract<T>(sum[j][v], column[v], b[j]);
     }
     for (int j = 0; j < columns; ++j)
         for (int v = 0; v < vectors; ++v) store<T>(c + j * step + v * width, sum[j][v]);
 }
 
-// C (m x columns) -= A (m x k) B (k x columns), with parts of one matrix as above.
+// The same for the first `valid` rows of one vector.
+template <int columns, class T>
+inline void subtract_strip_end(std::int64_t valid, std::int64_t k, const T* a, const T* b, T* c,
+                               std::int64_t step) {
+    Vector<T> sum[columns];
+    for (int j = 0; j < columns; ++j) sum[j] = load_some(c + j * step, valid);
+    for (std::int64_t l = 0; l < k; ++l, a += step, b += pivot_columns) {
+        const Vector<T> column = load_some(a, valid);
+        for (int j = 0; j < columns; ++j) fused_subtract<T>(sum[j], column, b[j]);
+    }
+    for (int j = 0; j < columns; ++j) store_some<T>(c + j * step, sum[j], valid);
+}
+
+// C (m x columns) -= A (m x k) B, with operands as above.
 template <int columns, class T>
 inline void subtract_columns(std::int64_t m, std::int64_t k, const T* a, const T* b, T* c,
                              std::int64_t step) {
@@ -51,22 +65,10 @@ inline void subtract_columns(std::int64_t m, std::int64_t k, const T* a, const T
     std::int64_t i = 0;
     for (; i + panel_vectors * width <= m; i += panel_vectors * width)
         subtract_strip<columns, panel_vectors>(k, a + i, b, c + i, step);
-    for (; i + width <= m; i += width) subtract_strip<columns, 1>(k, a + i, b, c + i, step);
-    for (; i < m; ++i)
-        for (int j = 0; j < columns; ++j) {
-            T sum = c[i + j * step];
-            for (std::int64_t l = 0; l < k; ++l) sum -= a[i + l * step] * b[l + j * step];
-            c[i + j * step] = sum;
-        }
-}
-
-// The same for any number n of columns.
-template <class T>
-inline void subtract_thin_product(std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                                  const T* b, T* c, std::int64_t step) {
-    std::int64_t j = 0;
-    for (; j + 8 <= n; j += 8) subtract_columns<8>(m, k, a, b + j * step, c + j * step, step);
-    for (; j < n; ++j) subtract_columns<1>(m, k, a, b + j * step, c + j * step, step);
+    for (; i < m; i += width) {
+        const std::int64_t valid = m - i < width ? m - i : width;
+        subtract_strip_end<columns>(valid, k, a + i, b, c + i, step);
+    }
 }
 
 // In place X = L^-1 B, L the unit lower triangle of a, n x n.
@@ -75,7 +77,7 @@ inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const T* a, T
                              std::int64_t step) {
     for (std::int64_t j = 0; j < columns; ++j, b += step)
         for (std::int64_t k = 0; k < n; ++k)
-            for (std::int64_t i = k + 1; i < n; ++i) b[i] -= a[i + k * step] * b[k];
+            for (std::int64_t i = k + 1; i < n; ++i) fused_subtract<T>(b[i], a[i + k * step], b[k]);
 }
 
 // The order of the triangles with which rows of U are solved for, and of the blocks of columns
@@ -100,12 +102,12 @@ inline void solve_columns(const T* triangle, T* b, std::int64_t step) {
         for (int j = 0; j < columns; ++j) x[j] = load(b + i + j * step);
         for (std::int64_t k = 0; k < i; ++k) {
             const Vector<T> l = load(triangle + i + k * block_order);
-            for (int j = 0; j < columns; ++j) x[j] -= l * b[k + j * step];
+            for (int j = 0; j < columns; ++j) fused_subtract<T>(x[j], l, b[k + j * step]);
         }
 #pragma GCC unroll 16
         for (int k = 0; k < width; ++k) {
             const Vector<T> l = load(triangle + i + (i + k) * block_order);
-            for (int j = 0; j < columns; ++j) x[j] -= l * x[j][k];
+            for (int j = 0; j < columns; ++j) fused_subtract<T>(x[j], l, x[j][k]);
         }
         for (int j = 0; j < columns; ++j) store<T>(b + i + j * step, x[j]);
     }
@@ -147,36 +149,150 @@ template <class T> inline std::int64_t find_pivot(std::int64_t n, const T* x) {
     return i;
 }
 
-// LU of rows begin..n and columns begin..begin + width of a square matrix of order n. Interchanges
-// rows in these columns only. Returns what LuKernels::lu returns.
+// One pass over rows begin..end of the columns a, a + step, ... that are factorized one by one. Divides
+// column k - 1 by its pivot, subtracts from column k the products of the columns before it with u, and
+// finds the first entry of largest magnitude in column k. With k = 0 it only does the last.
+template <int k, class T>
+inline void advance_column(std::int64_t begin, std::int64_t end, T* a, std::int64_t step, T pivot,
+                           const T* u, Candidate<T>& found) {
+    using Integer = typename Carrier<T>::Signed;
+    using Integers = Vector<Integer>;
+    constexpr auto mask = static_cast<Integer>(Carrier<T>::abs_mask);
+    constexpr std::int64_t width = Lanes<T>::count, segment = 32 * width;
+    found.size = -1;
+    T* target = a + k * step;
+    for (std::int64_t first = begin; first < end; first += segment) {
+        const std::int64_t last = end - first < segment ? end : first + segment;
+        Integers largest = {};
+        for (std::int64_t i = first; i < last; i += width) {
+            const std::int64_t valid = last - i < width ? last - i : width;
+            Vector<T> sum = load_some(target + i, valid);
+            if constexpr (k > 0) {
+                for (int l = 0; l < k - 1; ++l)
+                    fused_subtract<T>(sum, load_some(a + l * step + i, valid), u[l]);
+                T* divided = a + (k - 1) * step + i;
+                const Vector<T> quotient = load_some(divided, valid) / pivot;  // keeps |l| <= 1
+                store_some<T>(divided, quotient, valid);
+                fused_subtract<T>(sum, quotient, u[k - 1]);
+                store_some<T>(target + i, sum, valid);
+                if (valid < width) sum = load_first(target + i, valid);  // without 0 times infinity
+            }
+            const Integers m = bit_cast<Integers>(sum) & mask;
+            largest = m > largest ? m : largest;
+        }
+        Integer top = 0;
+        for (int lane = 0; lane < width; ++lane) top = largest[lane] > top ? largest[lane] : top;
+        if (top > found.size) {
+            found.size = top;
+            found.row = first;
+        }
+    }
+    if (found.size < 0) return;  // there are no rows
+    while (magnitude(target[found.row]) != found.size) ++found.row;
+}
+
+template <class T>
+inline void advance_column(std::int64_t k, std::int64_t begin, std::int64_t end, T* a, std::int64_t step,
+                           T pivot, const T* u, Candidate<T>& found) {
+    switch (k) {
+    case 0: return advance_column<0>(begin, end, a, step, pivot, u, found);
+    case 1: return advance_column<1>(begin, end, a, step, pivot, u, found);
+    case 2: return advance_column<2>(begin, end, a, step, pivot, u, found);
+    case 3: return advance_column<3>(begin, end, a, step, pivot, u, found);
+    case 4: return advance_column<4>(begin, end, a, step, pivot, u, found);
+    case 5: return advance_column<5>(begin, end, a, step, pivot, u, found);
+    case 6: return advance_column<6>(begin, end, a, step, pivot, u, found);
+    default: return advance_column<7>(begin, end, a, step, pivot, u, found);
+    }
+}
+
+// LU of `count` columns (at most pivot_columns) from row and column `block` on, by the members of a
+// team, each with its rows. All members find the same pivots. The rows above the pivot's are kept by
+// each member in `top`, as they were when they became pivot rows. Returns what LuKernels::lu returns.
+template <class T>
+inline int factorize_columns(std::int64_t block, std::int64_t count, T* a, std::int64_t step, Rows own,
+                             std::int32_t* pivots, Member<T>& member) {
+    T top[pivot_columns][pivot_columns], u[pivot_columns] = {}, pivot = 1;
+    T* columns = a + block * step;
+    for (std::int64_t j = 0; j < count; ++j) {
+        for (std::int64_t l = 0; l < j; ++l) {
+            u[l] = top[l][j];
+            for (std::int64_t q = 0; q < l; ++q) fused_subtract<T>(u[l], top[l][q], u[q]);
+        }
+        const std::int64_t row = block + j;
+        Candidate<T>& mine = member.mine();
+        advance_column(j, own.begin < row ? row : own.begin, own.end, columns, step, pivot, u, mine);
+        if (mine.size >= 0)
+            for (std::int64_t c = 0; c < count; ++c) mine.numbers[c] = columns[mine.row + c * step];
+        if (member.index == 0) {
+            for (std::int64_t l = 0; l < j; ++l) columns[block + l + j * step] = u[l];
+            for (std::int64_t c = 0; c < count; ++c) mine.top[c] = columns[row + c * step];
+        }
+        member.meet();
+        int winner = 0;
+        for (int other = 1; other < member.size; ++other)
+            if (member.of(other).size > member.of(winner).size) winner = other;
+        const Candidate<T>& best = member.of(winner);
+        if (best.size == 0) return static_cast<int>(row + 1);
+        if (best.size >= static_cast<typename Carrier<T>::Signed>(Carrier<T>::infinity))
+            return -static_cast<int>(row + 1);
+        pivots[j] = static_cast<std::int32_t>(best.row);
+        for (std::int64_t c = 0; c < count; ++c) {
+            top[j][c] = best.numbers[c];
+            if (winner == member.index) columns[best.row + c * step] = member.of(0).top[c];
+            if (member.index == 0) columns[row + c * step] = best.numbers[c];
+        }
+        pivot = best.numbers[j];
+    }
+    T* last = columns + (count - 1) * step;
+    const std::int64_t below = block + count;
+    for (std::int64_t i = own.begin < below ? below : own.begin; i < own.end; ++i) last[i] /= pivot;
+    return 0;
+}
+
+// LU of rows begin..n and columns begin..begin + width of a square matrix of order n, by the members of
+// a team. Interchanges rows in these columns only. Returns what LuKernels::lu returns.
 //
 // Takes eight columns at a time. All columns to their left update them first (left-looking), so that
 // they are written once; then the same is done column by column within the eight.
 template <class T>
 inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, T* a,
-                           std::int32_t* pivots) {
+                           std::int32_t* pivots, Member<T>& member) {
     const auto at = [=](std::int64_t i, std::int64_t j) { return a + i + j * n; };
-    for (std::int64_t block = begin; block < begin + width; block += 8) {
-        const std::int64_t end = block + 8 < begin + width ? block + 8 : begin + width;
-        interchange(begin, block, pivots, end - block, at(0, block), n);
-        solve_unit_lower(block - begin, end - block, at(begin, begin), at(begin, block), n);
-        subtract_thin_product(n - block, end - block, block - begin, at(block, begin),
-                              at(begin, block), at(block, block), n);
-        for (std::int64_t j = block; j < end; ++j) {
-            interchange(block, j, pivots, 1, at(0, j), n);
-            solve_unit_lower(j - block, 1, at(block, block), at(block, j), n);
-            subtract_columns<1>(n - j, j - block, at(j, block), at(block, j), at(j, j), n);
-            const std::int64_t pivot = j + find_pivot(n - j, at(j, j));
-            const auto size = magnitude(*at(pivot, j));
-            if (size == 0) return static_cast<int>(j + 1);
-            if (size >= static_cast<decltype(size)>(Carrier<T>::infinity)) return -static_cast<int>(j + 1);
-            pivots[j] = static_cast<std::int32_t>(pivot);
-            interchange(j, j + 1, pivots, j + 1 - block, at(0, block), n);
-            const T divisor = *at(j, j);
-            T* column = at(0, j);
-            for (std::int64_t i = j + 1; i < n; ++i) column[i] /= divisor;  // keeps |l| <= 1
+    const Rows own = member.rows(begin, n);
+    for (std::int64_t block = begin; block < begin + width; block += pivot_columns) {
+        const std::int64_t k = block - begin, left = begin + width - block;
+        const std::int64_t count = left < pivot_columns ? left : pivot_columns;
+        if (k > 0) {
+            const Rows part = member.share_of(count);
+            solve_unit_lower(k, part.end - part.begin, at(begin, begin), at(begin, block + part.begin), n);
+            member.meet();
+            T u[block_order * pivot_columns];
+            for (std::int64_t j = 0; j < pivot_columns; ++j)
+                for (std::int64_t l = 0; l < k; ++l)
+                    u[l * pivot_columns + j] = j < count ? *at(begin + l, block + j) : T(0);
+            const std::int64_t first = own.begin < block ? block : own.begin;
+            if (first < own.end) {
+                if (count == pivot_columns)
+                    subtract_columns<pivot_columns>(own.end - first, k, at(first, begin), u,
+                                                    at(first, block), n);
+                else
+                    for (std::int64_t j = 0; j < count; ++j)
+                        subtract_columns<1>(own.end - first, k, at(first, begin), u + j,
+                                            at(first, block + j), n);
+            }
         }
-        interchange(block, end, pivots, block - begin, at(0, begin), n);
+        std::int32_t found[pivot_columns];
+        const int code = factorize_columns(block, count, a, n, own, found, member);
+        if (code != 0) return code;
+        if (member.index == 0)
+            for (std::int64_t j = 0; j < count; ++j) pivots[block + j] = found[j];
+        // Interchange in the other columns, those left of the eight and those right of them.
+        const Rows part = member.share_of(width - count);
+        const std::int64_t middle = k < part.begin ? part.begin : k < part.end ? k : part.end;
+        interchange(block, count, found, middle - part.begin, at(0, begin + part.begin), n);
+        interchange(block, count, found, part.end - middle, at(0, begin + middle + count), n);
+        member.meet();
     }
     return 0;
 }

@@ -14,7 +14,7 @@ namespace ROUNDWISE_LEVEL {
 
 constexpr std::int64_t diagonal_block = 32;   // solved entry by entry
 constexpr std::int64_t phase_block = 256;     // columns of one phase
-constexpr std::int64_t task_rows = 1024, task_columns = 16;
+constexpr std::int64_t task_rows = 256, task_columns = 16;
 
 // One of the two triangles of a packed matrix of order n.
 template <class S> struct Triangle {

@@ -7,7 +7,7 @@
 // strip of A, or * columns of B. The numbers of C have type Number.
 #pragma once
 
-#include "common/carrier.hpp"
+#include "native/fused.hpp"
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -25,6 +25,7 @@ template <class T> struct PlainTile {
     static constexpr int rows = vectors * width;
     static constexpr int columns = ROUNDWISE_VECTOR_BYTES == 64 ? 12 : ROUNDWISE_VECTOR_BYTES == 32 ? 6 : 4;
     static constexpr int depth = 1;
+    static constexpr int team_weight = 8;  // see pipeline.hpp
 
     static void enter() {}
     static void leave() {}
@@ -45,25 +46,23 @@ template <class T> struct PlainTile {
             for (int j = 0; j < columns; ++j) *out++ = j < valid ? b[l + j * b_step] : T(0);
     }
 
-    // Also prefetches this tile of C into the first cache and the tile `later` into the second.
+    // Also prefetches this tile of C.
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, T* c,
-                                 std::int64_t c_step, const T* later) {
+                                 std::int64_t c_step) {
         constexpr int line = 64 / sizeof(T);
         Vector<T> sum[columns][vectors];
 #pragma GCC unroll 12
         for (int j = 0; j < columns; ++j) {
             for (int v = 0; v < vectors; ++v) sum[j][v] = Vector<T>{};
-            for (int i = 0; i < rows + line; i += line) {  // one more line: c may start within one
+            for (int i = 0; i < rows + line; i += line)  // one more line: c may start within one
                 __builtin_prefetch(c + j * c_step + i, 1, 3);
-                __builtin_prefetch(later + j * c_step + i, 0, 2);
-            }
         }
         for (std::int64_t l = 0; l < k; ++l, a += rows, b += columns) {
             const Vector<T> upper = load(a), lower = load(a + width);
 #pragma GCC unroll 12
             for (int j = 0; j < columns; ++j) {
-                sum[j][0] += upper * b[j];
-                sum[j][1] += lower * b[j];
+                fused_add<T>(sum[j][0], upper, b[j]);
+                fused_add<T>(sum[j][1], lower, b[j]);
             }
         }
 #pragma GCC unroll 12
@@ -85,6 +84,7 @@ struct PairedRows {
     using Number = float;
     static constexpr int rows = 32;
     static constexpr int depth = 2;
+    static constexpr int team_weight = 24;
     using Unit = std::uint32_t;
 
     // The first `valid` rows of a strip of A; the others become zero.
@@ -103,13 +103,10 @@ struct PairedRows {
         }
     }
 
-    // Prefetches a column of the tile of C into the first cache, and one of a later tile into the
-    // second.
-    static void prefetch_column(const float* c, const float* later) {
-        for (int i = 0; i < 48; i += 16) {  // one more line: c may start within one
+    // Prefetches a column of the tile of C.
+    static void prefetch_column(const float* c) {
+        for (int i = 0; i < 48; i += 16)  // one more line: c may start within one
             _mm_prefetch(reinterpret_cast<const char*>(c + i), _MM_HINT_T0);
-            _mm_prefetch(reinterpret_cast<const char*>(later + i), _MM_HINT_T1);
-        }
     }
 
     // Packs 32 consecutive numbers of a column of B into 16 units.
@@ -160,8 +157,8 @@ struct Bf16Tile : PairedRows {
     }
 
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
-                                 std::int64_t c_step, const float* later) {
-        for (int j = 0; j < columns; ++j) prefetch_column(c + j * c_step, later + j * c_step);
+                                 std::int64_t c_step) {
+        for (int j = 0; j < columns; ++j) prefetch_column(c + j * c_step);
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
@@ -210,12 +207,12 @@ struct Bf16Tile : PairedRows {
     }
 
     static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, float* c,
-                                 std::int64_t c_step, const float* later) {
+                                 std::int64_t c_step) {
         __m512 sum[columns][2];
 #pragma GCC unroll 12
         for (int j = 0; j < columns; ++j) {
             sum[j][0] = sum[j][1] = _mm512_setzero_ps();
-            prefetch_column(c + j * c_step, later + j * c_step);
+            prefetch_column(c + j * c_step);
         }
         for (std::int64_t l = 0; l < k; l += 2, a += rows, b += columns) {
             const auto upper = (__m512bh)_mm512_loadu_si512(a);
@@ -268,26 +265,26 @@ inline void subtract_product_at_edge(std::int64_t k, const Unit* a, const Unit* 
                                      std::int64_t n, T* c, std::int64_t c_step) {
     constexpr int line = 64 / sizeof(T);  // the tile prefetches up to one cache line past its end
     T negated[Tile::rows * Tile::columns + line] = {};
-    Tile::subtract_product(k, a, b, negated, Tile::rows, negated);
+    Tile::subtract_product(k, a, b, negated, Tile::rows);
     for (std::int64_t j = 0; j < n; ++j)
         for (std::int64_t i = 0; i < m; ++i) c[i + j * c_step] += negated[i + j * Tile::rows];
 }
 
 // C (m x n) -= A B over k products. A and B are packed; strips of A (of B) are a_step (b_step) units
-// apart. A strip of A stays in the first cache while all strips of B are read. Also prefetches the
-// memory `later` numbers after C: it is idle while the products are computed.
+// apart. A strip of B stays in the first cache while all strips of A, which the second cache should
+// hold, are read; C is read and written down its columns.
 template <class Tile, class T, class Unit>
 inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Unit* a,
                              std::int64_t a_step, const Unit* b, std::int64_t b_step, T* c,
-                             std::int64_t c_step, std::int64_t later = 0) {
-    for (std::int64_t i = 0; i < m; i += Tile::rows, a += a_step) {
-        const Unit* strip = b;
-        for (std::int64_t j = 0; j < n; j += Tile::columns, strip += b_step) {
+                             std::int64_t c_step) {
+    for (std::int64_t j = 0; j < n; j += Tile::columns, b += b_step) {
+        const Unit* strip = a;
+        for (std::int64_t i = 0; i < m; i += Tile::rows, strip += a_step) {
             T* tile = c + i + j * c_step;
             if (i + Tile::rows <= m && j + Tile::columns <= n)
-                Tile::subtract_product(k, a, strip, tile, c_step, tile + later);
+                Tile::subtract_product(k, strip, b, tile, c_step);
             else
-                subtract_product_at_edge<Tile>(k, a, strip, m - i < Tile::rows ? m - i : Tile::rows,
+                subtract_product_at_edge<Tile>(k, strip, b, m - i < Tile::rows ? m - i : Tile::rows,
                                                n - j < Tile::columns ? n - j : Tile::columns, tile,
                                                c_step);
         }

@@ -39,6 +39,7 @@ class QuotientGraph {
     Index least_ = 0;                                   // no variable has a lower degree
     Index largest_ = 0;                                 // weight of an element so far
     Counts counts_{0, 0};                               // of the columns eliminated so far
+    std::vector<Index> heights_;                        // the entries of each of them
 
   public:
     explicit QuotientGraph(const Pattern& pattern)
@@ -52,6 +53,7 @@ class QuotientGraph {
     }
 
     const Counts& counts() const { return counts_; }
+    std::vector<Index>& heights() { return heights_; }
 
     // Empty if that takes more flops.
     std::vector<Index> order(double most_flops) {
@@ -148,9 +150,11 @@ class QuotientGraph {
 
     // Columns of L with below + 1 to `height` entries.
     void count_columns(Index below, Index height) {
-        for (double h = below + 1.0; h <= height; ++h) {
-            counts_.entries += h;
-            counts_.flops += h * h;
+        for (Index h = height; h > below; --h) {
+            const double entries = h;
+            counts_.entries += entries;
+            counts_.flops += entries * entries;
+            heights_.push_back(h);
         }
     }
 
@@ -338,10 +342,12 @@ std::vector<std::int32_t> approximate_minimum_degree(const Pattern& pattern) {
 }
 
 std::vector<std::int32_t> approximate_minimum_degree_within(const Pattern& pattern, double most_flops,
-                                                            Counts& counts) {
+                                                            Counts& counts,
+                                                            std::vector<std::int32_t>& heights) {
     QuotientGraph graph(pattern);
     std::vector<std::int32_t> order = graph.order(most_flops);
     counts = graph.counts();
+    heights.swap(graph.heights());
     return order;
 }
 

@@ -19,9 +19,11 @@ bool is_dense(const Pattern& pattern, std::int32_t row);
 std::vector<std::int32_t> approximate_minimum_degree(const Pattern& pattern);
 
 // The same, given up (an empty order) where the factorization would take more than `most_flops`. `counts`
-// gets the entries and flops of the columns ordered, as `count` gives them where no row is dense; the
-// entries of dense rows in other columns are not counted.
+// gets the entries and flops of the columns ordered, as `count` gives them where no row is dense, and
+// `heights` the entries of each column of L, in this order, the diagonal included; the entries of dense
+// rows in other columns are not counted.
 std::vector<std::int32_t> approximate_minimum_degree_within(const Pattern& pattern, double most_flops,
-                                                            Counts& counts);
+                                                            Counts& counts,
+                                                            std::vector<std::int32_t>& heights);
 
 }  // namespace roundwise::sparse

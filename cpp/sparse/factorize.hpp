@@ -6,7 +6,7 @@
 #pragma once
 
 #include "common/parallel.hpp"
-#include "native/lu.hpp"
+#include "native/arena.hpp"
 #include "sparse/diagonal.hpp"
 #include "sparse/kernels.hpp"
 

@@ -19,6 +19,15 @@ namespace {
 // much, and for each entry of the matrix so much more, but hardly more than is allowed.
 constexpr double patience = 2.5, least_patience = 40, beyond_most = 1.2;
 
+// Columns of L may have so many times the entries that were counted for them, and besides as many as the
+// matrix has (those of dense rows are not counted). Where they have more, work grows out of all bounds
+// later, so that this is noticed long before much of it is done.
+constexpr double most_fill = 1.3;
+
+// If a larger share of the entries assigned to columns is weak, that is, too small for a pivot already
+// before any elimination, pivots are bound to leave the diagonal.
+constexpr double most_weak = 0.05;
+
 }  // namespace
 
 // Does the work, and forgets what only this needs.
@@ -29,12 +38,13 @@ class LeftLookingLU::Factorizer {
     const Index n_;
     const Index *indptr_, *indices_;
     const double* values_;
-    double most_work_, most_counted_;
+    double most_work_, most_counted_, most_if_weak_;
     Vector<Index> row_of_, column_of_;  // the assignment, for columns and for rows
     Vector<Index> block_of_;            // of each column, and of the row assigned to it
     Vector<Index> place_of_;            // of each row that has been a pivot; -1 for others
     Vector<Index> diagonal_at_;         // row that is to be the pivot at a position, if it is large enough
     Vector<Index> wanted_at_;           // for each row the position where it is on the diagonal
+    Vector<Index> height_of_;           // entries counted for each column of L; empty if all blocks are 1 x 1
     Vector<std::int64_t> search_end_;   // entry of a column of L where its search ends
 
     // Of the column in work:
@@ -50,14 +60,18 @@ class LeftLookingLU::Factorizer {
 
   public:
     Factorizer(LeftLookingLU& lu, const Index* indptr, const Index* indices, const double* values,
-               double most_work, double most_counted)
+               double most_work, double most_counted, double most_if_weak)
         : lu_(lu), n_(lu.n_), indptr_(indptr), indices_(indices), values_(values), most_work_(most_work),
-          most_counted_(std::max(most_work, most_counted)) {}
+          most_counted_(std::max(most_work, most_counted)), most_if_weak_(most_if_weak) {}
 
     Result run() {
         scale_rows();
         if (!assign_rows()) return Result::singular_pattern;
-        if (!order()) return Result::too_much_work;
+        const Index blocks = triangular_blocks(n_, indptr_, indices_, column_of_, block_of_);
+        const bool weak = has_weak_diagonal();
+        if (weak && most_if_weak_ <= 0) return Result::weak_diagonal;
+        if (weak) most_work_ = most_counted_ = std::min(most_work_, most_if_weak_);
+        if (!order(blocks)) return weak ? Result::weak_diagonal : Result::too_much_work;
         return factorize();
     }
 
@@ -114,9 +128,22 @@ class LeftLookingLU::Factorizer {
         return true;
     }
 
+    bool has_weak_diagonal() const {
+        Index weak = 0;
+        for (Index j = 0; j < n_; ++j) {
+            double largest = 0, assigned = 0;
+            for_each_entry(j, [&](Index i, double value) {
+                const double size_here = std::fabs(value) * lu_.scale_[i];
+                if (block_of_[column_of_[i]] == block_of_[j]) largest = std::max(largest, size_here);
+                if (i == row_of_[j]) assigned = std::max(assigned, size_here);
+            });
+            weak += assigned < diagonal_pivot * largest;
+        }
+        return weak > most_weak * n_;
+    }
+
     // The columns block by block, within blocks by minimum degree. False if they take too much work.
-    bool order() {
-        const Index blocks = triangular_blocks(n_, indptr_, indices_, column_of_, block_of_);
+    bool order(Index blocks) {
         // The diagonal blocks alone, rows numbered as their columns.
         Vector<Index> starts(size(n_) + 1, 0), columns;
         columns.reserve(size(indptr_[n_]));
@@ -134,12 +161,15 @@ class LeftLookingLU::Factorizer {
             const Pattern pattern =
                 symmetrized<Index>(n_, starts.data(), columns.data(), starts[n_]);
             Counts counts;
-            by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts);
+            Vector<Index> heights;
+            by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts, heights);
             lu_.counted_ = by_degree.empty() ? std::numeric_limits<double>::infinity() : counts.flops;
             if (lu_.counted_ > most_work_) return false;
             most_work_ = std::min(patience * counts.flops + least_patience * indptr_[n_],
                                   beyond_most * most_work_);
             reserve(static_cast<std::int64_t>(counts.entries));
+            height_of_.resize(size(n_));
+            for (Index k = 0; k < n_; ++k) height_of_[by_degree[k]] = heights[k];
         }
         Vector<Index>& start = lu_.block_start_;
         start.assign(size(blocks) + 2, 0);
@@ -174,12 +204,16 @@ class LeftLookingLU::Factorizer {
         reached_.resize(size(n_));
         path_.resize(size(n_));
         next_.resize(size(n_));
+        double most_entries = indptr_[n_];  // of L, up to this column
         for (Index k = 0; k < n_; ++k) {
             search(k);
             eliminate();
             if (lu_.work_ > most_work_) return Result::too_much_work;
             if (!take_pivot(k)) return Result::zero_pivot;
             prune(k);
+            if (height_of_.empty()) continue;
+            most_entries += most_fill * height_of_[lu_.column_at_[k]];
+            if (static_cast<double>(lu_.lower_.rows.size()) > most_entries) return Result::too_much_work;
         }
         for (Index& row : lu_.lower_.rows) row = place_of_[row];
         return Result::factorized;
@@ -331,10 +365,10 @@ class LeftLookingLU::Factorizer {
 
 LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
                              const double* values, bool by_columns, double most_work,
-                             double most_counted)
+                             double most_counted, double most_if_weak)
     : n_(n) {
     if (!by_columns) {  // the columns of M
-        result_ = Factorizer(*this, indptr, indices, values, most_work, most_counted).run();
+        result_ = Factorizer(*this, indptr, indices, values, most_work, most_counted, most_if_weak).run();
         return;
     }
     const auto entries = static_cast<std::size_t>(indptr[n]);
@@ -348,7 +382,9 @@ LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const s
             rows[to] = i;
             numbers[to] = values[e];
         }
-    result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work, most_counted).run();
+    result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work, most_counted,
+                         most_if_weak)
+                  .run();
 }
 
 std::int64_t LeftLookingLU::entries() const {

@@ -17,25 +17,28 @@ namespace roundwise::sparse {
 // Gilbert & Peierls (1988): each column is solved for with the columns of L to its left, whose depth-first
 // search is shortened by symmetric pruning (Eisenstat & Liu 1992). Rows are scaled by powers of two such that
 // their largest entries are about 1. An entry on the diagonal is the pivot if it is at least
-// `diagonal_pivot` times the largest one of its column.
+// `diagonal_pivot` times the largest one of its column. That is little (KLU's default): staying on the
+// diagonal saves far more work than refining the solutions takes.
 class LeftLookingLU {
   public:
     enum class Result {
         factorized,
         singular_pattern,  // no values at these places would make A invertible
         zero_pivot,        // or one that is infinite or NaN
-        too_much_work,     // more than was allowed
+        weak_diagonal,     // pivots would leave the diagonal, and nobody knows how much work that makes
+        too_much_work,     // more than was allowed, or more fill than was counted on
     };
 
-    static constexpr double diagonal_pivot = 0.1;
+    static constexpr double diagonal_pivot = 0.001;
 
     // A factorization that would take more than `most_work` multiplications, if all pivots were on the
     // diagonal, is not begun, and beyond `most_counted` they are not counted to the end; one that takes
-    // some times as many as were counted is given up. The arrays must be
-    // those of a valid A in compressed rows, or columns if `by_columns`; entries may be in any order.
+    // some times as many as were counted, or gets more entries, is given up. `most_if_weak` takes the place
+    // of both where the diagonal is weak; if that is 0, nothing is counted. The arrays must be those of a
+    // valid A in compressed rows, or columns if `by_columns`; entries may be in any order.
     LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                  const double* values, bool by_columns, double most_work,
-                  double most_counted);
+                  const double* values, bool by_columns, double most_work, double most_counted,
+                  double most_if_weak);
 
     Result result() const { return result_; }
     std::int32_t n() const { return n_; }

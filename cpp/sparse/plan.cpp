@@ -137,6 +137,7 @@ void Plan::place_entries(const std::vector<std::int32_t>& panel_of, const std::i
                          const std::int32_t* column_place) {
     if (indptr[n_] > INT32_MAX)
         throw std::invalid_argument("A has more than 2^31 entries; use another engine");
+    given_ = indptr[n_];
     // Calls body(entry, panel, row, column) for the entries of A that are read: those in L, and those
     // of the block on the diagonal, have their column in the panel; others of U their row.
     const auto for_each_entry = [&](const auto& body) {

@@ -20,13 +20,14 @@ class Plan {
 
     PlanView view() const;
     std::int64_t stored() const { return place_.back(); }  // numbers in the storage
+    std::int64_t given() const { return given_; }          // entries of A
     double entries() const { return entries_; }            // of the factors, zeros included
     double flops() const { return flops_; }
 
   private:
     Kind kind_;
     std::int32_t n_, tallest_ = 0, tasks_ = 0;
-    std::int64_t contributions_ = 0;
+    std::int64_t contributions_ = 0, given_ = 0;
     double entries_ = 0, flops_ = 0;
     const std::int32_t* rows_;
     std::vector<std::int32_t> first_, height_, source_, target_, task_start_, task_panels_, inside_;

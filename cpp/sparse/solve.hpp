@@ -7,7 +7,7 @@
 #pragma once
 
 #include "common/parallel.hpp"
-#include "native/lu.hpp"
+#include "native/arena.hpp"
 #include "native/matvec.hpp"
 #include "sparse/diagonal.hpp"
 #include "sparse/kernels.hpp"

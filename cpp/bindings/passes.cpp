@@ -1,0 +1,83 @@
+// Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, a look at some
+// lines; and the cores that there are. native/kernels.hpp states what each computes.
+#include <thread>
+
+#include "bindings/bindings.hpp"
+#include "native/dispatch.hpp"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace roundwise {
+
+namespace {
+
+template <class T> void bind_passes_of(nb::module_& m) {
+    define(m, "native_column_norms", [](MatrixIn<T> a, int threads) {
+        const std::int64_t columns = length(a.shape(1));
+        Norms norms;
+        {
+            nb::gil_scoped_release release;
+            const Workspace workspace(2 * columns * static_cast<std::int64_t>(sizeof(double)));
+            norms = native_kernels<T>().column_norms(length(a.shape(0)), columns, a.data(), threads,
+                                                     static_cast<double*>(workspace.get()));
+        }
+        return nb::make_tuple(norms.one, norms.max_abs);
+    });
+    define(m, "native_copy", [](MatrixIn<T> x, MatrixOut<T> y, int threads) {
+        require(x.shape(0) == y.shape(0) && x.shape(1) == y.shape(1),
+                "the arrays differ in shape; pass two of the same");
+        nb::gil_scoped_release release;
+        native_kernels<T>().copy(length(x.size()), x.data(), y.data(), threads);
+    });
+    define(m, "native_symmetric", [](MatrixIn<T> a, int threads) {
+        require(a.shape(0) == a.shape(1), "A is not square; pass an n x n matrix");
+        nb::gil_scoped_release release;
+        return native_kernels<T>().symmetric(length(a.shape(0)), a.data(), threads);
+    });
+}
+
+void bind_look(nb::module_& m) {
+    define(m, "native_look", [](MatrixIn<double> a, VectorIn<std::int64_t> lines,
+                                VectorIn<std::int64_t> diagonal, VectorOut<double> largest,
+                                VectorOut<double> norms, MatrixOut<double> gram, int threads) {
+        const std::int64_t n = length(a.shape(0)), count = length(lines.size());
+        require(count == length(diagonal.size()) && count == length(largest.size()) &&
+                    count == length(norms.size()) && count == length(gram.shape(0)) &&
+                    count == length(gram.shape(1)),
+                "the lengths do not match; pass a number for each line, and count x count products");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        for (std::int64_t i = 0; i < count; ++i)
+            require(lines.data()[i] >= 0 && lines.data()[i] < length(a.shape(1)) &&
+                        diagonal.data()[i] >= 0 && diagonal.data()[i] < n,
+                    "a line is out of range; pass indices of columns and rows of a");
+        const LookKernels& kernels = look_kernels();
+        nb::gil_scoped_release release;
+        const Workspace workspace(kernels.workspace(n, count, threads) *
+                                  static_cast<std::int64_t>(sizeof(double)));
+        kernels.look(n, a.data(), count, lines.data(), diagonal.data(), largest.data(), norms.data(),
+                     gram.data(), threads, static_cast<double*>(workspace.get()));
+    });
+}
+
+// The cores that the calling thread may use now.
+int usable_cores() {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+    const unsigned int known = std::thread::hardware_concurrency();
+    return known == 0 ? 1 : static_cast<int>(known);
+}
+
+}  // namespace
+
+void bind_passes(nb::module_& m) {
+    m.def("usable_cores", &usable_cores);
+    bind_passes_of<float>(m);
+    bind_passes_of<double>(m);
+    bind_look(m);
+}
+
+}  // namespace roundwise

@@ -1,0 +1,282 @@
+#include "common/pool.hpp"
+
+#include <chrono>
+#include <climits>
+#include <system_error>
+
+#include "common/ieee_arithmetic.hpp"
+#include "common/pause.hpp"
+
+#if !defined(_WIN32)
+#include <pthread.h>
+#include <signal.h>
+#endif
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace roundwise {
+
+namespace {
+
+constexpr auto awake = std::chrono::microseconds(100);  // before a worker sleeps
+
+// A woken thread wakes so many others before it begins: all are awake soon, and nobody spends long on
+// it.
+constexpr int woken_by_each = 2;
+
+#if !defined(_WIN32)
+// Signals are for the threads of Python, so that new threads are started with all of them blocked.
+class SignalsBlocked {
+    sigset_t before_;
+
+  public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+};
+#else
+struct SignalsBlocked {
+    SignalsBlocked() {}
+};
+#endif
+
+}  // namespace
+
+void SpinLock::lock() {
+    spin_until([&] { return !taken_.exchange(true, std::memory_order_acquire); });
+}
+
+void Signal::wake(int most) {
+    if (sleepers_.load() == 0) return;
+#if defined(__linux__)
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&value_), FUTEX_WAKE_PRIVATE, most, nullptr,
+            nullptr, 0);
+#else
+    const std::lock_guard<std::mutex> hold(mutex_);
+    if (most == INT_MAX) changed_.notify_all();
+    else
+        for (int i = 0; i < most; ++i) changed_.notify_one();
+#endif
+}
+
+void Signal::wait(std::uint32_t seen) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int spins = 0; value_.load() == seen; ++spins) {
+        pause();
+        if (spins % 32 != 31) continue;
+        if (std::chrono::steady_clock::now() - begin > awake) break;
+        std::this_thread::yield();
+    }
+    sleepers_.fetch_add(1);  // before the value is compared again: whoever changes it looks afterwards
+#if defined(__linux__)
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr,
+            nullptr, 0);
+#else
+    {
+        std::unique_lock<std::mutex> hold(mutex_);
+        if (value_.load() == seen) changed_.wait(hold);
+    }
+#endif
+    sleepers_.fetch_sub(1);
+}
+
+// Workers that were started may run elsewhere; new ones are moved off this core at once: Linux often
+// queues a new thread on the core of the thread that starts it, where it waits for milliseconds while
+// another core is idle. It is first forbidden this core, which moves it, and then allowed all again.
+void Pool::grow(int workers) {
+    const std::lock_guard<std::mutex> hold(growing_);
+#if defined(__linux__)
+    if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
+    cpu_set_t others = allowed_;
+    const int core = sched_getcpu();
+    if (core >= 0) CPU_CLR(static_cast<unsigned>(core), &others);
+#endif
+    while (static_cast<int>(workers_.size()) < workers) {
+        auto worker = std::make_unique<Worker>();
+        Worker* self = worker.get();
+        try {
+            const SignalsBlocked blocked;
+            worker->thread = std::thread([this, self] { work(*self); });
+        } catch (const std::system_error&) {
+            break;  // the threads that are there do the work
+        }
+#if defined(__linux__)
+        if (CPU_COUNT(&others) != 0) {
+            pthread_setaffinity_np(worker->thread.native_handle(), sizeof others, &others);
+            pthread_setaffinity_np(worker->thread.native_handle(), sizeof allowed_, &allowed_);
+        }
+#endif
+        workers_.push_back(std::move(worker));
+    }
+    count_.store(static_cast<int>(workers_.size()));
+}
+
+// Workers keep the cores that they were allowed when they were started; if the caller's have changed,
+// theirs follow.
+void Pool::follow_caller() {
+#if defined(__linux__)
+    cpu_set_t now;
+    if (sched_getaffinity(0, sizeof now, &now) != 0) return;
+    const std::lock_guard<std::mutex> hold(growing_);
+    if (CPU_EQUAL(&now, &allowed_)) return;
+    allowed_ = now;
+    for (const auto& worker : workers_)
+        pthread_setaffinity_np(worker->thread.native_handle(), sizeof now, &now);
+#endif
+}
+
+// Two members of a call on one core take twice as long. Linux sees no harm in that while threads of
+// another library spin on all other cores: it takes these for busy. So a worker that finds its core
+// taken goes to one that is not, where the spinning thread gives way to it. Returns the core, or -1.
+int Pool::take_core(bool move) {
+#if defined(__linux__)
+    const int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE) return -1;
+    if (!taken_[here].exchange(true)) return here;
+    cpu_set_t allowed;
+    if (!move || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
+    for (int step = 1; step < CPU_SETSIZE; ++step) {
+        const int core = (here + step) % CPU_SETSIZE;
+        if (!CPU_ISSET(core, &allowed) || taken_[core].load() || taken_[core].exchange(true)) continue;
+        cpu_set_t only;
+        CPU_ZERO(&only);
+        CPU_SET(core, &only);
+        sched_setaffinity(0, sizeof only, &only);  // moves this thread there
+        sched_setaffinity(0, sizeof allowed, &allowed);
+        return core;
+    }
+#else
+    static_cast<void>(move);
+#endif
+    return -1;
+}
+
+void Pool::give_back_core(int core) {
+#if defined(__linux__)
+    if (core >= 0) taken_[core].store(false);
+#else
+    static_cast<void>(core);
+#endif
+}
+
+Job* Pool::join(Worker& self, int& member, bool& more) {
+    const std::lock_guard<SpinLock> hold(lock_);
+    if (stopping_) {
+        self.state.store(State::ended);
+        return nullptr;
+    }
+    for (Job* job = jobs_; job != nullptr; job = job->next) {
+        if (job->joined >= job->wanted || active_ >= job->wanted) continue;
+        member = job->joined++;
+        more = job->joined < job->wanted;
+        job->running.fetch_add(1);
+        ++active_;
+        self.state.store(State::busy);
+        return job;
+    }
+    return nullptr;
+}
+
+void Pool::leave(Job& job, Worker& self) {
+    const std::lock_guard<SpinLock> hold(lock_);
+    --active_;
+    self.state.store(State::idle);
+    job.running.fetch_sub(1);  // the caller may return, and the job be gone, from here on
+}
+
+void Pool::work(Worker& self) {
+    const IeeeArithmetic ieee;
+#if defined(__linux__)
+    pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
+#endif
+    for (;;) {
+        const std::uint32_t seen = signal_.value();
+        int member = 0;
+        bool more = false;
+        Job* job = join(self, member, more);
+        if (self.state.load() == State::ended) return;
+        if (job == nullptr) {
+            signal_.wait(seen);
+            continue;
+        }
+        if (more) signal_.wake(woken_by_each);
+        const int core = take_core(true);
+        job->body(job->context, member);
+        give_back_core(core);
+        leave(*job, self);
+    }
+}
+
+void Pool::run(int threads, MemberBody body, void* context) {
+    if (count_.load() < threads - 1) grow(threads - 1);
+    else follow_caller();
+    Job job{body, context, threads};
+    const int core = take_core(false);
+    bool room;
+    {
+        const std::lock_guard<SpinLock> hold(lock_);
+        room = ++active_ < threads;
+        job.next = jobs_;
+        jobs_ = &job;
+    }
+    if (room) {
+        signal_.change();
+        signal_.wake(woken_by_each);
+    }
+    body(context, 0);
+    give_back_core(core);
+    bool others;
+    {
+        const std::lock_guard<SpinLock> hold(lock_);
+        Job** link = &jobs_;
+        while (*link != &job) link = &(*link)->next;
+        *link = job.next;
+        --active_;
+        others = jobs_ != nullptr;
+    }
+    if (others) {  // there is room for their members
+        signal_.change();
+        signal_.wake(woken_by_each);
+    }
+    spin_until([&] { return job.running.load() == 0; });
+}
+
+void Pool::before_fork() {
+    growing_.lock();
+    {
+        const std::lock_guard<SpinLock> hold(lock_);
+        stopping_ = true;
+    }
+    signal_.change();
+    signal_.wake(INT_MAX);
+    for (auto& worker : workers_)
+        while (worker->state.load() == State::idle) std::this_thread::yield();
+    forget_ended();
+}
+
+void Pool::forget_ended() {
+    std::vector<std::unique_ptr<Worker>> left;
+    for (auto& worker : workers_) {
+        if (worker->state.load() == State::ended) worker->thread.join();
+        else left.push_back(std::move(worker));
+    }
+    workers_ = std::move(left);
+    count_.store(static_cast<int>(workers_.size()));
+}
+
+void Pool::after_fork() {
+    {
+        const std::lock_guard<SpinLock> hold(lock_);
+        stopping_ = false;
+    }
+    forget_ended();  // those that were busy when the fork began, and came back meanwhile
+    growing_.unlock();
+}
+
+}  // namespace roundwise

@@ -1,0 +1,102 @@
+// The threads that kernels share in this process: started when a kernel first asks for them, asleep
+// while there is nothing to do.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "common/parallel.hpp"
+
+#if defined(__linux__)
+#include <sched.h>
+#else
+#include <condition_variable>
+#endif
+
+namespace roundwise {
+
+// Held for a few instructions at a time.
+class SpinLock {
+    std::atomic<bool> taken_{false};
+
+  public:
+    void lock();
+    void unlock() { taken_.store(false, std::memory_order_release); }
+};
+
+// A number that threads sleep on until it changes.
+class Signal {
+    std::atomic<std::uint32_t> value_{0}, sleepers_{0};
+#if !defined(__linux__)
+    std::mutex mutex_;
+    std::condition_variable changed_;
+#endif
+
+  public:
+    std::uint32_t value() const { return value_.load(); }
+    void change() { value_.fetch_add(1); }
+
+    // Wakes up to `most` of those that sleep.
+    void wake(int most);
+
+    // Returns when the value is another one than `seen`, or by chance: spins for a moment, as the next
+    // kernel of a solve usually follows within microseconds, then sleeps.
+    void wait(std::uint32_t seen);
+};
+
+// One call of run_members. It takes members until its caller's part is done: by then all tasks are
+// claimed.
+struct Job {
+    MemberBody body;
+    void* context;
+    int wanted;                   // members, the caller included
+    int joined = 1;               // guarded by the pool's lock
+    std::atomic<int> running{0};  // workers in its body
+    Job* next = nullptr;
+};
+
+// At most as many threads run at the same time as the call that asks for most of them was granted,
+// callers included: calls of several threads share the cores instead of each taking all.
+class Pool {
+    enum class State { idle, busy, ended };
+    struct Worker {
+        std::thread thread;
+        std::atomic<State> state{State::idle};
+    };
+
+    SpinLock lock_;        // guards jobs_, active_, stopping_ and what a Job says of it
+    Job* jobs_ = nullptr;  // that may take more members
+    int active_ = 0;       // callers and workers that run
+    bool stopping_ = false;
+    Signal signal_;
+    std::mutex growing_;  // guards workers_
+    std::vector<std::unique_ptr<Worker>> workers_;
+    std::atomic<int> count_{0};  // of workers_
+#if defined(__linux__)
+    cpu_set_t allowed_;                      // the cores that workers may use; guarded by growing_
+    std::atomic<bool> taken_[CPU_SETSIZE]{};  // the cores that those who run are on
+#endif
+
+    void grow(int workers);
+    void follow_caller();
+    void forget_ended();
+    void work(Worker& self);
+    Job* join(Worker& self, int& member, bool& more);
+    void leave(Job& job, Worker& self);
+    int take_core(bool move);
+    void give_back_core(int core);
+
+  public:
+    void run(int threads, MemberBody body, void* context);
+
+    // Around a fork: threads do not survive it, so that those asleep are ended before. Those that run a
+    // kernel for another thread go on in the parent.
+    void before_fork();
+    void after_fork();
+};
+
+}  // namespace roundwise

@@ -1,0 +1,60 @@
+// c - a b and c + a b, rounded once where the level has such an instruction, and twice elsewhere.
+//
+// The kernels of LU and Cholesky say so by name, because which rows and columns are computed together
+// depends on the number of threads. Where it is left to the compiler to fuse `c -= a * b`, it may do so
+// in one copy of a loop and not in another (newer versions of GCC do not in a loop with a single sum),
+// and the results would depend on the number of threads.
+#pragma once
+
+#include "common/carrier.hpp"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+#if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
+inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) {
+    return _mm512_fmadd_pd(a, b, c);
+}
+#elif defined(__FMA__) && ROUNDWISE_VECTOR_BYTES == 32
+inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) {
+    return _mm256_fmadd_pd(a, b, c);
+}
+#elif defined(__aarch64__)
+inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) {
+    return bit_cast<Vector<float>>(
+        vfmaq_f32(bit_cast<float32x4_t>(c), bit_cast<float32x4_t>(a), bit_cast<float32x4_t>(b)));
+}
+inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) {
+    return bit_cast<Vector<double>>(
+        vfmaq_f64(bit_cast<float64x2_t>(c), bit_cast<float64x2_t>(a), bit_cast<float64x2_t>(b)));
+}
+#else  // no such instruction: the compiler has none to choose
+template <class V> inline V fused(V a, V b, V c) { return c + a * b; }
+#endif
+
+#if defined(__FMA__) || defined(__aarch64__)
+inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#endif
+
+// c += a b and c -= a b, for numbers or for vectors times a number.
+template <class T> inline void fused_subtract(T& c, T a, T b) { c = fused(-a, b, c); }
+template <class T> inline void fused_add(Vector<T>& c, Vector<T> a, const T& b) {
+    c = fused(a, Vector<T>{} + b, c);
+}
+template <class T> inline void fused_subtract(Vector<T>& c, Vector<T> a, const T& b) {
+    c = fused(-a, Vector<T>{} + b, c);
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise

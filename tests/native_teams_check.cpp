@@ -1,0 +1,116 @@
+// LU and Cholesky of one level by teams of threads; see test_portability.py. Fails if the results of
+// several threads are not the bits of one thread.
+//
+// On an idle core or two teams rarely form, because nobody waits for late threads. So this program
+// has its own versions of the functions of common/parallel.cpp: all threads start, and the leader of
+// the first panel waits until its team is complete.
+#include <cmath>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "native/cholesky.hpp"
+
+namespace roundwise {
+
+void wait_for(const int& flag) {
+    while (__atomic_load_n(&flag, __ATOMIC_ACQUIRE) == 0) std::this_thread::yield();
+}
+void wait_for_count(const std::int64_t& counter, std::int64_t value) {
+    while (__atomic_load_n(&counter, __ATOMIC_ACQUIRE) < value) std::this_thread::yield();
+}
+bool wait_briefly(const std::int64_t& counter, std::int64_t value, int) {
+    wait_for_count(counter, value);
+    return true;
+}
+void run_members(int threads, MemberBody body, void* context) {
+    std::vector<std::thread> others;
+    for (int member = 1; member < threads; ++member) others.emplace_back(body, context, member);
+    body(context, 0);
+    for (std::thread& other : others) other.join();
+}
+
+}  // namespace roundwise
+
+using namespace roundwise;
+using namespace roundwise::ROUNDWISE_LEVEL;
+
+struct alignas(64) Line {
+    char bytes[64];
+};
+
+// What a factorization leaves: its code, its interchanges and its numbers.
+template <class T> struct Result {
+    int code;
+    std::vector<std::int32_t> pivots;
+    std::vector<T> numbers;
+    bool operator==(const Result& other) const {
+        return code == other.code &&
+               (code != 0 || (pivots == other.pivots &&
+                              std::memcmp(numbers.data(), other.numbers.data(),
+                                          numbers.size() * sizeof(T)) == 0));
+    }
+};
+
+template <class Tile, class T = typename Tile::Number>
+Result<T> factorize(std::int64_t n, bool cholesky_of, const std::vector<T>& a, int threads) {
+    Result<T> result{0, std::vector<std::int32_t>(static_cast<std::size_t>(n)), a};
+    const std::int64_t bytes =
+        cholesky_of ? cholesky_workspace<Tile>(n, threads) : lu_workspace<Tile>(n, threads);
+    std::vector<Line> memory(static_cast<std::size_t>(bytes / 64 + 1));
+    result.code = cholesky_of
+                      ? cholesky<Tile>(n, result.numbers.data(), false, threads, memory.data())
+                      : lu<Tile>(n, result.numbers.data(), result.pivots.data(), threads, memory.data());
+    return result;
+}
+
+enum class Kind { uniform, ties, infinite, definite };
+
+template <class T> std::vector<T> matrix(std::int64_t n, Kind kind) {
+    std::vector<T> a(static_cast<std::size_t>(n * n));
+    unsigned long long state = 1;
+    for (T& x : a) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        if (kind == Kind::ties) x = static_cast<T>(static_cast<int>((state >> 33) % 3) - 1);
+        else x = static_cast<T>(static_cast<double>(state >> 20) / 8796093022208.0 - 1);
+    }
+    const auto at = [&](std::int64_t i, std::int64_t j) -> T& {
+        return a[static_cast<std::size_t>(i + j * n)];
+    };
+    if (kind == Kind::definite)
+        for (std::int64_t i = 0; i < n; ++i) at(i, i) += static_cast<T>(n);
+    // The first row stays where it is, and makes column 6 infinite, while it is factorized.
+    if (kind == Kind::infinite) {
+        at(0, 0) = 2;
+        at(0, 6) = static_cast<T>(INFINITY);
+    }
+    return a;
+}
+
+template <class Tile> bool check(const char* name) {
+    bool good = true;
+    for (std::int64_t n : {7, 449})
+        for (Kind kind : {Kind::uniform, Kind::ties, Kind::infinite, Kind::definite}) {
+            const auto a = matrix<typename Tile::Number>(n, kind);
+            const bool definite = kind == Kind::definite;
+            const auto alone = factorize<Tile>(n, definite, a, 1);
+            if ((alone.code == -7) != (kind == Kind::infinite)) {
+                std::printf("%s n %d: code %d\n", name, static_cast<int>(n), alone.code);
+                good = false;
+            }
+            for (int threads : {2, 4})
+                if (!(factorize<Tile>(n, definite, a, threads) == alone)) {
+                    std::printf("%s n %d kind %d threads %d: other bits\n", name, static_cast<int>(n),
+                                static_cast<int>(kind), threads);
+                    good = false;
+                }
+        }
+    return good;
+}
+
+int main() {
+    bool good = check<Bf16Tile>("bf16");
+    good = check<PlainTile<float>>("fp32") && good;
+    good = check<PlainTile<double>>("fp64") && good;
+    return good ? 0 : 1;
+}
