@@ -31,12 +31,39 @@ DEVICES = {"cuda": "roundwise.backends.cuda.backend:CudaBackend"}
 
 
 def known_backends() -> list[str]:
-    """The names of all arithmetic models, whether there is such a device here or not."""
+    """The names of all arithmetic models, whether there is such a device here or not.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> from roundwise.backends import known_backends
+    >>> known_backends()
+    ['operation', 'storage', 'native', 'cuda']
+    """
     return [*BACKENDS, *DEVICES]
 
 
 def backend_class(arithmetic: str) -> type[Backend]:
-    """The class of an arithmetic model; this asks for no device."""
+    """The class of an arithmetic model; this asks for no device.
+
+    Parameters
+    ----------
+    arithmetic : str
+
+    Returns
+    -------
+    type
+        A subclass of `Backend`.
+
+    Examples
+    --------
+    >>> from roundwise.backends import backend_class
+    >>> backend_class("operation").__name__
+    'OperationBackend'
+    """
     if arithmetic in DEVICES:
         module, _, name = DEVICES[arithmetic].partition(":")
         found: type[Backend] = getattr(import_module(module), name)
@@ -50,6 +77,20 @@ def get_backend(arithmetic: str | Backend = "operation") -> Backend:
     """The backend of that arithmetic model; a backend is returned as it is.
 
     Where there is no such device, `DeviceUnavailable` says what is missing.
+
+    Parameters
+    ----------
+    arithmetic : str or Backend
+        ``"operation"``, ``"storage"``, ``"native"`` or ``"cuda"``.
+
+    Returns
+    -------
+    Backend
+
+    Examples
+    --------
+    >>> rw.get_backend("operation").arithmetic
+    'operation'
     """
     if isinstance(arithmetic, Backend):
         return arithmetic

@@ -31,7 +31,13 @@ backend checks what it is given."""
 
 
 class Status(enum.Enum):
-    """Why a kernel stopped; the value says what to do about it."""
+    """Why a kernel stopped; the value says what to do about it.
+
+    Examples
+    --------
+    >>> [status.name for status in rw.Status][:2]
+    ['OVERFLOW', 'ZERO_PIVOT']
+    """
 
     OVERFLOW = (
         "a result exceeds the format's largest number; scale the problem or use a wider range"
@@ -46,7 +52,7 @@ class Status(enum.Enum):
         "some x has x'Ax < 0: the matrix is not positive definite, whatever the format; use an LU "
         "factorization"
     )
-    UNSUITED = "the method is for symmetric matrices, and this one is not; use an LU factorization"
+    UNSUITED = "the method is for symmetric or triangular matrices, and this is none; use an LU one"
     STOPPED = "it would take, or has taken, more time than it was granted; use another method"
     SLOW_CONVERGENCE = (
         "an iteration inside the method converges too slowly to be of use; use a factorization"
@@ -74,6 +80,16 @@ class Factors(ABC):
     ``perm`` and ``order`` are None where nothing is permuted. L and U are float64, dense or sparse
     as A was. A Cholesky factorization has ``U = L'``; the L of an LU factorization has a unit
     diagonal; a QR factorization has Q in the place of L and R in that of U.
+
+    Examples
+    --------
+    >>> A = np.array([[1.0, 2.0], [4.0, 4.0]])
+    >>> factors = rw.get_backend("operation").matrix(A, "fp64").lu()
+    >>> factors.U
+    array([[4., 4.],
+           [0., 1.]])
+    >>> factors.solve(np.array([3.0, 8.0]))
+    array([1., 1.])
     """
 
     fmt: FloatFormat
@@ -110,7 +126,14 @@ class Factors(ABC):
 
 
 class Matrix(ABC):
-    """A matrix rounded to a format; dense or sparse as it came."""
+    """A matrix rounded to a format; dense or sparse as it came.
+
+    Examples
+    --------
+    >>> A = rw.get_backend("operation").matrix(np.array([[1.0, 1 / 3], [0.0, 1.0]]), "bf16")
+    >>> A.matvec(np.array([0.0, 1.0]))
+    array([0.33398438, 1.        ])
+    """
 
     fmt: FloatFormat
     shape: tuple[int, int]
@@ -146,7 +169,15 @@ class Matrix(ABC):
 
 
 class Analysis(ABC):
-    """What a factorization method can prepare from the pattern of a matrix alone."""
+    """What a factorization method can prepare from the pattern of a matrix alone.
+
+    Examples
+    --------
+    >>> backend = rw.get_backend("native")
+    >>> analysis = backend.analyse(np.eye(2), "lu")
+    >>> analysis.factorize(np.diag([2.0, 4.0]), "fp64").solve(np.ones(2))
+    array([0.5 , 0.25])
+    """
 
     @property
     def depends_on_values(self) -> bool:
@@ -171,7 +202,14 @@ class NoAnalysis(Analysis):
 
 
 class Backend(ABC):
-    """Kernels under one arithmetic model."""
+    """Kernels under one arithmetic model.
+
+    Examples
+    --------
+    >>> backend = rw.get_backend("operation")
+    >>> backend.dot(np.array([1.0, 1.0]), np.array([1.0, 2.0**-9]), "bf16")  # 2^-9 is lost
+    1.0
+    """
 
     arithmetic: str
     timed: ClassVar[bool] = False
@@ -284,6 +322,50 @@ class Backend(ABC):
     @abstractmethod
     def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         """``R y = g`` for a small dense upper triangle R, by back substitution."""
+
+    def gram(self, T: Any, fmt: str | FloatFormat) -> Any:
+        """``T' T`` in a format, for a dense T with at least as many rows as columns, or a sparse T.
+
+        Only its lower triangle is meant to be read. That of a sparse T is computed in float64.
+        """
+        if is_sparse(T):
+            return (T.T @ T).tocsr()
+        matrix = self.matrix(T, fmt)
+        columns = [matrix.matvec(np.array(column), transpose=True) for column in T.T]
+        return np.stack(columns, axis=1)
+
+    def orthogonalized(self, T: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
+        """``T = Q R`` in a format, for a dense m-by-n T with m >= n: Q is m-by-n, R triangular.
+
+        By Householder's method, from the kernels for vectors, unless a backend has a faster one.
+        """
+        fmt, (m, n) = get_format(fmt), T.shape
+        columns = [self.scale(1.0, np.array(column), fmt) for column in T.T]
+        reflectors: list[Vector] = []
+        R = np.zeros((n, n))
+        for j, column in enumerate(columns):
+            for i, v in enumerate(reflectors):
+                column[i:] = self._reflected(v, column[i:], fmt)
+            R[:j, j] = column[:j]
+            rest = column[j:]
+            size = self.norm2(rest, fmt)
+            if size == 0:
+                raise ArithmeticFailure(Status.ZERO_PIVOT, "QR factorization", fmt, j)
+            R[j, j] = -math.copysign(size, rest[0])
+            first = np.zeros(m - j)
+            first[0] = 1.0
+            v = self.axpy(-R[j, j], first, rest, fmt)
+            reflectors.append(self.scale(1.0 / self.norm2(v, fmt), v, fmt))
+        Q = np.zeros((m, n), order="F")
+        for j in range(n):
+            Q[j, j] = 1.0
+            for i in reversed(range(n)):
+                Q[i:, j] = self._reflected(reflectors[i], np.array(Q[i:, j]), fmt)
+        return Q, R
+
+    def _reflected(self, v: Vector, x: Vector, fmt: FloatFormat) -> Vector:
+        """``(I - 2 v v') x`` for a vector v of length 1."""
+        return self.axpy(-2.0 * self.dot(v, x, fmt), v, x, fmt)
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` in A's format, for blocks of columns; a new block.

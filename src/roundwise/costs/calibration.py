@@ -39,7 +39,25 @@ Times = Mapping[str, float]  # seconds by kernel
 
 @dataclass(frozen=True)
 class Calibration:
-    """Median seconds of a machine's kernels."""
+    """Median seconds of a machine's kernels.
+
+    Parameters
+    ----------
+    machine : Machine
+    times : mapping
+        Seconds of dense kernels, by format, size and kernel.
+    overheads : mapping
+        Seconds of a run and of its iterations that do not depend on the size.
+    sparse : mapping
+        Seconds of sparse methods, by system.
+
+    Examples
+    --------
+    >>> from roundwise.costs import calibrate
+    >>> calibration = calibrate([20], formats=[rw.FP64], seconds_per_kernel=1e-4, sparse={})
+    >>> calibration.machine.threads >= 1
+    True
+    """
 
     machine: Machine
     times: Mapping[str, Mapping[int, Times]]
@@ -119,6 +137,19 @@ def calibrate(
         Seconds from any origin.
     sparse : mapping of names to functions
         The sparse systems to time every method on; none if it is empty.
+    sizes : sequence of int
+        The n of the dense systems.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> from roundwise.costs import calibrate
+    >>> calibration = calibrate([20], formats=[rw.FP64], seconds_per_kernel=1e-4, sparse={})
+    >>> list(calibration.times)
+    ['fp64']
     """
     if not sizes or min(sizes) <= TINY:
         raise ValueError(f"sizes = {sizes}; pass some, all greater than {TINY}")

@@ -20,7 +20,7 @@ from roundwise.formats import FP64, FloatFormat
 SIZES, QUICK_SIZES = (1024, 2048, 4096, 8192, 12288), (512, 1024, 2048)
 RUNS, WARM_UPS = 5, 2
 FASTEST = 1e16
-"""Flops and bytes a second where a fit finds that they cost nothing."""
+"""Flops a second where a fit finds that they cost nothing."""
 
 Clock = Callable[[], float]
 
@@ -60,7 +60,7 @@ def calibrate_device(
             except ArithmeticFailure:
                 seconds, factors = math.nan, None
             times[method, fmt].append(seconds)
-            if factors is not None and method in ("lu", "lu/local"):
+            if factors is not None and method == "lu/local":
                 matrix = backend.matrix(A, FP64)
 
                 def correct(factors: Any = factors, matrix: Any = matrix, b: Any = b) -> Any:
@@ -68,7 +68,8 @@ def calibrate_device(
 
                 steps.setdefault(fmt, []).append(_median(backend, correct, runs, clock)[0])
     progress(total, total)
-    return _fitted(backend, list(sizes), times, steps)
+    seconds, _ = _median(backend, lambda: A.copy(), runs, clock)
+    return _fitted(backend, list(sizes), times, steps, 2 * A.size * A.itemsize / seconds)
 
 
 def _fitted(
@@ -76,7 +77,13 @@ def _fitted(
     sizes: list[int],
     times: dict[tuple[str, FloatFormat], list[float]],
     steps: dict[FloatFormat, list[float]],
+    bytes_per_second: float,
 ) -> DevicePrices:
+    """Prices that fit the seconds best; passes over A are at the rate of a copy of it.
+
+    That rate is no part of the fit: the chain of launches of a substitution, which grows with n,
+    would hide it.
+    """
     factors: dict[str, dict[str, FactorPrice]] = {}
     n = np.array(sizes, dtype=np.float64)
     for (method, fmt), measured in times.items():
@@ -91,15 +98,16 @@ def _fitted(
     rows, seconds = [], []
     for fmt, measured in steps.items():
         for size, one in zip(sizes, measured, strict=False):
-            rows.append([1.0, size, size**2 * (8 + (8 if fmt == FP64 else 4))])
-            seconds.append(one)
-    step, step_column, byte = _nonnegative_fit(np.array(rows).T, np.array(seconds))
+            passes = size**2 * (8 + (8 if fmt == FP64 else 4)) / bytes_per_second
+            rows.append([1.0, size])
+            seconds.append(max(one - passes, 0.05 * one))
+    step, step_column = _nonnegative_fit(np.array(rows).T, np.array(seconds))
     machine = backend.machine
     assert machine is not None
     return DevicePrices(
         machine.key,
         factors,
-        1 / max(byte, 1 / FASTEST),
+        bytes_per_second,
         step,
         step_column,
         source=f"measured by `roundwise calibrate --device cuda` on {machine}",

@@ -27,7 +27,19 @@ LARGEST = 1e30
 
 @dataclass(frozen=True)
 class Rate:
-    """What a machine does in one format; no `bytes_per_second` means that traffic is free."""
+    """What a machine does in one format; no `bytes_per_second` means that traffic is free.
+
+    Parameters
+    ----------
+    flops_per_second : float
+    bytes_per_second : float, optional
+
+    Examples
+    --------
+    >>> from roundwise.costs import Rate
+    >>> Rate(2e9).bytes_per_second is None
+    True
+    """
 
     flops_per_second: float
     bytes_per_second: float | None = None
@@ -65,6 +77,16 @@ class MachineProfile:
         Rates that depend on the size of the system: between two sizes their logarithms are linear
         in log n, beyond the smallest and the largest they are constant. `rates` then only serves
         runs whose size is not known.
+    name : str
+
+    Examples
+    --------
+    >>> from roundwise.costs import MachineProfile, Rate
+    >>> machine = MachineProfile("toy", {"fp32": Rate(2e9), "fp64": Rate(1e9)})
+    >>> outcome = rw.GmresIR().run(rw.problems.randsvd(20, 10.0, rng=0), "fp64-fp64-fp64-fp64")
+    >>> flops = sum(tally.flops for tally in outcome.operations.values())
+    >>> bool(np.isclose(machine.cost(outcome), flops / 1e9))
+    True
     """
 
     name: str
@@ -169,7 +191,16 @@ def _size_of(outcome: Outcome) -> float | None:
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """The cost of a run is the time it took, where its outcome has ``seconds``."""
+    """The cost of a run is the time it took, where its outcome has ``seconds``.
+
+    Examples
+    --------
+    >>> from roundwise.costs import MeasuredTime
+    >>> system = rw.problems.randsvd(20, 10.0, rng=0)
+    >>> outcome = rw.VerifiedSolve().run(system, "lu:fp64-fp64-fp64-fp64", "native")
+    >>> MeasuredTime().cost(outcome) == outcome.seconds
+    True
+    """
 
     def cost(self, outcome: Outcome, n: int | None = None) -> float:
         seconds = outcome.seconds
@@ -241,7 +272,28 @@ def cost_matrix(
     outcome_rows: Sequence[OutcomeRow],
     sizes: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Costs, shape (N, A); NaN where an outcome is None. `sizes` are the problems' n."""
+    """Costs, shape (N, A); NaN where an outcome is None. `sizes` are the problems' n.
+
+    Parameters
+    ----------
+    cost : MachineProfile or MeasuredTime
+    outcome_rows : sequence of sequences of Outcome or None
+        A row for each problem.
+    sizes : sequence of int, optional
+        The problems' n, for profiles whose rates depend on it.
+
+    Returns
+    -------
+    array, (N, A)
+
+    Examples
+    --------
+    >>> from roundwise.costs import MachineProfile, Rate, cost_matrix
+    >>> machine = MachineProfile("toy", {"fp32": Rate(2e9), "fp64": Rate(1e9)})
+    >>> outcome = rw.GmresIR().run(rw.problems.randsvd(20, 10.0, rng=0), "fp64-fp64-fp64-fp64")
+    >>> np.isnan(cost_matrix(machine, [[outcome, None]]))
+    array([[False,  True]])
+    """
     known = [None] * len(outcome_rows) if sizes is None else sizes
     rows = zip(outcome_rows, known, strict=True)
     return np.array([[math.nan if o is None else cost.cost(o, n) for o in row] for row, n in rows])

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
@@ -23,17 +23,36 @@ from roundwise.costs.stored import (
     ProfileMissingError,
     ProfileWarning,
     load_measured,
+    load_with_other_threads,
 )
+from roundwise.costs.thread_scaling import shipped_scaling
 from roundwise.formats import FP64, get_format
 from roundwise.machine import Machine
 
 BASIS = 15
 """Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
 
+MEASURED_WITH = 2
+"""Threads of the machine that generic prices were measured on."""
+
+MOST_KNOWN = 1000
+"""Prices of dense work that are kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done by one method in one format: factorizations, corrections, GMRES iterations."""
+    """What is done by one method in one format: factorizations, corrections, GMRES iterations.
+
+    Parameters
+    ----------
+    runs, steps, iterations : int
+
+    Examples
+    --------
+    >>> from roundwise.costs import Work
+    >>> Work(runs=1, steps=2)
+    Work(runs=1, steps=2, iterations=0)
+    """
 
     runs: int = 0
     steps: int = 0
@@ -53,6 +72,23 @@ class Prices:
     step is a triangular solve in the factors' format and a residual in FP64, and an iteration
     applies the factors and A in FP64. Dense steps are bound by memory, or by arithmetic if there
     are many right-hand sides.
+
+    Parameters
+    ----------
+    profile : MachineProfile
+    applied : mapping of str to float
+        Seconds per entry of applying dense factors in FP64, by their format.
+    cholesky : mapping of str to float
+        Seconds of Cholesky over those of LU, by format.
+    sparse : SparsePrices
+    source : str
+        Where the numbers come from.
+
+    Examples
+    --------
+    >>> from roundwise.costs import current_prices
+    >>> current_prices().prices("lu", "fp32")
+    True
     """
 
     profile: MachineProfile
@@ -60,6 +96,9 @@ class Prices:
     cholesky: Mapping[str, float]  # seconds of Cholesky over those of LU, by format
     sparse: SparsePrices
     source: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_known", {})  # a choice asks for the same few again and again
 
     def prices(self, method: str, fmt: str) -> bool:
         """Whether work by this method in this format has a price."""
@@ -72,7 +111,13 @@ class Prices:
         if method in self.sparse.factor:
             factor, step, iteration = self._sparse(shape, method, fmt, work)
         else:
-            factor, step, iteration = self._dense(shape, method, fmt)
+            known: dict[Any, tuple[float, float, float]] = self._known  # type: ignore[attr-defined]
+            key = shape.n, shape.columns, method, fmt
+            if key not in known:
+                if len(known) > MOST_KNOWN:
+                    known.clear()
+                known[key] = self._dense(shape, method, fmt)
+            factor, step, iteration = known[key]
         steps = work.runs + work.steps
         return work.runs * factor + steps * step + shape.columns * work.iterations * iteration
 
@@ -122,30 +167,73 @@ class Prices:
         return cls(profile, saved["applied"], saved["cholesky"], sparse, saved["source"])
 
 
-@cache
-def generic_prices() -> Prices:
-    """Those that come with the package, measured on the machine that they name."""
-    return Prices.from_dict(shipped())
+def generic_prices(threads: int = MEASURED_WITH) -> Prices:
+    """Those that come with the package, measured on the machine that they name.
+
+    Rates of dense work are those with so many threads (`thread_scaling`).
+    """
+    return _generic_prices(threads)
+
+
+@lru_cache(maxsize=16)
+def _generic_prices(threads: int) -> Prices:
+    return scaled_to(Prices.from_dict(shipped()), MEASURED_WITH, threads)
+
+
+def scaled_to(prices: Prices, before: int, after: int) -> Prices:
+    """Prices measured with `before` threads, as they are expected to be with `after`."""
+    if before == after:
+        return prices
+    profile = shipped_scaling().applied(prices.profile, before, after)
+    # Applying factors reads them from memory, whatever they are computed with.
+    largest = max(prices.profile.sizes)
+    traffic = shipped_scaling().factors(FP64.name, largest, before, after)[1]
+    applied = {fmt: seconds / traffic for fmt, seconds in prices.applied.items()}
+    return replace(prices, profile=profile, applied=applied)
 
 
 def current_prices() -> Prices:
     """Prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
 
-    They are looked up once in a process for each number of threads. A profile that is there but
-    cannot be used is a `ProfileWarning`, and generic prices decide: prices cost time, no digits.
+    They are looked up once in a process for each number of threads. What was measured here with
+    another number of threads serves, too, scaled by what the change did elsewhere. A profile that
+    is there but cannot be used is a `ProfileWarning`, and generic prices decide: prices cost time,
+    no digits.
+
+    Returns
+    -------
+    Prices
+
+    Examples
+    --------
+    >>> from roundwise.costs import current_prices
+    >>> prices = current_prices()
     """
     return _prices_of(Machine.this())
 
 
 @lru_cache(maxsize=16)
 def _prices_of(machine: Machine) -> Prices:
+    threads, generic = dense_threads(machine), generic_prices(dense_threads(machine))
+    source, before = "measured on this machine", threads
     try:
         profile, sparse = load_measured()
     except ProfileMissingError as error:
-        logging.getLogger(__name__).info("generic prices decide: %s", error)
-        return generic_prices()
+        other = load_with_other_threads(machine)
+        if other is None:
+            logging.getLogger(__name__).info("generic prices decide: %s", error)
+            return generic
+        measured_by, profile, sparse = other
+        before = dense_threads(measured_by)
+        source += f" with {before} thread" + "s" * (before > 1)
     except ProfileError as error:
         warnings.warn(f"generic prices decide: {error}", ProfileWarning, stacklevel=2)
-        return generic_prices()
-    measured = "measured on this machine"
-    return replace(generic_prices(), profile=profile, sparse=sparse, source=measured)
+        return generic
+    profile = shipped_scaling().applied(profile, before, threads)
+    return replace(generic, profile=profile, sparse=sparse, source=source)
+
+
+def dense_threads(machine: Machine) -> int:
+    """The threads of dense work: no more than BLAS may use."""
+    blas_threads = machine.blas_threads
+    return machine.threads if blas_threads is None else min(machine.threads, blas_threads)

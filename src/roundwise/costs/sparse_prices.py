@@ -24,7 +24,27 @@ SAME_PRICE = {"cholesky/nd": "cholesky/amd", "lu/nd": "lu/amd"}
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that prices depend on."""
+    """The sizes that prices depend on.
+
+    Parameters
+    ----------
+    n : int
+        Unknowns.
+    entries : int
+        Of A that are stored: n^2 if it is dense.
+    columns : int
+        Right-hand sides.
+    filled, flops, nd_flops, row_squares : float
+        For a sparse A: entries of L in the order of approximate minimum degree, operations of the
+        factorization in that order and in that of nested dissection, and the sum of the squares of
+        the rows' entries.
+
+    Examples
+    --------
+    >>> from roundwise.costs import Shape
+    >>> Shape(100, 100**2).columns
+    1
+    """
 
     n: int
     entries: int  # stored ones of A: n^2 if it is dense

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import suppress
 from dataclasses import asdict
@@ -21,7 +22,9 @@ from roundwise.formats import FP64
 from roundwise.machine.identity import Machine
 
 SCHEMA = "roundwise-machine-profile"
-VERSION = 3  # 2: LU is our own; 3: sparse prices
+VERSION = 4  # 2: LU is our own; 3: sparse prices; 4: passes over A use all threads
+THREADS = {"cores", "threads", "blas_threads"}
+"""What two settings of one machine may differ in."""
 _REMEDY = "run `roundwise calibrate`"
 
 
@@ -38,7 +41,18 @@ class ProfileWarning(UserWarning):
 
 
 def cache_folder() -> Path:
-    """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``."""
+    """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from roundwise.costs import cache_folder
+    >>> cache_folder().is_absolute()
+    True
+    """
     if ours := os.environ.get("ROUNDWISE_CACHE"):
         return Path(ours)
     try:
@@ -50,12 +64,48 @@ def cache_folder() -> Path:
 
 
 def profile_path(machine: Machine) -> Path:
-    """Where the profile of a machine is stored."""
+    """Where the profile of a machine is stored.
+
+    Parameters
+    ----------
+    machine : Machine
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from roundwise.costs import cache_folder, profile_path
+    >>> from roundwise.machine import Machine
+    >>> profile_path(Machine.this()).parent == cache_folder()
+    True
+    """
     return cache_folder() / f"profile-{machine.key}.json"
 
 
 def save_profile(calibration: Calibration, path: str | PathLike[str] | None = None) -> Path:
-    """Write the profile of a calibrated machine, by default to the cache folder; where it is."""
+    """Write the profile of a calibrated machine, by default to the cache folder; where it is.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    path : path, optional
+        By default that of `profile_path` for its machine.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.costs import calibrate, save_profile
+    >>> measured = calibrate([20], formats=[rw.FP64], seconds_per_kernel=1e-4, sparse={})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_profile(measured, f"{folder}/profile.json").name
+    'profile.json'
+    """
     target = profile_path(calibration.machine) if path is None else Path(path)
     content = {
         "schema": SCHEMA,
@@ -78,6 +128,25 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     `ProfileError` names the remedy if it is unreadable, damaged or stale: made for another
     machine, BLAS, number of threads or version of the file; a `ProfileMissingError`, which is one,
     if there is none.
+
+    Parameters
+    ----------
+    path : path, optional
+        By default that of `profile_path` for this machine.
+
+    Returns
+    -------
+    MachineProfile
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.costs import calibrate, load_profile, save_profile
+    >>> measured = calibrate([20], formats=[rw.FP64], seconds_per_kernel=1e-4, sparse={})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     profile = load_profile(save_profile(measured, f"{folder}/profile.json"))
+    >>> list(profile.rates)
+    ['fp64']
     """
     return load_measured(path)[0]
 
@@ -115,6 +184,32 @@ def load_measured(
     if machine != here:
         raise ProfileError(f"{source}: stale, {_differences(machine, here)}; {_REMEDY}")
     return profile, sparse
+
+
+def load_with_other_threads(
+    here: Machine,
+) -> tuple[Machine, MachineProfile, SparsePrices] | None:
+    """A profile of this machine with another number of threads, the nearest; None if there is none.
+
+    One that is damaged or of another version is not looked at.
+    """
+    try:
+        folder = cache_folder()
+    except ProfileMissingError:
+        return None
+    found: list[tuple[float, str, Machine, dict[str, Any]]] = []
+    for path in sorted(folder.glob("profile-*.json")):
+        with suppress(OSError, ProfileError, ValueError):
+            saved = _content(path)
+            machine = Machine.from_dict(saved.get("machine"))
+            if saved["version"] == VERSION and set(machine.differences(here)) <= THREADS:
+                far = abs(math.log(machine.threads / here.threads))
+                found.append((far, path.name, machine, saved))
+    for _, _, machine, saved in sorted(found, key=lambda one: one[:2]):
+        with suppress(ValueError):
+            profile = MachineProfile.from_dict(saved.get("profile"))
+            return machine, profile, SparsePrices.from_dict(saved.get("sparse_prices"))
+    return None
 
 
 def _content(source: Path) -> dict[str, Any]:

@@ -46,7 +46,21 @@ class SupportsSolve(Protocol):
 
 @dataclass(frozen=True)
 class FeatureValue:
-    """A feature of one problem, and the seconds it took to compute; ``float()`` works."""
+    """A feature of one problem, and the seconds it took to compute; ``float()`` works.
+
+    Parameters
+    ----------
+    name : str
+    value : float
+    seconds : float
+        What computing it took.
+
+    Examples
+    --------
+    >>> from roundwise.features import FeatureValue
+    >>> float(FeatureValue("n", 100.0, 1e-6))
+    100.0
+    """
 
     name: str
     value: float
@@ -63,6 +77,22 @@ class Feature:
     A feature of a `group` is computed together with the others of its group, by a function that
     returns them all by name; the seconds are those of the first that was asked for, and the
     others cost nothing more.
+
+    Parameters
+    ----------
+    name : str
+    compute : callable
+        Of the problem, and of the factors if `needs_factors`.
+    doc : str
+        What it is, in words.
+    needs_factors : bool
+    group : str
+        The features that are computed together.
+
+    Examples
+    --------
+    >>> rw.FEATURES["n"].doc
+    'number of unknowns'
     """
 
     name: str
@@ -80,6 +110,24 @@ def compute_features(
     Those with ``needs_factors`` take a factorization of ``problem.A`` in any format; what it cost
     is not in their seconds. `kappa_est` takes any object whose ``solve(b, transpose=False)``
     applies the inverse to a block of columns.
+
+    Parameters
+    ----------
+    problem : Problem
+    names : iterable of str
+        Keys of `FEATURES`.
+    factors : optional
+        A factorization of ``problem.A``, for features that need one.
+
+    Returns
+    -------
+    dict of str to FeatureValue
+
+    Examples
+    --------
+    >>> values = rw.compute_features(rw.problems.poisson_2d(4), ["n", "norm_inf"])
+    >>> {name: float(value) for name, value in values.items()}
+    {'n': 16.0, 'norm_inf': 8.0}
     """
     if isinstance(names, str):
         raise TypeError(f"names is the text {names!r}; pass a list of names: [{names!r}]")
@@ -111,7 +159,22 @@ def compute_features(
 
 
 def log10_floored(value: SupportsFloat, floor: float) -> float:
-    """``log10 max(value, floor)``; infinity stays infinity, NaN is refused."""
+    """``log10 max(value, floor)``; infinity stays infinity, NaN is refused.
+
+    Parameters
+    ----------
+    value, floor : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from roundwise.features import log10_floored
+    >>> float(log10_floored(0.0, 1e-3))
+    -3.0
+    """
     number = float(value)
     if math.isnan(number) or not floor > 0:
         raise ValueError(f"log10 max({number}, {floor}) is undefined; pass a number, a floor > 0")
@@ -133,6 +196,27 @@ def compute_with_factors(
 
     `arithmetic` is that of the runs that the features are for, `fmt` the format of the
     factorization. Condition numbers beyond its precision are not seen.
+
+    Parameters
+    ----------
+    problem : Problem
+    names : sequence of str
+        Keys of `FEATURES`.
+    arithmetic : str or Backend
+        That of the runs.
+    fmt : str or FloatFormat
+        The format of the factorization.
+
+    Returns
+    -------
+    dict of str to FeatureValue
+
+    Examples
+    --------
+    >>> from roundwise.features import compute_with_factors
+    >>> system = rw.LinearSystem(np.diag([1.0, 100.0]), np.ones(2))
+    >>> float(compute_with_factors(system, ["kappa_est"])["kappa_est"])
+    100.0
     """
     backend = get_backend(arithmetic)
     timed = backend.timed
@@ -197,6 +281,27 @@ def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None)
     """`kappa_est` of a dense or sparse matrix, with a solver applied as it is.
 
     ``||A||_1`` is computed unless `norm` is given.
+
+    Parameters
+    ----------
+    A : array or sparse
+    solver
+        An object whose ``solve(b, transpose=False)`` applies the inverse to columns.
+    norm : float, optional
+        ``||A||_1``.
+
+    Returns
+    -------
+    float
+        A lower bound of the condition number in the 1-norm, if the solver is exact.
+
+    Examples
+    --------
+    >>> from roundwise.features import condition_estimate
+    >>> backend = rw.get_backend("operation")
+    >>> A = np.diag([1.0, 100.0])
+    >>> float(condition_estimate(A, backend.matrix(A, rw.FP64).lu()))
+    100.0
     """
     return stretched_vector(A, solver, norm)[0]
 
@@ -209,6 +314,28 @@ def stretched_vector(
 
     ``||A||_1 ||y||_1 / ||A y||_1`` is the estimate if the solver is exact, and a lower bound of the
     condition number whatever the solver. There is no y if applying the inverse overflows.
+
+    Parameters
+    ----------
+    A : array or sparse
+    solver
+        An object whose ``solve(b, transpose=False)`` applies the inverse to columns.
+    norm : float, optional
+        ``||A||_1``.
+
+    Returns
+    -------
+    (float, array or None)
+        The estimate, and the vector y.
+
+    Examples
+    --------
+    >>> from roundwise.features import stretched_vector
+    >>> backend = rw.get_backend("operation")
+    >>> A = np.diag([1.0, 100.0])
+    >>> estimate, y = stretched_vector(A, backend.matrix(A, rw.FP64).lu())
+    >>> float(estimate), bool(abs(y[1]) < abs(y[0]))
+    (100.0, True)
     """
     norm = _absolute_sums(A, 0).max() if norm is None else norm
 

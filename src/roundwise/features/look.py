@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
 
+import roundwise._kernels as _kernels
 from roundwise.algorithms.methods import is_symmetric
 from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
+from roundwise.features import complex_look
+from roundwise.features.angles import ROWS, angles_from
+from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]
 
@@ -41,17 +44,12 @@ LOOK = (
 )
 """The features that the front door decides by."""
 
-ROWS = 64
-"""How many rows, evenly spaced, stand for all."""
-
 CHOLESKY_FROM = 1250
 """Below this n, what LAPACK's Cholesky gains over our LU (``make bench``) is spent on finding out
 that A is symmetric."""
 
 TINY = 128
 """Below this n, not even LAPACK's LU takes long enough to look whether A is symmetric."""
-
-SMALLEST_REMAINDER = 1e-8
 
 SAFE_EXPONENT = 200
 """Squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
@@ -71,7 +69,8 @@ def structure(problem: Any) -> dict[str, float]:
     """What decides which methods fit.
 
     symmetric
-        1 if A equals its transpose; of a dense A only asked where Cholesky would gain time.
+        1 if A equals its transpose, or its conjugate transpose if it is complex; of a dense A only
+        asked where Cholesky would gain time.
     looks_positive_definite
         1 if A is symmetric with a positive diagonal.
     strong_diagonal
@@ -80,10 +79,12 @@ def structure(problem: Any) -> dict[str, float]:
     """
     if problem.is_sparse:
         A = problem.A
-        across = A.T.tocsr()
-        symmetric = _equal(across, A)
-        strong = has_strong_diagonal(A, A if symmetric else across)
+        symmetric = _kernels.sparse_is_symmetric(A.indptr, A.indices, A.data)
+        strong = has_strong_diagonal(A, symmetric)
         positive = bool((A.diagonal() > 0).all())
+    elif problem.A.dtype.kind == "c":  # LU is LAPACK's
+        positive = len(problem.A) >= TINY and complex_look.has_positive_diagonal(problem.A)
+        symmetric, strong = positive and complex_look.is_hermitian(problem.A), False
     else:
         positive = problem.n >= cholesky_from() and bool((np.diagonal(problem.A) > 0).all())
         symmetric, strong = positive and is_symmetric(problem.A), False
@@ -92,12 +93,6 @@ def structure(problem: Any) -> dict[str, float]:
         "looks_positive_definite": float(symmetric and positive),
         "strong_diagonal": float(strong),
     }
-
-
-def _equal(A: Any, B: Any) -> bool:
-    """Whether two sparse matrices in canonical form have the same entries."""
-    pairs = (A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data)
-    return all(np.array_equal(x, y) for x, y in pairs)
 
 
 def row_squares(problem: Any) -> float:
@@ -165,17 +160,17 @@ def row_features(problem: Any) -> dict[str, float]:
         entries = np.ldexp(entries, exponents[of_row])
         norms = np.sqrt(np.bincount(of_row, entries * entries, count))
         diagonal = np.ldexp(A.diagonal()[rows], exponents)
+    elif problem.A.dtype.kind == "c":
+        return complex_look.row_features(problem.A)
     else:
-        A = problem.A if problem.A.flags.c_contiguous else problem.A.T
-        sampled = A[rows]
-        exponents = _shifts(np.maximum(sampled.max(axis=1), -sampled.min(axis=1)))
-        if exponents.any():
-            sampled = np.ldexp(sampled, exponents[:, None])
-        squares = sampled * sampled
-        norms = np.sqrt(np.einsum("ij->i", squares))
-        diagonal = sampled[np.arange(count), rows]
-        squares[np.arange(count), rows] = 0.0
-        coherence, remainder = _angles(sampled, squares, norms)
+        lines = problem.A.T if problem.A.flags.c_contiguous else np.asfortranarray(problem.A)
+        diagonal = lines[rows, rows]
+        largest, norms, gram = _lines_of(lines, rows, rows)
+        if (exponents := _shifts(largest)).any():
+            lines = np.ldexp(lines[:, rows], exponents)
+            diagonal = np.ldexp(diagonal, exponents)
+            _, norms, gram = _lines_of(np.asfortranarray(lines), np.arange(count), rows)
+        coherence, remainder = angles_from(gram, problem.n)
     shares = np.divide(np.abs(diagonal), norms, out=np.zeros(count), where=norms > 0)
     share = float(np.sort(shares)[count // 2])
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
@@ -189,29 +184,16 @@ def _shifts(largest: Array) -> NDArray[np.int32]:
     return exponents
 
 
-def _angles(rows: Array, squares: Array, norms: Array) -> tuple[float, float]:
-    """Coherence and remainder of rows; `squares` are theirs, without those of the diagonal.
+def _lines_of(A: Array, lines: Any, diagonal: Any) -> tuple[Array, Array, Array]:
+    """The largest entries of some columns, their norms, and their inner products (lower triangle).
 
-    Columns are scaled to the same length first, as a unit of measurement says nothing of how
-    hard a system is. The diagonal does not count for it: where it is heavy, it is to stay so.
+    Rows are scaled to the same length first, as a unit of measurement says nothing of how hard a
+    system is. The entries at `diagonal` do not count for it: where these are heavy, they are to
+    stay so.
     """
-    count, n = rows.shape
-    weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
-    lengths = np.sqrt(np.einsum("i,ij->j", weights * weights, squares))
-    scale = np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
-    # Too small a product to wake the threads of SciPy's BLAS; NumPy's ``@`` would wake its own.
-    return angles_from(blas.dsyrk(1.0, (rows / scale).T, trans=1, lower=1), n)
-
-
-def angles_from(gram: Array, n: int) -> tuple[float, float]:
-    """Coherence and remainder from the inner products of rows, which are overwritten."""
-    count = len(gram)
-    sizes = np.sqrt(np.diagonal(gram))
-    sizes[sizes == 0] = 1.0
-    gram /= sizes[:, None] * sizes
-    below = np.tril(gram, -1)
-    coherence = n * float(np.einsum("ij,ij->", below, below)) / max(1, count * (count - 1) // 2)
-    factor, _, rank, _ = lapack.dpstrf(gram, lower=1)
-    half = count // 2
-    remainder = float(factor[half, half]) if half < rank else 0.0
-    return coherence, max(remainder, SMALLEST_REMAINDER)
+    count = len(lines)
+    largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count))
+    A = A.astype(np.float64, copy=False)
+    threads = pass_threads(count * len(A))
+    _kernels.native_look(A, lines, diagonal, largest, norms, gram.T, threads)
+    return largest, norms, gram

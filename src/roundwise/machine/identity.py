@@ -19,7 +19,25 @@ from roundwise.machine.threads import get_num_threads, get_simd_level, usable_co
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor, its BLAS, and how many threads use them."""
+    """A processor, its BLAS, and how many threads use them.
+
+    Parameters
+    ----------
+    cpu : str
+    cores, threads : int
+        Physical cores, and threads of our kernels.
+    blas : str
+    blas_threads : int, optional
+        None where that is not known.
+    simd : str
+        The instruction set.
+
+    Examples
+    --------
+    >>> from roundwise.machine import Machine
+    >>> Machine.this() == Machine.this()
+    True
+    """
 
     cpu: str  # the processor's model
     cores: int  # logical ones that the process may use

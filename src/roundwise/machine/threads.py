@@ -4,7 +4,10 @@ Emulated results are the same bits for every setting here. Native results, and t
 for dense systems, may differ in their last bits.
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which
-joblib and Dask workers set), else the cores this process may use. ``ROUNDWISE_SIMD`` chooses
+joblib and Dask workers set), else the cores this process may use now: those that its affinity
+allows, and no more than its control groups pay for (`quota`). Dense work takes no more than BLAS
+may use at the moment, so that threadpoolctl limits it, too. Calls of several threads share these
+cores (cpp/common/pool.hpp). ``ROUNDWISE_SIMD`` chooses
 the instruction set, for example ``ROUNDWISE_SIMD=baseline``. Until `set_num_threads` is called,
 BLAS keeps its own number of threads, which ``OPENBLAS_NUM_THREADS`` sets.
 """
@@ -12,22 +15,27 @@ BLAS keeps its own number of threads, which ``OPENBLAS_NUM_THREADS`` sets.
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import roundwise._kernels as _kernels
-from roundwise.machine import blas
+from roundwise.machine import blas, quota
 
 _MOST_THREADS = 1024
 _threads: int | None = None
 
 
 def usable_cores() -> int:
-    """The logical cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The logical cores that this process may use now."""
+    return min(_kernels.usable_cores(), _quota())
 
 
-def _threads_from_environment() -> int:
+@cache
+def _quota() -> int:
+    return quota.cores()
+
+
+def _threads_from_environment() -> int | None:
+    """What the environment asks for; None if it says nothing."""
     if ours := os.environ.get("ROUNDWISE_NUM_THREADS"):
         if not ours.isdecimal() or not 1 <= int(ours) <= _MOST_THREADS:
             raise ValueError(f"ROUNDWISE_NUM_THREADS={ours!r}; set it to 1 to {_MOST_THREADS}")
@@ -36,15 +44,27 @@ def _threads_from_environment() -> int:
     outermost = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if outermost.isdecimal() and int(outermost) >= 1:
         return min(int(outermost), _MOST_THREADS)
-    return usable_cores()
+    return None
+
+
+@cache
+def _asked_for() -> int | None:
+    return _threads_from_environment()
 
 
 def get_num_threads() -> int:
-    """Threads that one kernel call may use."""
-    global _threads
-    if _threads is None:
-        _threads = _threads_from_environment()
-    return _threads
+    """Threads that one kernel call may use.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> rw.get_num_threads() >= 1
+    True
+    """
+    return _threads or _asked_for() or usable_cores()
 
 
 def factorization_threads() -> int:
@@ -56,12 +76,37 @@ def factorization_threads() -> int:
     return get_num_threads() if library is None else min(get_num_threads(), library.threads)
 
 
+ONE_THREAD = 1
+
+PASS = 2**17
+"""Entries of a matrix from which a pass over it takes more than one thread: below, waking others
+costs more time than they save (`threads_for` in cpp/common/parallel.hpp has the same bound)."""
+
+
+def pass_threads(entries: int) -> int:
+    """Threads for one pass over so many entries of a dense matrix."""
+    return ONE_THREAD if entries < PASS else factorization_threads()
+
+
 def set_num_threads(threads: int) -> None:
     """Let one call of a kernel, of BLAS or of LAPACK use up to this many threads.
 
     BLAS and LAPACK are those that the wheels of SciPy and NumPy bundle (OpenBLAS). Where these
     packages use another BLAS, its threads stay as they are: set them by its own means.
     ``roundwise info`` tells which BLAS it is and how many threads it has.
+
+    Parameters
+    ----------
+    threads : int
+        At least 1.
+
+    Examples
+    --------
+    >>> before = rw.get_num_threads()
+    >>> rw.set_num_threads(1)
+    >>> rw.get_num_threads()
+    1
+    >>> rw.set_num_threads(before)
     """
     global _threads
     if type(threads) is not int or not 1 <= threads <= _MOST_THREADS:
@@ -71,17 +116,48 @@ def set_num_threads(threads: int) -> None:
 
 
 def simd_levels() -> list[str]:
-    """The instruction-set levels this machine can run, slowest first."""
+    """The instruction-set levels this machine can run, slowest first.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> rw.get_simd_level() in rw.simd_levels()
+    True
+    """
     return _kernels.available_levels()
 
 
 def get_simd_level() -> str:
-    """The level in use; by default the fastest."""
+    """The level in use; by default the fastest.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> rw.get_simd_level() in rw.simd_levels()
+    True
+    """
     return _kernels.active_level()
 
 
 def set_simd_level(level: str) -> None:
-    """Use this level, one of `simd_levels()`."""
+    """Use this level, one of `simd_levels()`.
+
+    Parameters
+    ----------
+    level : str
+
+    Examples
+    --------
+    >>> best = rw.get_simd_level()
+    >>> rw.set_simd_level(rw.simd_levels()[0])  # the slowest: emulated results have the same bits
+    >>> rw.set_simd_level(best)
+    """
     _kernels.set_level(level)
 
 

@@ -39,8 +39,8 @@ def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     a[...] = lower.T * diagonal[:, None]
     a += lower / diagonal
     xp.fill_diagonal(a, diagonal * diagonal)
-    invert_blocks(triangles, is_upper=False)
-    invert_blocks(triangles, is_upper=True)
+    invert_blocks(triangles, False, 0, n)
+    invert_blocks(triangles, True, 0, n)
     return Packed(triangles, fmt, scale=scale)
 
 

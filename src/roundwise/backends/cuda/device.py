@@ -43,7 +43,7 @@ class Device:
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
-        self._cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
+        self.cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
         self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
         self._recording: Plan | None = None
@@ -88,7 +88,7 @@ class Device:
             "driver": runtime.driverGetVersion(),
             "CUDA": runtime.runtimeGetVersion(),
             "CuPy": self.xp.__version__,
-            "cuBLAS": self._cublas.getVersion(handle),
+            "cuBLAS": self.cublas.getVersion(handle),
         }
         return f"{self.name}; " + ", ".join(f"{name} {of}" for name, of in versions.items())
 
@@ -166,9 +166,9 @@ class Device:
             args = (*head, B[0], ours, B[1], steps[1], A[0], ours, A[1], steps[0])
             args += (other.ctypes.data, C[0], theirs, C[1], steps[2], count, compute)
             args += (_DEFAULT_ALGORITHM,)
-        product = self._cublas.gemmEx if batch is None else self._cublas.gemmStridedBatchedEx
+        product = "gemmEx" if batch is None else "gemmStridedBatchedEx"
         if self._recording is None:
-            product(*args)
+            getattr(self.cublas, product)(*args)
         else:
             self._recording.add_product(product, args[1:])
 

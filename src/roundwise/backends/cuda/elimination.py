@@ -3,26 +3,33 @@
 The matrix is worked through by outer panels of 256 to 1024 columns, each by panels of 64. What is
 right of an outer panel is updated in two parts: first the columns of the next outer panel, which
 is then factorized on a stream of its own, while the rest is updated on the caller's (lookahead).
+The rest is updated some columns at a time: products on 16-bit units hold on to their processors
+until they end, and between two of them the panel's kernels get theirs.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.cuda.cublas import SPACE
 from roundwise.backends.cuda.device import Device, address, storage_type
 from roundwise.backends.cuda.plan import kept_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
 from roundwise.backends.cuda.substitution import invert_blocks
 from roundwise.backends.cuda.triangles import BLOCK, Triangles
-from roundwise.formats import FloatFormat
+from roundwise.formats import TF32, FloatFormat
 
 PANEL = 64  # W in kernels/lu.cu
 GROUP = 256  # rows that a thread block of a tournament selects pivots from
 _SPREAD, _STRIP = 128, 16  # columns or rows of a thread block in kernels/lu.cu
 _NEVER = np.iinfo(np.int32).max
+
+AT_ONCE = 1e11
+"""About how many operations of the rest are one product on 16-bit units: 0.2 ms on an H200."""
 
 
 class Elimination:
@@ -31,23 +38,29 @@ class Elimination:
     def __init__(self, device: Device, n: int, fmt: FloatFormat) -> None:
         self.device, self.fmt, self.n = device, fmt, n
         self.real, self.products = storage_type(fmt), PRODUCTS[fmt.name]
-        self.width = min(n, outer_width(n))
+        self.width = min(n, outer_width(n, len(self.products.left)))
+        # Within an outer panel, too, 11 bits suffice for a format that has no more.
+        self._inner = "tf32" if fmt.p <= TF32.p else plain(self.real)
         halves, ld = len(self.products.left) * self.width, -(-n // 32) * 32
         self.triangles, arrays = Triangles.allocate(
             *(device, n, self.real),
             status=((2,), np.int32),  # no pivot, and overflow, at column ...
             block=((PANEL, PANEL), self.real),
+            ahead=((min(BLOCK, self.width), -(-self.width // 4) * 4), self.real),
             moves=((-(-n // PANEL), 4 * PANEL), np.int32),
             candidates=((2, -(-n // GROUP) * PANEL), np.int32),
             # 16-bit parts of L: those of one outer panel are still in use when the next come.
             halves_L=((2, n * halves), np.uint16),
             halves_next=((halves, self.width), np.uint16),
             halves_rest=((halves, ld), np.uint16),
+            spaces=((2, SPACE), np.uint8),
         )
         self.a, self.ld = self.triangles.lu, self.triangles.ld
-        self._status, self._block = arrays["status"], arrays["block"]
+        self._status, self._block, self._ahead = (
+            arrays[name] for name in ("status", "block", "ahead")
+        )
         self._moves, self._candidates = arrays["moves"], arrays["candidates"]
-        self._halves_L = arrays["halves_L"]
+        self._halves_L, self._spaces = arrays["halves_L"], arrays["spaces"]
         self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
         self._status[:] = _NEVER
 
@@ -55,7 +68,8 @@ class Elimination:
         """Factorize `a` in place, pivots from everywhere or from a window."""
         key = "LU", self.n, self.fmt.name, everywhere
         arena = self.triangles.arena
-        kept_plan(self.device, key, lambda: self._eliminate(everywhere), arena).run(arena)
+        plan = kept_plan(self.device, key, lambda: self._eliminate(everywhere), arena, self._spaces)
+        plan.run(arena)
         pivot, overflow = self._status.tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
@@ -73,17 +87,22 @@ class Elimination:
                     self._split_L(first, end, half)
                 device.signal(("factorized", first))
                 if end < n:
+                    invert_blocks(self.triangles, False, first, end)
                     device.await_signal(("updated", first - width))
                     self._permute(first, end, (end, ahead))
-                    self._right(first, end, (end, ahead), self._halves_next, half)
+                    self._top_by_inverses(first, end, (end, ahead))
+                    self._update(first, end, (end, ahead), self._halves_next, half, math.inf)
                     self._outer_panel(end, ahead, everywhere)
             device.await_signal(("factorized", first))
             self._permute_rest(first, end, ahead)
             if ahead < n:
-                self._right(first, end, (ahead, n), self._halves_rest, half)
+                self._top(first, end, (ahead, n))
+                self._update(first, end, (ahead, n), self._halves_rest, half, AT_ONCE)
             device.signal(("updated", first))
-        invert_blocks(self.triangles, is_upper=False)
-        invert_blocks(self.triangles, is_upper=True)
+        # Those of L are inverted but for the last outer panel, if these consist of whole blocks.
+        inverted = 0 if width % BLOCK else (n - 1) // width * width
+        invert_blocks(self.triangles, False, inverted, n)
+        invert_blocks(self.triangles, True, 0, n)
 
     def _outer_panel(self, first: int, end: int, everywhere: bool) -> None:
         """Factorize the columns from first to end."""
@@ -102,7 +121,8 @@ class Elimination:
 
     def _select(self, column: int, w: int, everywhere: bool) -> None:
         """Find the pivots of a panel, and the moves that bring them to the top."""
-        rows, group = self.n - column, GROUP if everywhere else window(self.n)
+        local = window(self.n, len(self.products.left))
+        rows, group = self.n - column, GROUP if everywhere else local
         rows = rows if everywhere else min(rows, group)
         candidates, into = 0, 0
         while True:
@@ -138,31 +158,65 @@ class Elimination:
         )
         self._launch("permute", -(-count // _STRIP) + 1, 256, *args, self.triangles.order)
 
-    def _right(
-        self, first: int, end: int, columns: tuple[int, int], halves: Any, half: int
-    ) -> None:
-        """Rows of U right of an outer panel, and the update with them below, in some columns."""
+    def _top(self, first: int, end: int, columns: tuple[int, int]) -> None:
+        """Rows of U right of an outer panel, in many columns: a thread has one."""
         left, right = columns
-        count, below, k = right - left, self.n - end, end - first
         for start in range(first, end, BLOCK):
             stop = min(start + BLOCK, end)
             self._launch(
-                *("solve_top", -(-count // _SPREAD), _SPREAD, self.a, self.ld),
+                *("solve_top", -(-(right - left) // _SPREAD), _SPREAD, self.a, self.ld),
                 *(start, (stop - start) // PANEL, left, right),
             )
-            shape = end - stop, count, stop - start
-            self._subtract(
-                shape, self._at(stop, start), self._at(start, left), self._at(stop, left)
-            )
-        L, U, result = self._at(end, first), self._at(first, left), self._at(end, left)
-        products = self.products
-        if products.parts:
-            sections, length = len(products.left), halves.shape[1]
-            L = address(self._halves_L, half), sections * k
-            out = address(halves), length, k * length
-            split(self.device, products, U, (k, count), out, products.right, self._overflow(first))
-            U, k = (address(halves), length), sections * k
-        self._subtract((below, count, k), L, U, result, products.kind)
+            self._top_below(start, stop, end, columns)
+
+    def _top_by_inverses(self, first: int, end: int, columns: tuple[int, int]) -> None:
+        """The same in the few columns of the next outer panel, which would not fill the device."""
+        left, right = columns
+        count, length = right - left, self._ahead.shape[1]
+        for start in range(first, end, BLOCK):
+            stop = min(start + BLOCK, end)
+            size, held = stop - start, (address(self._ahead), length)
+            args = *self._at(start, left), size, count, *held
+            self._launch("copy_rows", size, _SPREAD, *args)
+            inverse = address(self.triangles.inverse_L, start, start % BLOCK), BLOCK
+            product = (size, count, size), inverse, held, self._at(start, left)
+            self.device.gemm(*product, 1.0, 0.0, self._inner)
+            self._top_below(start, stop, end, columns)
+
+    def _top_below(self, start: int, stop: int, end: int, columns: tuple[int, int]) -> None:
+        """The update of the other rows of an outer panel with some of its rows of U."""
+        left, right = columns
+        shape = end - stop, right - left, stop - start
+        self._subtract(shape, self._at(stop, start), self._at(start, left), self._at(stop, left))
+
+    def _update(
+        self,
+        first: int,
+        end: int,
+        columns: tuple[int, int],
+        halves: Any,
+        half: int,
+        at_once: float,
+    ) -> None:
+        """The update below an outer panel with its rows of U, in some columns.
+
+        `at_once` is about how many operations a product may have.
+        """
+        left, right = columns
+        count, below, k = right - left, self.n - end, end - first
+        products, kind, U = self.products, self.products.kind, self._at(first, left)
+        if not products.parts:
+            self._subtract((below, count, k), self._at(end, first), U, self._at(end, left), kind)
+            return
+        sections, length = len(products.left), halves.shape[1]
+        out = address(halves), length, k * length
+        split(self.device, products, U, (k, count), out, products.right, self._overflow(first))
+        L = address(self._halves_L, half), sections * k
+        step = int(max(256, min(count, at_once / (2 * below * sections * k)) // 256 * 256))
+        for start in range(0, count, step):
+            shape = below, min(step, count - start), sections * k
+            U = address(halves, 0, start), length
+            self._subtract(shape, L, U, self._at(end, left + start), kind)
 
     def _split_L(self, first: int, end: int, half: int) -> None:
         products, k = self.products, end - first
@@ -192,14 +246,21 @@ class Elimination:
         kind: str = "",
     ) -> None:
         """``C -= A B``."""
-        self.device.gemm(shape, A, B, C, -1.0, 1.0, kind or plain(self.real))
+        self.device.gemm(shape, A, B, C, -1.0, 1.0, kind or self._inner)
 
 
-def window(n: int) -> int:
-    """Rows that local pivoting looks at: for large n updates hide what more of them take."""
-    return 128 if n < 24000 else GROUP
+def window(n: int, sections: int) -> int:
+    """Rows that local pivoting looks at: for large n updates hide what more of them take.
+
+    Twice as many make the entries of U grow less, which the bits of split formats are worth.
+    """
+    return GROUP if n >= 24000 or (n >= 12000 and sections > 1) else GROUP // 2
 
 
-def outer_width(n: int) -> int:
-    """How many columns are eliminated before what is right of them is updated."""
-    return 256 if n <= 4096 else 512 if n < 24000 else 1024
+def outer_width(n: int, sections: int) -> int:
+    """How many columns are eliminated before what is right of them is updated.
+
+    Products of split formats are longer by the number of their sections, and need no more.
+    """
+    wide = {0: n >= 24000, 1: n >= 12000}.get(sections, False)
+    return 1024 if wide else 512

@@ -1,14 +1,13 @@
-"""A list of launches and products that takes a few microseconds each to run.
+"""A list of launches and products that is run as one CUDA graph.
 
 Launching a kernel through CuPy takes longer than many of ours run, most of it to pack arguments.
 A plan packs them once. All memory that it works in is one array, the arena; where an argument is
-an address in it, it moves with the arena.
+an address in it, it moves with the arena. For each place of the arena the plan is recorded as a
+graph: CuPy's pool gives the same memory again and again.
 """
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,25 +15,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roundwise.backends.cuda import cublas
+from roundwise.backends.cuda.graphs import with_priorities
+
 if TYPE_CHECKING:
     from roundwise.backends.cuda.device import Device
 
 HIGHEST_PRIORITY = -5
-SHARE = 0.76
+SHARE = 0.9
 """Of the processors, for the products of the caller's stream while the second stream is at work.
 cuBLAS would take all of them, and the small kernels of the second stream would wait."""
 
-
 MOST_PLANS, MOST_GRAPHS = 32, 16
+_RECORDING = threading.Lock()  # of graphs: the handles of cuBLAS are shared
 _PLANS: dict[Any, Plan] = {}
 
 
-def kept_plan(device: Device, key: Any, run: Callable[[], None], arena: Any) -> Plan:
-    """The plan of that name; what ``run()`` launches must depend on the name alone."""
+def kept_plan(
+    device: Device, key: Any, run: Callable[[], None], arena: Any, spaces: Any = None
+) -> Plan:
+    """The plan of that name; what ``run()`` launches must depend on the name alone.
+
+    `spaces` is the part of the arena that cuBLAS works in, for both streams, if there are products.
+    """
     key = device.number, key
     plan = _PLANS.get(key)
     if plan is None:
         plan = _PLANS[key] = device.planned(run, arena)
+        plan.space = 0 if spaces is None else address(spaces) - address(arena)
         while len(_PLANS) > MOST_PLANS:
             _PLANS.pop(next(iter(_PLANS)), None)
     return plan
@@ -51,6 +59,7 @@ class Plan:
         self._events: list[Any] = []
         self._graphs: dict[int, Any] = {}  # by the arena's address
         self._stream = 0  # while recording: 1 is the second one
+        self.space = 0  # where cuBLAS may work, behind the arena's start
         self._lock = threading.Lock()
 
     @contextmanager
@@ -69,9 +78,9 @@ class Plan:
         self._items.append(("launch", self._stream, what))
         self._values.extend(a if isinstance(a, int) else address(a) for a in args)
 
-    def add_product(self, product: Any, args: tuple[int, ...]) -> None:
+    def add_product(self, name: str, args: tuple[int, ...]) -> None:
         """A product of cuBLAS; its first argument, the handle, is that of who runs the plan."""
-        self._items.append(("product", self._stream, (product, args)))
+        self._items.append(("product", self._stream, (name, args)))
 
     def add_signal(self, name: Any) -> None:
         self._signals[name] = len(self._signals)
@@ -94,6 +103,7 @@ class Plan:
         self._has_two_streams = any(stream for _, stream, _ in self._items)
         self._has_products = any(kind == "product" for kind, _, _ in self._items)
         cuda = self._device.xp.cuda
+        self._main = cuda.Stream(non_blocking=True)
         self._aside = cuda.Stream(non_blocking=True, priority=HIGHEST_PRIORITY)
         self._events = [cuda.Event(disable_timing=True) for _ in range(len(self._signals) + 2)]
         return self
@@ -104,62 +114,71 @@ class Plan:
     def run(self, arena: Any) -> None:
         """Launch everything; the current stream goes on when all of it is done."""
         with self._lock:
-            if graph := self._graphs.get(address(arena)):
-                graph.launch(self._device.xp.cuda.get_current_stream())
-                return
-            if (distance := address(arena) - self._start) != 0:
-                self._move(distance)
-            cuda = self._device.xp.cuda
-            if not self._has_products:
-                self._graph().launch(cuda.get_current_stream())
-                return
-            caller, handle = cuda.get_current_stream(), cuda.device.get_cublas_handle()
-            if not self._has_two_streams:
-                self._launch_all((caller, caller), handle)
-                return
-            self._aside.wait_event(_recorded(self._events[-1], caller))
-            try:
-                self._launch_all((caller, self._aside), handle)
-            finally:
-                caller.use()
-                caller.wait_event(_recorded(self._events[-2], self._aside))
+            graph = self._graphs.get(address(arena))
+            if graph is None:
+                if (distance := address(arena) - self._start) != 0:
+                    self._move(distance)
+                if self._has_products and cublas.library() is None:
+                    self._run_at_once()
+                    return
+                graph = self._graph()
+            graph.launch(self._device.xp.cuda.get_current_stream())
 
     def _graph(self) -> Any:
-        """A CUDA graph of all launches, kept for this place of the arena.
-
-        CuPy's pool gives the same memory again and again. CuPy allows no cuBLAS in a graph.
-        """
-        stream = self._aside
-        with stream:
-            stream.begin_capture()
-            self._launch_all((stream, stream), 0)
-            graph = stream.end_capture()
+        """A CUDA graph of everything, for this place of the arena."""
+        main, streams = self._main, (self._main, self._aside)
+        handles = cublas.handles(self._device.number) if self._has_products else ()
+        share = int(SHARE * self._device.processors) if self._has_two_streams else 0
+        with _RECORDING, main:
+            for i, handle in enumerate(handles):
+                space = self._start + self.space + i * cublas.SPACE
+                handle.bind(streams[i].ptr, space, 0 if i else share)
+            main.begin_capture()
+            try:
+                self._fork(main, lambda name, stream, args: handles[stream].product(name, args))
+            finally:
+                graph = with_priorities(main.end_capture())
         self._graphs[self._start] = graph
         while len(self._graphs) > MOST_GRAPHS:
             self._graphs.pop(next(iter(self._graphs)))
         return graph
 
-    def _launch_all(self, streams: tuple[Any, Any], handle: int) -> None:
-        launch = self._device.driver.launchKernel
-        limited = limiter(handle) if self._has_two_streams else None
-        pointers, current = [stream.ptr for stream in streams], 0
-        share = int(SHARE * self._device.processors)
+    def _run_at_once(self) -> None:
+        """Without a graph: through CuPy, where cuBLAS itself cannot be reached."""
+        cuda, functions = self._device.xp.cuda, self._device.cublas
+        caller, handle = cuda.get_current_stream(), cuda.device.get_cublas_handle()
+        streams = caller, self._aside
+
+        def product(name: str, stream: int, args: Any) -> None:
+            streams[stream].use()
+            getattr(functions, name)(handle, *args)
+
+        try:
+            self._fork(caller, product)
+        finally:
+            caller.use()
+
+    def _fork(self, main: Any, product: Callable[[str, int, Any], None]) -> None:
+        """Launch everything on a stream and the second one, which waits for it, and it in turn."""
+        if self._has_two_streams:
+            self._aside.wait_event(_recorded(self._events[-1], main))
+        self._launch_all((main, self._aside), product)
+        if self._has_two_streams:
+            main.wait_event(_recorded(self._events[-2], self._aside))
+
+    def _launch_all(
+        self, streams: tuple[Any, Any], product: Callable[[str, int, Any], None]
+    ) -> None:
+        launch, pointers = self._device.driver.launchKernel, [stream.ptr for stream in streams]
         for kind, stream, what in self._items:
             if kind == "launch":
                 launch(*what[:8], pointers[stream], what[8], 0)
             elif kind == "product":
-                if stream != current:
-                    assert limited is not None
-                    streams[stream].use()
-                    limited(0 if stream else share)
-                    current = stream
-                what[0](handle, *what[1])
+                product(what[0], stream, what[1])
             elif kind == "signal":
                 self._events[what].record(streams[stream])
             else:
                 streams[stream].wait_event(self._events[what])
-        if limited is not None:
-            limited(0)
 
     def _move(self, distance: int) -> None:
         self._values[self._moving] += distance
@@ -180,16 +199,6 @@ class Plan:
 def _recorded(event: Any, stream: Any) -> Any:
     event.record(stream)
     return event
-
-
-def limiter(handle: int) -> Any:
-    """A function that limits cuBLAS to so many processors; 0 is no limit."""
-    cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
-    # CuPy does not have this function; the library that it has loaded does (from 11.5 on).
-    target = getattr(ctypes.CDLL(cublas.__file__), "cublasSetSmCountTarget", None)
-    if target is None:
-        return lambda count: None
-    return lambda count: target(ctypes.c_void_p(handle), count)
 
 
 def address(array: Any, row: int = 0, column: int = 0) -> int:

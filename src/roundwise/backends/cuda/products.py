@@ -26,9 +26,11 @@ PRODUCTS = {
     "tf32": Products("tf32"),
     "fp16": Products("float16", 1, (0,), (0,)),
     "bf16": Products("bfloat16", 1, (0,), (0,)),
-    "fp16x2": Products("float16", 2, (0, 0, 1), (0, 1, 0)),
-    "bf16x3": Products("bfloat16", 3, (0, 0, 0, 1, 1, 2), (0, 1, 2, 0, 1, 0)),
+    "fp16x2": Products("float16", 2, (1, 0, 0), (0, 1, 0)),
+    "bf16x3": Products("bfloat16", 3, (2, 1, 0, 1, 0, 0), (0, 1, 2, 0, 1, 0)),
 }
+"""16-bit units cut off what a sum in FP32 cannot hold, in every step of 16 products, instead of
+rounding it: the smallest products come first, while the sum is small."""
 
 
 def split(

@@ -18,14 +18,19 @@ from roundwise.backends.cuda.triangles import BLOCK, Triangles
 _TILE = 64  # W in kernels/lu.cu
 
 
-def invert_blocks(triangles: Triangles, is_upper: bool) -> None:
-    """Invert the diagonal blocks of L or U: tiles first, then pairs of neighbours, twice."""
-    device, lu, n = triangles.device, triangles.lu, triangles.n
+def invert_blocks(triangles: Triangles, is_upper: bool, first: int, end: int) -> None:
+    """Invert the diagonal blocks of L or U from row `first` to `end`.
+
+    Tiles first, then pairs of neighbours, twice. `first` is the first row of a block; or all rows
+    are in the same one.
+    """
+    device, lu = triangles.device, triangles.lu
     out = triangles.inverse_U if is_upper else triangles.inverse_L
-    args = lu, triangles.ld, n, int(is_upper), out, BLOCK
-    device.launch("lu", "invert_tiles", -(-n // _TILE), _TILE, args, triangles.real)
-    whole, rest = divmod(n, BLOCK)
-    for start, count, size in ((0, whole, BLOCK), (n - rest, 1, rest)):
+    start, held = address(lu, first, first), address(out, first, first % BLOCK)
+    args = start, triangles.ld, end - first, int(is_upper), held, BLOCK
+    device.launch("lu", "invert_tiles", -(-(end - first) // _TILE), _TILE, args, triangles.real)
+    whole, rest = divmod(end - first, BLOCK)
+    for start, count, size in ((first, whole, BLOCK), (end - rest, 1, rest)):
         if not (count and size):
             continue
         for half in (_TILE, 2 * _TILE):
@@ -53,10 +58,11 @@ def _combine(
     kind, gemm = plain(triangles.real), triangles.device.gemm
     steps_lu, steps_out, steps_room = BLOCK * (ld + 1), BLOCK * BLOCK, room.shape[1] * room.shape[2]
     (row, column), (height, width) = corner, sizes
-    behind = address(out, start + column, column), BLOCK
-    before = address(out, start + row, row), BLOCK
+    inside = start % BLOCK
+    behind = address(out, start + column, inside + column), BLOCK
+    before = address(out, start + row, inside + row), BLOCK
     C = address(lu, start + row, start + column), ld
-    result = address(out, start + row, column), BLOCK
+    result = address(out, start + row, inside + column), BLOCK
     held = address(room), room.shape[2]
     steps = count, steps_lu, steps_out, steps_room
     gemm((height, width, width), C, behind, held, 1.0, 0.0, kind, batch=steps)

@@ -47,6 +47,13 @@ class OperationBackend(EmulatedBackend):
     pivot_threshold : float
         Sparse LU keeps the diagonal entry as pivot if it is at least this part of the column's
         largest; 1 is partial pivoting.
+
+    Examples
+    --------
+    >>> from roundwise.backends import OperationBackend
+    >>> one, small = np.array([1.0]), np.array([2.0**-8])
+    >>> OperationBackend().axpy(1.0, one, small, "bf16")  # a tie, which goes to even
+    array([1.])
     """
 
     arithmetic = "operation"

@@ -127,7 +127,14 @@ class StoredMatrix(Matrix):
 
 
 class StorageBackend(EmulatedBackend):
-    """Emulated arithmetic, results rounded when stored."""
+    """Emulated arithmetic, results rounded when stored.
+
+    Examples
+    --------
+    >>> from roundwise.backends import StorageBackend
+    >>> StorageBackend().dot(np.array([1.0, 1.0, -1.0]), np.array([1.0, 2.0**-9, 1.0]), "bf16")
+    0.001953125
+    """
 
     arithmetic = "storage"
 

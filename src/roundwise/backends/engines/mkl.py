@@ -111,7 +111,7 @@ class Pardiso:
     Parameters
     ----------
     matrix_type : int
-        11 for LU, 2 for Cholesky, -2 for ``L D L'``.
+        11 for LU (13 of a complex matrix), 2 for Cholesky, -2 for ``L D L'``.
     indptr, indices : arrays
         The pattern in compressed rows, its upper triangle for symmetric types; 64-bit integers.
     values : array
@@ -150,7 +150,7 @@ class Pardiso:
             permutation=2 if order is None else 1,  # return it, or take it
             tiny=tiny,
             matching=int(matching),
-            single=int(values.dtype == np.float32),
+            single=int(values.dtype in (np.float32, np.complex64)),
             algorithm=CLASSIC if matching or ordering == MINIMUM_DEGREE else TWO_LEVEL,
         )
         self.order = np.zeros(self.n, dtype=np.int64) if order is None else order

@@ -19,7 +19,7 @@ natural
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +172,16 @@ class Orders:
             self._analysed[ordering] = analyse(self.pattern, self.order(ordering))
         return self._analysed[ordering]
 
+    def only(self, ordering: str) -> Orders:
+        """These without what finding them took: an engine that got this order keeps the rest, too.
+
+        If it fails, the next engine begins where this one did, and memory does not wait for it.
+        """
+        kept = replace(self)
+        kept.__dict__["rows"] = self.rows
+        kept._analysed[ordering] = self.symbolic(ordering)
+        return kept
+
     @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.look.counts`."""
@@ -180,7 +190,7 @@ class Orders:
             return _counted(False, *banded)
         strong = self.strong
         if strong is None:
-            strong = has_strong_diagonal(self.A, self.A.T.tocsr())
+            strong = has_strong_diagonal(self.A, symmetric=not self.matched)
         static = strong or self.rows is not None
         entries = flops = nd_flops = 0.0
         if static or not self.matched:  # else pivots leave the diagonal, and counts say nothing

@@ -26,6 +26,7 @@ the first, the matrix is matched and analysed anew.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.mkl import METIS, MINIMUM_DEGREE, Pardiso, library_path
 from roundwise.backends.engines.opaque import OpaqueFactors
 from roundwise.backends.engines.symmetric import SymmetricPattern
+from roundwise.backends.native.storage import DTYPES
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.machine.threads import factorization_threads
 
@@ -61,6 +63,8 @@ class PardisoLU(Engine):
 
     matrix_type: ClassVar[int] = 11
     matching: ClassVar[bool] = True
+    dtypes: ClassVar[Mapping[FloatFormat, type[np.inexact]]] = DTYPES
+    """How PARDISO reads values of each format: given another dtype, it reads past their end."""
     breakdown: ClassVar[Status] = Status.ZERO_PIVOT
     tiny: ClassVar[dict[FloatFormat, int]] = {FP32: 7, FP64: 13}
     """Pivots below ``10**-tiny`` of the matrix's size are replaced."""
@@ -103,10 +107,11 @@ class PardisoSymbolic(Symbolic):
         self._idle: dict[FloatFormat, list[Pardiso]] = {fmt: [] for fmt in engine.formats}
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> PardisoFactors:
+        given, values = values, np.asarray(values, dtype=self._engine.dtypes[fmt])
         if self._pattern:
             self._pattern.require_symmetric(values, self._method, fmt)
             values = self._pattern.upper_values(values)
-        else:
+        elif values is given:
             values = values.copy()  # the caller may change them, and solves may need them
         try:
             solver = self._factorized(values, fmt)
@@ -184,3 +189,7 @@ class PardisoFactors(OpaqueFactors):
 
     def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
         return self._solver.solve(b, transpose)
+
+    def solve_complex(self, Z: NDArray[Any], transpose: bool) -> NDArray[Any]:
+        """``A X = Z`` or ``A' X = Z``, if A is complex; inf and NaN stay."""
+        return self._solver.solve(np.asfortranarray(Z), transpose)

@@ -25,14 +25,8 @@ STRONG = 2.0**-10
 """A diagonal is strong if each entry is at least this part of the geometric mean of the largest
 entries of its row and its column: rows then stay where they are, because matching takes time."""
 
-BALANCED = 16.0
-"""Largest entries of rows, and of columns, may differ by this factor and are not scaled."""
-
 MOST_VISITS = 3
 """Matching is given up after visiting each entry so often: it could take longer than solving."""
-
-SWEEPS = 3
-"""Each halves the distance of the exponents from those of a balanced matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +94,11 @@ def matched_rows(lines: Lines) -> Index | None:
     return matched if found else None
 
 
-def has_strong_diagonal(A: sparse.csr_array, across: sparse.csr_array) -> bool:
-    """Whether rows stay where they are; `across` is the transpose of A, also in compressed rows.
+def has_strong_diagonal(A: sparse.csr_array, symmetric: bool) -> bool:
+    """Whether rows stay where they are.
 
-    It may be A itself, if that is symmetric. Most matrices tell by their smallest diagonal entry:
-    it is zero, or strong beside the largest entry of all.
+    Most matrices tell by their smallest diagonal entry: it is zero, or strong beside the largest
+    entry of all.
     """
     diagonal = np.abs(A.diagonal())
     smallest = diagonal.min(initial=np.inf)
@@ -112,8 +106,9 @@ def has_strong_diagonal(A: sparse.csr_array, across: sparse.csr_array) -> bool:
         return False
     if A.nnz and smallest >= STRONG * max(A.data.max(), -A.data.min()):
         return True
-    rows = _maxima(np.abs(A.data), A.indptr)
-    columns = rows if across is A else _maxima(np.abs(across.data), across.indptr)
+    lines, sizes = Lines(A), np.abs(A.data)
+    rows = lines.row_maxima(sizes)
+    columns = rows if symmetric else lines.column_maxima(sizes)
     means = np.sqrt(rows) * np.sqrt(columns)
     return bool((diagonal >= STRONG * means).all())
 
@@ -126,23 +121,20 @@ def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) ->
     return not has_regular_pattern(A)
 
 
-def balancing(lines: Lines, values: NDArray[Any], symmetric: bool) -> tuple[Index, Index] | None:
+def balancing(
+    pattern: sparse.csr_array, values: NDArray[Any], symmetric: bool
+) -> tuple[Index, Index] | None:
     """Exponents e and f such that the largest entries of rows and columns of 2^(e_i + f_j) a_ij are
     about 1 (Ruiz 2001); None if they are balanced already. For a symmetric matrix e = f."""
-    sizes = np.abs(values).astype(np.float64)
-    maxima = [lines.row_maxima(sizes)] + ([] if symmetric else [lines.column_maxima(sizes)])
-    if all(m.min(initial=np.inf) * BALANCED >= m.max(initial=0.0) for m in maxima):
-        return None
-    rows, columns = np.zeros(len(maxima[0]), dtype=np.int32), np.zeros(len(maxima[-1]), np.int32)
-    for _ in range(SWEEPS):
-        scaled = np.ldexp(sizes, rows[lines.rows] + columns[lines.pattern.indices])
-        by_row = -_half_exponents(lines.row_maxima(scaled))
-        rows += by_row
-        columns += by_row if symmetric else -_half_exponents(lines.column_maxima(scaled))
-    return rows, columns
+    rows, columns = (np.empty(n, dtype=np.int32) for n in pattern.shape)
+    arrays = pattern.indptr, pattern.indices, values
+    return (rows, columns) if _kernels.sparse_balance(*arrays, symmetric, rows, columns) else None
 
 
-def _half_exponents(maxima: Array) -> Index:
-    """The binary exponents of the square roots; 0 for zero."""
-    exponents = np.frexp(maxima)[1]
-    return np.where(maxima > 0, np.round(exponents / 2), 0).astype(np.int32)
+def scaled_by(
+    pattern: sparse.csr_array, values: NDArray[Any], exponents: tuple[Index, Index]
+) -> NDArray[Any]:
+    """The values times the powers of two of their rows and columns."""
+    result = np.empty_like(values)
+    _kernels.sparse_scale(pattern.indptr, pattern.indices, values, *exponents, result)
+    return result

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import SuperLU
 
+import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
@@ -196,6 +197,14 @@ class SuperLUFactors(PermutedFactors):
         y = self._superlu.solve(loaded(b, self.fmt), "T" if transpose else "N")
         return finished(y, "sparse triangular solve", self.fmt, b)
 
+    def solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        """``A X = Z`` or ``A* X = Z``, if A is complex; inf and NaN stay."""
+        rows, columns = self._around[::-1] if adjoint else self._around
+        X = self._superlu.solve(np.array(Z if rows is None else Z[rows], order="F"), "NH"[adjoint])
+        if columns is not None:
+            X[columns] = X.copy()
+        return np.asarray(X)
+
 
 def suits_symmetric_mode(A: sparse.csr_array) -> bool:
     """Whether most entries have a partner across the diagonal, which has few zeros itself.
@@ -207,11 +216,6 @@ def suits_symmetric_mode(A: sparse.csr_array) -> bool:
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) < NONZERO_DIAGONAL * n:
         return False
-    rows = np.repeat(np.arange(n), np.diff(A.indptr))
-    places = rows * n + A.indices  # ascending
-    sample = slice(None, None, max(1, A.nnz // SAMPLE))
-    partners = A.indices[sample].astype(np.int64) * n + rows[sample]
-    found = places[np.minimum(np.searchsorted(places, partners), A.nnz - 1)] == partners
-    off_diagonal = rows[sample] != A.indices[sample]
-    least = SYMMETRIC_PATTERN * np.count_nonzero(off_diagonal)
-    return bool(np.count_nonzero(found & off_diagonal) >= least)
+    step = max(1, A.nnz // SAMPLE)
+    off_diagonal, found = _kernels.sparse_partners(A.indptr, A.indices, step)
+    return found >= SYMMETRIC_PATTERN * off_diagonal

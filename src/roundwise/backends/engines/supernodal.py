@@ -12,7 +12,7 @@ lu
     On the pattern of A + A', after a matching that makes the diagonal large, and scaling.
 
 In ldl and lu, pivots that are too small, sqrt(u) times the largest entry of the scaled matrix, are
-replaced by this, as SuperLU_DIST does (Li & Demmel 2003): `SupernodalFactors.replaced` counts them.
+replaced by this, as SuperLU_DIST does (Li & Demmel 2003): `Factors.replaced_pivots` counts them.
 The factors are then those of a matrix nearby, and solutions need refinement.
 """
 
@@ -34,9 +34,9 @@ from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines.contract import Engine, FactorizationStopped, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import (
-    Lines,
     balancing,
     is_structurally_singular,
+    scaled_by,
     without_values,
 )
 from roundwise.backends.engines.symmetric import SymmetricPattern
@@ -97,7 +97,7 @@ class SupernodalSymbolic(Symbolic):
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]
         self.depends_on_values = kind == "lu"  # by the matching
-        self.lines = Lines(without_values(pattern))
+        self.pattern = without_values(pattern)
         self._symmetric = None if kind == "lu" else SymmetricPattern(pattern)
         if orders is None or orders.matched != (kind == "lu"):
             orders = Orders(pattern, matched=kind == "lu")
@@ -126,16 +126,19 @@ class SupernodalSymbolic(Symbolic):
         """
         dtype = DTYPES[fmt]
         values = np.ascontiguousarray(values, dtype=dtype)
+        entries = self.pattern.nnz
+        if values.shape != (entries,):
+            raise ValueError(
+                f"values have shape {values.shape}, the pattern has {entries} entries; pass one "
+                "number for each"
+            )
         if self._symmetric:
             self._symmetric.require_symmetric(values, self.method, fmt)
         scales, tiny = None, 0.0
         if self.kind != "cholesky":
-            scales = balancing(self.lines, values, self.kind == "ldl")
+            scales = balancing(self.pattern, values, self.kind == "ldl")
             if scales is not None:
-                rows, columns = scales
-                values = np.ldexp(
-                    values, rows[self.lines.rows] + columns[self.lines.pattern.indices]
-                )
+                values = scaled_by(self.pattern, values, scales)
             tiny = math.sqrt(fmt.unit_roundoff) * float(np.abs(values).max(initial=0.0))
         storage = np.empty(self.plan.stored, dtype=dtype)
         pivots = np.empty(self.n, dtype=np.int32)
@@ -147,7 +150,7 @@ class SupernodalSymbolic(Symbolic):
         if result == STOPPED:
             raise FactorizationStopped(f"{self.method} in {fmt} was stopped; factorize again")
         kernel = f"sparse {NAMES[self.kind]} factorization"
-        if replaced and is_structurally_singular(self.lines.pattern, values):
+        if replaced and is_structurally_singular(self.pattern, values):
             raise ArithmeticFailure(Status.ZERO_PIVOT, kernel, fmt)
         if result in FAILURES:
             raise ArithmeticFailure(FAILURES[result], kernel, fmt, int(self.columns[column]))
@@ -181,7 +184,7 @@ def _inverse(order: Index) -> Index:
 
 
 class SupernodalFactors(PermutedFactors):
-    """Factors in dense panels; ``replaced`` pivots were too small."""
+    """Factors in dense panels; `replaced_pivots` were too small."""
 
     is_sparse = True
 
@@ -196,7 +199,7 @@ class SupernodalFactors(PermutedFactors):
     ) -> None:
         self.fmt, self.method, self.shape = fmt, analysis.method, (analysis.n,) * 2
         self.entries, self.flops = int(analysis.plan.entries), analysis.plan.flops
-        self.replaced = self.replaced_pivots = replaced
+        self.replaced_pivots = replaced
         self._analysis, self._storage, self._pivots = analysis, storage, pivots
         self._scales, self._kind = scales, analysis.kind
         self._around = analysis.rows, analysis.columns
@@ -226,7 +229,7 @@ class SupernodalFactors(PermutedFactors):
         with np.errstate(over="ignore"):
             storage = self._storage.astype(DTYPES[fmt])
         rounded = SupernodalFactors(
-            fmt, self._analysis, storage, self._pivots, self._scales, self.replaced
+            fmt, self._analysis, storage, self._pivots, self._scales, self.replaced_pivots
         )
         kernel = f"rounding the {NAMES[self._kind]} factorization"
         if not np.isfinite(storage).all():

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
@@ -22,22 +23,9 @@ class SymmetricPattern:
         self.shape = pattern.shape
         self._indptr, self._indices = pattern.indptr, pattern.indices
 
-    @cached_property
-    def _partners(self) -> NDArray[Any] | None:
-        """For each entry the position of that across the diagonal; None if some have none."""
-        count = len(self._indices)
-        positions = np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
-        entries = sparse.csr_array((positions, self._indices, self._indptr), shape=self.shape)
-        across = entries.T.tocsr()
-        same = np.array_equal(across.indptr, self._indptr) and np.array_equal(
-            across.indices, self._indices
-        )
-        return across.data if same else None
-
     def require_symmetric(self, values: NDArray[Any], kernel: str, fmt: FloatFormat) -> None:
         """Raise a failure if the pattern or the values are not symmetric."""
-        partners = self._partners
-        if partners is None or not np.array_equal(values, values[partners]):
+        if not _kernels.sparse_is_symmetric(self._indptr, self._indices, values):
             raise ArithmeticFailure(Status.UNSUITED, kernel, fmt)
 
     @cached_property

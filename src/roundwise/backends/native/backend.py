@@ -20,21 +20,34 @@ from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vec
 from roundwise.backends.native import exact
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.exact import ExactMatrix
+from roundwise.backends.native.orthogonal import gram, has_products, thin_qr
 from roundwise.backends.native.sparse import EngineAnalysis, SparseMatrix, engine_methods
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
-    ONE_THREAD,
     SPARSE_FORMATS,
     require_native,
     require_native_sparse,
 )
+from roundwise.backends.native.structured import STRUCTURED
 from roundwise.backends.native.vectors import NativeVectors
 from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
+from roundwise.machine.threads import pass_threads
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
-    """The formats that this machine runs natively with dense matrices, lowest precision first."""
+    """The formats that this machine runs natively with dense matrices, lowest precision first.
+
+    Returns
+    -------
+    tuple of FloatFormat
+
+    Examples
+    --------
+    >>> from roundwise.backends import native_formats
+    >>> {"fp32", "fp64"} <= {fmt.name for fmt in native_formats()}
+    True
+    """
     return NativeBackend().formats()
 
 
@@ -50,6 +63,12 @@ class NativeBackend(NativeVectors):
     symmetric_mode : bool
         Whether `lu` of a sparse matrix takes the method ``superlu/mmd`` where
         `suits_symmetric_mode` says yes; it takes ``superlu/colamd`` otherwise.
+
+    Examples
+    --------
+    >>> from roundwise.backends import NativeBackend
+    >>> NativeBackend().supports("fp32")
+    True
     """
 
     arithmetic = "native"
@@ -86,11 +105,13 @@ class NativeBackend(NativeVectors):
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        return ("cholesky", "lu", *(engine_methods() if sparse else ("qr",)))
+        return ("cholesky", "lu", *(engine_methods() if sparse else ("qr", *STRUCTURED)))
 
     def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
         if sparse and method in (engines := engine_methods()):
             return get_format(fmt) in engines[method][0].formats
+        if method in STRUCTURED and get_format(fmt) != FP64:
+            return False
         return super().runs(method, fmt, sparse)
 
     def _analysis(self, A: Any, method: str) -> Analysis:
@@ -127,11 +148,11 @@ class NativeBackend(NativeVectors):
     def sizes(self, A: Any) -> tuple[float, float]:
         if issparse(A):
             return super().sizes(A)
-        rows_first = A.flags.c_contiguous
-        norm_one, norm_inf, largest = _kernels.native_norms(
-            A.T if rows_first else np.asfortranarray(A), ONE_THREAD
-        )
-        return norm_one if rows_first else norm_inf, largest
+        threads = pass_threads(A.size)
+        if A.flags.c_contiguous:
+            return _kernels.native_column_norms(A.T, threads)
+        _, norm_inf, largest = _kernels.native_norms(np.asfortranarray(A), threads)
+        return norm_inf, largest
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X``; inf and NaN are left to the caller.
@@ -148,6 +169,14 @@ class NativeBackend(NativeVectors):
         with np.errstate(all="ignore"):
             product = A.times(X)
             return (B.astype(product.dtype, copy=False) - product).astype(np.float64, copy=False)
+
+    def gram(self, T: Any, fmt: str | FloatFormat) -> Any:
+        fmt = self._format(fmt)
+        return super().gram(T, fmt) if issparse(T) or not has_products(fmt) else gram(T, fmt)
+
+    def orthogonalized(self, T: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
+        fmt = self._format(fmt)
+        return thin_qr(T, fmt) if has_products(fmt) else super().orthogonalized(T, fmt)
 
     def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
         if fmt == FP64 and not sparse:

@@ -1,8 +1,9 @@
 """Dense matrices and factors in native arithmetic.
 
-LU is our own on x86, where it takes less time than OpenBLAS's at n = 250 to 2000 and about as long
-at 4000 (``make bench``), and LAPACK's elsewhere. Cholesky and solves are LAPACK's where factors are
-stored in the format they are used in.
+LU and Cholesky are our own on x86, where they take less time than OpenBLAS's (``make bench``), and
+LAPACK's elsewhere. So are solves with few columns and large factors, which take the time of reading
+the factors: our threads share it. Others are LAPACK's where factors are stored in the format they
+are used in.
 
 Both want columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
 it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
@@ -33,15 +34,17 @@ from roundwise.backends.native.storage import (
     converted,
     finished,
     gemv,
+    largest_entry,
     loaded,
     narrowed,
     nonfinite,
     require_native,
     stored,
 )
+from roundwise.backends.native.structured import BandedFactors, TriangularFactors
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import BF16, FP16, FP64, FloatFormat
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import factorization_threads, pass_threads
 
 _F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
 _GEMM = {_F64: blas.dgemm, _F32: blas.sgemm}
@@ -49,6 +52,9 @@ _GETRF = {_F64: lapack.dgetrf, _F32: lapack.sgetrf}
 _POTRF = {_F64: lapack.dpotrf, _F32: lapack.spotrf}
 _GETRS = {_F64: lapack.dgetrs, _F32: lapack.sgetrs}
 _POTRS = {_F64: lapack.dpotrs, _F32: lapack.spotrs}
+_FEW_COLUMNS = 4
+_LARGE_ORDER = 2000
+_BYTES_PER_THREAD = 4 << 20
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -63,13 +69,42 @@ def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
     return work, swaps, _kernels.native_lu(work, swaps, factorization_threads())
 
 
+def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
+    """Cholesky of a Fortran-ordered float64 or float32 array, which is overwritten.
+
+    Reads one triangle and returns L in the lower one, or what LAPACK's potrf returns where there
+    is no Cholesky of our own. `info` is negative if the factor is not finite.
+    """
+    if not has_own_lu():
+        packed, info = _POTRF[work.dtype](work, lower=not upper, overwrite_a=True)
+        return packed, info if info != 0 or _is_finite(packed) else -1
+    return work, _kernels.native_cholesky(work, upper, factorization_threads())
+
+
+def solve_threads(packed: NDArray[Any]) -> int:
+    """Threads for one solve: one more for every few mebibytes that it reads."""
+    return max(1, min(factorization_threads(), packed.nbytes // _BYTES_PER_THREAD))
+
+
 def has_own_lu() -> bool:
-    """Whether LU in fp32 and fp64 is our own here: on x86 with AVX2 and FMA, or AVX-512."""
+    """Whether LU and Cholesky in fp32 and fp64 are our own here: on x86 with AVX2 or AVX-512."""
     return _kernels.native_level() != "baseline"
 
 
 def _is_finite(matrix: NDArray[Any]) -> bool:
-    return bool(np.isfinite(_kernels.native_norms(matrix, ONE_THREAD)[2]))
+    return bool(np.isfinite(largest_entry(matrix)))
+
+
+def symmetric_dense(A: NDArray[Any]) -> bool:
+    """Whether an array equals its transpose; most that do not show it in a row, at no cost."""
+    middle = len(A) // 2
+    if not np.array_equal(A[middle], A[:, middle]):
+        return False
+    A = A if A.flags.f_contiguous or A.flags.c_contiguous else A.copy()
+    if A.dtype not in (np.float64, np.float32):
+        A = A.astype(np.float64)
+    columns = A if A.flags.f_contiguous else A.T
+    return bool(_kernels.native_symmetric(columns, pass_threads(A.size)))
 
 
 class DenseMatrix(Matrix):
@@ -119,6 +154,16 @@ class DenseMatrix(Matrix):
         require_qr(self.fmt)
         return QRFactors.of(self.array, self.fmt, self._columns)
 
+    def banded(self) -> BandedFactors:
+        """LU of a narrow band."""
+        require_square(self.shape)
+        return BandedFactors(self.array, self.fmt)
+
+    def triangular(self) -> TriangularFactors:
+        """Substitution with a triangle, whose rows and columns may be in disorder."""
+        require_square(self.shape)
+        return TriangularFactors(self.array, self.fmt)
+
     def lu(self) -> DenseFactors:
         require_square(self.shape)
         kernel, work = "LU factorization", self._work()
@@ -138,10 +183,16 @@ class DenseMatrix(Matrix):
     def cholesky(self) -> DenseFactors:
         require_square(self.shape)
         kernel = "Cholesky factorization"
-        lower = not self._transposed  # A's lower triangle is the upper one of A'
-        work, info = _POTRF[(work := self._work()).dtype](work, lower=lower, overwrite_a=True)
-        if info != 0 or not _is_finite(work):
-            triangle, status = np.tril if lower else np.triu, Status.NOT_POSITIVE_DEFINITE
+        upper, work = self._transposed, self._work()  # A's lower triangle is the upper one of A'
+        own = self.fmt == BF16 or has_own_lu()
+        if self.fmt == BF16:
+            level, threads = self._bf16_instructions, factorization_threads()
+            info = _kernels.native_bf16_cholesky(work, upper, level, threads)
+        else:
+            work, info = potrf(work, upper)
+        lower = own or not upper  # where the factor is
+        if info != 0:
+            triangle, status = np.triu if upper else np.tril, Status.NOT_POSITIVE_DEFINITE
             failure = self._failure(info, work, kernel, status, triangle)
             below_fp64 = self.fmt != FP64  # which has no format above it to be spared
             if (
@@ -152,7 +203,7 @@ class DenseMatrix(Matrix):
                 failure = ArithmeticFailure(Status.INDEFINITE, kernel, self.fmt, info - 1)
             raise failure
         packed = narrowed(work, self.fmt, kernel)
-        return DenseFactors(self.fmt, packed, self.fmt, None, self._transposed)
+        return DenseFactors(self.fmt, packed, self.fmt, None, not lower)
 
     def _work(self) -> NDArray[Any]:
         """A new array to factorize in place, in the type that is computed with."""
@@ -235,14 +286,17 @@ class DenseFactors(PermutedFactors):
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         packed, y, flip = self._packed, loaded(b, self.fmt), transpose != self._transposed
-        lapack_has_it, storage = packed.dtype == y.dtype, self._storage.name
-        if self._is_lu and lapack_has_it:
+        storage, columns = self._storage.name, y.shape[1]
+        shared = has_own_lu() and len(y) >= _LARGE_ORDER and columns <= _FEW_COLUMNS
+        own = shared or packed.dtype != y.dtype
+        threads = solve_threads(packed) if shared else ONE_THREAD
+        if self._is_lu and own:
+            _kernels.native_getrs(packed, storage, y, flip, threads)
+        elif self._is_lu:
             unswapped = np.arange(len(y), dtype=np.int32)
             y, _ = _GETRS[y.dtype](packed, unswapped, y, trans=int(flip), overwrite_b=True)
-        elif self._is_lu:
-            _kernels.native_getrs(packed, storage, y, flip, ONE_THREAD)
-        elif lapack_has_it:
-            y, _ = _POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)
+        elif own and not self._transposed:
+            _kernels.native_potrs(packed, storage, y, threads)
         else:
-            _kernels.native_potrs(packed, storage, y, ONE_THREAD)
+            y, _ = _POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)
         return finished(y, "triangular solve", self.fmt, b)

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 import roundwise._kernels as _kernels
 from roundwise.backends.contract import Factors, Matrix, UnsupportedFormat, Vector
-from roundwise.backends.native.storage import ONE_THREAD
+from roundwise.backends.real_form import RealForm
 from roundwise.formats import FP64, FP64X2
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]
 
@@ -48,18 +49,40 @@ def error_of(n: int, block: int = EXACT) -> float:
 
 
 def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:
-    """``B - A X`` for a contiguous float64 array or a canonical `csr_array`, and blocks X and B."""
+    """``B - A X`` for a contiguous float64 array or a canonical `csr_array`, and blocks X and B.
+
+    Of a dense complex A, in its real form, each row of real and imaginary parts is multiplied with
+    two real vectors: ``Re r_i`` and ``Im r_i`` are real inner products.
+    """
+    if isinstance(A, RealForm):
+        return _complex_residual(A.rows, X, B, block)
     X, B = np.asfortranarray(X), np.asfortranarray(B)
     R: Array = np.empty_like(B)
-    threads = ONE_THREAD if R.ndim == 1 or R.shape[1] == 1 else factorization_threads()
     if isinstance(A, np.ndarray):
         # A C-ordered matrix is the transpose of one whose columns are contiguous.
         columns, transpose = (A.T, True) if A.flags.c_contiguous else (A, False)
+        threads = pass_threads(A.size)
         _kernels.native_exact_residual(columns, transpose, X, B, R, block, threads)
     else:
         starts, places, entries = map(np.ascontiguousarray, (A.indptr, A.indices, A.data))
-        columns = A.shape[1]
+        columns, threads = A.shape[1], pass_threads(A.nnz)
         _kernels.native_exact_sparse_residual(starts, places, entries, columns, X, B, R, threads)
+    return R
+
+
+def _complex_residual(rows: Array, X: Vector, B: Vector, block: int) -> Array:
+    """The same for an (n, 2 n) array of the real and imaginary parts of A."""
+    count = X.shape[1]
+    pairs, parts = np.empty((len(X), 2 * count), order="F"), np.empty((len(rows), 2 * count))
+    pairs[0::2, 0::2], pairs[1::2, 0::2] = (
+        X[0::2],
+        -X[1::2],
+    )  # (p, q) (x, -y)' = Re (p + iq)(x + iy)
+    pairs[0::2, 1::2], pairs[1::2, 1::2] = X[1::2], X[0::2]  # (p, q) (y, x)' is the imaginary part
+    parts[:, 0::2], parts[:, 1::2] = B[0::2], B[1::2]
+    found = residual(rows, pairs, parts, block)
+    R: Array = np.empty(X.shape, order="F")
+    R[0::2], R[1::2] = found[:, 0::2], found[:, 1::2]
     return R
 
 
@@ -97,7 +120,7 @@ class ExactMatrix(Matrix):
 
     def __init__(self, A: Any) -> None:
         self.array, self.shape = A, A.shape
-        self.is_sparse = not isinstance(A, np.ndarray)
+        self.is_sparse = sparse.issparse(A)
         self.entries = A.nnz if self.is_sparse else A.size
 
     def matvec(self, x: Vector, transpose: bool = False) -> Vector:

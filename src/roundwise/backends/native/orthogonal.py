@@ -1,4 +1,7 @@
-"""Dense QR: the last resort, backward stable where LU's entries grow."""
+"""Dense QR: the last resort, backward stable where LU's entries grow.
+
+And what least squares needs: ``A' A``, and a QR factorization whose Q is at hand.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from roundwise.backends.checks import require_nonzero_diagonal
-from roundwise.backends.contract import UnsupportedFormat, Vector
+from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat, Vector
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -78,3 +81,64 @@ class QRFactors(PermutedFactors):
         operands = "L", trans, self._packed, self._tau, block
         _, work, _ = self._multiply(*operands, -1)
         return np.asarray(self._multiply(*operands, int(work[0]))[0])
+
+
+_FORM_Q = {FP32: lapack.sorgqr, FP64: lapack.dorgqr}
+_SYRK = {FP32: blas.ssyrk, FP64: blas.dsyrk}
+
+
+def has_products(fmt: FloatFormat) -> bool:
+    """Whether BLAS and LAPACK compute in this format."""
+    return fmt in _ROUTINES
+
+
+def thin_qr(T: NDArray[Any], fmt: FloatFormat) -> tuple[Vector, Vector]:
+    """``T = Q R`` of a tall matrix by Householder's method; Q has T's shape."""
+    n = T.shape[1]
+    with np.errstate(over="ignore"):
+        work = np.array(T, dtype=DTYPES[fmt], order="F")
+    factorize, form = _ROUTINES[fmt][0], _FORM_Q[fmt]
+    lwork = int(factorize(work, lwork=-1)[2][0])
+    packed, tau, _, _ = factorize(work, lwork=lwork, overwrite_a=True)
+    if not np.isfinite(packed).all():
+        raise nonfinite("QR factorization", fmt, T)
+    R = np.triu(packed[:n]).astype(np.float64, order="F")
+    require_nonzero_diagonal(np.diagonal(R), fmt)
+    Q, _, _ = form(packed, tau, lwork=int(form(packed, tau, lwork=-1)[1][0]), overwrite_a=True)
+    return Q.astype(np.float64, copy=False), R
+
+
+SHIFTS = 1e-13, 1e-11, 1e-9
+"""Added to the unit diagonal of ``D T'T D`` until it is positive definite in float64."""
+
+
+def shifted_cholesky_qr(T: NDArray[Any], G: Vector) -> tuple[Vector, Vector, float]:
+    """``T = Q R`` in float64, from the lower triangle G of T'T, and the shift that it took.
+
+    R is the Cholesky factor of T'T with a small shift, so Q is not orthogonal, but its condition
+    number is only about sqrt(shift) times that of T with unit columns. It takes no panels, as
+    Householder's method does: half the time (Fukaya et al., SIAM J. Sci. Comput. 42, 2020).
+    """
+    d = 1 / np.sqrt(np.diagonal(G))
+    scaled = np.asfortranarray(G * d * d[:, None])
+    for shift in SHIFTS:
+        np.fill_diagonal(scaled, 1 + shift)
+        L, info = lapack.dpotrf(scaled, lower=True, clean=True)
+        if info == 0 and np.isfinite(np.diagonal(L)).all():
+            break
+    else:
+        raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, "shifted Cholesky", FP64)
+    R = np.asfortranarray((L / d[:, None]).T)
+    # R' Q' = T', whose columns are contiguous if T is C-ordered.
+    Q = blas.dtrsm(1.0, R, np.asfortranarray(T.T), trans_a=True).T
+    return Q, R, shift
+
+
+def gram(T: NDArray[Any], fmt: FloatFormat) -> Vector:
+    """The lower triangle of ``T' T``; zeros, or anything, above it."""
+    with np.errstate(over="ignore"):
+        T = T.astype(DTYPES[fmt], copy=False)
+    # BLAS reads columns. Those of a C-ordered T are the rows of T', which it multiplies by T.
+    rows_first = T.flags.c_contiguous
+    G = _SYRK[fmt](1.0, T.T if rows_first else T, trans=not rows_first, lower=True)
+    return np.asarray(G)

@@ -3,7 +3,9 @@
 SuperLU takes 40 microseconds for a hundred unknowns; analysing, choosing and building matrices,
 stages and rules takes ten times as long. The LU factorization of our own that is tried here
 (`cpp/sparse/left_looking.hpp`) takes half of SuperLU's time or less, as long as it stays with few
-multiplications for each entry of A; it counts them before, and gives up where they are too many.
+multiplications for each entry of A. It counts them before, gives up where they are too many, and
+does not begin where pivots are bound to leave the diagonal: SuperLU is best at that, and a closer
+look would find nothing better.
 """
 
 from __future__ import annotations
@@ -29,13 +31,21 @@ SMALL, MEDIUM, LARGEST = 12_500, 30_000, 120_000
 """Entries of A. Small systems take SuperLU some milliseconds, so that no look at them pays; medium
 ones only if they take many flops. Beyond the largest, a look takes a small part of the time."""
 
-WORK = {SMALL: 300.0, MEDIUM: 150.0, LARGEST: 90.0}
+WORK = {MEDIUM: 500.0, LARGEST: 150.0}
 """By the entries of A: the multiplications for each of them up to which the LU of our own is tried.
 The larger A is, the more do engines gain that work on large blocks."""
+
+IF_WEAK = 20.0
+"""The same for a small system where pivots will leave the diagonal: it takes more than was counted.
+For larger ones it is not even counted, as ordering takes a good part of SuperLU's time."""
 
 FEW_FLOPS = 600.0
 """Multiplications for each entry of A up to which SuperLU takes no longer for a medium system than
 the look at it and another engine."""
+
+DENSER = 1.25
+"""SuperLU factorizes A or its transpose, as it is stored, unless the sum of squares that bounds the
+fill is so many times that of the other."""
 
 REGULAR = 1.25
 """Rows whose mean square of entries is at most so many times the square of their mean."""
@@ -130,7 +140,7 @@ def _factorized(A: Any) -> Solve | None:
     by_columns = A.format == "csc"
     work = next(work for most, work in WORK.items() if entries <= most)
     counted = FEW_FLOPS if entries <= MEDIUM else work
-    limits = work * entries, counted * entries
+    limits = work * entries, counted * entries, IF_WEAK * entries if entries < LOOK_FROM else 0.0
     own = _kernels.LeftLookingLU(A.indptr, A.indices, A.data, by_columns, *limits)
     if own.result == "factorized":
 
@@ -140,15 +150,39 @@ def _factorized(A: Any) -> Solve | None:
             return x
 
         return solve
+    if own.result == "weak diagonal":
+        return _by_partial_pivoting(A)
     few = entries <= SMALL or (entries <= MEDIUM and own.counted <= counted * entries)
     if not (few and own.result == "too much work"):
         return None
-    columns, trans = A, "N"
-    if not by_columns:  # the compressed columns of the transpose, as spsolve has it
-        columns, trans = sparse.csc_array((A.data, A.indices, A.indptr), shape=A.shape), "T"
-    symmetric = A.nnz >= LOOK_FROM and _suits_symmetric_mode(columns)
-    options = OPTIONS["mmd" if symmetric else "colamd"]
-    factors = superlu(columns, pattern_is_regular=True, **options)
+    columns = _stored_columns(A)
+    if own.work == 0 and A.nnz >= LOOK_FROM and _suits_symmetric_mode(columns):
+        factors = superlu(columns, pattern_is_regular=True, **OPTIONS["mmd"])
+        trans = "N" if by_columns else "T"
+        return None if factors is None else lambda b: factors.solve(b, trans)
+    return _by_partial_pivoting(A)
+
+
+def _stored_columns(A: Any) -> sparse.csc_array:
+    """A, or the transpose of an A in compressed rows, in compressed columns: nothing is copied."""
+    return sparse.csc_array((A.data, A.indices, A.indptr), shape=A.shape)
+
+
+def _by_partial_pivoting(A: Any) -> Solve | None:
+    """By SuperLU with COLAMD, of A or of its transpose.
+
+    The factors of A have at most the pattern of those of ``A'A`` (George & Ng 1985), which has at
+    most as many entries as the squares of the counts of A's rows add up to; for the transpose those
+    of its columns count. Dense rows, or dense columns, make one sum far larger than the other.
+    """
+    columns = _stored_columns(A)
+    stored = np.diff(columns.indptr).astype(np.float64)
+    across = np.bincount(columns.indices, minlength=len(stored)).astype(np.float64)
+    turned = across @ across > DENSER * (stored @ stored)
+    if turned:
+        columns = columns.T.tocsc()
+    trans = "N" if (A.format == "csc") != turned else "T"
+    factors = superlu(columns, pattern_is_regular=True, **OPTIONS["colamd"])
     return None if factors is None else lambda b: factors.solve(b, trans)
 
 

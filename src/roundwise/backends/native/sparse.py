@@ -55,6 +55,7 @@ class SparseMatrix(Matrix):
         return self.rows @ np.asarray(X, dtype=self.rows.dtype)
 
     def lu(self) -> Factors:
+        require_square(self.shape)
         symmetric = self._symmetric_mode and suits_symmetric_mode(self.rows)
         symbolic = SuperLUSymbolic(self.rows, "mmd" if symmetric else "colamd")
         return symbolic.factorize(self.rows.data, self.fmt)

@@ -11,6 +11,8 @@ import roundwise._kernels as _kernels
 from roundwise.backends.checks import Float64Array, require_nonzero_diagonal
 from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
+from roundwise.machine.threads import ONE_THREAD as ONE_THREAD
+from roundwise.machine.threads import pass_threads
 from roundwise.rounding import round_to
 
 COMPUTED_IN = {FP64: FP64, FP32: FP32, BF16: FP32, FP16: FP32}
@@ -23,11 +25,6 @@ DTYPES: dict[FloatFormat, Any] = {FP64: np.float64, FP32: np.float32} | dict.fro
 
 SPARSE_FORMATS = (FP32, FP64)
 """SciPy and the sparse engines have no others."""
-
-ONE_THREAD = 1
-"""The threads of kernels that are bound by memory: a second one gains little. Products with a
-vector are not BLAS's either: its threads go on spinning after a call, and the next LU beside them
-takes half as long again (``make bench``)."""
 
 
 def require_native(fmt: FloatFormat) -> None:
@@ -57,6 +54,10 @@ def has_16_bits(fmt: FloatFormat) -> bool:
 def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
     """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
     if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
+        if copy and values.dtype == DTYPES[fmt] and values.ndim == 2 and values.flags.f_contiguous:
+            result = np.empty_like(values, order="F")
+            _kernels.native_copy(values, result, pass_threads(values.size))
+            return result
         return values.astype(DTYPES[fmt], order="F", copy=copy)
     return converted(values, fmt, DTYPES[fmt])
 
@@ -66,7 +67,7 @@ def converted(numbers: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[An
     if numbers.dtype == dtype:
         return numbers.copy(order="F")
     result = np.empty_like(numbers, dtype=dtype, order="F")
-    _kernels.native_convert(numbers, result, fmt.name, ONE_THREAD)
+    _kernels.native_convert(numbers, result, fmt.name, pass_threads(numbers.size))
     return result
 
 
@@ -77,19 +78,28 @@ def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[An
     """
     if factors.dtype == DTYPES[fmt]:
         return factors
-    largest = _kernels.native_norms(factors, ONE_THREAD)[2]
+    largest = largest_entry(factors)
     if not np.isfinite(round_to(largest, fmt)):
         raise ArithmeticFailure(Status.OVERFLOW, kernel, fmt)
     require_nonzero_diagonal(round_to(np.diagonal(factors).astype(np.float64), fmt), fmt)
     return stored(factors, fmt)
 
 
+def largest_entry(matrix: NDArray[Any]) -> float:
+    """The largest magnitude in a Fortran-ordered matrix; not finite if an entry is not."""
+    return float(_kernels.native_column_norms(matrix, pass_threads(matrix.size))[1])
+
+
 def gemv(
     matrix: NDArray[Any], x: NDArray[Any], transpose: bool, fmt: FloatFormat = FP64
 ) -> NDArray[Any]:
-    """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose."""
+    """The product of a Fortran-ordered matrix, as it is stored in a format, or its transpose.
+
+    It is not BLAS's: whose threads go on spinning after a call, and the next LU beside them takes
+    half as long again (``make bench``).
+    """
     y = np.empty(matrix.shape[1 if transpose else 0], dtype=x.dtype)
-    _kernels.native_matvec(matrix, fmt.name, x, y, transpose, ONE_THREAD)
+    _kernels.native_matvec(matrix, fmt.name, x, y, transpose, pass_threads(matrix.size))
     return y
 
 

@@ -12,9 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 import roundwise._kernels as _kernels
-from roundwise.backends.checks import Float64Array, checked_basis, checked_vector
+from roundwise.backends.checks import (
+    Float64Array,
+    checked_basis,
+    checked_vector,
+    require_nonzero_diagonal,
+)
 from roundwise.backends.contract import Backend, Vector
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.native.storage import COMPUTED_IN, finished, gemv, loaded, nonfinite
@@ -24,6 +30,9 @@ from roundwise.rounding import round_to
 ONE_BLAS_THREAD = 10_000
 """OpenBLAS's dot takes one thread up to this length. Longer products are our own: threads that spin
 after a call would slow the next factorization down."""
+
+SMALL_TRIANGLE = 64
+"""Larger ones, as least squares has them, are LAPACK's."""
 
 SAFE_SQUARES_FP32, SAFE_SQUARES_FP64 = (1e-20, 1e37), (1e-250, 1e300)
 """Sums of squares for which nothing that matters has underflowed, and nothing overflowed."""
@@ -101,6 +110,9 @@ class NativeVectors(Backend):
 
     def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         kernel, fmt = "triangular solve", self._format(fmt)
+        if fmt is FP64 and len(g) > SMALL_TRIANGLE:  # as it is: our kernel would copy R first
+            require_nonzero_diagonal(np.diagonal(R), fmt)
+            return finished(lapack.dtrtrs(R, checked_vector(g, len(R)))[0], kernel, fmt, R, g)
         if fmt != COMPUTED_IN[fmt]:
             R, g = finished(R, kernel, fmt, R), finished(checked_vector(g), kernel, fmt, g)
         return finished(_compiled.solve_upper(R, g, COMPUTED_IN[fmt]), kernel, fmt)

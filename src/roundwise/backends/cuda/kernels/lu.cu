@@ -8,7 +8,9 @@
 // A thread keeps a row in registers. Each step of elimination shifts them by one, so that the
 // current column is always in register 0 and the loop over columns need not be unrolled. The
 // multiplier goes into the register that is left free. After every PHASE steps the last registers,
-// full of multipliers, are left alone, and loops become shorter.
+// full of multipliers, are left alone, and loops become shorter. Where pivots are selected, a step
+// touches the columns of its phase alone, since all rows wait for it; those behind follow at the
+// end of the phase, PHASE steps at once.
 
 constexpr int W = 64;
 constexpr int PHASE = 16;
@@ -67,36 +69,89 @@ __device__ __forceinline__ void subtract(REAL (&r)[W], REAL multiplier, const RE
 }
 
 struct Candidates {
-    REAL behind[2][WARPS][W];  // the pivot row of each warp, twice: one step writes, one reads
+    REAL behind[2][WARPS][PHASE];  // the pivot row of each warp, twice: one step writes, one reads
     REAL inverse[2][WARPS];
     unsigned key[2][WARPS];
 };
 
+// The rows that a phase has chosen: the columns behind it, and the registers of the phase itself.
+struct PivotRows {
+    REAL rest[PHASE][W - PHASE + LANES];  // a little longer, so that rows are in different banks
+    REAL own[PHASE][PHASE + LANES];
+};
+
 // Writes what row r has behind its pivot in step i of a phase, for the others to read.
-template <int N>
 __device__ __forceinline__ void propose(const REAL (&r)[W], int i, REAL* behind) {
 #pragma unroll
-    for (int k = 0; k < N; k += LANES) {
+    for (int k = 0; k < PHASE; k += LANES) {
         Pack p;
 #pragma unroll
         for (int l = 0; l < LANES; ++l) {
             // Multipliers, behind the columns that are left, must not be subtracted.
             const int from = k + l + 1;
-            const bool is_column = from < N - PHASE + 1 || from < N - i;
-            p.v[l] = is_column && from < N ? r[from < N ? from : 0] : REAL(0);
+            p.v[l] = from < PHASE && from < PHASE - i ? r[from < PHASE ? from : 0] : REAL(0);
         }
         pack(behind + k) = p;
     }
 }
 
-// PHASE steps with N registers in play; returns whether there were rows for all of them.
+// The columns behind a phase whose PHASE steps are done, N registers in play. A row that was chosen
+// in step s has its multipliers of the steps before in its registers PHASE - s and on.
 template <int N>
-__device__ __forceinline__ bool select_phase(REAL (&r)[W], bool& is_active, int& step, int w,
-                                             Candidates& candidates) {
+__device__ __forceinline__ void update_behind(REAL (&r)[W], bool is_active, int step, PivotRows& rows) {
+    constexpr int REST = N - PHASE;
+    const int place = step - (W - N), t = threadIdx.x;
+    if (place >= 0) {
+#pragma unroll
+        for (int k = 0; k < N; k += LANES) {
+            Pack p;
+#pragma unroll
+            for (int l = 0; l < LANES; ++l) p.v[l] = r[k + l];
+            pack(k < PHASE ? &rows.own[place][k] : &rows.rest[place][k - PHASE]) = p;
+        }
+    }
+    __syncthreads();
+    if (t < REST) {
+        REAL u[PHASE];
+#pragma unroll
+        for (int s = 0; s < PHASE; ++s) {
+            u[s] = rows.rest[s][t];
+#pragma unroll
+            for (int j = 0; j < s; ++j) u[s] -= rows.own[s][PHASE - s + j] * u[j];
+        }
+#pragma unroll
+        for (int s = 1; s < PHASE; ++s) rows.rest[s][t] = u[s];
+    }
+    __syncthreads();
+    if (is_active) {
+#pragma unroll
+        for (int s = 0; s < PHASE; ++s) {
+#pragma unroll
+            for (int k = 0; k < REST; k += LANES) {
+                const Pack u = pack(&rows.rest[s][k]);
+#pragma unroll
+                for (int l = 0; l < LANES; ++l) r[PHASE + k + l] -= r[s] * u.v[l];
+            }
+        }
+    } else if (place >= 0) {
+#pragma unroll
+        for (int k = 0; k < REST; k += LANES) {
+            const Pack u = pack(&rows.rest[place][k]);
+#pragma unroll
+            for (int l = 0; l < LANES; ++l) r[PHASE + k + l] = u.v[l];
+        }
+    }
+}
+
+// PHASE steps with N registers in play; returns whether there were rows for all of them. After it
+// the registers of the phase are the last ones in play.
+template <int N>
+__device__ __forceinline__ bool select_phase(REAL (&r)[W], bool& is_active, bool& is_bad, int& step,
+                                             int w, Candidates& candidates, PivotRows& rows) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     for (int i = 0; i < PHASE; ++i) {
         const int j = W - N + i, side = i & 1;
-        if (j >= w) return false;
+        if (j >= w) break;
         const REAL inverse = REAL(1) / r[0];  // while the pivot is looked for
         const unsigned key = is_active ? size_key(r[0]) + 1u : 0u;
         const unsigned best = __reduce_max_sync(ALL, key);
@@ -104,7 +159,7 @@ __device__ __forceinline__ bool select_phase(REAL (&r)[W], bool& is_active, int&
         if (lane == leader) {
             candidates.key[side][warp] = best;
             candidates.inverse[side][warp] = inverse;
-            propose<N>(r, i, candidates.behind[side][warp]);
+            propose(r, i, candidates.behind[side][warp]);
         }
         __syncthreads();
         const unsigned of_lane = lane < warps ? candidates.key[side][lane] : 0u;
@@ -114,9 +169,20 @@ __device__ __forceinline__ bool select_phase(REAL (&r)[W], bool& is_active, int&
         if (warp == winner && lane == leader) {
             step = j;
             is_active = false;
+            is_bad = !is_usable(r[0]);
         }
         if (is_active)
-            subtract<N>(r, r[0] * candidates.inverse[side][winner], candidates.behind[side][winner]);
+            subtract<PHASE>(r, r[0] * candidates.inverse[side][winner], candidates.behind[side][winner]);
+    }
+    if constexpr (N > PHASE) {
+        if (W - N + PHASE < w) update_behind<N>(r, is_active, step, rows);
+        REAL done[PHASE];
+#pragma unroll
+        for (int k = 0; k < PHASE; ++k) done[k] = r[k];
+#pragma unroll
+        for (int k = 0; k < N - PHASE; ++k) r[k] = r[k + PHASE];
+#pragma unroll
+        for (int k = 0; k < PHASE; ++k) r[N - PHASE + k] = done[k];
     }
     return true;
 }
@@ -139,6 +205,7 @@ select_pivots(const REAL* __restrict__ a, long long ld, int row0, int col0, int 
               const int* __restrict__ candidates, int* __restrict__ winners, int is_last,
               REAL* __restrict__ block, int* __restrict__ moves, int* __restrict__ status) {
     __shared__ __align__(16) Candidates proposed;
+    __shared__ __align__(16) PivotRows rows_chosen;
     __shared__ int chosen[W], is_top_chosen[W];
     __shared__ unsigned freed[2], left_over[2];
     const int t = threadIdx.x, place = blockIdx.x * blockDim.x + t;
@@ -147,11 +214,12 @@ select_pivots(const REAL* __restrict__ a, long long ld, int row0, int col0, int 
     REAL r[W];
     load_row(r, a + static_cast<long long>(row0 + (row < 0 ? 0 : row)) * ld + col0, w);
     int step = -1;  // at which this row was chosen
+    bool is_bad = false;  // its pivot
     static_assert(W == 64 && PHASE == 16);
-    select_phase<W>(r, is_active, step, w, proposed) &&
-        select_phase<W - PHASE>(r, is_active, step, w, proposed) &&
-        select_phase<W - 2 * PHASE>(r, is_active, step, w, proposed) &&
-        select_phase<W - 3 * PHASE>(r, is_active, step, w, proposed);
+    select_phase<W>(r, is_active, is_bad, step, w, proposed, rows_chosen) &&
+        select_phase<W - PHASE>(r, is_active, is_bad, step, w, proposed, rows_chosen) &&
+        select_phase<W - 2 * PHASE>(r, is_active, is_bad, step, w, proposed, rows_chosen) &&
+        select_phase<W - 3 * PHASE>(r, is_active, is_bad, step, w, proposed, rows_chosen);
     if (!is_last) {
         if (t < W) winners[blockIdx.x * W + t] = -1;
         __syncthreads();
@@ -164,15 +232,13 @@ select_pivots(const REAL* __restrict__ a, long long ld, int row0, int col0, int 
     if (step >= 0) {
         chosen[step] = row;
         if (row < w) is_top_chosen[row] = 1;
-        const int phase = step / PHASE * PHASE, in_play = W - phase, left = W - step;
+        // In its own phase it was shifted as often as there were steps before it was chosen.
 #pragma unroll
         for (int k = 0; k < W; ++k) {
-            int column = step + k;
-            if (k >= left) column = phase + k - left;
-            if (k >= in_play) column = (W - 1 - k) / PHASE * PHASE + k % PHASE;
-            block[step * W + column] = r[k];
+            const int phase = (W - 1 - k) / PHASE, shift = step / PHASE == phase ? step : 0;
+            block[step * W + phase * PHASE + (k + shift) % PHASE] = r[k];
         }
-        if (!is_usable(r[0])) atomicMin(status, col0 + step);
+        if (is_bad) atomicMin(status, col0 + step);
     }
     __syncthreads();
     // Row chosen[i] moves to i; rows of the top that were not chosen fill the places left free.
@@ -359,6 +425,15 @@ solve_top(REAL* __restrict__ a, long long ld, int row0, int count, int first, in
             for (int k = 0; k < W; ++k) place[(i * W + k) * ld] = r[register_of(k)];
         __syncthreads();
     }
+}
+
+// Copies rows, one a thread block, 16 bytes at a time: a few numbers behind the last may be copied.
+extern "C" __global__ void __launch_bounds__(SPREAD)
+copy_rows(const REAL* __restrict__ from, long long ld, int rows, int columns, REAL* __restrict__ to,
+          long long to_ld) {
+    const long long row = blockIdx.x;
+    for (int c = threadIdx.x * LANES; c < columns; c += SPREAD * LANES)
+        pack(to + row * to_ld + c) = pack(from + row * ld + c);
 }
 
 // Inverts the W x W diagonal tiles of L (unit) or of U. Tile i starts at row and column i W; its

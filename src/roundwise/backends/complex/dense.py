@@ -1,0 +1,252 @@
+"""Dense complex matrices and their factors, complex64 for fp32 and complex128 for fp64.
+
+All factorizations are LAPACK's, as SciPy has them. Columns must be contiguous for it, as those of
+the transpose of a C-ordered matrix are: LU and Cholesky factorize A' (not conjugated), of which
+``A x = b`` is the transposed system.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
+from roundwise.backends.checks import checked_vector
+from roundwise.backends.complex.factors import COMPLEX, ComplexFactors
+from roundwise.backends.contract import ArithmeticFailure, Factors, Matrix, Status, Vector
+from roundwise.backends.native.storage import (
+    DTYPES,
+    finished,
+    gemv,
+    loaded,
+    nonfinite,
+)
+from roundwise.backends.real_form import RealForm
+from roundwise.formats import FP64, FloatFormat
+from roundwise.machine.threads import pass_threads
+
+_C128, _C64 = np.dtype(np.complex128), np.dtype(np.complex64)
+_GETRF = {_C128: lapack.zgetrf, _C64: lapack.cgetrf}
+_GETRS = {_C128: lapack.zgetrs, _C64: lapack.cgetrs}
+_POTRF = {_C128: lapack.zpotrf, _C64: lapack.cpotrf}
+_POTRS = {_C128: lapack.zpotrs, _C64: lapack.cpotrs}
+_TRSV = {_C128: blas.ztrsv, _C64: blas.ctrsv}
+_TRTRS = {_C128: lapack.ztrtrs, _C64: lapack.ctrtrs}
+_GEQRF = {_C128: lapack.zgeqrf, _C64: lapack.cgeqrf}
+_UNMQR = {_C128: lapack.zunmqr, _C64: lapack.cunmqr}
+
+
+def _is_finite(Z: NDArray[Any]) -> bool:
+    """Whether a Fortran-ordered complex array has no infinity and no NaN."""
+    parts = Z.T.view(Z.real.dtype).T
+    return bool(np.isfinite(_kernels.native_norms(parts, pass_threads(parts.size))[2]))
+
+
+class ComplexMatrix(Matrix):
+    """A complex matrix in a format, acting on real vectors of twice the length."""
+
+    is_sparse = False
+
+    def __init__(self, form: RealForm, fmt: FloatFormat) -> None:
+        self.form, self.fmt = form, fmt
+        self.shape, self.entries = form.shape, form.size
+        self._rows: NDArray[Any] | None = None
+
+    def prepared(self) -> ComplexMatrix:
+        if self._rows is None:  # real and imaginary parts in the format
+            self._rows = self._converted(self.form.values).view(DTYPES[self.fmt])
+        return self
+
+    def _converted(self, values: NDArray[Any], copy: bool = False) -> NDArray[Any]:
+        with np.errstate(over="ignore"):
+            return values.astype(COMPLEX[self.fmt], order="K", copy=copy)
+
+    def matvec(self, x: Vector, transpose: bool = False) -> Vector:
+        x = checked_vector(x, self.shape[1])
+        rows = self.prepared()._rows
+        assert rows is not None
+        operand, y = loaded(x, self.fmt), np.empty(len(x))
+        re, im = (np.ascontiguousarray(operand[i::2]) for i in (0, 1))
+        if transpose:  # (P - iQ)'(x + iy), where the products with P and Q alternate
+            ours, theirs = (gemv(rows.T, part, False, self.fmt) for part in (re, im))
+            y[0::2], y[1::2] = ours[0::2] + theirs[1::2], theirs[0::2] - ours[1::2]
+        else:
+            pair = operand.copy()
+            pair[1::2] = -im
+            y[0::2] = gemv(rows.T, pair, True, self.fmt)
+            pair[0::2], pair[1::2] = im, re
+            y[1::2] = gemv(rows.T, pair, True, self.fmt)
+        return finished(y, "matvec", self.fmt, x, self.form.rows)
+
+    def lu(self) -> Factors:
+        work = self._work()
+        packed, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        # What overflows spreads to later pivots; a factor that it did not reach solves, or not.
+        if info != 0 or not np.isfinite(np.diagonal(packed)).all():
+            raise self._failure(info, packed, "LU factorization", Status.ZERO_PIVOT)
+        return ComplexLU(self.fmt, packed, swaps)
+
+    def cholesky(self) -> Factors:
+        """Of a Hermitian positive definite matrix; only its lower triangle is read."""
+        work, kernel = self._work(), "Cholesky factorization"
+        packed, info = _POTRF[work.dtype](work, lower=False, overwrite_a=True)
+        if info != 0 or not _is_finite(packed):
+            failure = self._failure(info, packed, kernel, Status.NOT_POSITIVE_DEFINITE)
+            below_fp64 = self.fmt != FP64  # which has no format above it to be spared
+            if (
+                below_fp64
+                and failure.status is Status.NOT_POSITIVE_DEFINITE
+                and is_indefinite(self.form, packed, info - 1)
+            ):
+                failure = ArithmeticFailure(Status.INDEFINITE, kernel, self.fmt, info - 1)
+            raise failure
+        return ComplexCholesky(self.fmt, packed)
+
+    def qr(self) -> Factors:
+        work = np.asfortranarray(self._converted(self.form.values))
+        packed, tau, _, _ = _GEQRF[work.dtype](work)
+        if not _is_finite(packed):
+            raise nonfinite("QR factorization", self.fmt, self.form.rows)
+        if not np.diagonal(packed).all():
+            raise ArithmeticFailure(Status.ZERO_PIVOT, "QR factorization", self.fmt)
+        return ComplexQR(self.fmt, packed, tau)
+
+    def _work(self) -> NDArray[Any]:
+        """A', to factorize in place."""
+        return self._converted(self.form.values.T, copy=True)
+
+    def _failure(
+        self, info: int, work: NDArray[Any], kernel: str, breakdown: Status
+    ) -> ArithmeticFailure:
+        if info <= 0 or not _is_finite(work):
+            return nonfinite(kernel, self.fmt, self.form.rows)
+        return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
+
+
+def is_indefinite(form: RealForm, packed: NDArray[Any], column: int) -> bool:
+    """Whether the direction in which Cholesky failed proves that A is not positive definite.
+
+    See `roundwise.backends.native.indefinite`: ``x* A x < 0`` proves it, whatever errors x has. The
+    error of the computed value is at most that of sums of 4 n real products, each way.
+    """
+    n, M = column + 1, form.values[: column + 1, : column + 1].T
+    y = np.array(M[:column, column], dtype=packed.dtype)
+    if column:
+        triangle, solve = packed[:column, :column], _TRTRS[packed.dtype]
+        y, _ = solve(triangle, y, trans=2)
+        y, _ = solve(triangle, y)
+    x = np.append(-y, 1.0).astype(np.complex128)
+    with np.errstate(all="ignore"):  # what overflows proves nothing
+        value = float(np.vdot(x, M @ x).real)
+        sizes = float(np.abs(x).sum()) * form.sizes()[0] * float(np.abs(x).max())
+    return value < -16 * (n + 2) * FP64.unit_roundoff * sizes
+
+
+class _DenseFactors(ComplexFactors):
+    is_sparse = False
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any]) -> None:
+        n = len(packed)
+        super().__init__(fmt, n)
+        self._packed, self.entries = packed, 2 * n * n
+        self.flops = 8 / 3 * n**3
+
+    def _as(self, fmt: FloatFormat) -> NDArray[Any]:
+        with np.errstate(over="ignore"):
+            return self._packed.astype(COMPLEX[fmt], order="F", copy=False)
+
+
+class ComplexLU(_DenseFactors):
+    """LU factors of A', with the row exchanges of LAPACK."""
+
+    method = "lu"
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], swaps: NDArray[np.int32]) -> None:
+        super().__init__(fmt, packed)
+        self._swaps = swaps
+
+    @property
+    def pivots(self) -> Vector:
+        """Each twice: a lost one makes two directions of the real form vanish."""
+        return np.repeat(np.abs(np.diagonal(self._packed).astype(np.complex128)), 2)
+
+    def to(self, fmt: FloatFormat) -> ComplexLU:
+        return self if fmt == self.fmt else ComplexLU(fmt, self._as(fmt), self._swaps)
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int32]:
+        """The order that the exchanges bring rows into."""
+        rows = np.arange(len(self._packed), dtype=np.float64)[:, None]
+        return np.asarray(lapack.dlaswp(rows, self._swaps)[:, 0].astype(np.int32))
+
+    def _solve_vector(self, z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        solve, LU = _TRSV[z.dtype], self._packed
+        if adjoint:
+            y = solve(LU, np.conj(z)[self._rows], lower=1, diag=1)
+            return np.asarray(np.conj(solve(LU, y)))
+        x = np.empty_like(z)
+        x[self._rows] = solve(LU, solve(LU, z, trans=1), trans=1, lower=1, diag=1)
+        return x
+
+    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        if Z.shape[1] == 1:  # LAPACK takes twice to four times as long for one column
+            return self._solve_vector(Z[:, 0], adjoint)[:, None]
+        solve = _GETRS[Z.dtype]
+        if adjoint:  # A* is the conjugate of A'
+            X, _ = solve(self._packed, self._swaps, np.conj(Z), overwrite_b=True)
+            return np.asarray(np.conj(X))
+        return np.asarray(solve(self._packed, self._swaps, Z, trans=1, overwrite_b=True)[0])
+
+
+class ComplexCholesky(_DenseFactors):
+    """The upper triangle U of ``A' = U* U``; A' is the conjugate of A."""
+
+    method = "cholesky"
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any]) -> None:
+        super().__init__(fmt, packed)
+        n = len(packed)
+        self.entries, self.flops = n * (n + 1), self.flops / 2
+
+    def to(self, fmt: FloatFormat) -> ComplexCholesky:
+        return self if fmt == self.fmt else ComplexCholesky(fmt, self._as(fmt))
+
+    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        if Z.shape[1] == 1:
+            solve, U = _TRSV[Z.dtype], self._packed
+            x = solve(U, solve(U, np.conj(Z[:, 0]), trans=2))
+            return np.asarray(np.conj(x))[:, None]
+        X, _ = _POTRS[Z.dtype](self._packed, np.conj(Z), lower=False, overwrite_b=True)
+        return np.asarray(np.conj(X))
+
+
+class ComplexQR(_DenseFactors):
+    """``A = Q R``, as LAPACK packs them: the last resort, where LU's entries grow."""
+
+    method = "qr"
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], tau: NDArray[Any]) -> None:
+        super().__init__(fmt, packed)
+        self._tau, self.flops = tau, 2 * self.flops
+
+    def to(self, fmt: FloatFormat) -> ComplexQR:
+        if fmt == self.fmt:
+            return self
+        return ComplexQR(fmt, self._as(fmt), self._tau.astype(COMPLEX[fmt]))
+
+    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        solve = _TRTRS[Z.dtype]
+        if adjoint:  # A* = R* Q*
+            return self._reflected("N", solve(self._packed, Z, trans=2)[0])
+        return np.asarray(solve(self._packed, self._reflected("C", Z))[0])
+
+    def _reflected(self, trans: str, Z: NDArray[Any]) -> NDArray[Any]:
+        """``Q Z`` or ``Q* Z``."""
+        operands = "L", trans, self._packed, self._tau, Z
+        multiply = _UNMQR[Z.dtype]
+        _, work, _ = multiply(*operands, -1)
+        return np.asarray(multiply(*operands, int(work[0].real))[0])
