@@ -28,7 +28,13 @@ T = TypeVar("T")
 
 
 class OutcomeStatus(enum.Enum):
-    """How a run ended; the value says it in words."""
+    """How a run ended; the value says it in words.
+
+    Examples
+    --------
+    >>> rw.OutcomeStatus.CONVERGED.value
+    "the stopping rule's target was reached"
+    """
 
     CONVERGED = "the stopping rule's target was reached"
     STAGNATED = "the corrections stopped shrinking; use more bits if the errors are too large"
@@ -60,6 +66,13 @@ class OutcomeStatus(enum.Enum):
 class Outcome:
     """The facts of running an algorithm on a problem with an action; never a reward.
 
+    Parameters
+    ----------
+    status : OutcomeStatus
+        How the run ended.
+    others
+        See the attributes.
+
     Attributes
     ----------
     x : array or None
@@ -78,6 +91,12 @@ class Outcome:
     timings : dict
         The seconds of each stage, conversions to its format included, and of ``verify``. Times
         of emulated arithmetic say nothing; only those of a timed backend are stored.
+
+    Examples
+    --------
+    >>> outcome = rw.GmresIR().run(rw.problems.randsvd(20, 10.0, rng=0), "fp32-fp64-fp64-fp64")
+    >>> outcome.action, outcome.operations["factor", "fp32"].flops > 20**3 / 2
+    ('fp32-fp64-fp64-fp64', True)
     """
 
     status: OutcomeStatus
@@ -113,6 +132,14 @@ class Shared:
     Each is computed once, and so is a failure, which is raised again in every run that asks. A
     `Shared` belongs to the problem, algorithm and backend of its first run, and refuses others.
     It remembers the seconds that each thing took, and charges them to every run that uses it.
+
+    Examples
+    --------
+    >>> from roundwise.algorithms import Shared
+    >>> shared, algorithm = Shared(), rw.GmresIR()
+    >>> system = rw.problems.randsvd(20, 10.0, rng=0)
+    >>> for action in ("fp32-fp32-fp64-fp64", "fp32-fp64-fp64-fp64"):  # one factorization for both
+    ...     outcome = algorithm.run(system, action, shared=shared)
     """
 
     def __init__(self) -> None:
@@ -172,6 +199,14 @@ class Algorithm(ABC):
     does the work through the given `Stage` objects, which round, count and know their format.
     Where `has_methods`, actions name a method, which `execute` finds in ``stages.method``.
     `arithmetic` is the model that the algorithm is made for: what `Tuner` takes by default.
+
+    Examples
+    --------
+    >>> rw.GmresIR().stages  # GmresIR is one
+    ('factor', 'update', 'gmres', 'residual')
+    >>> from roundwise.algorithms import Algorithm
+    >>> issubclass(rw.GmresIR, Algorithm)
+    True
     """
 
     stages: ClassVar[tuple[str, ...]]
@@ -183,7 +218,21 @@ class Algorithm(ABC):
         """Run, and return the outcome without action, arithmetic and operations."""
 
     def formats(self, action: ActionLike) -> Action:
-        """The action, from text like ``bf16-fp32-fp64-fp64`` or a sequence; checked."""
+        """The action, from text like ``bf16-fp32-fp64-fp64`` or a sequence; checked.
+
+        Parameters
+        ----------
+        action : str or sequence of formats
+
+        Returns
+        -------
+        Action
+
+        Examples
+        --------
+        >>> str(rw.LuIR().formats(("fp32", "fp64", "fp64")))
+        'fp32-fp64-fp64'
+        """
         made = as_action(action, self.stages)
         if made.method and not self.has_methods:
             raise ValueError(
@@ -198,11 +247,44 @@ class Algorithm(ABC):
 
         Their significand bits do not decrease from stage to stage. The formats are the paper's if
         none are given.
+
+        Parameters
+        ----------
+        formats : iterable of str or FloatFormat, optional
+        problems : iterable of Problem
+            What they suit, for algorithms with methods.
+
+        Returns
+        -------
+        ActionSpace
+
+        Examples
+        --------
+        >>> rw.LuIR().action_space(["fp32", "fp64"]).names
+        ('fp32-fp32-fp32', 'fp32-fp32-fp64', 'fp32-fp64-fp64', 'fp64-fp64-fp64')
         """
         return monotone_space(self.stages, PAPER_FORMATS if formats is None else formats)
 
     def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
-        """The ladder from an action on, to try in turn until one succeeds: by default then FP64."""
+        """The ladder from an action on, to try in turn until one succeeds: by default then FP64.
+
+        Parameters
+        ----------
+        first : Action
+        backend : Backend
+        sparse : bool
+            Whether the problem is.
+
+        Returns
+        -------
+        tuple of Action
+
+        Examples
+        --------
+        >>> ladder = rw.LuIR().climb(rw.Action(["fp32", "fp64", "fp64"]), rw.get_backend())
+        >>> [str(action) for action in ladder]
+        ['fp32-fp64-fp64', 'fp64-fp64-fp64']
+        """
         safe = Action([FP64] * len(self.stages))
         return (first,) if first == safe else (first, safe)
 
@@ -216,6 +298,24 @@ class Algorithm(ABC):
         """Run on a problem with one action: one format per stage, in stage order.
 
         With `shared`, factors and matrices of earlier runs on the same problem are reused.
+
+        Parameters
+        ----------
+        problem : Problem
+        action : str or sequence of formats
+        backend : str or Backend
+            The arithmetic model.
+        shared : Shared, optional
+
+        Returns
+        -------
+        Outcome
+
+        Examples
+        --------
+        >>> outcome = rw.GmresIR().run(rw.problems.randsvd(20, 10.0, rng=0), "fp32-fp64-fp64-fp64")
+        >>> bool(outcome.ferr < 1e-13)
+        True
         """
         action = self.formats(action)
         backend = get_backend(backend)
@@ -239,6 +339,26 @@ class Algorithm(ABC):
     def run_all(
         self, problem: Any, actions: Iterable[ActionLike], backend: str | Backend = "operation"
     ) -> list[Outcome]:
-        """One outcome per action, with factors and matrices shared."""
+        """One outcome per action, with factors and matrices shared.
+
+        Parameters
+        ----------
+        problem : Problem
+        actions : iterable of actions
+        backend : str or Backend
+            The arithmetic model.
+
+        Returns
+        -------
+        list of Outcome
+
+        Examples
+        --------
+        >>> system = rw.problems.randsvd(20, 10.0, rng=0)
+        >>> actions = ["bf16-fp64-fp64-fp64", "fp32-fp64-fp64-fp64"]
+        >>> low, high = rw.GmresIR().run_all(system, actions)
+        >>> low.inner_iterations > high.inner_iterations
+        True
+        """
         shared, backend = Shared(), get_backend(backend)
         return [self.run(problem, action, backend, shared) for action in actions]

@@ -35,6 +35,13 @@ class CgIR(Algorithm):
         CG steps of one outer step; n if not given.
     stop : StoppingRule
         By default the paper's with tau = 0.5: corrections that do not halve stagnate.
+
+    Examples
+    --------
+    >>> system = rw.problems.poisson_2d(8)
+    >>> outcome = rw.CgIR().run(system, "fp32-fp64-fp64-fp64")
+    >>> bool(outcome.ferr < 1e-12)
+    True
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "cg", "residual")

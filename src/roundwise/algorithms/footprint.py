@@ -20,6 +20,29 @@ def modelled_bytes(
 
     `restart` is the Arnoldi steps of a GMRES cycle, n if it never restarts. `entries` are those of
     a sparse A and of its factors, which have a 32-bit index each; by default both are dense.
+
+    Parameters
+    ----------
+    n : int
+        Unknowns.
+    action : str or sequence of formats
+        Formats of factor, update, gmres and residual.
+    restart : int
+        Arnoldi steps of a cycle.
+    entries : (int, int), optional
+        Of a sparse A and of its factors.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
+    >>> from roundwise.algorithms import modelled_bytes
+    >>> full = modelled_bytes(1000, "fp64-fp64-fp64-fp64", restart=30)
+    >>> full - modelled_bytes(1000, "fp32-fp64-fp64-fp64", restart=30)  # half of the factors
+    4000000
     """
     u_f, u, u_g, u_r = GmresIR().formats(action)
     if entries is None:

@@ -37,6 +37,15 @@ class GmresIR(Algorithm):
     equilibrate : bool
         Scale rows and columns by powers of two first; needed for fp16 and fp8, whose range
         most matrices exceed. The stopping rule then sees the scaled system.
+    stop : StoppingRule
+        By default the paper's, with tau = 1e-6.
+
+    Examples
+    --------
+    >>> system = rw.problems.randsvd(30, kappa=1e4, rng=0)
+    >>> outcome = rw.GmresIR(stop=rw.DeploymentRule()).run(system, "fp32-fp64-fp64-fp64")
+    >>> outcome.status.name, bool(outcome.nbe < 1e-15)
+    ('CONVERGED', True)
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
@@ -60,6 +69,19 @@ class GmresIR(Algorithm):
         The first stagnating step ends the run, as their equation has it and as their 2.00 outer
         iterations of FP64 show; their prose says that the scripts wait for three such steps
         (``PaperRule(tau, patience=3)``).
+
+        Parameters
+        ----------
+        tau : float
+
+        Returns
+        -------
+        GmresIR
+
+        Examples
+        --------
+        >>> rw.GmresIR.paper(1e-8).tolerance
+        1e-08
         """
         return cls(tolerance=tau, stop=PaperRule(tau))
 

@@ -15,6 +15,9 @@ directions as they are.
 
 A correction leaves about ``sqrt(n) u_f ||A' U ((A' U)' V)^-1||`` of e. With FP32 factors and one
 tiny singular value that is small up to condition numbers of 1e15.
+
+Directions that are weak, but not lost, slow refinement down: substitution leaves a part of their
+errors in every step. A few are corrected along in the same way, which takes fewer steps.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from roundwise.algorithms.refinement import (
 )
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.algorithms.stage import Stage, Vector
-from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
+from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FP64, FloatFormat
@@ -46,11 +49,16 @@ FEW_LOST = 4
 """More directions than that are not searched for: better factors are the better deal."""
 
 MARGIN = 16.0
-"""Pivots, and images of vectors, below that multiple of rounding errors count as lost."""
+"""Pivots, and images of vectors, below that multiple of rounding errors count as lost. Rounding
+errors of images are ``u_f ||A||``; those whose images are below ``sqrt(n)`` times more are weak."""
 
 ENOUGH = 1 / 16
 """What a correction may leave of an error, as foreseen. It is far more if ``(A' U)' V``, which
 should be tiny singular values, comes from other directions that are left in U and V."""
+
+AT_ONCE = 2.0**-11
+"""What a correction may leave if U and V are taken as they are first found. Improving them takes as
+long as two corrections, and saves at least that if they leave more."""
 
 SPAN = 400
 """Numbers that differ by more than that many powers of two leave no room for twice 53 bits."""
@@ -84,7 +92,7 @@ def tells_all(matrix: ScaledMatrix, factors: Factors) -> bool:
 
 
 def complete_corrector(
-    A: Any, factors: Factors, factor: Stage, residual: Stage
+    matrix: ScaledMatrix, factors: Factors, factor: Stage, residual: Stage
 ) -> Corrector | None:
     """A corrector of errors in all directions; None if too many are lost to these factors.
 
@@ -94,7 +102,9 @@ def complete_corrector(
     pivots = lost_pivots(factors, MARGIN)
     if pivots > FEW_LOST:
         return None
-    directions = LostDirections.of(A, factors, factor, residual, max(pivots, 1))
+    # The norm is that of A as it was given: it must be computed again only if rows were scaled.
+    norm = matrix.norm if matrix.rows is None else residual.backend.sizes(matrix.A)[0]
+    directions = LostDirections.of(matrix.A, norm, factors, factor, residual, max(pivots, 1))
     if directions is None:
         return None
     return directions.placed(residual.backend).corrector(substitution(factor, factors))
@@ -113,43 +123,50 @@ class LostDirections:
 
     @classmethod
     def of(
-        cls, A: Any, factors: Factors, factor: Stage, residual: Stage, most: int
+        cls, A: Any, norm: float, factors: Factors, factor: Stage, residual: Stage, most: int
     ) -> LostDirections | None:
-        """At most so many; None if there are more, or if they are not found well enough."""
-        # Blocks of so few columns would wake the threads of BLAS, which takes longer.
-        solve, solve_transposed = (
-            by_columns(substitution(factor, M)) for M in (factors, TransposedFactors(factors))
-        )
-        matrix, transposed = residual.matrix(A), residual.matrix(A.T)
+        """At most so many; None if there are more, or if they are not found well enough.
 
-        def product(matrix: Matrix, Y: Array) -> Array:
-            return np.asarray(-on_host(residual.residual(matrix, Y, np.zeros_like(Y))))
-
-        norm, u_f = residual.backend.sizes(A)[0], factor.fmt.unit_roundoff
+        `norm` is A's infinity norm. If few directions are weak, they are among those found.
+        """
+        search = _Search(A, factors, factor, residual)
         try:
             random = np.random.default_rng(0).standard_normal((A.shape[0], most + 1))
-            U = _basis(on_host(solve_transposed(random).Z))
-            images = product(transposed, U)
+            U = _basis(on_host(search.solve_transposed(random).Z))
+            images = search.image_transposed(U)
             sizes = np.linalg.svd(images, compute_uv=False)
-            lost = np.count_nonzero(sizes < MARGIN * u_f * norm)
+            noise = MARGIN * norm
+            lost = np.count_nonzero(sizes < noise * factor.fmt.unit_roundoff)
+            weak = np.count_nonzero(sizes < noise * default_tolerance(len(U), factor.fmt))
             if lost > most:
                 return None
-            U, images = U[:, :lost], images[:, :lost]
+            if lost < weak <= most:
+                found = cls._found(search, random[:, :weak], U[:, :weak], images[:, :weak])
+                if found is not None and found.is_resolved(norm, residual.fmt):
+                    return found
             if lost == 0:
-                return cls(U, U, images)
-            V = _basis(on_host(solve(random[:, :lost]).Z))
-            for _ in range(MOST_STEPS):
-                U = _basis(U - on_host(with_unit_columns(solve_transposed, images).Z))
-                V = _basis(V - on_host(with_unit_columns(solve, product(matrix, V)).Z))
-                images = product(transposed, U)
-                found = cls._scaled(V, U, images)
-                if found.left_over(factor.fmt) <= ENOUGH:
-                    # Residuals are off by some u_r ||A|| ||x||, which U turns into errors of x.
-                    unseen = np.linalg.norm(found.U) * norm * residual.fmt.unit_roundoff
-                    return found if unseen <= FP64.unit_roundoff / 2 else None
+                return cls(U[:, :0], U[:, :0], images[:, :0])
+            found = cls._found(search, random[:, :lost], U[:, :lost], images[:, :lost])
+            return found if found is not None and found.is_resolved(norm, residual.fmt) else None
         except (ArithmeticFailure, np.linalg.LinAlgError):  # something overflowed
             return None
-        return None
+
+    @classmethod
+    def _found(
+        cls, search: _Search, random: Array, U: Array, images: Array
+    ) -> LostDirections | None:
+        """As many as U has columns; None if what else is in U and V is not got rid of."""
+        fmt = search.factor.fmt
+        V = _basis(on_host(search.solve(random).Z))
+        found, enough = cls._scaled(V, U, images), AT_ONCE
+        for _ in range(MOST_STEPS):
+            if found.left_over(fmt) <= enough:
+                return found
+            U = _basis(U - on_host(with_unit_columns(search.solve_transposed, images).Z))
+            V = _basis(V - on_host(with_unit_columns(search.solve, search.image(V)).Z))
+            images = search.image_transposed(U)
+            found, enough = cls._scaled(V, U, images), ENOUGH
+        return found if found.left_over(fmt) <= enough else None
 
     @classmethod
     def _scaled(cls, V: Array, U: Array, images: Array) -> LostDirections:
@@ -164,6 +181,14 @@ class LostDirections:
         """About what a correction with factors in a format leaves of an error."""
         return default_tolerance(len(self.V), fmt) * float(np.linalg.norm(self.images))
 
+    def is_resolved(self, norm: float, residual: FloatFormat) -> bool:
+        """Whether residuals in a format tell errors of x of u/2 along these directions.
+
+        Residuals are off by some ``u_r ||A|| ||x||``, which U turns into errors of x.
+        """
+        unseen = float(np.linalg.norm(self.U)) * norm * residual.unit_roundoff
+        return unseen <= FP64.unit_roundoff / 2
+
     def corrector(self, substitute: Corrector) -> Corrector:
         """Substitution that is corrected in these directions."""
         if not self.V.shape[1]:
@@ -174,6 +199,29 @@ class LostDirections:
             return Correction(Z + self.V @ (self.U.T @ R - self.images.T @ Z))
 
         return correct
+
+
+class _Search:
+    """What directions are searched for with: substitutions, and products that are exact enough."""
+
+    def __init__(self, A: Any, factors: Factors, factor: Stage, residual: Stage) -> None:
+        # Blocks of so few columns would wake the threads of BLAS, which takes longer.
+        self.solve, self.solve_transposed = (
+            by_columns(substitution(factor, M)) for M in (factors, TransposedFactors(factors))
+        )
+        self._A, self.factor, self._residual = A, factor, residual
+
+    def image(self, Y: Array) -> Array:
+        """``A Y``."""
+        return self._product(self._A, Y)
+
+    def image_transposed(self, Y: Array) -> Array:
+        """``A' Y``."""
+        return self._product(self._A.T, Y)
+
+    def _product(self, A: Any, Y: Array) -> Array:
+        matrix = self._residual.matrix(A)
+        return np.asarray(-on_host(self._residual.residual(matrix, Y, np.zeros_like(Y))))
 
 
 def _basis(Y: Array) -> Array:

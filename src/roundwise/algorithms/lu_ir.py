@@ -35,6 +35,13 @@ class LuIR(Algorithm):
         Scale rows and columns by powers of two first.
     stop : StoppingRule
         By default the paper's with tau = 0.5: corrections that do not halve stagnate.
+
+    Examples
+    --------
+    >>> system = rw.problems.randsvd(30, kappa=1e4, rng=0)
+    >>> outcome = rw.LuIR(stop=rw.DeploymentRule()).run(system, "fp32-fp64-fp64")
+    >>> outcome.status.name, bool(outcome.nbe < 1e-15)
+    ('CONVERGED', True)
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "residual")

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from roundwise.backends.native.dense import symmetric_dense
 from roundwise.formats import BF16, FP16, FP16X2, FP32, FP64, FloatFormat
 
-BLOCK, DEVICE_BLOCK = 128, 2048
-"""Rows that are compared with columns at a time: they stay in the cache, or keep a GPU busy."""
+DEVICE_BLOCK = 2048
+"""Rows that are compared with columns at a time, to keep a GPU busy."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Method:
     sparse: bool  # whether it is for sparse matrices
     formats: tuple[FloatFormat, ...]  # that it is tried in, lowest first
     then: tuple[str, ...] = ()  # the first of these that fits A is the next method
-    chosen: bool = True  # by policies; if not, it is a last resort
+    chosen: bool = True  # by policies; if not, it is a last resort, or is seen to fit
     needs: tuple[str, ...] = ()  # the features that a matrix must have
 
     def fits(self, features: Mapping[str, float]) -> bool:
@@ -54,6 +55,9 @@ METHODS = {
         Method("lu/tournament", False, (FP16, FP16X2, FP64), ("lu",)),
         Method("lu", False, (BF16, FP32, FP64), then=("qr", SAFE)),
         Method("qr", False, (FP64,), chosen=False),  # backward stable where LU's entries grow
+        # Chosen where A is seen to be so (solver/structures.py), not by policies.
+        Method("banded", False, (FP64,), ("lu",), chosen=False),
+        Method("triangular", False, (FP64,), ("lu",), chosen=False),
         _sparse("amg/rs", "cholesky/amd", DEFINITE, low=None),
         _sparse("cholmod/metis", "ldl/amd", DEFINITE, low=None),
         _sparse("cholmod/amd", "ldl/amd", DEFINITE, low=None),
@@ -87,9 +91,10 @@ def is_symmetric(A: Any) -> bool:
     """Whether A equals its transpose; most that do not show it in a few rows, at no cost."""
     if sparse.issparse(A):
         return bool((A != A.T).nnz == 0)
+    if isinstance(A, np.ndarray):
+        return symmetric_dense(A)
     probes = {0, len(A) // 2, len(A) - 1}
     if not all(np.array_equal(A[i], A[:, i]) for i in probes):
         return False
-    step = BLOCK if isinstance(A, np.ndarray) else DEVICE_BLOCK
-    blocks = range(0, len(A), step)
+    blocks, step = range(0, len(A), DEVICE_BLOCK), DEVICE_BLOCK
     return all(np.array_equal(A[i : i + step, i:], A[i:, i : i + step].T) for i in blocks)

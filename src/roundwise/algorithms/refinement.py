@@ -80,11 +80,13 @@ def refine(
     update: Stage,
     stop: StoppingRule,
     matrix: MatrixOf,
+    errors_of: Callable[[Vector, Vector], NDArray[np.float64]] | None = None,
 ) -> Refined:
     """Refine until the rule stops; a kernel's failure ends the loop with its status.
 
     `start` is the first solve, or the X to start from. `matrix` gives the system's matrix in the
-    format of the residual stage, and is asked after the first solve.
+    format of the residual stage, and is asked after the first solve. ``errors_of(X, R)`` are the
+    backward errors, where they are not those of a linear system.
     """
     scaled, B = system[0], system[1].B
     b_norms = scaled.residual_norms(B)
@@ -101,7 +103,10 @@ def refine(
             R = residual.residual(A, X, B)
             progress.x_norms.append(x_norms)
             r_norms = scaled.residual_norms(R)
-            errors = backward_errors(r_norms, scaled.norm, x_norms, b_norms)
+            if errors_of is None:
+                errors = backward_errors(r_norms, scaled.norm, x_norms, b_norms)
+            else:
+                errors = errors_of(X, R)
             progress.backward_errors.append(errors)
             refined.keep_better(errors)
             if status := stop.after_residual(progress):

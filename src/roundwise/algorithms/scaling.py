@@ -91,7 +91,7 @@ class ScaledMatrix:
         if self.columns is None:  # rows are all scaled alike, or not at all
             return replace(self, A=A, norm=backend.sizes(A)[0])
         matrix = replace(self, A=A, rows=self.columns, columns=self.rows)
-        return replace(matrix, norm=_given_norm(matrix))
+        return replace(matrix, norm=given_norm(matrix))
 
     @property
     def weighs_rows(self) -> bool:
@@ -165,9 +165,14 @@ def moderate(A: Any, norm: float, largest: float, own: bool = False) -> ScaledMa
     `norm` and `largest` are A's infinity norm and largest entry. Rows and columns are scaled if
     their sizes differ by more than 2**`MODERATE`. With `own`, A is overwritten, not copied.
     """
-    if largest == 0 or abs(math.frexp(largest)[1]) <= MODERATE:
+    if is_moderate(largest):
         return ScaledMatrix(A, norm)
     return _scaled(A, by_rows_and_columns=None, own=own)
+
+
+def is_moderate(largest: float) -> bool:
+    """Whether `moderate` leaves a matrix with this largest entry alone."""
+    return largest == 0 or abs(math.frexp(largest)[1]) <= MODERATE
 
 
 def scaled_down(A: Any, norm: float, largest: float) -> ScaledMatrix:
@@ -235,10 +240,10 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
     if sparse.issparse(A):
         entries = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
     matrix = ScaledMatrix(entries, 0.0, rows, columns if by_rows_and_columns else None, is_exact)
-    return replace(matrix, norm=_given_norm(matrix))
+    return replace(matrix, norm=given_norm(matrix))
 
 
-def _given_norm(matrix: ScaledMatrix) -> float:
+def given_norm(matrix: ScaledMatrix) -> float:
     """The infinity norm of the matrix as it was given, over 2**(max(e) + max(f))."""
     A, n, columns = matrix.A, matrix.n, matrix.columns
     weights = None if columns is None else _powers_of_two(columns - columns.max())
@@ -286,6 +291,10 @@ def plain_columns(b: Array) -> ScaledColumns:
 def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
     """Right-hand sides of a scaled matrix, each column of max norm in [1/2, 1)."""
     B = b[:, None] if b.ndim == 1 else b
+    if matrix.rows is None and matrix.columns is None and array_module(B) is not np:
+        # The same by one kernel and one number for each column: a GPU takes longer to launch more.
+        powers = np.frexp(column_norms(B))[1].astype(np.int32)[None, :]
+        return ScaledColumns(array_module(B).asfortranarray(shifted(B, -powers)), powers)
     fractions, powers = np.frexp(B)
     powers[fractions == 0] = ZERO_EXPONENT
     if matrix.rows is not None:

@@ -70,7 +70,14 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class StoppingRule:
-    """Never stops; rules override what they need."""
+    """Never stops; rules override what they need.
+
+    Examples
+    --------
+    >>> from roundwise.algorithms import StoppingRule
+    >>> isinstance(rw.PaperRule(), StoppingRule)
+    True
+    """
 
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
         return None
@@ -94,6 +101,20 @@ class PaperRule(StoppingRule):
 
     The paper's equation stops at the first stagnating step (patience 1), its prose speaks of
     scripts that wait for three; its iteration counts agree with the equation.
+
+    Parameters
+    ----------
+    tau : float
+        A correction that is not below tau times the last one stagnates.
+    max_steps : int
+        Corrections at most.
+    patience : int
+        Stagnating steps in a row that end the run.
+
+    Examples
+    --------
+    >>> rw.LuIR(stop=rw.PaperRule(tau=0.5, max_steps=10)).stop.max_steps
+    10
     """
 
     tau: float = 1e-6
@@ -134,6 +155,20 @@ class DeploymentRule(StoppingRule):
       corrections: a step of left-preconditioned GMRES may gain digits of x and yet lose some of
       the residual;
     - the limit: `max_steps` corrections.
+
+    Parameters
+    ----------
+    tolerance : float, optional
+        The backward error to reach; ``sqrt(n) u`` if not given.
+    max_steps : int
+        Corrections at most.
+    patience : int
+        Corrections before a run may be called hopeless.
+
+    Examples
+    --------
+    >>> rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-12)).stop.tolerance
+    1e-12
     """
 
     tolerance: float | None = None
@@ -217,7 +252,8 @@ class ForwardRule(StoppingRule):
 
     - converged: every backward error is at most `tolerance`, and all corrections to come would
       amount to less than u relative to x (`Progress.remaining`), u the update format's;
-    - stagnated: a correction, relative to x, is more than `slowest` times the one before;
+    - stagnated: a correction, relative to x, is more than `slowest` times the one before; the first
+      one may be twice that, as the first x is often worse than what a correction leaves later;
     - the limit: `max_steps` corrections.
     """
 
@@ -229,7 +265,8 @@ class ForwardRule(StoppingRule):
         small = progress.remaining() <= progress.update_format.unit_roundoff
         if small.all() and passes(progress.backward_errors[-1], self.tolerance):
             return OutcomeStatus.CONVERGED
-        if not (progress.rates() <= self.slowest).all():
+        rates = progress.rates()
+        if not ((rates[1:] <= self.slowest).all() and (rates[:1] <= 2 * self.slowest).all()):
             return OutcomeStatus.STAGNATED
         return OutcomeStatus.ITERATION_LIMIT if progress.steps >= self.max_steps else None
 

@@ -61,6 +61,8 @@ from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
 INNER_TOLERANCE = 1e-6
+LEAST_INNER, MOST_INNER, MARGIN = 1e-10, 1e-3, 0.1
+"""The first GMRES cycle is to reduce the residual as far as the gate asks for, with that margin."""
 RESTART = 30
 CHECK_AFTER = 12
 """A GMRES cycle that after so many iterations is not on its way to the inner tolerance within half
@@ -85,6 +87,13 @@ class VerifiedSolve(Algorithm):
         ``"forward"``: refine until x itself is right to a few units in the last place, which
         needs residuals in fp64x2 and no GMRES (`lost_directions`). An attempt whose factors do
         not allow that stagnates.
+
+    Examples
+    --------
+    >>> system = rw.problems.randsvd(30, kappa=1e4, rng=0)
+    >>> outcome = rw.VerifiedSolve().run(system, "lu:fp32-fp64-fp64-fp64", "native")
+    >>> outcome.status.name
+    'CONVERGED'
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
@@ -245,7 +254,7 @@ class VerifiedSolve(Algorithm):
         tried = None
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
         forward = forward and tells_all(system[0], factors)
-        if forward and (correct := complete_corrector(system[0].A, factors, factor, residual)):
+        if forward and (correct := complete_corrector(system[0], factors, factor, residual)):
             tried = refined(correct, ForwardRule(target))
             if tried.status is OutcomeStatus.CONVERGED:
                 return Answer.accurate(tried)
@@ -273,7 +282,11 @@ class VerifiedSolve(Algorithm):
         check = (CHECK_AFTER, slow) if low else None
         for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
-            start, correction = answer.X[:, [column]], _GmresWithin(budget, inner, A, M, check)
+            needed = MARGIN * target / answer.errors[column]
+            first = min(max(needed, LEAST_INNER), MOST_INNER)
+            first = first if math.isfinite(answer.errors[column]) else INNER_TOLERANCE
+            correction = _GmresWithin(budget, inner, A, M, check, first)
+            start = answer.X[:, [column]]
             found = refine(
                 *(one, start, by_columns(correction), residual, update),
                 *(BudgetRule(target, budget, slow), matrix),
@@ -379,12 +392,14 @@ class _GmresWithin:
     A: Matrix
     M: Factors
     check: tuple[int, float] | None
+    tolerance: float  # of the next cycle
     spent: int = 0
 
     def __call__(self, r: Vector) -> Correction:
         restart = RESTART if self.budget is None else min(RESTART, self.budget - self.spent)
-        step = gmres(self.stage, self.A, self.M, r, INNER_TOLERANCE, restart, 1, self.check)
+        step = gmres(self.stage, self.A, self.M, r, self.tolerance, restart, 1, self.check)
         self.spent += step.iterations
+        self.tolerance = INNER_TOLERANCE
         return step
 
 

@@ -10,6 +10,7 @@ from roundwise.problems.datasets import (
 )
 from roundwise.problems.dense import randsvd
 from roundwise.problems.gallery import FAMILIES, policy_systems
+from roundwise.problems.least_squares import LeastSquares, random_least_squares
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.matrix_market import read_columns, read_matrix_market, write_matrix_market
 from roundwise.problems.pde import (

@@ -32,7 +32,20 @@ from roundwise.problems.sparse import random_sparse_spd
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test problems, and the seed they were made from."""
+    """Training and test problems, and the seed they were made from.
+
+    Parameters
+    ----------
+    name : str
+    seed : int
+    train, test : tuple of LinearSystem
+
+    Examples
+    --------
+    >>> data = rw.problems.dense_set(2, 1, seed=0, sizes=(10, 20))
+    >>> data.name, len(data.train), len(data.test)
+    ('dense', 2, 1)
+    """
 
     name: str
     seed: int
@@ -52,6 +65,26 @@ def dense_set(
 
     ``kappa = 10**j``, j uniform over the integers of `exponents`; n uniform over the
     integers of `sizes` (both ends included).
+
+    Parameters
+    ----------
+    n_train, n_test : int
+        How many systems.
+    seed : int
+    sizes : (int, int)
+        Smallest and largest n.
+    exponents : (int, int)
+        Smallest and largest log10 of the condition number.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> data = rw.problems.dense_set(3, 2, seed=0, sizes=(10, 20))
+    >>> all(10 <= system.n <= 20 for system in data.train + data.test)
+    True
     """
 
     def draw(rng: np.random.Generator, index: int) -> LinearSystem:
@@ -81,6 +114,28 @@ def sparse_set(
     draws over the same interval would put the upper end at 3e10 and half of the set above
     2e9.) So beta is uniform in `beta`, one draw per system; the authors' released
     generator uses the same interval.
+
+    Parameters
+    ----------
+    n_train, n_test : int
+        How many systems.
+    seed : int
+    sizes : (int, int)
+        Smallest and largest n.
+    density : float
+        Of A0.
+    beta : (float, float)
+        Smallest and largest shift.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> data = rw.problems.sparse_set(2, 1, seed=0, sizes=(50, 60))
+    >>> len(data.train)
+    2
     """
 
     def draw(rng: np.random.Generator, index: int) -> LinearSystem:
@@ -100,6 +155,24 @@ def pde_set(
     1e6..1e13; convection-diffusion with eps log-uniform in 1e-3..1 and beta uniform in
     [-10, 10]**2. (The text leaves open how that eps is drawn; its condition numbers agree
     with uniform and log-uniform draws alike, and the released generator is log-uniform.)
+
+    Parameters
+    ----------
+    n_train, n_test : int
+        How many systems.
+    seed : int
+    sizes : (int, int)
+        Smallest and largest n, before rounding up to squares.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> data = rw.problems.pde_set(4, 4, seed=0, sizes=(16, 30))
+    >>> all(system.n in (16, 25, 36) for system in data.train)
+    True
     """
 
     def draw(rng: np.random.Generator, index: int) -> LinearSystem:
@@ -123,7 +196,17 @@ def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """A context manager that limits BLAS to one thread."""
+    """A context manager that limits BLAS to one thread.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> with rw.problems.one_blas_thread():
+    ...     y = np.ones((3, 3)) @ np.ones(3)
+    """
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:

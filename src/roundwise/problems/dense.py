@@ -32,10 +32,30 @@ def randsvd(n: int, kappa: float, mode: int = 2, *, rng: RandomSource) -> Linear
     order u in A, which hide an s_n below u); mode 5 has at most kappa. For n = 1,
     A = +1 or -1 in every mode.
 
+    Parameters
+    ----------
+    n : int
+    kappa : float
+        The condition number in the 2-norm.
+    mode : int
+        How singular values are spread, see above.
+    rng : numpy.random.Generator or int
+        A generator, or a seed.
+
+    Returns
+    -------
+    LinearSystem
+
     References
     ----------
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM, 2002,
     section 28.3.
+
+    Examples
+    --------
+    >>> system = rw.problems.randsvd(20, kappa=1e3, rng=0)
+    >>> print(f"{np.linalg.cond(system.A):.6g}")
+    1000
     """
     n = integer_at_least(1, "n", n)
     kappa = finite("kappa", kappa, least=1)

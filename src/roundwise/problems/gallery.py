@@ -141,6 +141,24 @@ def policy_systems(seed: int, matrices: Path | None = None, scale: float = 1.0) 
 
     `matrices` is a folder of Matrix Market files (.mtx, .mtx.gz) to append. `scale` multiplies
     all sizes but those of the files: 0.1 makes a set to try things out.
+
+    Parameters
+    ----------
+    seed : int
+    matrices : Path, optional
+        A folder of Matrix Market files to append.
+    scale : float
+        Multiplies all sizes but those of the files.
+
+    Returns
+    -------
+    list of System
+
+    Examples
+    --------
+    >>> systems = rw.problems.policy_systems(0, scale=0.05)
+    >>> len(systems) > 100
+    True
     """
     named: list[tuple[str, str, Callable[[np.random.Generator], Any]]] = [
         (family.name, family.name, partial(_sized, family, low, high, scale))

@@ -40,7 +40,7 @@ class LinearSystem(Problem):
 
     Examples
     --------
-    >>> LinearSystem([[4, 1], [1, 3]], [1, 2], name="tiny")
+    >>> rw.LinearSystem([[4, 1], [1, 3]], [1, 2], name="tiny")
     LinearSystem('tiny', dense 2 x 2)
     """
 
@@ -72,6 +72,22 @@ class LinearSystem(Problem):
         SciPy's row by row loop for a sparse one), without extra precision. Its rounding
         errors make x_true solve the stored system only up to a relative error of order
         ``kappa(A) * u``, u the unit roundoff of float64.
+
+        Parameters
+        ----------
+        A : array_like or sparse
+        x_true : array_like
+        name, meta : str, mapping
+            As for `LinearSystem`.
+
+        Returns
+        -------
+        LinearSystem
+
+        Examples
+        --------
+        >>> rw.LinearSystem.from_solution([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0]).b
+        array([6., 7.])
         """
         A = _canonical_matrix(A)
         x_true = _canonical_vector("x_true", x_true, A.shape[0])
@@ -144,7 +160,8 @@ def _canonical_vector(name: str, values: Any, n: int) -> Vector:
 def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     if np.issubdtype(dtype, np.complexfloating):
         raise TypeError(
-            f"{name} is complex ({dtype}); only real systems: pass {name}.real if that is meant"
+            f"{name} is complex ({dtype}), and a LinearSystem is real: roundwise.solve(A, b) takes "
+            f"complex ones, studies do not; pass {name}.real if that is meant"
         )
     if not np.can_cast(dtype, np.float64):
         raise TypeError(

@@ -27,7 +27,7 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
     """Read Ax = b from Matrix Market files.
 
     Coordinate files stay sparse and array files dense; symmetric and skew-symmetric
-    storage is expanded; integers become float64.
+    storage is expanded; integers become float64. `read_arrays` reads complex files.
 
     Parameters
     ----------
@@ -38,6 +38,10 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
         The right-hand side: a file with one column of n entries. `x_true` is then None.
         Without it, ``x_true = reference_solution(n)`` and b = fl(A x_true), see
         `LinearSystem.from_solution`.
+
+    Returns
+    -------
+    LinearSystem
 
     Raises
     ------
@@ -50,6 +54,16 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
     ----------
     R. F. Boisvert, R. Pozo, K. A. Remington, The Matrix Market Exchange Formats: Initial
     Design, NISTIR 5935, 1996.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rw.problems.write_matrix_market(f"{folder}/A.mtx", np.array([[4.0, 1.0], [1.0, 3.0]]))
+    ...     system = rw.read_matrix_market(f"{folder}/A.mtx")
+    >>> system.A
+    array([[4., 1.],
+           [1., 3.]])
     """
     if rhs is not None:
         systems = list(islice(read_columns(path, rhs), 2))
@@ -64,9 +78,35 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
 
 
 def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
-    """Yield one system for each column of the right-hand side `rhs`."""
+    """Yield one system for each column of the right-hand side `rhs`.
+
+    Parameters
+    ----------
+    path, rhs : path
+        Files of the matrix and of the right-hand sides.
+
+    Returns
+    -------
+    Iterator of LinearSystem
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rw.problems.write_matrix_market(f"{folder}/A.mtx", np.eye(2))
+    ...     rw.problems.write_matrix_market(f"{folder}/B.mtx", np.array([[1.0, 2.0], [3.0, 4.0]]))
+    ...     systems = list(rw.problems.read_columns(f"{folder}/A.mtx", f"{folder}/B.mtx"))
+    >>> [system.b for system in systems]
+    [array([1., 3.]), array([2., 4.])]
+    """
     A, name, meta = _read_square(Path(path))
-    n = A.shape[0]
+    B = _read(Path(rhs), _check_columns(A.shape[0]))
+    for b in (B.toarray() if sp.issparse(B) else B).T:
+        yield LinearSystem(A, b, name=name, meta={**meta, "rhs": Path(rhs).name})
+
+
+def _check_columns(n: int) -> Callable[[Header], None]:
+    """What refuses a file that does not hold right-hand sides of n equations."""
 
     def check(header: Header) -> None:
         if header.rows != n or header.columns < 1:
@@ -80,19 +120,56 @@ def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
                 "columns without any"
             )
 
-    B = _read(Path(rhs), check)
-    for b in (B.toarray() if sp.issparse(B) else B).T:
-        yield LinearSystem(A, b, name=name, meta={**meta, "rhs": Path(rhs).name})
+    return check
 
 
-def write_matrix_market(path: PathLike, X: NDArray[np.float64]) -> None:
-    """Write X as a Matrix Market array with all its bits; gzipped if `path` ends with .gz.
+def holds_complex(path: PathLike) -> bool:
+    """Whether a file says that it holds complex numbers; False if it says nothing readable."""
+    source = Path(path)
+    try:
+        with gzip.open(source) if _is_packed(source) else source.open("rb") as stream:
+            return Header.read(stream).field == "complex"
+    except (ValueError, OSError, EOFError, zlib.error):
+        return False
 
-    An `OSError` names a file that cannot be written; an old one is then still there.
+
+def read_arrays(path: PathLike, rhs: PathLike | None = None) -> tuple[Any, Any, str]:
+    """A, the columns of b (None without `rhs`) and a name from files of real or complex numbers.
+
+    A `LinearSystem`, which `read_matrix_market` gives, is real. Hermitian storage is expanded.
+    """
+    A, name, _ = _read_square(Path(path), real=False)
+    if rhs is None:
+        return A, None, name
+    B = _read(Path(rhs), _check_columns(A.shape[0]), real=False)
+    return A, B.toarray() if sp.issparse(B) else B, name
+
+
+def write_matrix_market(path: PathLike, X: NDArray[Any]) -> None:
+    """Write X, real or complex, as a Matrix Market array with all its bits.
+
+    It is gzipped if `path` ends with .gz. An `OSError` names a file that cannot be written; an old
+    one is then still there.
+
+    Parameters
+    ----------
+    path : path
+    X : array
+        A matrix or columns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rw.problems.write_matrix_market(f"{folder}/A.mtx", np.array([[2.0, 0.1], [0.1, 2.0]]))
+    ...     rw.read_matrix_market(f"{folder}/A.mtx").A
+    array([[2. , 0.1],
+           [0.1, 2. ]])
     """
     text = io.BytesIO()
     # 17 digits distinguish any two float64. "general" keeps SciPy from testing for symmetry.
-    scipy.io.mmwrite(text, X, field="real", precision=17, symmetry="general")
+    field = "complex" if np.iscomplexobj(X) else "real"
+    scipy.io.mmwrite(text, X, field=field, precision=17, symmetry="general")
     data = text.getvalue()
     replace_file(Path(path), gzip.compress(data) if Path(path).suffix == ".gz" else data)
 
@@ -162,10 +239,18 @@ class Header(NamedTuple):
         strict = self.symmetry == "skew-symmetric"
         return self._replace(entries=n * (n - 1) // 2 if strict else n * (n + 1) // 2)
 
-    def check(self, source: Path) -> None:
-        """Refuse what has no real values, and claims of more entries than the file can hold."""
-        if self.field == "complex":
-            raise Unfit("is complex; only real systems: write its real form first")
+    @property
+    def width(self) -> int:
+        """Numbers of an entry: its place if there is one, and its value."""
+        return (2 if self.layout == "coordinate" else 0) + (2 if self.field == "complex" else 1)
+
+    def check(self, source: Path, real: bool) -> None:
+        """Refuse what has no (real) values, and claims of more entries than the file can hold."""
+        if self.field == "complex" and real:
+            raise Unfit(
+                "is complex, and a LinearSystem is real; solve it by `roundwise solve A.mtx`, or "
+                "read it with scipy.io.mmread for roundwise.solve"
+            )
         if self.field == "pattern":
             raise Unfit("is a pattern without values; pass a file with real values")
         size = source.stat().st_size
@@ -199,22 +284,25 @@ def _check_square(header: Header) -> None:
         )
 
 
-def _read_square(source: Path) -> tuple[Any, str, dict[str, Any]]:
+def _read_square(source: Path, real: bool = True) -> tuple[Any, str, dict[str, Any]]:
     """The matrix, its name, and the meta of its system."""
-    A = _read(source, _check_square)
+    A = _read(source, _check_square, real)
     name = source.name.removesuffix(".gz").removesuffix(".mtx")
     return A, name, {"generator": "read_matrix_market", "family": name, "file": source.name}
 
 
-def _read(source: Path, check: Callable[[Header], None]) -> Any:
-    """The dense array or `csr_array` in a real Matrix Market file whose header passes the check."""
+def _read(source: Path, check: Callable[[Header], None], real: bool = True) -> Any:
+    """The dense array or `csr_array` in a Matrix Market file whose header passes the check.
+
+    A file of complex numbers is refused if they must be `real`.
+    """
     if not source.is_file():
         missing = "is no file" if source.exists() else "does not exist"
         raise FileNotFoundError(f"{source} {missing}; pass the path of a Matrix Market file")
     try:
         with gzip.open(source) if _is_packed(source) else source.open("rb") as stream:
             header = Header.read(stream)
-            header.check(source)
+            header.check(source, real)
             check(header)
             numbers = _numbers(stream.read(), header)
         A = _sparse(numbers, header) if header.layout == "coordinate" else _dense(numbers, header)
@@ -235,7 +323,7 @@ def _is_packed(source: Path) -> bool:
 
 def _numbers(text: bytes, header: Header) -> NDArray[np.float64]:
     """All numbers of the entries, one entry in a row; one that is missing or none is an error."""
-    width = 3 if header.layout == "coordinate" else 1
+    width = header.width
     # A number takes two bytes: of those that are claimed, no more are allocated than can be there.
     numbers = np.empty(min(width * header.entries, len(text) // 2 + 1))
     found = _kernels.read_numbers(text, numbers)
@@ -249,7 +337,7 @@ def _numbers(text: bytes, header: Header) -> NDArray[np.float64]:
 
 
 def _sparse(numbers: NDArray[np.float64], header: Header) -> sp.csr_array:
-    places, values = numbers[:, :2].astype(np.int64), numbers[:, 2]
+    places, values = numbers[:, :2].astype(np.int64), _values(numbers[:, 2:])
     if (
         (places != numbers[:, :2]).any()
         or (places < 1).any()
@@ -262,18 +350,27 @@ def _sparse(numbers: NDArray[np.float64], header: Header) -> sp.csr_array:
     if sign := _SYMMETRIES[header.symmetry]:
         off = i != j
         i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
-        values = np.concatenate([values, sign * values[off]])
+        across = values[off].conj() if header.symmetry == "hermitian" else values[off]
+        values = np.concatenate([values, sign * across])
     return sp.csr_array(sp.coo_array((values, (i, j)), shape=(header.rows, header.columns)))
 
 
-def _dense(numbers: NDArray[np.float64], header: Header) -> NDArray[np.float64]:
+def _values(numbers: NDArray[np.float64]) -> NDArray[Any]:
+    """The values of entries: complex if there are two numbers for each."""
+    if numbers.shape[1] == 1:
+        return numbers[:, 0]
+    return np.ascontiguousarray(numbers).view(np.complex128)[:, 0]
+
+
+def _dense(numbers: NDArray[np.float64], header: Header) -> NDArray[Any]:
     sign, rows, columns = _SYMMETRIES[header.symmetry], header.rows, header.columns
+    values = _values(numbers)
     if not sign:
-        return np.ascontiguousarray(numbers.reshape(columns, rows).T)
+        return np.ascontiguousarray(values.reshape(columns, rows).T)
     if rows != columns:
         raise ValueError(f"it says that a {rows} x {columns} matrix is {header.symmetry}")
-    A = np.zeros((rows, rows))
+    A = np.zeros((rows, rows), dtype=values.dtype)
     j, i = np.triu_indices(rows, 1 if sign < 0 else 0)  # columns of the lower triangle in turn
-    A[j, i] = sign * numbers[:, 0]
-    A[i, j] = numbers[:, 0]
+    A[j, i] = sign * (values.conj() if header.symmetry == "hermitian" else values)
+    A[i, j] = values
     return A

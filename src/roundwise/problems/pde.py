@@ -38,6 +38,22 @@ def poisson_2d(m: int) -> LinearSystem:
 
     ``kappa(A) = cot(pi h / 2)**2``; the eigenvalues are
     ``4 sin(p pi h / 2)**2 + 4 sin(q pi h / 2)**2``, p, q = 1..m.
+
+    Parameters
+    ----------
+    m : int
+        Inner grid points in each direction; n = m**2.
+
+    Returns
+    -------
+    LinearSystem
+
+    Examples
+    --------
+    >>> system = rw.problems.poisson_2d(3)  # h = 1/4
+    >>> kappa = np.linalg.cond(system.A.toarray())
+    >>> bool(np.isclose(kappa, 1 / np.tan(np.pi / 8) ** 2))
+    True
     """
     m = integer_at_least(1, "m", m)
     return _manufactured("poisson_2d", m, five_point_matrix(m, 4.0, -1.0, -1.0, -1.0, -1.0))
@@ -48,6 +64,22 @@ def anisotropic_2d(m: int, eps: float) -> LinearSystem:
 
     Row: ``(2 (eps + 1) u_ij - eps (u_{i-1,j} + u_{i+1,j}) - (u_{i,j-1} + u_{i,j+1})) / h**2``.
     Its condition number is that of `poisson_2d`, for every eps > 0; the paper takes 1e-8 to 1e-3.
+
+    Parameters
+    ----------
+    m : int
+        Inner grid points in each direction; n = m**2.
+    eps : float
+        Strength of the coupling in x.
+
+    Returns
+    -------
+    LinearSystem
+
+    Examples
+    --------
+    >>> rw.problems.anisotropic_2d(4, eps=1e-4).n
+    16
     """
     m = integer_at_least(1, "m", m)
     eps = finite("eps", eps, above=0)
@@ -63,6 +95,23 @@ def high_contrast_2d(m: int, contrast: float, *, rng: RandomSource) -> LinearSys
     One coefficient per grid point, ``log c`` uniform between 0 and ``log(contrast)``,
     contrast >= 1 (the paper takes up to 1e13); see `diffusion_matrix` for the discretisation.
     The condition number grows with the contrast, roughly in proportion.
+
+    Parameters
+    ----------
+    m : int
+        Inner grid points in each direction; n = m**2.
+    contrast : float
+        Largest over smallest possible coefficient.
+    rng : numpy.random.Generator or int
+
+    Returns
+    -------
+    LinearSystem
+
+    Examples
+    --------
+    >>> rw.problems.high_contrast_2d(4, contrast=1e6, rng=0).n
+    16
     """
     m = integer_at_least(1, "m", m)
     contrast = finite("contrast", contrast, least=1)
@@ -71,12 +120,31 @@ def high_contrast_2d(m: int, contrast: float, *, rng: RandomSource) -> LinearSys
 
 
 def convection_diffusion_2d(m: int, eps: float, beta: tuple[float, float]) -> LinearSystem:
-    """``-eps Laplace u + beta . grad u = f`` with first-order upwind differences.
+    """``-eps Laplace u + beta' grad u = f`` with first-order upwind differences.
 
     Each component of beta adds ``|beta| / h`` to the diagonal and ``-|beta| / h`` to the
     neighbour the flow comes from (west for beta_x > 0, east for beta_x < 0, south for
     beta_y > 0, north for beta_y < 0). A is a nonsymmetric M-matrix for every h. The paper
     takes eps, which is > 0, from 1e-3 to 1, and both components of beta from -10 to 10.
+
+    Parameters
+    ----------
+    m : int
+        Inner grid points in each direction; n = m**2.
+    eps : float
+        Diffusion.
+    beta : (float, float)
+        Velocity.
+
+    Returns
+    -------
+    LinearSystem
+
+    Examples
+    --------
+    >>> A = rw.problems.convection_diffusion_2d(4, 0.1, (1.0, -2.0)).A
+    >>> bool((A - A.T).nnz)  # not symmetric
+    True
     """
     m = integer_at_least(1, "m", m)
     eps = finite("eps", eps, above=0)
@@ -147,7 +215,23 @@ def _manufactured(family: str, m: int, A: sp.csr_array, **parameters: Any) -> Li
 
 
 def laplace_3d(m: int) -> sp.csr_array:
-    """The seven-point stencil, 6 and -1, on the m x m x m grid; n = m**3."""
+    """The seven-point stencil, 6 and -1, on the m x m x m grid; n = m**3.
+
+    Parameters
+    ----------
+    m : int
+        Grid points in each direction.
+
+    Returns
+    -------
+    csr_array
+
+    Examples
+    --------
+    >>> A = rw.problems.laplace_3d(3)
+    >>> A.shape, A.diagonal()[:3]
+    ((27, 27), array([6., 6., 6.]))
+    """
     T = sp.diags_array([-np.ones(m - 1), np.full(m, 2.0), -np.ones(m - 1)], offsets=[-1, 0, 1])
     return sp.csr_array(sp.kronsum(sp.kronsum(T, T), T))
 
@@ -159,7 +243,23 @@ def shifted_laplace_3d(m: int, rng: np.random.Generator) -> sp.csr_array:
 
 
 def convection_diffusion_3d(m: int, speed: float) -> sp.csr_array:
-    """`laplace_3d` plus h times a first-order upwind flow of that speed along x."""
+    """`laplace_3d` plus h times a first-order upwind flow of that speed along x.
+
+    Parameters
+    ----------
+    m : int
+        Grid points in each direction; n = m**3.
+    speed : float
+
+    Returns
+    -------
+    csr_array
+
+    Examples
+    --------
+    >>> rw.problems.convection_diffusion_3d(3, speed=1.0).shape
+    (27, 27)
+    """
     D = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(m, m))
     eye = sp.eye_array(m)
     return sp.csr_array(laplace_3d(m) + speed / (m + 1) * sp.kron(sp.kron(eye, eye), D))

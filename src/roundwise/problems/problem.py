@@ -35,6 +35,11 @@ class Problem:
     has a field `A` (the square float64 matrix that features are computed from), and any others.
     If it has `b` or `x_true`, their norms are stored for rewards. `name`, for people, and `meta`,
     JSON-like values that tell how the problem came about, are no part of the fingerprint.
+
+    Examples
+    --------
+    >>> isinstance(rw.problems.poisson_2d(3), rw.problems.Problem)
+    True
     """
 
     A: Matrix

@@ -24,10 +24,29 @@ def random_sparse_spd(
     eigenvalue of A is beta, so that ``kappa(A) = 1 + norm(A0)**2 / beta``: beta sets
     the condition number.
 
+    Parameters
+    ----------
+    n : int
+    density : float
+        Of A0.
+    beta : float
+        The shift.
+    rng : numpy.random.Generator or int
+
+    Returns
+    -------
+    LinearSystem
+
     References
     ----------
     P. Häusner, O. Öktem, J. Sjölund, Neural incomplete factorization: learning
     preconditioners for the conjugate gradient method, TMLR, 2024 (the construction).
+
+    Examples
+    --------
+    >>> A = rw.problems.random_sparse_spd(30, beta=1e-3, rng=0).A.toarray()
+    >>> bool(np.linalg.eigvalsh(A).min() > 0)
+    True
     """
     n = integer_at_least(1, "n", n)
     density = finite("density", density, least=0)
@@ -54,13 +73,43 @@ def random_sparse_spd(
 
 
 def random_sparse(n: int, rng: np.random.Generator) -> sp.csr_array:
-    """About three N(0, 1) entries per row, anywhere, plus s I with s in 1e-3..10."""
+    """About three N(0, 1) entries per row, anywhere, plus s I with s in 1e-3..10.
+
+    Parameters
+    ----------
+    n : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    csr_array
+
+    Examples
+    --------
+    >>> rw.problems.random_sparse(20, np.random.default_rng(0)).shape
+    (20, 20)
+    """
     A = sp.random(n, n, 3 / n, random_state=rng, data_rvs=rng.standard_normal)
     return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
 
 
 def random_banded(n: int, rng: np.random.Generator) -> sp.csr_array:
-    """N(0, 1) on the diagonal and one to four bands on each side, plus s I with s in 1e-3..10."""
+    """N(0, 1) on the diagonal and one to four bands on each side, plus s I with s in 1e-3..10.
+
+    Parameters
+    ----------
+    n : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    csr_array
+
+    Examples
+    --------
+    >>> rw.problems.random_banded(20, np.random.default_rng(0)).shape
+    (20, 20)
+    """
     offsets = range(-int(rng.integers(1, 5)), int(rng.integers(2, 6)))
     bands = [rng.standard_normal(n - abs(k)) for k in offsets]
     A = sp.diags_array(bands, offsets=list(offsets))

@@ -20,6 +20,7 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS
 from roundwise.backends import NativeBackend
+from roundwise.backends.complex.backend import ComplexBackend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_features, look
@@ -30,7 +31,7 @@ from roundwise.problems import Problem
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy, Tuner
 
-BACKEND = NativeBackend()
+BACKEND, COMPLEX_BACKEND = NativeBackend(), ComplexBackend()
 ALGORITHM = VerifiedSolve()
 
 Learn = Callable[[Sequence[Outcome], float], None]
@@ -39,7 +40,30 @@ Learn = Callable[[Sequence[Outcome], float], None]
 
 @dataclass(frozen=True)
 class Choice:
-    """The actions to try in turn, and why the first is first; `learn` is told what came of it."""
+    """The actions to try in turn, and why the first is first; `learn` is told what came of it.
+
+    Parameters
+    ----------
+    ladder : tuple of Action
+        What to try in turn.
+    reason : str
+        Why the first is first.
+    learn : callable, optional
+        Is told what came of it.
+    orders : optional
+        Orders of the unknowns that the look at a sparse A has found.
+    granted : float, optional
+        Seconds that exploring may cost.
+    budget : int
+        GMRES iterations before the next action of the ladder.
+
+    Examples
+    --------
+    >>> from roundwise.solver import Choice
+    >>> choice = Choice((rw.Action(["fp64"] * 4, "lu"),), "because it is safe")
+    >>> str(choice.ladder[0])
+    'lu:fp64-fp64-fp64-fp64'
+    """
 
     ladder: tuple[Action, ...]
     reason: str
@@ -185,25 +209,36 @@ def allowed_actions(
     space: ActionSpace, matrix: GivenMatrix | Problem, known: dict[str, float]
 ) -> tuple[int, ...]:
     """The actions of a space whose method fits the matrix."""
-    run_here = BACKEND.methods(matrix.is_sparse)
+    backend = backend_for(matrix)
+    run_here = backend.methods(matrix.is_sparse)
+    # Complex matrices have fewer formats; those that a machine lacks otherwise are raised later.
+    formats = backend.formats() if backend is COMPLEX_BACKEND else None
     return tuple(
-        i for i in fitting_actions(space, known) if (space[i].method or DEFAULT_METHOD) in run_here
+        i
+        for i in fitting_actions(space, known)
+        if (space[i].method or DEFAULT_METHOD) in run_here
+        and (formats is None or space[i][0] in formats)
     )
+
+
+def backend_for(matrix: GivenMatrix | Problem) -> NativeBackend:
+    """What solves with a matrix natively: complex ones have fewer formats and methods."""
+    return COMPLEX_BACKEND if getattr(matrix, "is_complex", False) else BACKEND
 
 
 def native_ladder(first: Action, matrix: GivenMatrix) -> tuple[Action, ...]:
     """The climb from an action on, formats that do not run natively replaced by higher ones."""
-    return _native_ladder(first, matrix.is_sparse)
+    return _native_ladder(first, backend_for(matrix), matrix.is_sparse)
 
 
 @lru_cache(maxsize=256)
-def _native_ladder(first: Action, sparse: bool) -> tuple[Action, ...]:
-    factors, dense = BACKEND.formats(sparse), BACKEND.formats()
+def _native_ladder(first: Action, backend: NativeBackend, sparse: bool) -> tuple[Action, ...]:
+    factors, dense = backend.formats(sparse), backend.formats()
     method = METHODS.get(first.method)
     if method is not None and not method.chosen:
         factors = method.formats
     raised = (_at_least(first[0], factors), *(_at_least(fmt, dense) for fmt in first[1:]))
-    return ALGORITHM.climb(Action(raised, first.method), BACKEND, sparse)
+    return ALGORITHM.climb(Action(raised, first.method), backend, sparse)
 
 
 def _at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:
@@ -215,7 +250,18 @@ def _at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:
 
 @cache
 def default_policy() -> NeighbourPolicy:
-    """The policy that comes with the package."""
+    """The policy that comes with the package.
+
+    Returns
+    -------
+    NeighbourPolicy
+
+    Examples
+    --------
+    >>> from roundwise.solver import default_policy
+    >>> default_policy().name
+    'neighbours'
+    """
     policy = NeighbourPolicy(shipped_facts())
     policy.start(np.empty((0, len(LOOK_CONTEXT.features))), ALGORITHM.starts((False, True)))
     return policy

@@ -10,19 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, VerifiedSolve
-from roundwise.algorithms.methods import METHODS, is_symmetric
+from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.backends import Backend
+from roundwise.backends.cuda.cublas import SPACE
 from roundwise.costs.device_prices import DevicePrices, device_prices
 from roundwise.exceptions import UnknownNameError
 from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP16, FP16X2, FP64, FloatFormat
-from roundwise.solver.choosing import DEFAULT, Choice, Chooser, FixedStart
+from roundwise.policies.look import STRUCTURE, fitting_actions
+from roundwise.solver.choosing import DEFAULT, Choice, Chooser, FixedStart, PolicyChooser
 from roundwise.solver.devices import DeviceMemoryError
 from roundwise.solver.inputs import GivenMatrix
+from roundwise.tuning import Tuner
 
 ALGORITHM = VerifiedSolve()
 
@@ -42,12 +47,11 @@ NEARLY_ORTHOGONAL = 0.3
 
 MOST_COHERENT, LEAST_REMAINDER = 11.5, 4e-6
 """Beyond, 22 bits are not: singular values that fall geometrically fall below ``exp(-12.5)`` of the
-largest. On an H200 fp16x2 took more time than FP64 at ``exp(-13.8)``, and less at ``exp(-6.9)``
-(docs/gpu.md)."""
+largest. (docs/gpu.md: at ``exp(-6.9)`` they are worth it.)"""
 
-MIXED_FROM = 12000
-"""From that n on, butterflies before local pivoting in fp16x2 are worth their time: corrections
-gain more digits."""
+HARD_COHERENCE, HARD_UP_TO, HARD_STEPS = 13.0, 24000, 20
+"""Up to that coherence, ``exp(-14)`` of the largest singular value, 22 bits suffice for GMRES where
+n is not too large: its iterations take about as long as so many corrections."""
 
 LEAST_BUDGET = 6
 """GMRES iterations that are always granted."""
@@ -106,11 +110,13 @@ class DeviceChooser:
 
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
         n, definite = matrix.n, is_definite(matrix, positive_definite)
-        bits = FP64.p if n < LEAST_N else bits_that_may_suffice(device_row_features(matrix.A))
+        bits, steps = FP64.p, 0
+        if n >= LEAST_N:
+            bits, steps = bits_that_may_suffice(device_row_features(matrix.A), n)
         key = "definite" if definite else "general", round(2 * math.log2(n)), bits
         priced = {
-            action: self._seconds(action, matrix) * self._ratio(key, action)
-            for action in self._actions(definite, bits, n)
+            action: self._seconds(action, matrix, steps) * self._ratio(key, action)
+            for action in self._actions(definite, bits)
             if memory_needed(action, n) <= self._free
         }
         if not priced:
@@ -119,7 +125,7 @@ class DeviceChooser:
         ladder = self._fitting(ALGORITHM.climb(first, self._backend), n)
         learn = None
         if self._learner is not None:
-            price = self._seconds(first, matrix)
+            price = self._seconds(first, matrix, steps)
             learn = partial(self._learner.learn, key, first, price)
         reason = self._reason(first, priced, n, bits)
         return Choice(ladder, reason, learn, budget=self._budget(n))
@@ -132,33 +138,28 @@ class DeviceChooser:
         iterations = round(factors / (2 * self._prices.step_seconds(FP64.name, n)))
         return min(max(LEAST_BUDGET, iterations), VerifiedSolve.budget)
 
-    def _actions(self, definite: bool, bits: int, n: int) -> list[Action]:
-        """Those that are worth a try, the safe one first: prices that are equal choose it."""
-        methods = ["lu", "lu/tournament", "lu/local", "lu/butterfly"]
-        methods += ["cholesky"] if definite else []
-        found = [
-            Action((fmt, FP64, FP64, FP64), name)
-            for name in methods
-            for fmt in reversed(METHODS[name].formats)
-            if fmt.p >= bits and self._backend.runs(name, fmt)
-        ]
-        mixes = n >= MIXED_FROM and self._prices.prices("lu/butterfly", FP16X2.name)
-        # What local pivoting does not get along with in low formats is better done in FP64.
+    def _actions(self, definite: bool, bits: int) -> list[Action]:
+        """Those that are worth a try, the safe one first: prices that are equal choose it.
+
+        What local pivoting does not get along with in low formats is better done in FP64.
+        """
         return [
-            action
-            for action in found
-            if self._prices.prices(action.method, action[0].name)
-            and (action.method != "lu/tournament" or action[0] == FP64)
-            and (action.method != "lu/butterfly" or (action[0] == FP16X2 and mixes))
-            and (action.method != "lu/local" or action[0] != FP16X2 or not mixes)
+            Action((fmt, FP64, FP64, FP64), name)
+            for name in ("lu", "lu/local", *(["cholesky"] if definite else []))
+            for fmt in reversed(METHODS[name].formats)
+            if fmt.p >= bits
+            and self._backend.runs(name, fmt)
+            and self._prices.prices(name, fmt.name)
         ]
 
     def _ratio(self, key: Key, action: Action) -> float:
         return 1.0 if self._learner is None else self._learner.ratio(key, action)
 
-    def _seconds(self, action: Action, matrix: GivenMatrix) -> float:
+    def _seconds(self, action: Action, matrix: GivenMatrix, least_steps: int) -> float:
+        """With as many corrections as are expected; with factors below FP64 at least that many."""
         fmt, n, columns = action[0].name, matrix.n, matrix.b.shape[1]
-        steps = STEPS.get(fmt, LOW_STEPS) + 1
+        steps = STEPS.get(fmt, LOW_STEPS)
+        steps = 1 + (steps if fmt == FP64.name else max(steps, least_steps))
         return self._prices.factor_seconds(action.method, fmt, n) + steps * (
             self._prices.step_seconds(fmt, n, columns)
         )
@@ -168,7 +169,7 @@ class DeviceChooser:
         return tuple(action for action in ladder if memory_needed(action, n) <= self._free)
 
     def _too_large(self, n: int) -> DeviceMemoryError:
-        needed = min(memory_needed(a, n) for a in self._actions(False, FP16X2.p, n))
+        needed = min(memory_needed(a, n) for a in self._actions(False, FP16X2.p))
         return DeviceMemoryError(
             f"factors of a {n} x {n} matrix take {needed / 1e9:.1f} GB, of which "
             f"{self._free / 1e9:.1f} GB are free on the GPU; free memory there, or solve on the CPU"
@@ -204,6 +205,62 @@ class FixedDeviceStart:
         return Choice(ladder, f"You asked for {self._fmt} first.")
 
 
+class DevicePolicyChooser:
+    """What a `Tuner` has learned from outcomes of a GPU: features, ranking, and the climb."""
+
+    at_once = 0
+
+    def __init__(self, tuner: Tuner, backend: Backend, free: int) -> None:
+        if not tuner.arithmetic.startswith(backend.arithmetic):
+            raise TypeError(
+                f"the policy was trained in {tuner.arithmetic} arithmetic; on a GPU pass a Tuner "
+                f"with arithmetic={backend.arithmetic!r}, 'default' or a format's name"
+            )
+        # As on the processor, a policy for other stages is refused.
+        self._deployed = PolicyChooser(tuner.deployed).deployed
+        self._backend, self._free = backend, free
+
+    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
+        definite = is_definite(matrix, positive_definite)
+        policy, known = self._deployed.policy, self._features(matrix, definite)
+        allowed = [
+            i
+            for i in fitting_actions(policy.space, known)
+            if self._runs(policy.space[i], definite)
+            and memory_needed(policy.space[i], matrix.n) <= self._free
+        ]
+        if not allowed:
+            return DeviceChooser(self._backend, self._free).choose(matrix, positive_definite)
+        ranking = self._deployed.rank(matrix, known, allowed)
+        ladder = ALGORITHM.climb(policy.space[ranking.first], self._backend)
+        fitting = tuple(a for a in ladder if memory_needed(a, matrix.n) <= self._free)
+        return Choice(fitting, ranking.reason)
+
+    def _runs(self, action: Action, definite: bool) -> bool:
+        method = action.method or DEFAULT_METHOD
+        return self._backend.runs(method, action[0]) and (method != "cholesky" or definite)
+
+    def _features(self, matrix: GivenMatrix, definite: bool) -> dict[str, float]:
+        """All that the policy sees, computed where A is; a `ValueError` if more is asked for."""
+        known = dict.fromkeys(STRUCTURE, 0.0) | {
+            "looks_positive_definite": float(definite),
+            "n": float(matrix.n),
+            "entries": float(matrix.n) ** 2,
+            "sparse": 0.0,
+            "columns": float(matrix.b.shape[1]),
+            "norm_inf": matrix.norm,
+        }
+        wanted = set(self._deployed.context.features)
+        if wanted - set(known):
+            known |= device_row_features(matrix.A)
+        if lacking := sorted(wanted - set(known)):
+            raise ValueError(
+                f"the policy sees {', '.join(lacking)}, which is not computed on a GPU; train it "
+                f"with a Context of {', '.join(sorted(known))}"
+            )
+        return known
+
+
 def device_chooser(
     policy: Any, backend: Backend, free: int, learner: DeviceLearner | None = None
 ) -> Chooser:
@@ -212,16 +269,20 @@ def device_chooser(
         return DeviceChooser(backend, free, learner=learner)
     if isinstance(policy, FixedStart):
         return FixedDeviceStart(policy.fmt, backend)
+    if isinstance(policy, str | PathLike) and str(policy).endswith(".json"):
+        policy = Tuner.load(Path(policy))
+    if isinstance(policy, Tuner):
+        return DevicePolicyChooser(policy, backend, free)
     if isinstance(policy, str):
         names = {fmt.name: fmt for fmt in backend.formats()}
         if policy not in names:
-            raise UnknownNameError("policy on a GPU", policy, ["default", *names])
+            raise UnknownNameError("policy on a GPU", policy, ["default", *names, "a .json file"])
         return FixedDeviceStart(names[policy], backend)
     if isinstance(policy, DeviceChooser | FixedDeviceStart):
         return policy
     raise TypeError(
-        f"policy = {policy!r} was trained on the processor; on a GPU pass 'default' or a format's "
-        "name"
+        f"policy = {policy!r}; on a GPU pass 'default', a format's name, or a Tuner that was "
+        f"trained with arithmetic={backend.arithmetic!r}, or its .json file"
     )
 
 
@@ -236,19 +297,22 @@ def is_definite(matrix: GivenMatrix, said: bool | None) -> bool:
     return bool((matrix.A.diagonal() > 0).all()) and is_symmetric(matrix.A)
 
 
-def bits_that_may_suffice(features: Mapping[str, float]) -> int:
+def bits_that_may_suffice(features: Mapping[str, float], n: int) -> tuple[int, int]:
     """The bits of factors that refinement may get along with: FP16's, FP16X2's or FP64's.
 
-    A rule of thumb about `look.row_features`, until solves are learned from.
+    With them, how many corrections it takes at least. A rule of thumb about `look.row_features`,
+    until solves are learned from.
     """
     share, coherence, remainder = (
         features[name] for name in ("diagonal_share", "coherence", "remainder")
     )
     if remainder >= 0.02 and (share >= HEAVY or coherence <= NEARLY_ORTHOGONAL):
-        return FP16.p
+        return FP16.p, 0
     if coherence <= MOST_COHERENT and remainder >= LEAST_REMAINDER:
-        return FP16X2.p
-    return FP64.p
+        return FP16X2.p, 0
+    if coherence <= HARD_COHERENCE and remainder >= LEAST_REMAINDER and n < HARD_UP_TO:
+        return FP16X2.p, HARD_STEPS
+    return FP64.p, 0
 
 
 def memory_needed(action: Action, n: int) -> float:
@@ -257,4 +321,5 @@ def memory_needed(action: Action, n: int) -> float:
         return 4 * 8.0 * n * n
     size = 8 if action[0] == FP64 else 4
     copies = 2 if action.method == "lu" else 1.1  # cuSOLVER's workspace
-    return copies * size * n * n + 2 * 256 * size * n + 6 * 512 * 2 * 2 * n
+    spaces = 2 * SPACE if action.method.startswith("lu/") else 0  # cuBLAS's
+    return copies * size * n * n + 2 * 256 * size * n + 6 * 512 * 2 * 2 * n + spaces

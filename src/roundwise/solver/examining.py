@@ -21,6 +21,7 @@ from roundwise.algorithms.scaling import LARGEST_SUM
 from roundwise.algorithms.singularity import EXAMINED_UP_TO, Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
+from roundwise.backends.complex.backend import ROOT_2
 from roundwise.backends.doubled import doubled_residual
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64
@@ -64,6 +65,10 @@ SMALL_PIVOT = 1e-4
 
 UNKNOWN_AT_FIRST = 0.1
 """A relative correction of that size says that no digit of x was certain before it."""
+
+SEEN = 16.0
+"""A condition number that was estimated from random vectors is mostly too low. The error is taken
+for so many times larger: a solve should rather warn too often than be silent."""
 
 NEARLY_SINGULAR = 1e15
 """Condition numbers beyond that leave no digit right in FP64."""
@@ -156,7 +161,9 @@ class Examiner:
             condition = self._weighed.hidden_condition(factors, norm)
             if condition < HARMLESS:
                 return UNEXAMINED
-            error = math.inf if condition > NEARLY_SINGULAR else condition * backward_error
+            error = SEEN * condition * max(backward_error, _U)
+            if condition > NEARLY_SINGULAR:
+                error = math.inf
             return Accuracy(error, False, _FROM_CONDITION, condition)
         pivots = factors.pivots
         few = pivots is not None and bool(pivots.min() < SUSPICIOUS * pivots.max())
@@ -287,7 +294,9 @@ class Examiner:
 
     def _relative(self, errors: Array, answer: Examined) -> float:
         ratios = relative_errors(errors, answer.X, answer.columns.exponents)
-        return float(ratios.max(initial=0.0))
+        worst = float(ratios.max(initial=0.0))
+        # With parts off by at most e ||x||, a modulus is off by at most sqrt(2) e ||x||.
+        return ROOT_2 * worst if self._matrix.is_complex else worst
 
     def _fp64_factors(self) -> Factors | None:
         """FP64 factors of A, whatever the answer's are; None if there are none."""

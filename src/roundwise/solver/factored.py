@@ -10,6 +10,7 @@ from scipy import sparse
 from roundwise._forking import ForkSafeLock, cached_property
 from roundwise.algorithms import Stage
 from roundwise.backends import Analysis, Backend, Factors, Matrix
+from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
@@ -82,8 +83,11 @@ class Factored:
         if orders is None or method not in engine_methods():
             return self._backend.analyse(A, method)
         analysis = EngineAnalysis(self._backend, A, method, orders)
-        # They are as large as A, and hardly ever needed again: formats share an analysis.
-        self._choice = replace(self._choice, orders=None)
+        # Formats share an analysis, and orders are as large as A: what is kept of them is what the
+        # analysis keeps, for an engine of ours that comes next (LDL' after Cholesky).
+        engine, ordering = engine_methods()[method]
+        own = isinstance(engine, SupernodalEngine)
+        self._choice = replace(self._choice, orders=orders.only(ordering) if own else None)
         return analysis
 
     def forgets_analysis(self, level: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal, Self
@@ -13,11 +14,15 @@ from numpy.typing import NDArray
 from roundwise._forking import ForkSafeLock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
+from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.error_bound import PROVED_UP_TO
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
-from roundwise.formats import FP64, FP64X2
+from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
+from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.solver.choosing import Choice
+from roundwise.solver.complex_systems import is_complex, joined_parts, split_parts
+from roundwise.solver.derived import InverseOperator, slogdet
 from roundwise.solver.examining import (
     FEW_DIGITS,
     UNEXAMINED,
@@ -35,6 +40,7 @@ from roundwise.solver.inputs import (
     is_transposed,
     scaled_blocks,
 )
+from roundwise.solver.kinds import returned
 from roundwise.solver.solution import Solution, SolveFailed, joined
 
 RETRY_AFTER = 8
@@ -67,6 +73,21 @@ class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
 
     Later solves start with the factors that the last one ended with. Threads may share it.
+
+    Parameters
+    ----------
+    matrix, choice, backend, others
+        What `roundwise.factor` passes; call that.
+
+    Examples
+    --------
+    >>> F = rw.factor([[4.0, 1.0], [2.0, 3.0]])
+    >>> F.solve([1.0, 2.0])
+    array([0.1, 0.6])
+    >>> F.solve([1.0, 2.0], trans="T")
+    array([-0.1,  0.7])
+    >>> F.refactor([[8.0, 2.0], [4.0, 6.0]]).solve([1.0, 2.0])
+    array([0.05, 0.3 ])
     """
 
     def __init__(
@@ -85,12 +106,22 @@ class Factorization:
         self._factored = Factored(matrix, choice, backend, analyses)
         self._backend, self._reason, self._budget = backend, choice.reason, choice.budget
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
-        self._learning = ForkSafeLock()
+        self._counting = ForkSafeLock()  # what each of several threads may change
         self._renewals, self._patience = 0, RETRY_AFTER
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self._matrix.n, self._matrix.n
+        return self._order, self._order
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64, or complex128 of a complex A: that of answers in double precision."""
+        return np.dtype(np.complex128 if self._matrix.is_complex else np.float64)
+
+    @property
+    def _order(self) -> int:
+        """The number of equations."""
+        return self._matrix.n
 
     @property
     def _matrix(self) -> GivenMatrix:
@@ -108,7 +139,8 @@ class Factorization:
 
     def __repr__(self) -> str:
         kind = "sparse" if self._matrix.is_sparse else "dense"
-        return f"Factorization({kind} {self._matrix.n} x {self._matrix.n}, {self.format})"
+        kind += " complex" if self._matrix.is_complex else ""
+        return f"Factorization({kind} {self._order} x {self._order}, {self.format})"
 
     def refactor(self, A: Any) -> Self:
         """Go on with another matrix of the same shape and, if it is sparse, the same pattern.
@@ -121,23 +153,45 @@ class Factorization:
         Solves start from the format that the last one ended with. If that was raised, the one
         below is tried again after eight refactorizations, and then after twice as many each time.
 
+        Parameters
+        ----------
+        A : (n, n) array_like or sparse
+
+        Returns
+        -------
+        Factorization
+            Itself.
+
         Raises
         ------
         ValueError
             If A has another shape or pattern, or is dense and the factored matrix sparse.
+
+        Examples
+        --------
+        >>> F = rw.factor([[4.0, 1.0], [2.0, 3.0]])
+        >>> F.refactor([[8.0, 2.0], [4.0, 6.0]]).solve([1.0, 2.0])
+        array([0.05, 0.3 ])
         """
         start, before = perf_counter(), self._factored
         columns = before.matrix.b.shape[1]
-        matrix = with_pattern_of(
-            before.matrix, checked_matrix(A, self._backend, columns, copy=True)
-        )
+        matrix = with_pattern_of(before.matrix, self._checked(A, columns))
         level = before.level
-        self._renewals += 1
-        if level and self._renewals >= self._patience:
-            level, self._renewals, self._patience = level - 1, 0, 2 * self._patience
-        self._factored = before.renewed(matrix, level)
-        self._features_seconds = perf_counter() - start
+        with self._counting:
+            self._renewals += 1
+            if level and self._renewals >= self._patience:
+                level, self._renewals, self._patience = level - 1, 0, 2 * self._patience
+            self._factored = before.renewed(matrix, level)
+            self._features_seconds = perf_counter() - start
         return self
+
+    def _checked(self, A: Any, columns: int) -> GivenMatrix:
+        """A copy of another matrix to go on with."""
+        return checked_matrix(A, self._backend, columns, copy=True)
+
+    def _tolerance(self, dtype: Any) -> float | None:
+        """The backward error to accept for answers of a type; None for what is usual."""
+        return self._tol
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b`` for a vector or columns b, verified; a `Solution` with `full_output`.
@@ -149,8 +203,14 @@ class Factorization:
         b : (n,) or (n, k) array_like or sparse
         trans : {"N", "T", "H", 0, 1, 2}
             ``"T"``, ``"H"``, 1 or 2: solve ``A' x = b`` with the same factors, through the same
-            gate. The names are those of SciPy's ``SuperLU.solve``, the numbers ``lu_solve``'s.
+            gate; if A is complex, ``"H"`` and 2 stand for the conjugate transpose. The names are
+            those of SciPy's ``SuperLU.solve``, the numbers ``lu_solve``'s.
         full_output : bool
+
+        Returns
+        -------
+        x : array, shaped as b
+            A `Solution` if `full_output`.
 
         Raises
         ------
@@ -161,22 +221,75 @@ class Factorization:
         -----
         IllConditionedWarning
             If fewer than about three digits of x are right.
+
+        Examples
+        --------
+        >>> F = rw.factor([[4.0, 1.0], [2.0, 3.0]])
+        >>> F.solve([1.0, 2.0], trans="T")
+        array([-0.1,  0.7])
         """
+        if self._backend.on_host and not self._matrix.is_complex and is_complex(b):
+            return self._solve_parts(b, trans, full_output)
+        return self._solve(b, trans, full_output, self._tolerance)
+
+    def _solve(
+        self, b: Any, trans: Any, full_output: bool, tolerance: Callable[[Any], float | None]
+    ) -> Any:
         factored = self._factored  # `refactor` does not change it
         if is_transposed(trans):
             factored = factored.transposed
-        b = checked_columns(b, factored.matrix)
+        given, b = b, checked_columns(b, factored.matrix)
         blocks = scaled_blocks(b, factored.matrix)
-        solutions = (self._run(factored, columns, full_output) for columns in blocks)
+        solutions = (self._run(factored, columns, full_output, tolerance) for columns in blocks)
         solution = joined(solutions, b.shape)
-        return solution if full_output else solution.x
+        answer = solution if full_output else solution.x
+        on_host = type(given) is not np.ndarray and self._backend.on_host
+        return returned(answer, factored.matrix.A, given) if on_host else answer
 
-    def _run(self, factored: Factored, columns: GivenColumns, full_output: bool) -> Solution:
+    def _solve_parts(self, b: Any, trans: Any, full_output: bool) -> Any:
+        """A real A and complex b: the real and the imaginary parts are columns of one solve.
+
+        If the backward errors of both are at most ``tol / sqrt(2)``, that of the complex x, with
+        moduli in the norms, is at most tol (docs/accuracy.md); errors of x grow as much.
+        """
+        parts = split_parts(b)
+
+        def tolerance(dtype: Any) -> float:
+            given = self._tolerance(dtype)
+            usual = default_tolerance(self._order, FP32 if dtype == np.float32 else FP64)
+            return (usual if given is None else given) * OVER_ROOT_2
+
+        shape = np.shape(b)
+        try:
+            answer = self._solve(parts, trans, full_output, tolerance)
+        except SolveFailed as failure:
+            if failure.x is not None:
+                failure.x = joined_parts(failure.x, shape)
+            raise
+        if not full_output:
+            return joined_parts(answer, shape)
+        return replace(
+            answer,
+            x=joined_parts(answer.x, shape),
+            backward_error=answer.backward_error * ROOT_2,
+            tolerance=answer.tolerance * ROOT_2,
+            forward_error_bound=answer.forward_error_bound * ROOT_2,
+        )
+
+    def _run(
+        self,
+        factored: Factored,
+        columns: GivenColumns,
+        full_output: bool,
+        accepted: Callable[[Any], float | None],
+    ) -> Solution:
         """Climb from the present rung until an answer passes the gate."""
-        timings = {"features": self._features_seconds, "factor": 0.0, "refine": 0.0, "verify": 0.0}
-        self._features_seconds = 0.0  # later solves do not pay for it again
+        with self._counting:  # later solves do not pay for it again
+            features, self._features_seconds = self._features_seconds, 0.0
+        timings = {"features": features, "factor": 0.0, "refine": 0.0, "verify": 0.0}
         least_steps = BOUND_STEPS if full_output else 0
-        algorithm = VerifiedSolve(self._tol, self._budget, least_steps, self._accuracy)
+        tol = accepted(columns.dtype)
+        algorithm = VerifiedSolve(tol, self._budget, least_steps, self._accuracy)
         tolerance = algorithm.target(factored.matrix.n, columns.dtype)
         level, ladder = factored.level, factored.ladder
         tries: list[_Try] = []
@@ -201,7 +314,7 @@ class Factorization:
             raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
         if full_output:
             timings["bound"] = perf_counter() - start
-        with self._learning:  # from the first solve: later ones find the factors made
+        with self._counting:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
         if learn is not None:
             learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
@@ -224,11 +337,100 @@ class Factorization:
             "backward" if fell_short else self._accuracy,
         )
 
+    def slogdet(self) -> tuple[Any, float]:
+        """The sign and the logarithm of the magnitude of the determinant, as NumPy's `slogdet`.
+
+        From an LU factorization in FP64, which is made for it: the determinant of a matrix that
+        differs from A by rounding errors. Zero is exact: A is known to be singular, or has a zero
+        pivot in FP64.
+
+        Returns
+        -------
+        sign : float or complex
+            Of modulus 1; 0 if the determinant is zero.
+        logarithm : float
+
+        Examples
+        --------
+        >>> sign, logarithm = rw.factor([[0.0, 2.0], [1.0, 0.0]]).slogdet()
+        >>> sign, round(logarithm, 6)
+        (-1.0, 0.693147)
+        """
+        self._require_host("slogdet")
+        return slogdet(self._factored, self._backend)
+
+    def det(self) -> Any:
+        """The determinant of A; see `slogdet`. Zero or infinite where float64 cannot hold it.
+
+        Returns
+        -------
+        float or complex
+
+        Examples
+        --------
+        >>> round(rw.factor([[0.0, 2.0], [1.0, 0.0]]).det(), 12)
+        -2.0
+        """
+        sign, logarithm = self.slogdet()
+        with np.errstate(over="ignore", under="ignore"):
+            return float(sign * np.exp(logarithm)) if sign else 0.0
+
+    def inv(self) -> Any:
+        """The inverse of A: each column solves ``A x = e_i`` and has passed the gate.
+
+        To solve a system, `solve` is faster and more accurate than a product with the inverse.
+
+        Returns
+        -------
+        (n, n) array
+
+        Examples
+        --------
+        >>> rw.factor([[0.0, 2.0], [1.0, 0.0]]).inv()
+        array([[0. , 1. ],
+               [0.5, 0. ]])
+        """
+        if self._matrix.is_sparse:
+            raise ValueError(
+                "the inverse of a sparse matrix is dense; solve for what is needed, or pass "
+                "solve(numpy.eye(n)) if all of it is"
+            )
+        self._require_host("inv")
+        return self.solve(np.eye(self._order, dtype=self._matrix.dtype))
+
+    def as_linear_operator(self) -> InverseOperator:
+        """``A^-1`` as a `scipy.sparse.linalg.LinearOperator`: a preconditioner for systems like it.
+
+        Products with it are solves with A, which pass the gate; ``rmatvec`` solves with A'.
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator
+
+        Examples
+        --------
+        >>> inverse = rw.factor([[0.0, 2.0], [1.0, 0.0]]).as_linear_operator()
+        >>> inverse @ np.array([2.0, 3.0])
+        array([3., 1.])
+        """
+        self._require_host("as_linear_operator")
+        return InverseOperator(self)
+
+    def _require_host(self, name: str) -> None:
+        if not self._backend.on_host:
+            raise TypeError(f"{name} is for factorizations on the CPU; pass factor(A.get())")
+
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(
-            "a Factorization stays in its process, as its factors do; send A, and call "
-            "roundwise.factor(A) where it is needed"
-        )
+        """A copy has A and what was chosen for it; it makes its factors at its first solve."""
+        if not self._backend.on_host:
+            raise TypeError(
+                "a Factorization stays on its GPU, as its factors do; send A, and call "
+                "roundwise.factor(A) where it is needed"
+            )
+        factored = self._factored
+        choice = Choice(factored.ladder, self._reason, budget=self._budget)
+        made = (factored.matrix, choice, self._tol, self._accuracy, factored.level)
+        return _remade, (type(self), self._backend, *made)
 
     def _try(
         self,
@@ -304,6 +506,21 @@ class Factorization:
             and factored.examiner.shows_signs(last.factors)
         )
         return factored.examiner.singularity if asked or unholdable else Singularity.NONSINGULAR
+
+
+def _remade(
+    kind: type[Factorization],
+    backend: Backend,
+    matrix: GivenMatrix,
+    choice: Choice,
+    tol: float | None,
+    accuracy: Literal["backward", "forward"],
+    level: int,
+) -> Factorization:
+    """What was pickled, starting from the rung that it had reached."""
+    F = kind(matrix, choice, backend, tol, 0.0, accuracy)
+    F._factored = F._factored.renewed(matrix, level)
+    return F
 
 
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)

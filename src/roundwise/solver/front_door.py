@@ -12,21 +12,34 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
+from roundwise.backends.complex.backend import OVER_ROOT_2
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
+from roundwise.backends.native.structured import structured_method
 from roundwise.features.look import cholesky_from
-from roundwise.solver.choosing import BACKEND, get_chooser
+from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
+from roundwise.solver.complex_factorization import factor_complex, small_complex
+from roundwise.solver.complex_systems import is_complex, joined_parts, split_parts
 from roundwise.solver.device_choosing import DeviceLearner
 from roundwise.solver.devices import place_of
 from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.inputs import checked_matrix, dense_array, stacked_shape
+from roundwise.solver.inputs import checked_matrix, dense_array, empty_answer
+from roundwise.solver.kinds import returned
 from roundwise.solver.on_device import factor_on_device, solve_on_device
 from roundwise.solver.patterns import KnownPatterns
+from roundwise.solver.stacks import StackedFactorization, solve_stack
+from roundwise.solver.structures import (
+    NAMES,
+    SEEN_FROM,
+    Structure,
+    checked_name,
+    named_part,
+    structured_choice,
+)
 
 Array = NDArray[Any]
-Structure = Literal["gen", "pos"]
 Accuracy = Literal["backward", "forward"]
 
 MOSTLY_ZERO = 4
@@ -43,16 +56,21 @@ def solve(
     assume_a: Structure | None = None,
     accuracy: Accuracy = "backward",
     device: str | None = None,
+    lower: bool = False,
+    transposed: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
     Parameters
     ----------
-    A : (n, n) array_like or sparse
-        Dense (any memory order) or sparse (any format), real. It is not modified. Stacked dense
-        systems, of shape (..., n, n), are solved one by one as `numpy.linalg.solve` does. CuPy
+    A : (n, n) array_like or sparse, or stacked (..., n, n)
+        Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
         arrays and torch tensors on a GPU are solved there, and x is of the kind of b.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
+        Stacks are broadcast as NumPy 2 does it: a b with one dimension is one vector for all.
     tol : float, optional
         The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
         for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
@@ -63,9 +81,15 @@ def solve(
         it leads to passes the same gate.
     full_output : bool
         Return a `Solution`, with an error bound and the whole story, instead of x.
-    assume_a : {"gen", "pos"}, optional
-        ``"pos"``: A is symmetric positive definite, and Cholesky is tried first. By default a
-        large dense A that is symmetric with a positive diagonal is tried as such.
+    assume_a : str, optional
+        What is known of a dense A, in the words of `scipy.linalg.solve`: ``"general"``,
+        ``"symmetric"``, ``"hermitian"``, ``"positive definite"`` (or ``"gen"``, ``"sym"``,
+        ``"her"``, ``"pos"``), ``"banded"``, ``"tridiagonal"``, ``"upper triangular"``,
+        ``"lower triangular"``, ``"diagonal"``. As there, entries that the name excludes are not
+        read, nor is the second triangle of a symmetric matrix. ``"positive definite"``: Cholesky is
+        tried first. By default bands, triangles (also with rows and columns in disorder) and large
+        symmetric or Hermitian matrices with a positive diagonal are found; ``"general"`` does not
+        look for them.
     accuracy : {"backward", "forward"}
         ``"forward"``: refine x with residuals in twice the precision until it is right to a few
         units in the last place, which the default does not ask for. Where the condition number is
@@ -73,11 +97,25 @@ def solve(
     device : {None, "cpu", "cuda", "cuda:1", ...}
         ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
         solved where it is.
+    lower : bool
+        Of a matrix that is said to be symmetric, Hermitian or positive definite, read the lower
+        triangle, not the upper one.
+    transposed : bool
+        Solve ``A' x = b``.
+    overwrite_a, overwrite_b : bool
+        A and b may be overwritten. A never is: its numbers are needed to verify x. If b can hold x
+        (same type, contiguous columns), x is returned in its memory.
+    check_finite : bool
+        False: you know that A and b are finite. Finding out costs nothing here, as the gate needs
+        their norms: NaN and infinity are refused all the same.
 
     Returns
     -------
     x : array, shaped as b
-        float32 if A and b are, else float64. A `Solution` if `full_output`.
+        float32 if A and b are, else float64; complex64 or complex128 if A or b is complex. A
+        `Solution` if `full_output`; a `StackedSolution` for stacks. Of the kind of b if that is
+        a subclass of NumPy's array, a pandas object, or an array of another package that speaks
+        DLPack (torch, jax).
 
     Raises
     ------
@@ -86,8 +124,8 @@ def solve(
         x and its backward error. "A is singular" is said of matrices with determinant zero only
         (docs/switching.md tells how that is known).
     ValueError, TypeError
-        For input that cannot be solved with: shapes, NaN and infinity, complex numbers, operands
-        on two devices.
+        For input that cannot be solved with: shapes, NaN and infinity, operands on two devices,
+        complex numbers on a GPU.
     DeviceUnavailable, DeviceMemoryError
         There is no GPU, or its memory does not suffice.
     UnknownNameError
@@ -101,11 +139,10 @@ def solve(
 
     Examples
     --------
-    >>> import roundwise
-    >>> roundwise.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
+    >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    return solve_knowing(
+    x = solve_knowing(
         None,
         A,
         b,
@@ -115,7 +152,10 @@ def solve(
         assume_a=assume_a,
         accuracy=accuracy,
         device=device,
+        lower=lower,
+        transposed=transposed,
     )
+    return _in_memory_of(b, x) if overwrite_b else x
 
 
 def solve_knowing(
@@ -130,16 +170,19 @@ def solve_knowing(
     accuracy: Accuracy = "backward",
     device: str | None = None,
     learner: DeviceLearner | None = None,
+    lower: bool = False,
+    transposed: bool = False,
 ) -> Any:
     """`solve`, with the analyses of patterns that were seen before, if there are any.
 
     `learner` is told what solves on a GPU take.
     """
-    tol = _checked_tolerance(tol)
-    _check_options(assume_a, accuracy)
+    tol = checked_tolerance(tol)
+    name = _checked_options(assume_a, accuracy)
     if not (type(A) is type(b) is np.ndarray and device is None):
         place = place_of(A, b, device)
         if place is not None:
+            _refuse_structure_on_device(name, transposed)
             return solve_on_device(
                 place,
                 A,
@@ -147,38 +190,73 @@ def solve_knowing(
                 tol=tol,
                 policy=policy,
                 full_output=full_output,
-                positive_definite=_is_definite(assume_a),
+                positive_definite=_is_definite(name),
                 accuracy=accuracy,
                 learner=learner,
             )
+    x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
+    return x if type(b) is np.ndarray else returned(x, A, b)
+
+
+def _solve_here(
+    patterns: KnownPatterns | None,
+    A: Any,
+    b: Any,
+    tol: float | None,
+    policy: Any,
+    full_output: bool,
+    name: str | None,
+    accuracy: Accuracy,
+    lower: bool,
+    transposed: bool,
+) -> Any:
+    """On the processor, checked options; x is NumPy's."""
     chooser = get_chooser(policy)
     given = A
-    at_once = not full_output and assume_a is None and accuracy == "backward"
+    if name is not None or transposed:
+        A = given = _meant(A, name, lower, transposed)
+    at_once = not full_output and name is None and accuracy == "backward"
+    if sparse.issparse(A) and A.shape[0] == 0:
+        A = A.toarray()
     if sparse.issparse(A):
+        if A.dtype.kind == "c":
+            F = _complex_factored(A, b, chooser, tol, name, accuracy)
+            return F.solve(b, full_output=full_output)
         if at_once and chooser.at_once:
             x = _solve_sparse_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
     elif not sparse.issparse(b):
-        A, b = dense_array("A", A), dense_array("b", b)
-        if A.ndim > 2 or b.ndim > 2:
-            if full_output:
-                raise ValueError("full_output describes one system; loop over the stacked ones")
-            options = {"tol": tol, "policy": chooser, "assume_a": assume_a, "accuracy": accuracy}
-            return _solve_stacked(A, b, **options)
-        if at_once:
-            x = _solve_at_once(A, b, tol, chooser.at_once)
+        A, b = dense_array("A", A, real=False), dense_array("b", b, real=False)
+        if A.ndim != 2 or b.ndim > 2 or A.size == 0 or b.size == 0:
+            said = name if name in ("general", "positive definite") else None
+            options = {"tol": tol, "policy": chooser, "assume_a": said, "accuracy": accuracy}
+            return _solve_others(A, b, full_output, at_once or name in _NOT_READ, **options)
+        if A.dtype.kind == "c":
+            x = small_complex(A, b, tol, chooser.at_once) if at_once else None
             if x is not None:
                 return x
-    shape = np.shape(b)
-    columns = max(1, shape[1]) if len(shape) == 2 else 1
+            F = _complex_factored(A, b, chooser, tol, name, accuracy)
+            return F.solve(b, full_output=full_output)
+        if at_once:
+            x = (
+                _solve_parts_at_once(A, b, tol, chooser.at_once)
+                if b.dtype.kind == "c"
+                else _solve_at_once(A, b, tol, chooser.at_once)
+            )
+            if x is not None:
+                return x
+    elif is_complex(A):
+        F = _complex_factored(A, b, chooser, tol, name, accuracy)
+        return F.solve(b, full_output=full_output)
+    columns = _columns_of(b)
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
     start = perf_counter()
     matrix = checked_matrix(A, BACKEND, columns)
     known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
     with known as (matrix, analyses):
-        choice = chooser.choose(matrix, _is_definite(assume_a))
+        choice = _choice(chooser, matrix, name)
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
         del choice  # F drops the orders in it when they have served
@@ -194,12 +272,31 @@ def factor(
     columns: int = 1,
     accuracy: Accuracy = "backward",
     device: str | None = None,
-) -> Factorization:
+    lower: bool = False,
+) -> Factorization | StackedFactorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
     The factors are made at the first solve: only then it is known which are good enough. A is
     copied, so that it may change before the next solve. `columns` is how many right-hand sides to
     expect: the more, the less of the time the factorization takes, and lower precision gains less.
+    Stacked matrices, (..., n, n), make a `StackedFactorization`.
+
+    Parameters
+    ----------
+    A, tol, policy, assume_a, accuracy, device, lower
+        As for `solve`.
+    columns : int
+        How many right-hand sides to expect.
+
+    Returns
+    -------
+    Factorization or StackedFactorization
+
+    Examples
+    --------
+    >>> F = rw.factor([[4.0, 1.0], [1.0, 3.0]])
+    >>> F.solve([1.0, 2.0])
+    array([0.09090909, 0.63636364])
     """
     return factor_knowing(
         A,
@@ -209,6 +306,7 @@ def factor(
         columns=columns,
         accuracy=accuracy,
         device=device,
+        lower=lower,
     )
 
 
@@ -222,43 +320,145 @@ def factor_knowing(
     accuracy: Accuracy = "backward",
     device: str | None = None,
     learner: DeviceLearner | None = None,
-) -> Factorization:
+    lower: bool = False,
+) -> Factorization | StackedFactorization:
     """`factor`; `learner` is told what the first solve on a GPU takes."""
-    _check_options(assume_a, accuracy)
+    name = _checked_options(assume_a, accuracy)
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
-    tol = _checked_tolerance(tol)
+    tol = checked_tolerance(tol)
     place = place_of(A, None, device)
     if place is not None:
+        _refuse_structure_on_device(name, False)
         return factor_on_device(
             place,
             A,
             tol=tol,
             policy=policy,
-            positive_definite=_is_definite(assume_a),
+            positive_definite=_is_definite(name),
             columns=int(columns),
             accuracy=accuracy,
             learner=learner,
         )
     chooser = get_chooser(policy)
+    if name is not None:
+        A = _meant(A, name, lower, False)
+    if not sparse.issparse(A) and np.ndim(A) > 2:
+        said: Structure | None = "general" if name == "general" else None
+        options: dict[str, Any] = {"tol": tol, "policy": chooser, "columns": columns}
+        options |= {"assume_a": said, "accuracy": accuracy}
+        stack = dense_array("A", A, real=False)
+        return StackedFactorization(stack, lambda one: factor(one, **options))
+    if is_complex(A):
+        return factor_complex(
+            A,
+            chooser,
+            tol=tol,
+            positive_definite=_is_definite(name),
+            columns=int(columns),
+            accuracy=accuracy,
+            copy=True,
+        )
     start = perf_counter()
     matrix = checked_matrix(A, BACKEND, int(columns), copy=True)
-    choice = chooser.choose(matrix, _is_definite(assume_a))
+    choice = _choice(chooser, matrix, name)
     return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
 
 
-def _is_definite(assume_a: Structure | None) -> bool | None:
-    return None if assume_a is None else assume_a == "pos"
+def _complex_factored(
+    A: Any,
+    b: Any,
+    chooser: Chooser,
+    tol: float | None,
+    name: str | None,
+    accuracy: Accuracy,
+) -> Factorization:
+    """To solve once with a complex A, which is not copied."""
+    return factor_complex(
+        A,
+        chooser,
+        tol=tol,
+        positive_definite=_is_definite(name),
+        columns=_columns_of(b),
+        accuracy=accuracy,
+        copy=False,
+    )
 
 
-def _check_options(assume_a: Any, accuracy: Any) -> None:
-    if assume_a not in (None, "gen", "pos"):
-        raise ValueError(f"assume_a = {assume_a!r}; choose 'gen', 'pos' or None")
+def _columns_of(b: Any) -> int:
+    shape = np.shape(b)
+    return max(1, shape[1]) if len(shape) == 2 else 1
+
+
+_NOT_READ = tuple(name for name in NAMES if name not in ("gen", "general"))
+"""Names that have served when their part of A was taken."""
+
+
+def _meant(A: Any, name: str | None, lower: bool, transposed: bool) -> Any:
+    """The matrix to solve with: the part of A that the name means, transposed if so asked."""
+    A = A if name in (None, "general") else named_part(A, str(name), lower)
+    if transposed and not sparse.issparse(A):
+        A = dense_array("A", A, real=False)
+        return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
+    return A.T if transposed else A
+
+
+def _choice(chooser: Any, matrix: Any, name: str | None) -> Any:
+    if name not in ("general", "positive definite"):
+        seen = structured_choice(matrix)
+        if seen is not None:
+            return seen
+    return chooser.choose(matrix, _is_definite(name))
+
+
+def _solve_others(
+    A: Array, b: Array, full_output: bool, at_once: bool, policy: Any, **options: Any
+) -> Any:
+    """Stacks, and what is empty."""
+    if A.size == 0 or b.size == 0:
+        if full_output:
+            raise ValueError(
+                "A or b is empty: there is no solve to describe; leave out full_output"
+            )
+        return empty_answer(A, b)
+
+    def one(matrix: Array, columns: Array) -> Any:
+        return solve(matrix, columns, policy=policy, full_output=full_output, **options)
+
+    is_small = at_once and "c" not in (A.dtype.kind, b.dtype.kind)
+    bound = min(policy.at_once, cholesky_from()) if is_small else 0
+    return solve_stack(A, b, one, options["tol"], bound, full_output)
+
+
+def _in_memory_of(b: Any, x: Any) -> Any:
+    """x in the memory of b, where it fits."""
+    same = type(b) is type(x) is np.ndarray and b.dtype == x.dtype and b.shape == x.shape
+    if not (same and b.flags.f_contiguous and b.flags.writeable):
+        return x
+    b[...] = x
+    return b
+
+
+def _is_definite(name: str | None) -> bool | None:
+    return {"positive definite": True, "general": False}.get(name or "")
+
+
+def _refuse_structure_on_device(name: str | None, transposed: bool) -> None:
+    if transposed or name not in (None, "general", "positive definite"):
+        raise ValueError(
+            "a GPU solves with A as it is: leave out transposed, and assume_a but for 'general' "
+            "and 'positive definite'; pass A.T, or the part of A that is meant"
+        )
+
+
+def _checked_options(assume_a: Any, accuracy: Any) -> str | None:
+    """SciPy's long name of the structure."""
     if accuracy not in ("backward", "forward"):
         raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
+    return None if assume_a is None else checked_name(assume_a)
 
 
-def _checked_tolerance(tol: Any) -> float | None:
+def checked_tolerance(tol: Any) -> float | None:
     if tol is None:
         return None
     if not isinstance(tol, Real):
@@ -271,10 +471,19 @@ def _checked_tolerance(tol: Any) -> float | None:
 
 @np.errstate(all="ignore")
 def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
-    """A dense float64 system with n < bound in FP64, through the same gate; None if it fails."""
+    """A dense system with n < bound in FP64, through the same gate; None if it fails.
+
+    Of float32 A and b the answer is float32, and another way.
+    """
     n = len(A) if A.ndim == 2 else 0
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
-    if not (fits and 0 < n < min(bound, cholesky_from()) and A.dtype == b.dtype == np.float64):
+    if not (fits and 0 < n < min(bound, cholesky_from())):
+        return None
+    if not A.dtype == b.dtype == np.float64:
+        if A.dtype == b.dtype == np.float32:
+            return None
+        A, b = A.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
+    if n >= SEEN_FROM and structured_method(A) is not None:
         return None
     solved = solve_at_once(A, b)
     if solved is None:
@@ -284,6 +493,15 @@ def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array |
         return None  # perhaps few digits are right, or A is singular: that is looked into
     bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
     return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
+
+
+def _solve_parts_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
+    """The same for a complex b: its parts are columns (`Factorization.solve` has the tolerance)."""
+    if not (b.ndim in (1, 2) and b.dtype == np.complex128):
+        return None
+    tolerance = (default_tolerance(len(b)) if tol is None else tol) * OVER_ROOT_2
+    X = _solve_at_once(A, split_parts(b), tolerance, bound)
+    return None if X is None else joined_parts(X, b.shape)
 
 
 @np.errstate(all="ignore")
@@ -308,16 +526,3 @@ def _solve_sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Arra
         return None  # perhaps few digits are right, or A is singular: that is looked into
     x, error = solved
     return x if passes(upper_bounds(error, n, unknown), tolerance) else None
-
-
-def _solve_stacked(A: Array, b: Array, **options: Any) -> Array:
-    """System by system; a b with one dimension is one vector for all, as in NumPy."""
-    columns = b[:, None] if b.ndim == 1 else b
-    stack = stacked_shape(A, columns)
-    matrices = np.broadcast_to(A, stack + A.shape[-2:])
-    blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
-    answers = [solve(matrices[i], blocks[i], **options) for i in np.ndindex(stack)]
-    if not answers:
-        raise ValueError(f"A and b stack to shape {stack}, no system at all; pass at least one")
-    X = np.reshape(answers, stack + answers[0].shape)
-    return X[..., 0] if b.ndim == 1 else X

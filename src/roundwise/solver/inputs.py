@@ -18,6 +18,8 @@ from scipy import sparse
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, moderate, scaled_columns
 from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module
+from roundwise.backends.native.storage import converted
+from roundwise.formats import FP32
 
 Array = NDArray[np.float64]
 
@@ -27,7 +29,9 @@ BLOCK = 2**22
 LEAST_COLUMNS = 32
 """Fewer columns at a time would read the factors too often."""
 
-_NOT_FINITE = "has NaN or infinite entries; replace or remove them (numpy.isfinite finds them)"
+_SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+
+NOT_FINITE = "has NaN or infinite entries; replace or remove them (numpy.isfinite finds them)"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +40,11 @@ class GivenMatrix(ScaledMatrix):
 
     dtype: Any  # float32 or float64: of the matrix as it was given
     b: Array  # stands for the right-hand sides: only its shape is looked at
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether it stands for a complex matrix (`solver.complex_systems`)."""
+        return False
 
     @property
     def density(self) -> float:
@@ -65,7 +74,7 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     form = given.astype(np.float64, copy=False) if is_sparse else _dense_form(given)
     norm, largest = backend.sizes(form)
     if not math.isfinite(largest):
-        raise ValueError(f"A {_NOT_FINITE}")
+        raise ValueError(f"A {NOT_FINITE}")
     is_ours = not (is_sparse or np.may_share_memory(form, A))
     made = moderate(form, norm, largest, own=is_ours)
     if copy and made.A is form and not (is_sparse or is_ours):
@@ -78,14 +87,14 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
 def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenMatrix:
     """The same for an array of a GPU, which stays there."""
     _check_dtype("A", A.dtype)
-    _check_shape(A.shape)
+    check_shape(A.shape)
     contiguous = A.flags.c_contiguous or A.flags.f_contiguous
     form = A
     if A.dtype != np.float64 or not contiguous:
         form = backend.xp.array(A, dtype=np.float64, order="K" if contiguous else "C")
     norm, largest = backend.sizes(form)
     if not math.isfinite(largest):
-        raise ValueError(f"A {_NOT_FINITE}")
+        raise ValueError(f"A {NOT_FINITE}")
     made = moderate(form, norm, largest, own=form is not A)
     if copy and made.A is A:
         made = replace(made, A=A.copy(order="K"))
@@ -106,7 +115,7 @@ def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
     if len(array) != matrix.n:
         raise ValueError(f"b has {len(array)} rows, A has {matrix.n}; pass b with {matrix.n} rows")
     if not all(bool(np.isfinite(block).all()) for block in _blocks(array)):
-        raise ValueError(f"b {_NOT_FINITE}")
+        raise ValueError(f"b {NOT_FINITE}")
     return array
 
 
@@ -127,15 +136,41 @@ def scaled_blocks(b: NDArray[Any], matrix: GivenMatrix) -> Iterator[GivenColumns
         yield GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
 
 
-def stacked_shape(A: NDArray[Any], columns: NDArray[Any]) -> tuple[int, ...]:
-    """That of the stack of systems ``A X = columns``, as NumPy broadcasts them."""
+def checked_shapes(A: NDArray[Any], b: NDArray[Any]) -> tuple[tuple[int, ...], NDArray[Any]]:
+    """The shape of the stack of systems ``A X = b`` as NumPy broadcasts them, and b as columns.
+
+    A b with one dimension is one vector for all systems; of others the last two are columns.
+    """
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        raise np.linalg.LinAlgError(f"A has shape {A.shape}; pass square matrices")
+    if b.ndim == 0:
+        raise ValueError("b is a number; pass a vector or columns")
+    columns = b[:, None] if b.ndim == 1 else b
+    n, rows = A.shape[-1], columns.shape[-2]
+    if rows != n:
+        raise ValueError(f"b has {rows} rows, A has {n}; pass b with {n} rows")
     try:
-        return np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+        return np.broadcast_shapes(A.shape[:-2], columns.shape[:-2]), columns
     except ValueError:
         raise ValueError(
             f"A is a stack of shape {A.shape[:-2]}, b one of {columns.shape[:-2]}; pass stacks of "
             "the same shape, or one system for all"
         ) from None
+
+
+def answer_dtype(A: Any, b: Any) -> Any:
+    """Single precision if A and b have it, else double; complex if A or b is."""
+    single = A.dtype in _SINGLE and b.dtype in _SINGLE
+    if "c" in (A.dtype.kind, b.dtype.kind):
+        return np.complex64 if single else np.complex128
+    return np.float32 if single else np.float64
+
+
+def empty_answer(A: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """The x of systems without unknowns, of no systems, or for no right-hand sides."""
+    stack, columns = checked_shapes(A, b)
+    X = np.empty(stack + columns.shape[-2:], dtype=answer_dtype(A, b))
+    return X[..., 0] if b.ndim == 1 else X
 
 
 def is_transposed(trans: Any) -> bool:
@@ -147,18 +182,33 @@ def is_transposed(trans: Any) -> bool:
     raise ValueError(f"trans = {trans!r}; choose 'N' or 0 for A, 'T' or 1 for its transpose")
 
 
-def dense_array(name: str, values: Any) -> NDArray[Any]:
-    """An array-like as an array; what NumPy would silently take for something else is refused."""
+def dense_array(name: str, values: Any, real: bool = True) -> NDArray[Any]:
+    """An array-like as an array; what NumPy would silently take for something else is refused.
+
+    Complex numbers are refused if it must be `real`.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; pass {name}.filled(value) or an array")
-    array = np.asarray(values)
-    _check_dtype(name, array.dtype)
+    is_ours = isinstance(values, np.ndarray)  # at once: small systems take microseconds
+    array = np.asarray(values) if is_ours else _foreign_array(name, values)
+    if real or array.dtype.kind != "c":
+        _check_dtype(name, array.dtype)
+    else:
+        check_complex(name, array.dtype)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _foreign_array(name: str, values: Any) -> NDArray[Any]:
+    """A list, a number, a frame, an array of another package: what NumPy, or DLPack, converts."""
+    if getattr(values, "requires_grad", False):
+        raise TypeError(f"{name} requires a gradient; pass {name}.detach()")
+    speaks_dlpack = hasattr(values, "__dlpack__") and not hasattr(values, "__array__")
+    return np.from_dlpack(values) if speaks_dlpack else np.asarray(values)
 
 
 def _checked_dense(A: Any) -> NDArray[Any]:
     array = dense_array("A", A)
-    _check_shape(array.shape)
+    check_shape(array.shape)
     return array
 
 
@@ -167,12 +217,18 @@ def _dense_form(A: NDArray[Any]) -> Array:
     contiguous = A.flags.c_contiguous or A.flags.f_contiguous
     if A.dtype == np.float64 and contiguous and A.flags.aligned:
         return A
+    if A.dtype == np.float32 and contiguous and A.flags.aligned:
+        return (
+            converted(A.T, FP32, np.float64).T
+            if A.flags.c_contiguous
+            else converted(A, FP32, np.float64)
+        )
     return np.array(A, dtype=np.float64, order="K" if contiguous else "C")
 
 
 def _checked_sparse(A: Any) -> sparse.csr_array:
     _check_dtype("A", A.dtype)
-    _check_shape(A.shape)
+    check_shape(A.shape)
     kind = np.float32 if A.dtype == np.float32 else np.float64
     csr = sparse.csr_array(A, dtype=kind)
     if csr.indices.dtype != csr.indptr.dtype:  # as set by hand; SciPy makes both alike
@@ -183,11 +239,11 @@ def _checked_sparse(A: Any) -> sparse.csr_array:
     return csr
 
 
-def _check_shape(shape: tuple[int, ...]) -> None:
+def check_shape(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError(f"A has shape {shape}; pass a square matrix")
+        raise np.linalg.LinAlgError(f"A has shape {shape}; pass a square matrix")
     if shape[0] == 0:
-        raise ValueError("A is empty; pass a system with at least one unknown")
+        raise ValueError("A is empty: there is nothing to factorize; call solve(A, b)")
 
 
 def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
@@ -195,11 +251,21 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
         return
     if np.issubdtype(dtype, np.complexfloating):
         raise TypeError(
-            f"{name} is complex ({dtype}); real systems only: pass {name}.real if that is meant, "
-            "or use numpy.linalg.solve (scipy.sparse.linalg.spsolve if A is sparse)"
+            f"{name} is complex ({dtype}), and this takes real numbers only; pass NumPy or SciPy "
+            "arrays to roundwise.solve or factor(A), which solve complex systems on the CPU, or "
+            f"pass {name}.real if that is meant"
         )
     if not np.can_cast(dtype, np.float64):
         raise TypeError(
             f"{name} has dtype {dtype}, which float64 cannot hold; pass "
             f"{name}.astype(numpy.float64) if that is meant"
+        )
+
+
+def check_complex(name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse what complex128 cannot hold."""
+    if not np.can_cast(dtype, np.complex128):
+        raise TypeError(
+            f"{name} has dtype {dtype}, which complex128 cannot hold; pass "
+            f"{name}.astype(numpy.complex128) if that is meant"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roundwise.algorithms import Outcome
 from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy
@@ -37,7 +37,11 @@ from roundwise.solver.front_door import (
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.solution import SolveFailed
+from roundwise.solver.stacks import StackedFactorization
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Solver:
@@ -73,9 +77,9 @@ class Solver:
 
     Examples
     --------
-    >>> import numpy as np, roundwise
-    >>> solver = roundwise.Solver()
-    >>> x = solver.solve(np.eye(3), np.ones(3))
+    >>> solver = rw.Solver()
+    >>> solver.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
+    array([0.09090909, 0.63636364])
     """
 
     def __init__(
@@ -116,17 +120,37 @@ class Solver:
         assume_a: Structure | None = None,
         accuracy: Accuracy = "backward",
         device: str | None = None,
+        lower: bool = False,
+        transposed: bool = False,
     ) -> Any:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors.
 
         Full accuracy takes other times than what is learned: such a solve starts as the policy
         says, and teaches nothing.
+
+        Parameters
+        ----------
+        A, b, tol, full_output, assume_a, accuracy, device, lower, transposed
+            As for `roundwise.solve`.
+
+        Returns
+        -------
+        x : array, shaped as b
+            A `Solution` if `full_output`.
+
+        Examples
+        --------
+        >>> solver = rw.Solver()
+        >>> solver.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
+        array([0.09090909, 0.63636364])
         """
         options: dict[str, Any] = {
             "tol": tol,
             "full_output": full_output,
             "assume_a": assume_a,
             "accuracy": accuracy,
+            "lower": lower,
+            "transposed": transposed,
         }
         if _runs_on_device(device, A, b):
             learner = None if accuracy == "forward" else self._device_learner
@@ -152,12 +176,27 @@ class Solver:
         columns: int = 1,
         accuracy: Accuracy = "backward",
         device: str | None = None,
-    ) -> Factorization:
+    ) -> Factorization | StackedFactorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
         The first solve with it teaches, unless it is to full accuracy. It is never used to
         explore: its factors are to stay. For the next matrix with the same pattern, call its
         `refactor`.
+
+        Parameters
+        ----------
+        A, tol, assume_a, columns, accuracy, device
+            As for `roundwise.factor`.
+
+        Returns
+        -------
+        Factorization
+
+        Examples
+        --------
+        >>> F = rw.Solver().factor([[4.0, 1.0], [1.0, 3.0]])
+        >>> F.solve([1.0, 2.0])
+        array([0.09090909, 0.63636364])
         """
         if _runs_on_device(device, A):
             return factor_knowing(
@@ -177,8 +216,52 @@ class Solver:
         return factor(A, tol=tol, policy=chooser, **options)
 
     def summary(self) -> str:
-        """What was learned, as a table: relative times and solves, by system and first action."""
+        """What was learned, as a table: relative times and solves, by system and first action.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> text = rw.Solver().summary()
+        """
         return "This Solver does not learn." if self._learner is None else self._learner.summary()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the table of `summary`."""
+        from roundwise.notebook.cards import solver_card
+
+        return solver_card(repr(self), None if self._learner is None else self._learner.learned())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what was learned: relative times by system and first action.
+
+        Needs ``pip install "roundwise[plot]"``.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            To draw on; by default a new figure is made.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> solver = rw.Solver()
+        >>> x = solver.solve(np.eye(700) + 0.01, np.ones(700))
+        >>> ax = solver.plot()
+        """
+        from roundwise.notebook.plots import plot_learned
+
+        if self._learner is None:
+            raise ValueError("this Solver does not learn; make one with learn=True to plot it")
+        learned = self._learner.learned()
+        if not learned.rows:
+            raise ValueError("this Solver has learned nothing yet; solve with it, then plot")
+        return plot_learned(learned, ax)
 
     def __repr__(self) -> str:
         if self._learner is None:

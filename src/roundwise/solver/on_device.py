@@ -12,7 +12,7 @@ from roundwise.solver.choosing import Choice
 from roundwise.solver.device_choosing import DeviceLearner, device_chooser
 from roundwise.solver.devices import Place
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.inputs import GivenMatrix, checked_matrix, stacked_shape
+from roundwise.solver.inputs import GivenMatrix, checked_matrix, checked_shapes
 from roundwise.solver.solution import SolveFailed
 
 Accuracy = Literal["backward", "forward"]
@@ -113,8 +113,7 @@ def _factored(
 
 def _stacked(place: Place, A: Any, b: Any, *options: Any) -> Array:
     """System by system; a b with one dimension is one vector for all, as in NumPy."""
-    xp, columns = place.backend.xp, b[:, None] if b.ndim == 1 else b
-    stack = stacked_shape(A, columns)
+    xp, (stack, columns) = place.backend.xp, checked_shapes(A, b)
     matrices = xp.broadcast_to(A, stack + A.shape[-2:])
     blocks = xp.broadcast_to(columns, stack + columns.shape[-2:])
     answers = [

@@ -13,7 +13,7 @@ from roundwise.backends.native import exact
 from roundwise.formats import FP64
 
 Array = NDArray[np.float64]
-_U, _ETA = 2.0**-53, 2.0**-1074
+_U = 2.0**-53
 
 
 class Prover:
@@ -65,7 +65,7 @@ class Prover:
             return np.full(X.shape, np.inf)
         n = len(X)
         size = (np.abs(self._A) @ np.abs(X) + np.abs(B)) * (1 + (n + 4) * _U)
+        # What underflows here and in the residual is counted by `Inverse.errors`.
         uncertainty = 1.01 * (_U * np.abs(residual) + exact.error_of(n) * size)
-        uncertainty = np.where(size > 0, uncertainty + 8 * (n + 1) * _ETA, 0.0)
         errors = self._inverse.errors(X, residual, uncertainty)
         return np.where(errors > 0, np.nextafter(np.ldexp(errors, -self._shifts), np.inf), 0.0)

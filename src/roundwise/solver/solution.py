@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,20 @@ from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """A verified answer, and how it came about.
+
+    Parameters
+    ----------
+    x : array
+        The answer, shaped as b.
+    others
+        See the attributes.
 
     Attributes
     ----------
@@ -51,6 +61,14 @@ class Solution:
     accuracy : str
         ``"forward"``: full accuracy was asked for, and x is right to a few units in the last
         place; ``"backward"``: what holds for every answer, a small backward error.
+
+    Examples
+    --------
+    >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)
+    >>> solution.status, solution.error_kind
+    ('accepted', 'bound')
+    >>> solution.backward_error <= solution.tolerance
+    True
     """
 
     x: NDArray[Any] = field(repr=False)
@@ -80,7 +98,8 @@ class Solution:
     @property
     def digits(self) -> int:
         """About how many decimal digits of the largest entries of x are right; 0 if none is."""
-        most = 16 if "64" in str(self.x.dtype) else 7  # NumPy's, CuPy's or torch's
+        double = str(self.x.dtype).endswith(("float64", "complex128"))  # NumPy's, CuPy's, torch's
+        most = 16 if double else 7
         return right_digits(self.forward_error_bound, most)
 
     @property
@@ -96,7 +115,18 @@ class Solution:
         )
 
     def explain(self) -> str:
-        """The story of this solve in plain words."""
+        """The story of this solve in plain words.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)
+        >>> "passed the gate" in solution.explain()
+        True
+        """
         lines = [self.decision]
         lines += [_sentence(attempt) for attempt in self.attempts]
         lines.append(
@@ -113,6 +143,35 @@ class Solution:
         parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
         lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the ladder of attempts, errors against the gate, times."""
+        from roundwise.notebook.cards import solution_card
+
+        return solution_card(self, " ".join(self._trust()))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the backward error after every step of every attempt, and the gate.
+
+        Needs ``pip install "roundwise[plot]"``.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            To draw on; by default a new figure is made.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)
+        >>> ax = solution.plot()
+        """
+        from roundwise.notebook.plots import plot_attempts
+
+        return plot_attempts(self.attempts, self.tolerance, f"Solution: {self.status}", ax)
 
     def _trust(self) -> list[str]:
         """How far x is to be trusted."""

@@ -1,0 +1,98 @@
+"""The rank of a least squares problem: is the smallest singular value above ``rcond`` times the
+largest? Where it clearly is, factors tell; where there is doubt, an SVD decides, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from roundwise.algorithms.augmented import AugmentedFactors, AugmentedSystem, SvdFactors
+from roundwise.backends import ArithmeticFailure
+
+Array = NDArray[np.float64]
+
+STEPS = 5
+MARGIN = 10.0
+"""Estimates of extreme singular values from a few steps are seldom off by more than that."""
+
+
+@np.errstate(all="ignore")  # what is infinite or NaN is doubtful
+def condition_estimate(system: AugmentedSystem, M: AugmentedFactors) -> float:
+    """About the condition number of T with columns of length 1, by the power method.
+
+    Five steps with ``(T'T)^-1`` from a random vector; the largest singular value is replaced by
+    its upper bound, ||T||_F. Infinite if that leaves float64's range.
+    """
+    w = system.weights
+    v = np.random.default_rng(0).standard_normal(len(w))
+    size = float(np.linalg.norm(v))
+    try:
+        for _ in range(STEPS):
+            v = w * M.inverse_of_normal(w * (v / size))
+            size = float(np.linalg.norm(v))
+    except ArithmeticFailure:  # out of float64's range
+        return np.inf
+    return system.norm * float(np.sqrt(size))
+
+
+@np.errstate(all="ignore")
+def largest_singular_value(system: AugmentedSystem) -> float:
+    """About that of T with columns of length 1, from below."""
+    v = np.random.default_rng(1).standard_normal(len(system.weights))
+    size = float(np.linalg.norm(v))
+    for _ in range(STEPS):
+        v = (system.transposed @ (system.T @ (v / size / system.weights))) / system.weights
+        size = float(np.linalg.norm(v))
+    return float(np.sqrt(size))
+
+
+def is_doubtful(system: AugmentedSystem, M: AugmentedFactors, rcond: float) -> tuple[bool, float]:
+    """Whether T may have a singular value below ``rcond`` times the largest; and its condition."""
+    condition = condition_estimate(system, M)
+    if not condition * rcond * MARGIN < 1:  # written so that NaN is doubtful
+        condition *= largest_singular_value(system) / system.norm
+    return not condition * rcond * MARGIN < 1, condition
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposed:
+    """``T = U S V'`` of a tall dense matrix, and its rank."""
+
+    U: Array
+    S: Array
+    V: Array
+    rank: int
+
+    @classmethod
+    def of(cls, T: Any, rcond: float) -> Decomposed:
+        try:
+            U, S, Vt = scipy.linalg.svd(T, full_matrices=False, check_finite=False)
+        except np.linalg.LinAlgError:  # divide and conquer does not converge for some matrices
+            driver = "gesvd"
+            U, S, Vt = scipy.linalg.svd(T, full_matrices=False, lapack_driver=driver)
+        return cls(U, S, Vt.T, int(np.count_nonzero(rcond * S[0] < S)))
+
+    @property
+    def condition(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(self.S[0] / self.S[-1]) if self.S[-1] > 0 else np.inf
+
+    def factors(self) -> SvdFactors:
+        return SvdFactors(self.U, self.S, self.V)
+
+    def shortest(self, b: Array, wide: bool) -> tuple[Array, Array]:
+        """The shortest least squares solution of this rank, and its residual.
+
+        With A = T, or T' if A is wide.
+        """
+        U, S, V = self.U[:, : self.rank], self.S[: self.rank, None], self.V[:, : self.rank]
+        left, right = (V, U) if wide else (U, V)
+        t = left.T @ b
+        s = b - left @ t
+        s -= left @ (left.T @ s)
+        return right @ (t / S), s

@@ -1,0 +1,139 @@
+"""What `roundwise.lstsq` returns with ``full_output=True``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.actions import Action
+from roundwise.algorithms import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquaresSolution:
+    """A verified least squares solution, and how it came about.
+
+    Parameters
+    ----------
+    x : array, (n,) or (n, k)
+    status : str
+        ``"accepted"``: at the first attempt; ``"escalated"``: after others had failed.
+    action : str
+        The method and the formats of factor, update, gmres and residual that x is from.
+    backward_error : float
+        At most that much, relative to their norms, A and b must change for x to be an exact
+        solution; proved, of the worst right-hand side (docs/least-squares.md).
+    tolerance : float
+        What it was accepted against.
+    rank : int
+        The number of singular values above `rcond` times the largest.
+    is_unique : bool
+        Whether x is the only solution (rank n). If not, it is the shortest one.
+    residual_norm : float or array
+        ``||b - A x||_2`` of each right-hand side.
+    condition : float
+        About the condition number in the 2-norm, of A with columns (rows if m < n) of about the
+        same length; of A as it was given if `action` says ``svd``.
+    attempts : tuple of Outcome
+        What each action that was tried gave; the last one is the answer's.
+    timings : dict
+        Seconds of ``look`` (checking, scaling, deciding), ``solve`` (all attempts) and ``rank``.
+    decision : str
+        Why the first attempt was chosen.
+
+    Examples
+    --------
+    >>> A, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 2.0, 4.0])
+    >>> solution = rw.lstsq(A, b, full_output=True)
+    >>> solution.rank, solution.is_unique, solution.backward_error <= solution.tolerance
+    (2, True, True)
+    """
+
+    x: NDArray[Any] = field(repr=False)
+    status: str
+    action: str
+    backward_error: float
+    tolerance: float
+    rank: int
+    is_unique: bool
+    residual_norm: Any
+    condition: float
+    attempts: tuple[Outcome, ...] = field(repr=False)
+    timings: Mapping[str, float] = field(repr=False)
+    decision: str = field(repr=False)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.timings.values())
+
+    @property
+    def iterations(self) -> int:
+        """Corrections of the accepted attempt."""
+        return self.attempts[-1].outer_iterations if self.attempts else 0
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(size) for size in self.x.shape)
+        return (
+            f"LeastSquaresSolution({self.status}, {self.action}, x of {shape}, rank {self.rank}, "
+            f"backward error {self.backward_error:.1e} <= {self.tolerance:.1e}, "
+            f"{1e3 * self.seconds:.3g} ms)"
+        )
+
+    def explain(self) -> str:
+        """The story of this solve in plain words."""
+        lines = [self.decision, *(_sentence(one) for one in self.attempts)]
+        lines.append(
+            f"The answer passed the gate: changing A and b by {self.backward_error:.1e} of their "
+            f"norms makes it exact; up to {self.tolerance:.1e} is accepted."
+        )
+        lines.append(self._trust())
+        parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
+        lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the ladder of attempts, errors against the gate, times."""
+        from roundwise.notebook.cards import solution_card
+
+        return solution_card(self, self._trust())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the errors of all attempts, and the gate; see `Solution.plot`."""
+        from roundwise.notebook.plots import plot_attempts
+
+        title = f"Least squares solution: {self.status}"
+        return plot_attempts(self.attempts, self.tolerance, title, ax)
+
+    def _trust(self) -> str:
+        which = "it is the only solution" if self.is_unique else "it is the shortest solution"
+        return f"A has rank {self.rank}: {which}. Condition number: {self.condition:.1e}."
+
+
+METHOD_NAMES = {
+    "cholesky": "Cholesky of A'A",
+    "choleskyqr": "Cholesky QR, twice,",
+    "qr": "Householder QR",
+    "svd": "SVD",
+}
+
+
+def _sentence(attempt: Outcome) -> str:
+    action = Action.parse(attempt.action)
+    method = METHOD_NAMES.get(action.method, action.method)
+    if not np.isfinite(attempt.nbe):
+        work = f"{method} in {action[0]} failed"
+    else:
+        how = f" ({attempt.inner_iterations} GMRES iterations)" if attempt.inner_iterations else ""
+        work = (
+            f"{method} in {action[0]} and {attempt.outer_iterations} refinement steps{how} gave a "
+            f"backward error of {attempt.nbe:.1e}"
+        )
+    verdict = "accepted" if attempt.converged and not attempt.reason else attempt.reason
+    return f"{work} in {1e3 * (attempt.seconds or 0.0):.3g} ms: {verdict}."

@@ -1,0 +1,250 @@
+"""Stacks of dense systems, ``(..., n, n)``, with NumPy's rules of broadcasting.
+
+Small systems are solved by one compiled call, which shares them among threads and verifies each
+answer (`cpp/bindings/stack.cpp`). Those that do not pass the gate, or whose pivots are suspicious,
+and large ones are solved one by one as any other system.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import roundwise._kernels as _kernels
+from roundwise.algorithms.accuracy import default_tolerance, within
+from roundwise.backends.native import exact
+from roundwise.formats import FP32, FP64
+from roundwise.machine.threads import factorization_threads
+from roundwise.solver.examining import SUSPICIOUS
+from roundwise.solver.inputs import answer_dtype, checked_shapes, dense_array
+from roundwise.solver.solution import Solution, SolveFailed
+
+Array = NDArray[Any]
+Solve = Callable[[Array, Array], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedSolution:
+    """The verified answers of a stack, and how each came about.
+
+    ``solution[i]``, or ``solution[i, j]`` where A and b stack to two dimensions, is the `Solution`
+    of one system.
+
+    Parameters
+    ----------
+    x : array
+        All answers, as without `full_output`.
+    parts : array of Solution
+        One for each system, in the shape of the stack.
+
+    Examples
+    --------
+    >>> A = np.array([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 1.0], [0.0, 1.0]]])
+    >>> solution = rw.solve(A, np.ones(2), full_output=True)
+    >>> solution.x
+    array([[0.5 , 0.25],
+           [0.  , 1.  ]])
+    >>> solution[1].status
+    'accepted'
+    """
+
+    x: Array = field(repr=False)
+    parts: NDArray[Any] = field(repr=False)  # of objects
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.parts[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the stack."""
+        return self.parts.shape
+
+    @property
+    def status(self) -> str:
+        """``"escalated"`` if one of them is."""
+        statuses: list[str] = [one.status for one in self.parts.flat]
+        return max(statuses, key=("accepted", "escalated").index)
+
+    @property
+    def backward_error(self) -> float:
+        """The largest."""
+        return float(np.max([one.backward_error for one in self.parts.flat]))
+
+    @property
+    def forward_error_bound(self) -> float:
+        """The largest."""
+        return float(np.max([one.forward_error_bound for one in self.parts.flat]))
+
+    @property
+    def condition(self) -> float:
+        """The largest."""
+        return float(np.max([one.condition for one in self.parts.flat]))
+
+    @property
+    def seconds(self) -> float:
+        return float(sum(one.seconds for one in self.parts.flat))
+
+    def explain(self) -> str:
+        """What was used how often, and the story of the system with the largest error."""
+        actions = Counter(one.action for one in self.parts.flat)
+        used = ", ".join(f"{action} for {count}" for action, count in actions.most_common())
+        worst = int(np.argmax([one.forward_error_bound for one in self.parts.flat]))
+        place = tuple(int(i) for i in np.unravel_index(worst, self.shape))
+        return (
+            f"{self.parts.size} systems were solved one by one: {used}.\n"
+            f"The one with the largest error is number {place}:\n{self.parts[place].explain()}"
+        )
+
+
+def solve_stack(
+    A: Array, b: Array, one: Solve, tol: float | None, bound: int, full_output: bool
+) -> Any:
+    """The answers of all systems; `one` solves one of them. Those with n < bound are small."""
+    stack, columns = checked_shapes(A, b)
+    n, k = columns.shape[-2:]
+    if A.size == n * n and not full_output:  # one matrix for all: a solve for all columns
+        spread = np.broadcast_to(columns, (*stack, n, k)).reshape(-1, n, k)
+        X = one(A.reshape(n, n), spread.transpose(1, 0, 2).reshape(n, -1))
+        X = X.reshape(n, -1, k).transpose(1, 0, 2).reshape((*stack, n, k))
+    elif n < bound and not full_output:
+        X = _solve_at_once(A, columns, stack, one, tol)
+    else:
+        systems = _systems(A, columns, stack)
+        answers = [_solved(one, matrix, B, place) for place, matrix, B in systems]
+        if full_output:
+            return _stacked(answers, stack, b.ndim == 1)
+        X = np.reshape(answers, (*stack, n, k))
+    return X[..., 0] if b.ndim == 1 else X
+
+
+def _systems(
+    A: Array, columns: Array, stack: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], Array, Array]]:
+    """The place, the matrix and the right-hand sides of each."""
+    matrices = np.broadcast_to(A, stack + A.shape[-2:])
+    blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+    for place in np.ndindex(stack):
+        yield place, matrices[place], blocks[place]
+
+
+def _solved(one: Solve, A: Array, B: Array, place: tuple[int, ...]) -> Any:
+    try:
+        return one(A, B)
+    except SolveFailed as failure:
+        reason = f"system {place} of the stack: {failure.reason}"
+        found = failure.x, failure.backward_error, failure.attempts
+        raise SolveFailed(reason, *found) from None
+
+
+def _solve_at_once(
+    A: Array, columns: Array, stack: tuple[int, ...], one: Solve, tol: float | None
+) -> Array:
+    n, k = columns.shape[-2:]
+    dtype = answer_dtype(A, columns)
+    single = dtype == np.float32
+    which_a, which_b = _indices(A, stack), _indices(columns, stack)
+    matrices = np.ascontiguousarray(A, dtype=np.float64).reshape(-1, n, n)
+    blocks = np.ascontiguousarray(columns, dtype=np.float64).reshape(-1, n, k)
+    X, passed = np.empty((len(which_a), n, k)), np.empty(len(which_a), dtype=np.uint8)
+    block, tolerance = exact.block_for(n), tol or default_tolerance(n, FP32 if single else FP64)
+    _kernels.native_solve_stack(
+        matrices,
+        blocks,
+        which_a,
+        which_b,
+        X,
+        passed,
+        within(tolerance, n, exact.error_of(n, block)),
+        SUSPICIOUS,
+        block,
+        exact.LEAST,
+        exact.MOST,
+        bool(single),
+        factorization_threads(),
+    )
+    for i in np.flatnonzero(passed == 0):  # perhaps few digits are right: that is looked into
+        place = tuple(int(j) for j in np.unravel_index(i, stack))
+        matrix = np.broadcast_to(A, (*stack, n, n))[place]
+        X[i] = _solved(one, matrix, np.broadcast_to(columns, (*stack, n, k))[place], place)
+    return X.reshape((*stack, n, k)).astype(dtype, copy=False)
+
+
+def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
+    """Of each system, the number of the matrix or of the columns that are given for it."""
+    shape = given.shape[:-2]
+    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    return np.broadcast_to(numbers, stack).ravel()
+
+
+def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> StackedSolution:
+    parts = np.empty(len(answers), dtype=object)
+    parts[:] = answers
+    X = np.reshape([one.x for one in answers], stack + answers[0].x.shape)
+    return StackedSolution(X[..., 0] if vectors else X, parts.reshape(stack))
+
+
+class StackedFactorization:
+    """A `Factorization` of each matrix of a stack; `roundwise.factor` makes it.
+
+    Parameters
+    ----------
+    A : (..., n, n) array
+    one : callable
+        Makes the factorization of one matrix.
+
+    Examples
+    --------
+    >>> F = rw.factor(np.array([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 1.0], [0.0, 1.0]]]))
+    >>> F.solve(np.ones(2))
+    array([[0.5 , 0.25],
+           [0.  , 1.  ]])
+    >>> F[0].solve(np.ones(2))
+    array([0.5 , 0.25])
+    """
+
+    def __init__(self, A: Array, one: Callable[[Array], Any]) -> None:
+        self.shape, stack = A.shape, A.shape[:-2]
+        self.parts: Any = np.empty(stack, dtype=object)
+        for place in np.ndindex(stack):
+            self.parts[place] = one(A[place])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.parts[index]
+
+    def __repr__(self) -> str:
+        return f"StackedFactorization({' x '.join(map(str, self.shape))})"
+
+    def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
+        """``A^-1 b`` as `Factorization.solve`; b is broadcast as `roundwise.solve` does it."""
+        b = dense_array("b", b, real=False)
+        stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
+        parts: Any = np.broadcast_to(self.parts, stack)
+        blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+        answers = [
+            parts[place].solve(blocks[place], trans, full_output=True)
+            if full_output
+            else parts[place].solve(blocks[place], trans)
+            for place in np.ndindex(stack)
+        ]
+        if full_output:
+            return _stacked(answers, stack, b.ndim == 1)
+        X = np.reshape(answers, stack + columns.shape[-2:])
+        return X[..., 0] if b.ndim == 1 else X
+
+    def refactor(self, A: Any) -> Self:
+        """Go on with other matrices, a stack of the same shape."""
+        A = dense_array("A", A, real=False)
+        if A.shape != self.shape:
+            raise ValueError(f"A has shape {A.shape}; pass a stack of shape {self.shape}")
+        for place in np.ndindex(self.parts.shape):
+            self.parts[place].refactor(A[place])
+        return self

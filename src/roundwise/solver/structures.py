@@ -1,0 +1,118 @@
+"""The structure of a dense A: what `assume_a` says of it, in SciPy's words, or what is seen."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from roundwise.actions import Action
+from roundwise.algorithms.methods import is_symmetric
+from roundwise.backends.native.structured import structured_method
+from roundwise.formats import FP64
+from roundwise.solver.choosing import Choice, native_ladder
+from roundwise.solver.inputs import GivenMatrix, dense_array
+
+Structure = Literal[
+    "gen",
+    "general",
+    "sym",
+    "symmetric",
+    "her",
+    "hermitian",
+    "pos",
+    "positive definite",
+    "banded",
+    "tridiagonal",
+    "upper triangular",
+    "lower triangular",
+    "diagonal",
+]
+"""What `assume_a` takes, as `scipy.linalg.solve` does."""
+
+LONG = {
+    "gen": "general",
+    "sym": "symmetric",
+    "her": "hermitian",
+    "pos": "positive definite",
+}
+NAMES = (
+    *LONG,
+    *LONG.values(),
+    *("banded", "tridiagonal", "upper triangular", "lower triangular", "diagonal"),
+)
+SYMMETRIC = ("symmetric", "hermitian", "positive definite")
+
+SEEN_FROM = 300
+"""The smallest n for which A is looked at: an LU factorization of smaller ones is as fast."""
+
+
+def checked_name(assume_a: Any) -> str | None:
+    """SciPy's long name of a structure."""
+    if assume_a is None:
+        return None
+    if not isinstance(assume_a, str) or assume_a not in NAMES:
+        raise ValueError(
+            f"assume_a = {assume_a!r}; choose None or one of {', '.join(map(repr, NAMES))}"
+        )
+    return LONG.get(assume_a, assume_a)
+
+
+def named_part(A: Any, name: str, lower: bool) -> Any:
+    """The matrix that SciPy solves with: the entries which the name says are there.
+
+    Of a symmetric or Hermitian one those are in one triangle, and the other one mirrors them. A
+    itself if it has no others, which is found out at little cost. A sparse A is taken as it is.
+    """
+    if sparse.issparse(A):
+        return A
+    A = dense_array("A", A, real=False)
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.size == 0:
+        return A  # refused later, or empty
+    if name in SYMMETRIC:
+        is_plain = A.ndim == 2 and not np.iscomplexobj(A)
+        return A if is_plain and is_symmetric(A) else _mirrored(A, lower, name != "symmetric")
+    if name == "upper triangular":
+        return _within(A, 0, None)
+    if name == "lower triangular":
+        return _within(A, None, 0)
+    if name == "diagonal":
+        return _within(A, 0, 0)
+    return _within(A, 1, 1) if name == "tridiagonal" else A
+
+
+def _mirrored(A: NDArray[Any], lower: bool, conjugate: bool) -> NDArray[Any]:
+    one = np.tril(A, -1) if lower else np.triu(A, 1)
+    other = np.swapaxes(one, -1, -2)
+    diagonal = np.diagonal(A, axis1=-2, axis2=-1)
+    full: NDArray[Any] = one + (other.conj() if conjugate else other)
+    at = np.arange(A.shape[-1])
+    full[..., at, at] = diagonal.real if conjugate else diagonal
+    return full
+
+
+def _within(A: NDArray[Any], below: int | None, above: int | None) -> NDArray[Any]:
+    """A without the entries further below or above the diagonal; itself if there are none."""
+    outside = (below is not None and np.tril(A, -below - 1).any()) or (
+        above is not None and np.triu(A, above + 1).any()
+    )
+    if not outside:
+        return A
+    A = A if below is None else np.triu(A, -below)
+    return A if above is None else np.tril(A, above)
+
+
+def structured_choice(matrix: GivenMatrix) -> Choice | None:
+    """Substitution, or the LU of a band, if A is seen to suit it; None for other matrices."""
+    if matrix.is_sparse or matrix.n < SEEN_FROM:
+        return None
+    method = structured_method(matrix.A)
+    if method is None:
+        return None
+    reason = {
+        "banded": "A has entries near its diagonal only: LU of that band in FP64.",
+        "triangular": "A is triangular, perhaps with rows or columns in disorder: substitution.",
+    }[method]
+    return Choice(native_ladder(Action([FP64] * 4, method), matrix), reason)
