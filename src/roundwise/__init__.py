@@ -7,6 +7,7 @@ from roundwise.algorithms import (
     CgIR,
     DeploymentRule,
     GmresIR,
+    LsIR,
     LuIR,
     Outcome,
     OutcomeStatus,
@@ -38,9 +39,20 @@ from roundwise.machine.threads import (
     set_simd_level,
     simd_levels,
 )
-from roundwise.problems import LinearSystem, read_matrix_market
+from roundwise.problems import LeastSquares, LinearSystem, read_matrix_market
 from roundwise.rounding import round_scalar, round_to
-from roundwise.solver import Factorization, Solution, SolveFailed, Solver, factor, solve
+from roundwise.solver import (
+    Factorization,
+    LeastSquaresSolution,
+    Solution,
+    SolveFailed,
+    Solver,
+    StackedFactorization,
+    StackedSolution,
+    factor,
+    lstsq,
+    solve,
+)
 from roundwise.tuning import Tuner
 
 __version__ = "0.1.0"
@@ -66,7 +78,10 @@ __all__ = [
     "FloatFormat",
     "GmresIR",
     "IllConditionedWarning",
+    "LeastSquares",
+    "LeastSquaresSolution",
     "LinearSystem",
+    "LsIR",
     "LuIR",
     "Outcome",
     "OutcomeStatus",
@@ -75,6 +90,8 @@ __all__ = [
     "Solution",
     "SolveFailed",
     "Solver",
+    "StackedFactorization",
+    "StackedSolution",
     "Status",
     "Tuner",
     "UnknownNameError",
@@ -85,6 +102,7 @@ __all__ = [
     "get_format",
     "get_num_threads",
     "get_simd_level",
+    "lstsq",
     "problems",
     "read_matrix_market",
     "register_format",

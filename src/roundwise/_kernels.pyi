@@ -21,6 +21,7 @@ _Columns = tuple[_Index, _Index, _Carried]
 
 def available_levels() -> list[str]: ...
 def active_level() -> str: ...
+def usable_cores() -> int: ...
 def set_level(name: str) -> None: ...
 def round(fmt: Format, mode: int, key: int, x: _Carried, y: _Carried, threads: int, /) -> None: ...
 def lu(fmt: Format, a: _Carried, perm: _Index, threads: int, /) -> tuple[int, int]: ...
@@ -87,8 +88,10 @@ _Computed = NDArray[Any]  # float32 or float64, no narrower than what is stored
 
 def native_level() -> str: ...
 def native_lu(a: _Computed, pivots: _Index, threads: int, /) -> int: ...
+def native_cholesky(a: _Computed, upper: bool, threads: int, /) -> int: ...
 def native_bf16_levels() -> list[str]: ...
 def native_bf16_lu(a: NDArray[float32], pivots: _Index, level: str, threads: int, /) -> int: ...
+def native_bf16_cholesky(a: NDArray[float32], upper: bool, level: str, threads: int, /) -> int: ...
 def native_bf16_gemm(
     c: NDArray[float32], a: NDArray[float32], b: NDArray[float32], level: str, threads: int, /
 ) -> None: ...
@@ -101,6 +104,19 @@ def native_getrs(
 def native_potrs(packed: _Stored, fmt: str, b: _Computed, threads: int, /) -> None: ...
 def native_convert(x: NDArray[Any], y: NDArray[Any], fmt: str, threads: int, /) -> None: ...
 def native_norms(a: _Computed, threads: int, /) -> tuple[float, float, float]: ...
+def native_column_norms(a: _Computed, threads: int, /) -> tuple[float, float]: ...
+def native_copy(x: _Computed, y: _Computed, threads: int, /) -> None: ...
+def native_symmetric(a: _Computed, threads: int, /) -> bool: ...
+def native_look(
+    a: _Vector,
+    lines: NDArray[int64],
+    diagonal: NDArray[int64],
+    largest: _Vector,
+    norms: _Vector,
+    gram: _Vector,
+    threads: int,
+    /,
+) -> None: ...
 
 # These two return whether all that they wrote is finite; the rows of V are contiguous.
 def native_axpy(alpha: float, x: _Computed, y: _Computed, /) -> bool: ...
@@ -153,6 +169,22 @@ def native_sparse_backward_errors(
     most: float,
     /,
 ) -> tuple[float, float]: ...
+def native_solve_stack(
+    a: _Doubles,
+    b: _Doubles,
+    which_a: NDArray[Any],
+    which_b: NDArray[Any],
+    x: _Doubles,
+    passed: NDArray[Any],
+    accepted: float,
+    suspicious: float,
+    block: int,
+    least: float,
+    most: float,
+    single: bool,
+    threads: int,
+    /,
+) -> None: ...
 
 class SparsePattern:
     @property
@@ -235,6 +267,30 @@ def sparse_assignment(
 def sparse_is_regular(
     indptr: _Index | NDArray[int64], indices: _Index | NDArray[int64], /
 ) -> bool: ...
+def sparse_partners(
+    indptr: NDArray[Any], indices: NDArray[Any], step: int, /
+) -> tuple[int, int]: ...
+def sparse_is_symmetric(
+    indptr: NDArray[Any], indices: NDArray[Any], values: _Carried, /
+) -> bool: ...
+def sparse_balance(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: _Carried,
+    symmetric: bool,
+    rows: _Index,
+    columns: _Index,
+    /,
+) -> bool: ...
+def sparse_scale(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: _Carried,
+    rows: _Index,
+    columns: _Index,
+    scaled: _Carried,
+    /,
+) -> None: ...
 
 class LeftLookingLU:
     def __init__(
@@ -245,6 +301,7 @@ class LeftLookingLU:
         by_columns: bool,
         most_work: float,
         most_counted: float,
+        most_if_weak: float,
         /,
     ) -> None: ...
     @property

@@ -16,12 +16,36 @@ from typing import Any
 from roundwise._forking import cached_property
 from roundwise.formats import FloatFormat, get_format
 
+__all__ = [
+    "Action",
+    "ActionSpace",
+    "as_action",
+    "full_space",
+    "implied_failures",
+    "list_space",
+    "monotone_space",
+    "top_k",
+]
+
 
 class Action(tuple[FloatFormat, ...]):
     """The formats of the stages, in stage order, and the method.
 
     It is a tuple of formats with an attribute `method`, "" for algorithms without methods. The
     text form is ``bf16-fp32-fp64-fp64``, or ``cholesky:fp32-fp64-fp64-fp64`` with a method.
+
+    Parameters
+    ----------
+    formats : iterable of str or FloatFormat
+        One for each stage.
+    method : str
+        How to factorize, for algorithms that have methods.
+
+    Examples
+    --------
+    >>> action = rw.Action(["fp32", "fp64", "fp64", "fp64"], "cholesky")
+    >>> str(action), action.method
+    ('cholesky:fp32-fp64-fp64-fp64', 'cholesky')
     """
 
     method: str
@@ -33,7 +57,21 @@ class Action(tuple[FloatFormat, ...]):
 
     @classmethod
     def parse(cls, text: str) -> Action:
-        """The action of a text form; `register_format` makes a format of your own known."""
+        """The action of a text form; `register_format` makes a format of your own known.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        Action
+
+        Examples
+        --------
+        >>> rw.Action.parse("cholesky:fp32-fp64-fp64-fp64").method
+        'cholesky'
+        """
         if not isinstance(text, str):
             raise TypeError(f"an action's text form is a str, got {type(text).__name__}")
         method, _, formats = text.rpartition(":")
@@ -64,7 +102,25 @@ ActionLike = str | Sequence[str | FloatFormat]
 
 
 def as_action(action: ActionLike, stages: Sequence[str] | None = None) -> Action:
-    """The action, from whatever form it has; with `stages` the number of formats is checked."""
+    """The action, from whatever form it has; with `stages` the number of formats is checked.
+
+    Parameters
+    ----------
+    action : str or sequence of formats
+        A text as ``bf16-fp64``, or formats, or an `Action`.
+    stages : sequence of str, optional
+        The stages that it must have a format for.
+
+    Returns
+    -------
+    Action
+
+    Examples
+    --------
+    >>> from roundwise.actions import as_action
+    >>> str(as_action(("bf16", "fp64")))
+    'bf16-fp64'
+    """
     if isinstance(action, str):
         made = Action.parse(action)
     elif isinstance(action, Iterable):
@@ -96,6 +152,19 @@ class ActionSpace:
     There is at least one, each is listed once and has one format per stage. Among actions with the
     same formats, the one with the later method in `methods` counts as the safer: list methods with
     the safest last.
+
+    Parameters
+    ----------
+    stages : tuple of str
+        What the formats of an action are for.
+    actions : tuple of Action
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> space = list_space(["factor", "residual"], ["fp32-fp64", "fp64-fp64"])
+    >>> len(space), space.names[space.safe]
+    (2, 'fp64-fp64')
     """
 
     stages: tuple[str, ...]
@@ -219,7 +288,23 @@ class ActionSpace:
 
 
 def full_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) -> ActionSpace:
-    """All m**k actions of m formats and k stages, in the order of `action_key`, low to high."""
+    """All m**k actions of m formats and k stages, in the order of `action_key`, low to high.
+
+    Parameters
+    ----------
+    stages : sequence of str
+    formats : iterable of str or FloatFormat
+
+    Returns
+    -------
+    ActionSpace
+
+    Examples
+    --------
+    >>> from roundwise.actions import full_space
+    >>> full_space(["factor", "residual"], ["fp32", "fp64"]).names
+    ('fp32-fp32', 'fp32-fp64', 'fp64-fp32', 'fp64-fp64')
+    """
     return list_space(stages, _product(stages, formats))
 
 
@@ -229,6 +314,21 @@ def monotone_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) 
     ``p_1 <= p_2 <= ... <= p_k``; C(m+k-1, k) actions of m formats with distinct bits. Formats
     with equal bits (fp16 and tf32) may stand in either order, which adds actions. The order
     is that of `full_space`.
+
+    Parameters
+    ----------
+    stages : sequence of str
+    formats : iterable of str or FloatFormat
+
+    Returns
+    -------
+    ActionSpace
+
+    Examples
+    --------
+    >>> from roundwise.actions import monotone_space
+    >>> len(monotone_space(rw.GmresIR.stages, ["bf16", "tf32", "fp32", "fp64"]))  # the paper's
+    35
     """
     actions = (
         action
@@ -242,6 +342,22 @@ def top_k(space: ActionSpace, k: int) -> ActionSpace:
     """The k highest actions in the order of `action_key`; they keep their places in the space.
 
     Of the paper's 35 actions the top 25 lack exactly those with ``u_f = u = bf16``.
+
+    Parameters
+    ----------
+    space : ActionSpace
+    k : int
+        How many to keep.
+
+    Returns
+    -------
+    ActionSpace
+
+    Examples
+    --------
+    >>> from roundwise.actions import monotone_space, top_k
+    >>> top_k(monotone_space(["factor", "residual"], ["bf16", "fp32", "fp64"]), 2).names
+    ('fp32-fp64', 'fp64-fp64')
     """
     if isinstance(k, bool) or not isinstance(k, int):
         raise TypeError(f"k counts actions, got {k!r}; pass an int")
@@ -252,7 +368,24 @@ def top_k(space: ActionSpace, k: int) -> ActionSpace:
 
 
 def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSpace:
-    """The given actions, as text or as sequences of formats, in the given order."""
+    """The given actions, as text or as sequences of formats, in the given order.
+
+    Parameters
+    ----------
+    stages : sequence of str
+    actions : iterable of actions
+        As texts or sequences of formats.
+
+    Returns
+    -------
+    ActionSpace
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> list_space(["factor", "residual"], ["fp32-fp64", "fp64-fp64"]).names
+    ('fp32-fp64', 'fp64-fp64')
+    """
     if isinstance(actions, str):
         raise TypeError(f"actions is the text {actions!r}; pass a list of actions: [{actions!r}]")
     if isinstance(stages, str):
@@ -267,6 +400,24 @@ def implied_failures(space: ActionSpace, failed: int) -> list[int]:
     lie within the other's. That fp16 fails by overflow thus says nothing about bf16. The action
     that failed is not listed. Less precision failing where more did is the rule, not a theorem:
     rounding errors may cancel by luck.
+
+    Parameters
+    ----------
+    space : ActionSpace
+    failed : int
+        The index of an action that failed.
+
+    Returns
+    -------
+    list of int
+        Indices of actions that need not be tried.
+
+    Examples
+    --------
+    >>> from roundwise.actions import full_space, implied_failures
+    >>> space = full_space(["factor", "residual"], ["bf16", "fp32"])
+    >>> [space.names[i] for i in implied_failures(space, space.names.index("fp32-bf16"))]
+    ['bf16-bf16']
     """
     if not 0 <= failed < len(space):
         raise IndexError(f"failed = {failed}, the space has {len(space)} actions")

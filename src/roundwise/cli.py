@@ -20,6 +20,7 @@ except ModuleNotFoundError:
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
 from roundwise.commands.calibrate import calibrate_command
+from roundwise.commands.compare import compare_command
 from roundwise.commands.endings import Interrupted
 from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
@@ -74,6 +75,7 @@ def main(ctx: click.Context) -> None:
     \b
     Examples
       roundwise solve A.mtx b.mtx -o x.mtx
+      roundwise compare
       roundwise train dense -o policy.json --train 30 --jobs -1
       roundwise evaluate policy.json dense --test 20 --jobs -1
       roundwise solve A.mtx --policy policy.json
@@ -86,6 +88,7 @@ def main(ctx: click.Context) -> None:
 
 for command in (
     solve_command,
+    compare_command,
     train_command,
     evaluate_command,
     reproduce_command,

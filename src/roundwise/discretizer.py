@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = ["FeatureDiscretizer"]
+
 Scale = Literal["linear", "log"]
 _INTEGER = (int, np.integer)
 
@@ -27,12 +29,24 @@ class FeatureDiscretizer:
     `bins` and `scale` hold for every feature, or are sequences with an entry for each. The scale
     ``"log"`` takes log10 first; such features must be positive.
 
+    Parameters
+    ----------
+    bins : int or sequence of int
+    scale : {"linear", "log"}, or a sequence of these
+
     Attributes
     ----------
     bins_ : tuple of int
         Points in use, after `fit`; `n_states_` is their product.
     bin_centers_ : tuple of arrays
         The points, in the units of the feature.
+
+    Examples
+    --------
+    >>> from roundwise.discretizer import FeatureDiscretizer
+    >>> bins = FeatureDiscretizer(bins=3).fit([[0.0], [2.0]])
+    >>> bins.transform([[0.4], [0.6], [9.0]])
+    array([0, 1, 2])
     """
 
     def __init__(

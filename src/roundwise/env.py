@@ -34,6 +34,8 @@ except ModuleNotFoundError as error:
         "roundwise.env needs gymnasium; pip install roundwise[gym] brings it"
     ) from error
 
+__all__ = ["PrecisionEnv"]
+
 Vector = NDArray[np.float64]
 
 
@@ -65,6 +67,23 @@ class PrecisionEnv(gymnasium.Env[Vector, np.int64]):
     `contexts` are (N, d), `rewards` (N, A) for a space of A actions; or a function
     ``rewards(problem, action)`` of two indices, called at each step, that returns the same each
     time.
+
+    Parameters
+    ----------
+    contexts : array_like, (N, d)
+    rewards : array_like, (N, A), or callable
+    space : ActionSpace
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.env import PrecisionEnv
+    >>> space = list_space(["factor"], ["fp32", "fp64"])
+    >>> env = PrecisionEnv([[1.0], [9.0]], [[1.0, 0.0], [-1.0, 0.0]], space)
+    >>> observation, info = env.reset(options={"problem": 1})
+    >>> observation, reward, *_ = env.step(0)
+    >>> float(observation[0]), float(reward)
+    (9.0, -1.0)
     """
 
     def __init__(

@@ -39,6 +39,12 @@ class FloatFormat:
     top_code_is_nan : bool
         The largest significand of the top binade encodes NaN, as in OCP's E4M3, so
         that `max` is the number below it.
+
+    Examples
+    --------
+    >>> mine = rw.FloatFormat("mine", p=6, emin=-30, emax=31)
+    >>> mine.unit_roundoff, mine.max
+    (0.015625, 4227858432.0)
     """
 
     name: str
@@ -137,7 +143,23 @@ NAMED_FORMATS: dict[str, FloatFormat] = {
 
 
 def register_format(fmt: FloatFormat) -> FloatFormat:
-    """Make a format of your own known by its name, in actions' texts and everywhere else."""
+    """Make a format of your own known by its name, in actions' texts and everywhere else.
+
+    Parameters
+    ----------
+    fmt : FloatFormat
+
+    Returns
+    -------
+    FloatFormat
+        The same.
+
+    Examples
+    --------
+    >>> fmt = rw.register_format(rw.FloatFormat("docs12", p=9, emin=-6, emax=7))
+    >>> rw.get_format("docs12") is fmt
+    True
+    """
     if not isinstance(fmt, FloatFormat):
         raise TypeError(f"got {type(fmt).__name__}; pass a FloatFormat")
     if NAMED_FORMATS.setdefault(fmt.name.lower(), fmt) != fmt:
@@ -146,7 +168,21 @@ def register_format(fmt: FloatFormat) -> FloatFormat:
 
 
 def get_format(fmt: str | FloatFormat) -> FloatFormat:
-    """The format of that name, case ignored; a `FloatFormat` is returned as it is."""
+    """The format of that name, case ignored; a `FloatFormat` is returned as it is.
+
+    Parameters
+    ----------
+    fmt : str or FloatFormat
+
+    Returns
+    -------
+    FloatFormat
+
+    Examples
+    --------
+    >>> rw.get_format("BF16").p
+    8
+    """
     if isinstance(fmt, FloatFormat):
         return fmt
     if not isinstance(fmt, str):

@@ -76,7 +76,7 @@ def round_to(
 
     Examples
     --------
-    >>> round_to(1 + 2**-8 + 2**-40, "bf16")  # through float32 this would be 1.0
+    >>> rw.round_to(1 + 2**-8 + 2**-40, "bf16")  # through float32 this would be 1.0
     1.0078125
     """
     fmt = get_format(fmt)
@@ -142,6 +142,25 @@ def round_scalar(
 
     ``x`` may be a `Fraction`, such as the exact result of an operation. ``draw`` in [0, 1)
     decides a stochastic rounding: up if it is below (x - below) / (above - below).
+
+    Parameters
+    ----------
+    x : float or Fraction
+    fmt : str or FloatFormat
+    mode : str
+        As for `round_to`.
+    draw : float
+        For stochastic rounding.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> rw.round_scalar(Fraction(1, 3), "bf16")
+    0.333984375
     """
     fmt = get_format(fmt)
     if mode not in MODES:

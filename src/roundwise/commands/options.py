@@ -98,6 +98,7 @@ def valued(
     metavar: str | None = None,
     check: Callable[[Any], Any] | None = None,
     required: bool = False,
+    multiple: bool = False,
 ) -> Callable[[F], F]:
     """An option whose help shows its default, if it has one.
 
@@ -116,6 +117,7 @@ def valued(
         metavar=metavar,
         callback=callback,
         required=required,
+        multiple=multiple,
         help=help_text,
         **shown,
     )

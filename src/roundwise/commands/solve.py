@@ -19,12 +19,14 @@ from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSol
 from roundwise.algorithms.methods import METHODS
 from roundwise.backends import backend_class, get_backend
 from roundwise.commands import options
+from roundwise.commands.complex_files import complex_verdict
 from roundwise.commands.endings import data_errors, echo_json
 from roundwise.commands.outputs import keep, replacing
 from roundwise.commands.systems import check_kappa
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
 from roundwise.problems import LinearSystem, read_columns, read_matrix_market, write_matrix_market
+from roundwise.problems.matrix_market import holds_complex
 from roundwise.solver import SolveFailed, solve
 from roundwise.tuning import Tuner
 
@@ -73,6 +75,7 @@ def solve_command(
 
     Files are Matrix Market, plain or gzipped: dense (array) or sparse (coordinate). b may have
     several columns. Without b, an x is assumed and b = A x, so that the error of x is known too.
+    Complex and Hermitian files are solved natively; --action and emulation are for real ones.
 
     x is accepted, and written, only if its normwise backward error, in float64 with the original
     A and b, is at most sqrt(n) 2^-53, whoever chose the formats. If not, the exit code is 1.
@@ -109,21 +112,16 @@ def solve_command(
             "--explain tells how the library chose and solved; leave out --action and --arithmetic"
         )
     with data_errors():
-        systems = [read_matrix_market(matrix)] if rhs is None else list(read_columns(matrix, rhs))
         tuner = None if policy is None else Tuner.load(policy)
-        if tuner is not None:
-            check_kappa(tuner.context, systems[:1])
-        if action is not None:
-            algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
-            reason = f"You asked for {action}."
-            verdict = Verdict.of_runs(
-                systems, rhs is None, algorithm, action, arithmetic, reason, 0.0
-            )
-        elif tuner is not None and emulated:
-            run = chosen_run(tuner, systems[0], arithmetic)
-            verdict = Verdict.of_runs(systems, rhs is None, *run)
+        if any(holds_complex(file) for file in (matrix, rhs) if file is not None):
+            others = {
+                "--action": action,
+                "--arithmetic": arithmetic if emulated else None,
+                "--device": None if device == "cpu" else device,
+            }
+            verdict = complex_verdict(matrix, rhs, tuner, others)
         else:
-            verdict = solved(systems, rhs is None, tuner, device)
+            verdict = real_verdict(matrix, rhs, tuner, action, arithmetic, device)
     if verdict.accepted and out is not None:
         assert verdict.X is not None
         with replacing(out) as written:
@@ -135,6 +133,27 @@ def solve_command(
     if not as_json:
         click.echo("\n".join(verdict.lines(explain)))
         click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
+
+
+def real_verdict(
+    matrix: Path,
+    rhs: Path | None,
+    tuner: Tuner | None,
+    action: Action | None,
+    arithmetic: str,
+    device: str | None,
+) -> Verdict:
+    """Solve, or run one action, for files of real numbers."""
+    systems = [read_matrix_market(matrix)] if rhs is None else list(read_columns(matrix, rhs))
+    if tuner is not None:
+        check_kappa(tuner.context, systems[:1])
+    if action is not None:
+        algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
+        reason = f"You asked for {action}."
+        return Verdict.of_runs(systems, rhs is None, algorithm, action, arithmetic, reason, 0.0)
+    if tuner is not None and not backend_class(arithmetic).timed:
+        return Verdict.of_runs(systems, rhs is None, *chosen_run(tuner, systems[0], arithmetic))
+    return solved(systems, rhs is None, tuner, device)
 
 
 def solved(

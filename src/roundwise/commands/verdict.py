@@ -28,13 +28,13 @@ class Verdict:
     is the answer. `X` (n, columns) has the answers, if there is one for each column.
     """
 
-    system: LinearSystem
+    system: Any  # a LinearSystem, or what has its facts if it is complex
     b_assumed: bool  # made from an assumed x, so that the error of x is known
     algorithm: Algorithm
     arithmetic: str
     attempts: Sequence[Outcome]
     by_column: bool
-    X: NDArray[np.float64] | None
+    X: NDArray[Any] | None
     timings: Mapping[str, float]  # seconds by purpose
     decision: str = ""  # why the first attempt was made
     story: str = ""
@@ -44,9 +44,7 @@ class Verdict:
     failure: str = ""  # why a solve failed; if A is singular, perhaps with an x that passes
 
     @classmethod
-    def of_solve(
-        cls, system: LinearSystem, b_assumed: bool, answer: Solution | SolveFailed
-    ) -> Verdict:
+    def of_solve(cls, system: Any, b_assumed: bool, answer: Solution | SolveFailed) -> Verdict:
         """The verdict on what `roundwise.solve` returned or raised for all columns."""
         facts: dict[str, Any] = {"timings": {"solve": _seconds(answer.attempts)}}
         if isinstance(answer, SolveFailed):

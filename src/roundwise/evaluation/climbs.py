@@ -18,12 +18,31 @@ from roundwise.rewards.climb import climb_totals
 def climb_costs(costs: ArrayLike, met: ArrayLike, ladders: Sequence[Sequence[int]]) -> Vector:
     """Cost of solving each problem when action a is tried first, shape (N, A).
 
-    With the ladder ``l_1 = a, l_2, ..., l_m`` of action a, problem i costs
+    With the ladder ``l_1 = a, l_2, ..., l_m`` of action a, problem i costs::
 
         sum of costs[i, l_k] for k = 1..K,   K = min {k : met[i, l_k]}, or m if there is none.
 
     A cost is NaN where an action was not run. The result is NaN where a itself was not run; it is
     an error if a later step needs such a run. ``ladders[a]`` lists the actions to try, a first.
+
+    Parameters
+    ----------
+    costs : array_like, (N, A)
+    met : array_like of bool, (N, A)
+        Whether each run met its target.
+    ladders : sequence of sequences of int
+        What to try in turn, for each first action.
+
+    Returns
+    -------
+    array, (N, A)
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import climb_costs
+    >>> climb_costs([[1.0, 2.0], [1.0, 2.0]], [[True, True], [False, True]], [[0, 1], [1]])
+    array([[1., 2.],
+           [3., 2.]])
     """
     C, M = _costs_and_met(costs, met)
     actions = C.shape[1]
@@ -51,6 +70,22 @@ class Speedup:
 
     The speedup is ``sum F / sum (cost of the try + F if it missed the target)`` over the problems,
     F the cost of all-FP64: the ratio of the total times, so that large problems weigh most.
+
+    Parameters
+    ----------
+    speedup : Interval
+    oracle : float
+        What an oracle would reach.
+    fallback_rate, unsolved_rate : float
+        Shares of problems whose try missed, and that all-FP64 misses as well.
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import modelled_speedup
+    >>> rng = np.random.default_rng(0)
+    >>> result = modelled_speedup([[1.0, 2.0]], [[True, True]], [0], safe=1, rng=rng)
+    >>> float(result.speedup.value), float(result.fallback_rate)
+    (2.0, 0.0)
     """
 
     speedup: Interval
@@ -84,6 +119,30 @@ def modelled_speedup(
     `cost_matrix` and `met_matrix` of `roundwise.rewards`. `chosen` is (N,) or (S, N). The safe
     action has no fallback. `feature_costs`, what the policy's features cost, is one number, or one
     for each problem; all-FP64 needs none.
+
+    Parameters
+    ----------
+    costs : array_like, (N, A)
+    met : array_like of bool, (N, A)
+    chosen : array_like of int, (N,) or (S, N)
+    safe : int
+        The index of all-FP64.
+    rng : numpy.random.Generator
+        Of the bootstrap.
+    feature_costs : array_like
+
+    Returns
+    -------
+    Speedup
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import modelled_speedup
+    >>> rng = np.random.default_rng(0)
+    >>> met = [[True, True], [False, True]]
+    >>> result = modelled_speedup([[1.0, 2.0], [1.0, 2.0]], met, [0, 0], safe=1, rng=rng)
+    >>> float(result.speedup.value)  # (2 + 2) / (1 + (1 + 2))
+    1.0
     """
     C, M = _costs_and_met(costs, met)
     F = picked("costs", C, np.full(len(C), safe))

@@ -23,6 +23,20 @@ def best_fixed_action(rewards: ArrayLike) -> int:
     """The action with the highest mean reward among those that every problem has.
 
     Of equal ones it returns the last, as policies do.
+
+    Parameters
+    ----------
+    rewards : array_like, (N, A)
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import best_fixed_action
+    >>> best_fixed_action([[1.0, 0.0], [-2.0, 0.0]])
+    1
     """
     R = value_matrix("rewards", rewards)
     complete = np.flatnonzero(~np.isnan(R).any(axis=0))
@@ -35,6 +49,21 @@ def regrets(rewards: ArrayLike, chosen: ArrayLike) -> Vector:
     """``max_a R[i, a] - R[i, chosen[i]]``, never negative; the shape of `chosen`.
 
     Actions without a reward (NaN) are no candidates of the maximum, and must not be chosen.
+
+    Parameters
+    ----------
+    rewards : array_like, (N, A)
+    chosen : array_like of int
+
+    Returns
+    -------
+    array
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import regrets
+    >>> regrets([[1.0, 0.0], [-2.0, 0.0]], [0, 0])
+    array([0., 2.])
     """
     R = value_matrix("rewards", rewards)
     return np.asarray(np.nanmax(R, axis=1) - picked("rewards", R, chosen))
@@ -58,7 +87,22 @@ class PolicyRegret:
 
 @dataclass(frozen=True)
 class RegretTable:
-    """Policies, and the references themselves, under one reward on one set of problems."""
+    """Policies, and the references themselves, under one reward on one set of problems.
+
+    Parameters
+    ----------
+    count : int
+        Problems.
+    policies : tuple of PolicyRegret
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import regret_table
+    >>> rng = np.random.default_rng(0)
+    >>> table = regret_table([[1.0, 0.0], [-1.0, 0.0]], {"mine": [0, 1]}, safe=1, rng=rng)
+    >>> len(table.policies)  # with oracle, best fixed and all-FP64
+    4
+    """
 
     count: int  # of problems
     policies: tuple[PolicyRegret, ...]
@@ -101,6 +145,29 @@ def regret_table(
     policies are bootstrapped with the same resamples. `fixed` is the fixed action to compare with,
     e.g. the best one of the training problems; by default the best one of these problems, which no
     policy could know beforehand.
+
+    Parameters
+    ----------
+    rewards : array_like, (N, A)
+    choices : mapping of str to array_like of int
+        The chosen actions of each policy, by name.
+    safe : int
+        The index of all-FP64.
+    rng : numpy.random.Generator
+        Of the bootstrap.
+    fixed : int, optional
+
+    Returns
+    -------
+    RegretTable
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import regret_table
+    >>> rng = np.random.default_rng(0)
+    >>> table = regret_table([[1.0, 0.0], [-1.0, 0.0]], {"mine": [0, 1]}, safe=1, rng=rng)
+    >>> table.count
+    2
     """
     R = value_matrix("rewards", rewards)
     fixed = best_fixed_action(R) if fixed is None else fixed

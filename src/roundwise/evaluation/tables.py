@@ -14,6 +14,25 @@ def format_table(rows: Sequence[Mapping[str, str | int | float]], digits: int = 
 
     Columns come in the order in which they first appear; floats have `digits` significant
     digits. Without rows the text is empty.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Column name to cell.
+    digits : int
+        Significant ones of a float.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import format_table
+    >>> print(format_table([{"policy": "mine", "regret": 0.12345}]))
+    policy  regret
+    ------  ------
+    mine     0.123
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     numeric = [not any(isinstance(row.get(c), str) for row in rows) for c in columns]

@@ -121,12 +121,33 @@ def fill(
     progress : callable, optional
         ``progress(done, total)``, in (problem, action) pairs of this shard; first called with what
         is stored already.
+    table : OutcomeTable
+    algorithm : Algorithm
+    problems : iterable of Problem
+    arithmetic : str or Backend
+
+    Returns
+    -------
+    int
+        Pairs that were computed now.
 
     Raises
     ------
     WorkersLost
         If worker processes were killed, a Dask cluster lost its scheduler or has no workers, or
         these lack Roundwise. What had arrived is stored, and the same call goes on from there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.outcomes import OutcomeTable, fill
+    >>> problems = [rw.problems.randsvd(10, 10.0, rng=0)]
+    >>> actions = ["fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = OutcomeTable(f"{folder}/outcomes.sqlite")
+    ...     counts = [fill(table, rw.GmresIR(), problems, actions) for _ in range(2)]
+    >>> counts  # the second time nothing is left to do
+    [2, 0]
     """
     if jobs is not None and client is not None:
         raise ValueError("jobs and client are both given; choose joblib (jobs) or Dask (client)")

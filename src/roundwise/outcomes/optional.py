@@ -11,4 +11,4 @@ def require(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{module} is needed here; install roundwise[{extra}]") from error
+        raise ImportError(f'{module} is needed here; pip install "roundwise[{extra}]"') from error

@@ -1,4 +1,4 @@
-"""Progress for the command line; the library itself only calls ``progress(done, total)``."""
+"""Progress for terminals, notebooks and logs; the library only calls ``progress(done, total)``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,44 @@ FIRST_LINE, NEXT_LINE = 10.0, 30.0
 def progress_bar(
     description: str = "", clock: Callable[[], float] = time.monotonic
 ) -> ProgressCallback:
-    """A callback ``progress(done, total)`` that tells on stderr how far the work is.
+    """A callback ``progress(done, total)`` that tells how far the work is.
 
-    On a terminal it draws a bar with the remaining time. Else it prints a line now and then, and
-    one at the end; nothing if all is done within `FIRST_LINE` seconds. The first call says what
-    was done before, which takes no part in the estimate of the remaining time.
+    On a terminal it draws a bar with the remaining time on stderr, in a notebook a widget (with
+    ipywidgets; else tqdm says what to install, and draws text). Elsewhere, in logs, it prints a
+    line now and then, and one at the end; nothing if all is done within `FIRST_LINE` seconds. The
+    first call says what was done before, which takes no part in the estimate of the remaining
+    time.
+
+    Parameters
+    ----------
+    description : str
+        Stands before the bar.
+    clock : callable
+        Seconds from any origin.
+
+    Returns
+    -------
+    callable
+
+    Examples
+    --------
+    >>> from roundwise.outcomes import progress_bar
+    >>> progress = progress_bar("solving")
+    >>> progress(0, 10)
     """
-    return _bar(description) if sys.stderr.isatty() else _lines(description, clock)
+    drawn = sys.stderr.isatty() or in_notebook()
+    return _bar(description) if drawn else _lines(description, clock)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook: its stderr is no terminal, but drawn on."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 def _bar(description: str) -> ProgressCallback:
-    tqdm = require("tqdm", "tune").tqdm
+    tqdm = require("tqdm.auto", "tune").tqdm
     bar: Any = None
 
     def progress(done: int, total: int) -> None:

@@ -47,6 +47,24 @@ class OutcomeTable:
 
     A file that is no outcome table, is damaged, or was written by a newer Roundwise is an
     `OutcomeTableError`.
+
+    Parameters
+    ----------
+    path : path
+    must_exist : bool
+        Refuse to make a new file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.outcomes import OutcomeTable, fill
+    >>> problems, actions = [rw.problems.randsvd(10, 10.0, rng=0)], ["fp64-fp64-fp64-fp64"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = OutcomeTable(f"{folder}/outcomes.sqlite")
+    ...     done = fill(table, rw.GmresIR(), problems, actions)
+    ...     view = table.view(rw.GmresIR(), problems, actions)
+    >>> view.ferr.shape
+    (1, 1)
     """
 
     def __init__(self, path: str | PathLike[str], *, must_exist: bool = False) -> None:

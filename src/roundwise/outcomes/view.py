@@ -29,6 +29,26 @@ class OutcomeView:
     Arrays have a row for each problem and a column for each action, in the order that was asked
     for. Only runs of a timed backend are measured: `seconds`, `timings` and `peak_bytes` are NaN,
     and `repeats` 0, where none was.
+
+    Parameters
+    ----------
+    algorithm, arithmetic : str
+        What was run.
+    stages, problems, actions : tuple
+    others
+        Arrays of facts; `OutcomeTable.view` makes them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.outcomes import OutcomeTable, fill
+    >>> problems, actions = [rw.problems.randsvd(10, 10.0, rng=0)], ["fp64-fp64-fp64-fp64"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = OutcomeTable(f"{folder}/outcomes.sqlite")
+    ...     done = fill(table, rw.GmresIR(), problems, actions)
+    ...     view = table.view(rw.GmresIR(), problems, actions)
+    >>> view.row(0)[0].action, bool(view.nbe[0, 0] < 1e-15)
+    ('fp64-fp64-fp64-fp64', True)
     """
 
     algorithm: str  # with its settings, as canonical JSON

@@ -45,6 +45,26 @@ def load_policy(
     """The policy that its `Policy.to_dict` and `Policy.arrays` wrote.
 
     `policies` are classes of your own that a file may name, beside those of `POLICIES`.
+
+    Parameters
+    ----------
+    saved : mapping
+    arrays : mapping of str to array
+    policies : iterable of type
+        Classes of your own.
+
+    Returns
+    -------
+    Policy
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import FixedAction, load_policy
+    >>> policy = FixedAction("fp32")
+    >>> policy.start([[1.0]], list_space(["factor"], ["fp32", "fp64"]))
+    >>> load_policy(policy.to_dict(), policy.arrays()).predict([[1.0]])
+    array([0])
     """
     known = POLICIES | {policy.name: policy for policy in policies}
     name = saved.get("policy") if isinstance(saved, Mapping) else None

@@ -25,7 +25,23 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Ranking:
-    """Actions in the order in which a policy prefers them."""
+    """Actions in the order in which a policy prefers them.
+
+    Parameters
+    ----------
+    actions : tuple of int
+        Indices, the preferred one first.
+    costs : tuple of float
+        What each is expected to cost.
+    reason : str
+        Why the first is first.
+
+    Examples
+    --------
+    >>> from roundwise.policies import Ranking
+    >>> Ranking((1, 0), (0.5, 2.0), "it is faster").first
+    1
+    """
 
     actions: tuple[int, ...]  # indices into the space, best first
     costs: tuple[float, ...]  # minus the expected reward, or what the policy says; NaN if unknown
@@ -61,6 +77,20 @@ class Policy(ABC):
     Hooks, for a policy of your own: `begin`, `expected` and `update` must be written; `states`,
     `explore`, `epsilon`, `why`, `study` may be. To be saved, it overrides `arrays` and `restore`,
     and names the arguments of its constructor in `parameters` (or overrides `from_settings`).
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import TabularQ
+    >>> space = list_space(["factor"], ["fp32", "fp64"])
+    >>> policy = TabularQ()  # a Policy
+    >>> policy.start([[1.0], [8.0]], space)
+    >>> easy, hard = policy.encode([[1.0], [8.0]])
+    >>> for state, rewards in ((easy, (2.0, 1.0)), (hard, (-1.0, 1.0))):
+    ...     for action, reward in enumerate(rewards):
+    ...         error = policy.update(state, action, reward)
+    >>> [space.names[policy.choose(state)] for state in (easy, hard)]
+    ['fp32', 'fp64']
     """
 
     name: ClassVar[str]  # of the kind of policy in tables and saved files

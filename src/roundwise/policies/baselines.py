@@ -61,7 +61,21 @@ class Rule(Baseline):
 
 
 class FixedAction(Rule):
-    """Always the same action, given as text, formats or index; the safe one if not given."""
+    """Always the same action, given as text, formats or index; the safe one if not given.
+
+    Parameters
+    ----------
+    action : str, formats or int, optional
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import FixedAction
+    >>> policy = FixedAction("fp32")
+    >>> policy.start([[1.0]], list_space(["factor"], ["bf16", "fp32", "fp64"]))
+    >>> policy.predict([[1.0], [8.0]])
+    array([1, 1])
+    """
 
     name: ClassVar[str] = "fixed"
     unknown: ClassVar[str] = "The fixed action is not allowed"
@@ -112,6 +126,26 @@ class TheoryRule(Rule):
     the cheapest is the lowest in the order of `action_key`: the factorization counts first. The
     analysis does not tell methods apart; of equal actions the one with the safe action's method
     counts as cheaper.
+
+    Parameters
+    ----------
+    target : float, optional
+        The accuracy asked for.
+    limit : {"five-precision", "three-precision", "lu-ir"}, optional
+    kappa_feature : int
+        Which feature is log10 kappa.
+    costs : sequence of float, optional
+        One for each action.
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import TheoryRule
+    >>> space = list_space(rw.LuIR.stages, ["bf16-fp64-fp64", "fp32-fp64-fp64", "fp64-fp64-fp64"])
+    >>> policy = TheoryRule()  # for LU-IR: kappa u_f < 1
+    >>> policy.start([[1.0], [9.0]], space)
+    >>> [space.names[a] for a in policy.predict([[1.0], [5.0], [9.0]])]
+    ['bf16-fp64-fp64', 'fp32-fp64-fp64', 'fp64-fp64-fp64']
     """
 
     name: ClassVar[str] = "theory"
@@ -199,6 +233,21 @@ class Escalation(Rule):
     Every ladder ends with the safe action.
 
     A ladder of your own is given by its actions, as text or formats.
+
+    Parameters
+    ----------
+    actions : iterable of actions, optional
+        The ladder.
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import Escalation
+    >>> space = list_space(["factor"], ["bf16", "fp32", "fp64"])
+    >>> policy = Escalation()
+    >>> policy.start([[1.0]], space)
+    >>> [space.names[a] for a in policy.ladder(policy.encode([[1.0]])[0])]
+    ['bf16', 'fp32', 'fp64']
     """
 
     name: ClassVar[str] = "escalation"
@@ -239,6 +288,19 @@ class Oracle(Baseline):
 
     The rows of `rewards`, (problems, actions), belong to those of the contexts that are encoded; a
     state is a row number.
+
+    Parameters
+    ----------
+    rewards : array_like, (N, A)
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import Oracle
+    >>> policy = Oracle([[1.0, 0.0], [-2.0, 0.0]])
+    >>> policy.start([[1.0], [8.0]], list_space(["factor"], ["fp32", "fp64"]))
+    >>> policy.predict([[1.0], [8.0]])
+    array([0, 1])
     """
 
     name: ClassVar[str] = "oracle"

@@ -142,6 +142,25 @@ class LinearUCB(LinearPolicy):
     The deviation is ``sqrt(phi' (ridge I + sum phi phi')^-1 phi)`` (Li et al. 2010, WWW,
     "LinUCB"); no randomness enters. `alpha` is in units of the reward; see `LinearPolicy` for
     the model and the other parameters.
+
+    Parameters
+    ----------
+    alpha : float
+        How optimistic.
+    ridge, knots, model
+        Of the model, see `LinearPolicy`.
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import LinearUCB
+    >>> from roundwise.tuning import train
+    >>> space, rng = list_space(["factor"], ["fp32", "fp64"]), np.random.default_rng(0)
+    >>> policy, contexts = LinearUCB(), [[1.0], [2.0], [8.0], [9.0]]
+    >>> rewards = [[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]
+    >>> curves = train(policy, contexts, rewards, space, episodes=20, rng=rng)
+    >>> policy.predict([[1.0], [9.0]])
+    array([0, 1])
     """
 
     name: ClassVar[str] = "linear_ucb"
@@ -169,6 +188,25 @@ class ThompsonSampling(LinearPolicy):
     the predictions of this context are drawn, jointly, which has the same distribution and is
     cheaper. `noise` is the rewards' standard deviation around the model; see `LinearPolicy`
     for the model and the other parameters.
+
+    Parameters
+    ----------
+    noise : float
+        The rewards' standard deviation around the model.
+    ridge, knots, model
+        Of the model, see `LinearPolicy`.
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import ThompsonSampling
+    >>> from roundwise.tuning import train
+    >>> space, rng = list_space(["factor"], ["fp32", "fp64"]), np.random.default_rng(0)
+    >>> policy, contexts = ThompsonSampling(), [[1.0], [2.0], [8.0], [9.0]]
+    >>> rewards = [[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]
+    >>> curves = train(policy, contexts, rewards, space, episodes=50, rng=rng)
+    >>> policy.predict([[1.0], [9.0]])
+    array([0, 1])
     """
 
     name: ClassVar[str] = "thompson"

@@ -62,6 +62,11 @@ class Arm:
     cost: float = 0.0
     priced: float = 0.0
 
+    @property
+    def relative_time(self) -> float:
+        """Mean time over FP64's priced time."""
+        return self.cost / self.weight
+
     def faded(self, share: float) -> Arm:
         """A copy whose sums are scaled by `share`."""
         return Arm(
@@ -125,6 +130,19 @@ class Memory:
     Threads may share it. SQLite's connections do not survive a fork, not even to be closed in the
     child. So a fork waits until the connection is idle; that to a file is closed before it, and
     opened again when it is next needed. What waits to be written is the parent's.
+
+    Parameters
+    ----------
+    path : path, optional
+        A file; this process alone if not given.
+
+    Examples
+    --------
+    >>> from roundwise.policies import Memory
+    >>> memory = Memory()
+    >>> memory.cells()
+    {}
+    >>> memory.close()
     """
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:

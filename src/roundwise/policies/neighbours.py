@@ -35,6 +35,9 @@ INSPECTION = 1.5e-3
 """Seconds, about, that looking at a system and preparing refinement take if A is not in the
 processor's cache."""
 
+HUGE = 300.0
+"""Logarithms of true features are below that, and a float holds 10 to this power."""
+
 LARGEST = 100_000
 UNKNOWN_FILL = 10.0
 WORST_STEPS, WORST_ITERATIONS = 10, 40
@@ -79,6 +82,13 @@ class NeighbourPolicy(Baseline):
         Of other systems; `study` gathers them from training outcomes if not given.
     prices : Prices, optional
         Those of this machine, as it is set when asked, unless given.
+
+    Examples
+    --------
+    >>> from roundwise.solver import default_policy
+    >>> from roundwise.policies import NeighbourPolicy
+    >>> isinstance(default_policy(), NeighbourPolicy)
+    True
     """
 
     name: ClassVar[str] = "neighbours"
@@ -114,7 +124,11 @@ class NeighbourPolicy(Baseline):
         self.facts = Facts.gathered(cases)
 
     def states(self, contexts: Contexts) -> list[Seen | None]:
-        return [Seen.of(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
+        known = (all(abs(x) < HUGE for x in row) for row in contexts.tolist())
+        return [
+            Seen.of(row) if is_known else None
+            for row, is_known in zip(contexts.tolist(), known, strict=True)
+        ]
 
     def expected(self, state: Seen) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""

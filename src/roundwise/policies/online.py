@@ -60,6 +60,15 @@ class Decision:
         return self.reserved > 0
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What is remembered: for systems, in words, how a solve may start and what that took."""
+
+    starts: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Arm]]
+    account: Account
+
+
 class OnlinePolicy(Policy):
     """Learns where solves start from how long they took; threads may share it.
 
@@ -74,6 +83,12 @@ class OnlinePolicy(Policy):
         Where what was learned is kept; in this process alone if not given.
     explore : float
         The share of the time spent solving that trying other actions may cost at most.
+
+    Examples
+    --------
+    >>> from roundwise.policies import OnlinePolicy
+    >>> OnlinePolicy(explore=0.05).name
+    'online'
     """
 
     name: ClassVar[str] = "online"
@@ -203,24 +218,33 @@ class OnlinePolicy(Policy):
         with self._lock:
             self.account.reserved.pop(id(decision), None)
 
-    def summary(self) -> str:
-        """A table of what is remembered: similar systems, then shapes that were solved often."""
+    def learned(self) -> Learned:
+        """What is remembered: of similar systems, then of shapes that were solved often."""
         with self._lock:
             known, account = self.memory.cells(), replace(self.account)
         cells = {name: arms for name, arms in known.items() if is_key(name)}
         solves = {name: sum(arm.count for arm in arms.values()) for name, arms in cells.items()}
         often = (name for name in sorted(cells) if "=" in name and solves[name] >= OFTEN)
         shown = [*(name for name in cells if "=" not in name), *often]
-        width = max((len(bin_in_words(name)) for name in shown), default=0)
         starts = dict.fromkeys(_start(action) for name in shown for action in cells[name])
+        rows = {
+            bin_in_words(name): {_start(action): arm for action, arm in cells[name].items()}
+            for name in shown
+        }
+        return Learned(tuple(starts), rows, account)
+
+    def summary(self) -> str:
+        """What is remembered, as a table."""
+        learned = self.learned()
+        account = learned.account
+        width = max(map(len, learned.rows), default=0)
         lines = [
             "time over FP64's priced time (solves), by first format",
-            " " * width + "".join(f"{start:>22}" for start in starts),
+            " " * width + "".join(f"{start:>22}" for start in learned.starts),
         ]
-        for name in shown:
-            arms = {_start(action): arm for action, arm in cells[name].items()}
-            numbers = "".join(f"{_shown(arms.get(start)):>22}" for start in starts)
-            lines.append(f"{bin_in_words(name):<{width}}{numbers}")
+        for words, arms in learned.rows.items():
+            numbers = "".join(f"{_shown(arms.get(start)):>22}" for start in learned.starts)
+            lines.append(f"{words:<{width}}{numbers}")
         lines.append(
             f"{account.solves} solves took {account.seconds:.3g} s; {account.explorations} to "
             f"explore took {account.exploring:.2g} s more than expected of the best"
@@ -358,4 +382,4 @@ def _start(action: str) -> str:
 
 
 def _shown(arm: Arm | None) -> str:
-    return "-" if arm is None else f"{arm.cost / arm.weight:.2f} ({arm.count})"
+    return "-" if arm is None else f"{arm.relative_time:.2f} ({arm.count})"

@@ -58,6 +58,27 @@ class RegressionPolicy(Policy):
 
     The regressor is cloned; ``GradientBoostingRegressor`` if not given. `kappa_feature` says which
     feature is log10 kappa; None leaves the margins out.
+
+    Parameters
+    ----------
+    regressor : scikit-learn regressor, optional
+    epsilon_min : float
+        The least share of random choices in training.
+    kappa_feature : int, optional
+        Which feature is log10 kappa.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import RegressionPolicy
+    >>> from roundwise.tuning import train
+    >>> space, rng = list_space(["factor"], ["fp32", "fp64"]), np.random.default_rng(0)
+    >>> policy, contexts = RegressionPolicy(DecisionTreeRegressor()), [[1.0], [2.0], [8.0], [9.0]]
+    >>> rewards = [[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]
+    >>> curves = train(policy, contexts, rewards, space, episodes=20, rng=rng)
+    >>> policy.predict([[1.0], [9.0]])
+    array([0, 1])
     """
 
     name: ClassVar[str] = "regression"

@@ -25,7 +25,7 @@ class TabularQ(Policy):
     """Epsilon-greedy tabular Q-learning of a contextual bandit (Carson & Chen, Algorithm 3).
 
     Training draws a random action with probability ``eps_t = max(eps_min, 1 - t/T)``, else the
-    greedy one, and updates
+    greedy one, and updates::
 
         Q(s, a) <- Q(s, a) + alpha (r - Q(s, a)),   from Q(s, a) = 0 before the first visit,
 
@@ -47,6 +47,28 @@ class TabularQ(Policy):
 
     `hard_features` are those that make a problem harder as they grow; the first, log10 kappa, if
     not given. (The norm is none: a small one underflows, a large one overflows.)
+
+    Parameters
+    ----------
+    discretizer : FeatureDiscretizer, optional
+    alpha : float or "1/N"
+        The learning rate.
+    epsilon_min : float
+        The least share of random choices in training.
+    generalise : {"none", "nearest", "monotone"}
+    hard_features : sequence of int
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import TabularQ
+    >>> from roundwise.tuning import train
+    >>> space, rng = list_space(["factor"], ["fp32", "fp64"]), np.random.default_rng(0)
+    >>> policy, contexts = TabularQ(), [[1.0], [2.0], [8.0], [9.0]]
+    >>> rewards = [[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]
+    >>> curves = train(policy, contexts, rewards, space, episodes=50, rng=rng)
+    >>> policy.predict([[1.0], [9.0], [5.0]])  # an unseen state gets the safe action
+    array([0, 1, 1])
     """
 
     name: ClassVar[str] = "tabular"

@@ -131,7 +131,7 @@ class Report:
     provenance: Mapping[str, object] = field(default_factory=dict)
     departures: Sequence[tuple[str, str]] = ()
 
-    RESERVED = ("summary", "findings", "settings", "provenance", "departures", "contents")
+    RESERVED = ("board", "summary", "findings", "settings", "provenance", "departures", "contents")
 
     def __post_init__(self) -> None:
         _check_unique("anchor", [*self.RESERVED, *(s.anchor for s in self.walk())])

@@ -62,6 +62,8 @@ class _Page:
     def lines(self) -> Iterator[str]:
         report = self.report
         yield f"<header>\n<h1>{_inline(report.title)}</h1>"
+        if report.findings:
+            yield from _board(report.findings)
         if report.summary:
             yield '<section id="summary" aria-label="Summary">'
             yield from (f"<p>{_inline(line)}</p>" for line in report.summary)
@@ -152,15 +154,35 @@ def _section(anchor: str, title: str, body: Iterable[str], level: int = 2) -> It
     yield "</section>"
 
 
+def _board(findings: Sequence[Finding]) -> Iterator[str]:
+    """A picture for the first screen: each claim, and where the evidence puts it."""
+    yield '<section id="board" aria-label="Claims, and whether they hold">'
+    yield f"<p>{verdict_counts(findings)}</p>"
+    columns = "".join(f"<span>{word}</span>" for word in ("refuted", "in part", "holds"))
+    yield f'<div class="scale" aria-hidden="true"><span></span>{columns}</div>\n<ol>'
+    for number, finding in enumerate(findings, 1):
+        claim = f'<a href="#finding-{number}">{_inline(finding.claim)}</a>'
+        yield f'<li class="{finding.verdict}">{claim}{_mark(finding)}</li>'
+    yield "</ol>\n</section>"
+
+
+def _mark(finding: Finding) -> str:
+    """The sign of a verdict for eyes, and its word for those who listen."""
+    sign = f'<span aria-hidden="true">{SIGNS[finding.verdict]}</span>'
+    return f'<span class="mark">{sign}<span class="spoken"> {finding.verdict}</span></span>'
+
+
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
-    yield f'<p>{verdict_counts(findings)}</p>\n<ul class="findings">'
-    for finding in findings:
+    """The claims; the evidence of each unfolds, also when a link leads to it."""
+    yield f'<p>{verdict_counts(findings)} Open one for its numbers.</p>\n<ul class="findings">'
+    for number, finding in enumerate(findings, 1):
         sign = f'<span aria-hidden="true">{SIGNS[finding.verdict]}</span>'
         yield f'<li class="{finding.verdict}">'
         yield f'<span class="verdict">{sign} {finding.verdict}</span>'
-        yield f"<div><p><b>{_inline(finding.claim)}</b></p>"
+        yield f"<details><summary>{_inline(finding.claim)}</summary>"
+        yield f'<div id="finding-{number}">'
         yield from _paragraphs(finding.evidence)
-        yield "</div></li>"
+        yield "</div></details></li>"
     yield "</ul>"
 
 

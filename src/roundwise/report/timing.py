@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +70,24 @@ def ratios_against_size(cases: Mapping[str, Curves], reference: str) -> Figure:
         )
         ax.set_xticks([], minor=True)
     drawing.legend_above(figure, [handles[name] for name in methods], columns=4)
+    return figure
+
+
+@drawing.styled
+def times_faster(systems: Sequence[str], ratios: ArrayLike, reference: str) -> Figure:
+    """How many times faster than a reference one method is, a bar for each system."""
+    values = drawing.vector(ratios, "ratios", len(systems))
+    figure, axes = drawing.panels(1, 1, (0.7 * drawing.WIDTH, 1.0 + 0.4 * len(values)))
+    ax = axes[0, 0]
+    colors = [drawing.GROUP_COLORS[0 if value >= 1 else 1] for value in values]
+    bars = ax.barh(range(len(values)), values, 0.66, color=colors)
+    ax.bar_label(bars, [f"{value:.2f}" for value in values], padding=3)
+    ax.axvline(1.0, color=drawing.INK, linewidth=1.0)
+    ax.set_yticks(range(len(values)), systems)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.12 * max(1.0, float(values.max())))
+    ax.set(xlabel=f"times faster than {reference}", title="roundwise.solve on this machine")
+    ax.grid(visible=False, axis="y")
     return figure
 
 

@@ -31,5 +31,21 @@ def reward_from_dict(saved: Any, rewards: Iterable[type[Reward]] = ()) -> Reward
     """The reward that `Reward.to_dict` wrote.
 
     `rewards` are classes of your own that a file may name, beside those of `REWARDS`.
+
+    Parameters
+    ----------
+    saved : mapping
+    rewards : iterable of type
+        Classes of your own.
+
+    Returns
+    -------
+    Reward
+
+    Examples
+    --------
+    >>> from roundwise.rewards import PaperReward, reward_from_dict
+    >>> reward_from_dict(PaperReward().to_dict()) == PaperReward()
+    True
     """
     return from_saved(saved, "reward", [*REWARDS.values(), *rewards])

@@ -24,6 +24,21 @@ class ProblemFacts:
     """What rewards need to know of a problem, without its arrays; the norms are `Problem.norms`.
 
     `Reward.row` takes the baseline from its outcomes, if the facts have none.
+
+    Parameters
+    ----------
+    n : int
+    kappa : float
+        The condition number.
+    norm_A, norm_x_true, norm_b : float
+    baseline : Outcome, optional
+        Of the safe action.
+
+    Examples
+    --------
+    >>> from roundwise.rewards import ProblemFacts
+    >>> ProblemFacts(n=10, kappa=1e3, norm_A=1.0, norm_x_true=1.0, norm_b=1.0).kappa
+    1000.0
     """
 
     n: int
@@ -80,7 +95,27 @@ S = TypeVar("S", bound=Saved)
 
 
 def from_saved(saved: Any, kind: str, classes: Iterable[type[S]]) -> S:
-    """What `to_dict` of one of the classes wrote."""
+    """What `to_dict` of one of the classes wrote.
+
+    Parameters
+    ----------
+    saved : mapping
+        What ``to_dict`` wrote.
+    kind : str
+        For messages.
+    classes : iterable of type
+        Those that may be named.
+
+    Returns
+    -------
+    object
+
+    Examples
+    --------
+    >>> from roundwise.rewards import PaperReward, from_saved
+    >>> from_saved(PaperReward(w1=2.0).to_dict(), "reward", [PaperReward]).w1
+    2.0
+    """
     known = {cls.name: cls for cls in classes}
     if not isinstance(saved, Mapping) or not isinstance(saved.get(kind), str):
         raise ValueError(f"not a saved {kind}: {saved!r}; save it again")
@@ -98,6 +133,12 @@ class Reward(Saved):
     """A number to maximise, and the named, signed components that it is the sum of.
 
     A reward of your own is a frozen dataclass that sets `name` and writes `components`.
+
+    Examples
+    --------
+    >>> from roundwise.rewards import PaperReward, Reward
+    >>> isinstance(PaperReward(), Reward)
+    True
     """
 
     kind: ClassVar[str] = "reward"
@@ -132,7 +173,32 @@ def reward_matrix(
     facts: Sequence[ProblemFacts],
     space: ActionSpace,
 ) -> NDArray[np.float64]:
-    """Rewards of N problems and A actions, shape (N, A); NaN where an outcome is None."""
+    """Rewards of N problems and A actions, shape (N, A); NaN where an outcome is None.
+
+    Parameters
+    ----------
+    reward : Reward
+    outcome_rows : sequence of sequences of Outcome or None
+        A row for each problem.
+    facts : sequence of ProblemFacts
+        One for each problem.
+    space : ActionSpace
+
+    Returns
+    -------
+    array, (N, A)
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.rewards import PaperReward, ProblemFacts, reward_matrix
+    >>> algorithm, system = rw.GmresIR.paper(), rw.problems.randsvd(20, 10.0, rng=0)
+    >>> space = list_space(algorithm.stages, ["fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64"])
+    >>> outcomes = [algorithm.run(system, action) for action in space]
+    >>> facts = ProblemFacts(20, 10.0, 1.0, 1.0, 1.0)
+    >>> reward_matrix(PaperReward(), [outcomes], [facts], space).shape
+    (1, 2)
+    """
     pairs = zip(outcome_rows, facts, strict=True)
     rows = [reward.row(outcomes, fact, space) for outcomes, fact in pairs]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(space))

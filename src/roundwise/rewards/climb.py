@@ -28,6 +28,19 @@ class ClimbReward(CostReward):
     space has methods for dense and for sparse systems, the safe action is the safest of those that
     suit the problem. An outcome by itself, without those of the other actions, is rewarded as by
     `CostReward`: a miss pays for the safe action at once.
+
+    Parameters
+    ----------
+    cost : MachineProfile or MeasuredTime
+        What a run costs; by default its time.
+    target : AccuracyTarget
+        By default the gate's.
+
+    Examples
+    --------
+    >>> from roundwise.rewards import ClimbReward
+    >>> ClimbReward().target.name
+    'backward_error'
     """
 
     name: ClassVar[str] = "climb"

@@ -26,6 +26,27 @@ class CostReward(Reward):
 
     The baseline itself always earns 0: if even it misses the target, there is nothing to fall
     back to. A mean reward of 1 thus means twice as fast in the geometric mean.
+
+    Parameters
+    ----------
+    cost : MachineProfile or MeasuredTime
+        What a run costs.
+    target : AccuracyTarget
+        By default the gate's.
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.costs import MachineProfile, Rate
+    >>> from roundwise.rewards import CostReward, ProblemFacts, reward_matrix
+    >>> algorithm = rw.GmresIR(stop=rw.DeploymentRule())
+    >>> system = rw.problems.randsvd(50, 10.0, rng=0)
+    >>> space = list_space(algorithm.stages, ["fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64"])
+    >>> outcomes = [algorithm.run(system, action) for action in space]
+    >>> reward = CostReward(MachineProfile("toy", {"fp32": Rate(2e9), "fp64": Rate(1e9)}))
+    >>> rewards = reward_matrix(reward, [outcomes], [ProblemFacts(50, 10.0, 1.0, 1.0, 1.0)], space)
+    >>> float(rewards[0, 1])  # all-FP64 earns nothing
+    0.0
     """
 
     name: ClassVar[str] = "cost"

@@ -31,6 +31,19 @@ class PaperReward(Reward):
 
     `PAPER_W1` and `PAPER_W2` are the paper's settings for dense systems; it takes
     ``lambda_iter=0.5`` for sparse and PDE systems, and 0 in its ablation.
+
+    Parameters
+    ----------
+    w1, w2 : float
+        Weights of accuracy and of precision.
+    c1, lambda_iter, epsilon : float
+        As in the formulas.
+
+    Examples
+    --------
+    >>> from roundwise.rewards import PaperReward
+    >>> PaperReward(lambda_iter=0.5).lambda_iter  # for sparse systems
+    0.5
     """
 
     name: ClassVar[str] = "paper"

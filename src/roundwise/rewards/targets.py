@@ -19,7 +19,14 @@ from roundwise.rewards.base import ProblemFacts, Saved, baseline_of, from_saved,
 
 
 class AccuracyTarget(Saved):
-    """When an answer is good enough; NaN never is."""
+    """When an answer is good enough; NaN never is.
+
+    Examples
+    --------
+    >>> from roundwise.rewards import AccuracyTarget, StrictTarget
+    >>> isinstance(StrictTarget(), AccuracyTarget)
+    True
+    """
 
     kind: ClassVar[str] = "target"
 
@@ -30,7 +37,20 @@ class AccuracyTarget(Saved):
 
 @dataclass(frozen=True)
 class BackwardErrorTarget(AccuracyTarget):
-    """``nbe <= tolerance``; without a tolerance ``sqrt(n) u``, u = 2**-53, as `DeploymentRule`."""
+    """``nbe <= tolerance``; without a tolerance ``sqrt(n) u``, u = 2**-53, as `DeploymentRule`.
+
+    Parameters
+    ----------
+    tolerance : float, optional
+
+    Examples
+    --------
+    >>> from roundwise.rewards import BackwardErrorTarget, ProblemFacts
+    >>> system = rw.problems.randsvd(20, 10.0, rng=0)
+    >>> outcome = rw.GmresIR(stop=rw.DeploymentRule()).run(system, "fp32-fp64-fp64-fp64")
+    >>> BackwardErrorTarget().met(outcome, ProblemFacts(20, 10.0, 1.0, 1.0, 1.0))
+    True
+    """
 
     name: ClassVar[str] = "backward_error"
 
@@ -51,6 +71,24 @@ def strict_success(
     """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the FP64 baseline)``; NaN is no success.
 
     A baseline without a result (inf), or with an unknown error (NaN), gives no slack.
+
+    Parameters
+    ----------
+    ferr, nbe : array_like
+        Errors of the runs.
+    baseline_ferr : array_like
+        Forward errors of FP64's.
+    tau : float
+
+    Returns
+    -------
+    array of bool
+
+    Examples
+    --------
+    >>> from roundwise.evaluation import strict_success
+    >>> strict_success([1e-9, 1e-3], [1e-9, 1e-9], [1e-12, 1e-12], tau=1e-6)
+    array([ True, False])
     """
     ferr, nbe = np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64)
     reference = np.asarray(baseline_ferr, dtype=np.float64)
@@ -60,7 +98,18 @@ def strict_success(
 
 @dataclass(frozen=True)
 class StrictTarget(AccuracyTarget):
-    """`strict_success` against the baseline of the problem."""
+    """`strict_success` against the baseline of the problem.
+
+    Parameters
+    ----------
+    tau : float
+
+    Examples
+    --------
+    >>> from roundwise.rewards import StrictTarget
+    >>> StrictTarget(1e-8).tau
+    1e-08
+    """
 
     name: ClassVar[str] = "strict"
 
@@ -86,7 +135,33 @@ def met_matrix(
     facts: Sequence[ProblemFacts],
     space: ActionSpace,
 ) -> NDArray[np.bool_]:
-    """Whether each outcome met the target, shape (N, A); False where an outcome is None."""
+    """Whether each outcome met the target, shape (N, A); False where an outcome is None.
+
+    Parameters
+    ----------
+    target : AccuracyTarget
+    outcome_rows : sequence of sequences of Outcome or None
+        A row for each problem.
+    facts : sequence of ProblemFacts
+        One for each problem.
+    space : ActionSpace
+
+    Returns
+    -------
+    array of bool, (N, A)
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.rewards import BackwardErrorTarget, ProblemFacts, met_matrix
+    >>> algorithm = rw.GmresIR(stop=rw.DeploymentRule())
+    >>> system = rw.problems.randsvd(20, 10.0, rng=0)
+    >>> space = list_space(algorithm.stages, ["bf16-bf16-bf16-bf16", "fp64-fp64-fp64-fp64"])
+    >>> outcomes = [algorithm.run(system, action) for action in space]
+    >>> facts = ProblemFacts(20, 10.0, 1.0, 1.0, 1.0)
+    >>> met_matrix(BackwardErrorTarget(), [outcomes], [facts], space)
+    array([[False,  True]])
+    """
     rows = []
     for outcomes, fact in zip(outcome_rows, facts, strict=True):
         completed = with_baseline(fact, outcomes, space)
@@ -95,5 +170,20 @@ def met_matrix(
 
 
 def target_from_dict(saved: Any) -> AccuracyTarget:
-    """The target that `AccuracyTarget.to_dict` wrote."""
+    """The target that `AccuracyTarget.to_dict` wrote.
+
+    Parameters
+    ----------
+    saved : mapping
+
+    Returns
+    -------
+    AccuracyTarget
+
+    Examples
+    --------
+    >>> from roundwise.rewards import StrictTarget, target_from_dict
+    >>> target_from_dict(StrictTarget(1e-8).to_dict())
+    StrictTarget(tau=1e-08)
+    """
     return from_saved(saved, "target", (BackwardErrorTarget, StrictTarget))

@@ -20,6 +20,17 @@ class Context:
     """A vector of features; those with a floor enter as ``log10 max(value, floor)``.
 
     `features` are keys of `FEATURES`. There is a floor for each; None takes the value as it is.
+
+    Parameters
+    ----------
+    features : tuple of str
+    floors : tuple of float or None
+
+    Examples
+    --------
+    >>> from roundwise.tuning import Context
+    >>> Context(("n", "norm_inf"), (None, 1e-300)).features
+    ('n', 'norm_inf')
     """
 
     features: tuple[str, ...]

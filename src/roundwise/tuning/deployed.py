@@ -13,7 +13,24 @@ from roundwise.tuning.context import Context
 
 @dataclass(frozen=True)
 class DeployedPolicy:
-    """Ranks the actions for a problem: features, state, ranking."""
+    """Ranks the actions for a problem: features, state, ranking.
+
+    Parameters
+    ----------
+    policy : Policy
+        A trained one.
+    context : Context
+        The features that it sees.
+
+    Examples
+    --------
+    >>> from roundwise.tuning import DeployedPolicy
+    >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+    >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+    >>> deployed = DeployedPolicy(tuner.policy_, tuner.context)
+    >>> len(deployed.rank(problems[0]).actions) == len(tuner.space_)
+    True
+    """
 
     policy: Policy
     context: Context

@@ -17,7 +17,26 @@ from roundwise.tuning.context import Context, kappa_for
 
 @dataclass(frozen=True)
 class TrainingCurves:
-    """One number per episode."""
+    """One number per episode.
+
+    Parameters
+    ----------
+    reward : array
+        Mean reward of the actions tried.
+    error : array
+        Mean absolute error of the predicted reward.
+    epsilon : array
+        Share of random choices.
+    coverage : array
+        Share of what could be tried that was tried so far.
+
+    Examples
+    --------
+    >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+    >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+    >>> tuner.curves_.reward.shape
+    (10,)
+    """
 
     reward: NDArray[np.float64]  # mean of the actions tried
     error: NDArray[np.float64]  # mean absolute error of the predicted reward
@@ -33,12 +52,62 @@ class TrainingCurves:
 
 
 def view_contexts(view: OutcomeView, context: Context) -> NDArray[np.float64]:
-    """The contexts of a view's problems, (N, d)."""
+    """The contexts of a view's problems, (N, d).
+
+    Parameters
+    ----------
+    view : OutcomeView
+    context : Context
+
+    Returns
+    -------
+    array, (N, d)
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.outcomes import OutcomeTable, fill
+    >>> from roundwise.tuning import PAPER_CONTEXT, view_contexts
+    >>> problems, actions = [rw.problems.randsvd(10, 100.0, rng=0)], ["fp64-fp64-fp64-fp64"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = OutcomeTable(f"{folder}/outcomes.sqlite")
+    ...     done = fill(table, rw.GmresIR(), problems, actions)
+    ...     view = table.view(rw.GmresIR(), problems, actions)
+    >>> view_contexts(view, PAPER_CONTEXT).shape
+    (1, 2)
+    """
     return np.array([context.vector(view.features_of(i)) for i in range(view.shape[0])])
 
 
 def view_rewards(view: OutcomeView, reward: Reward, space: ActionSpace) -> NDArray[np.float64]:
-    """The rewards of a view's outcomes, (N, A)."""
+    """The rewards of a view's outcomes, (N, A).
+
+    Parameters
+    ----------
+    view : OutcomeView
+    reward : Reward
+    space : ActionSpace
+
+    Returns
+    -------
+    array, (N, A)
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.outcomes import OutcomeTable, fill
+    >>> from roundwise.rewards import PaperReward
+    >>> from roundwise.tuning import view_rewards
+    >>> problems = [rw.problems.randsvd(10, 100.0, rng=0)]
+    >>> space = list_space(rw.GmresIR.stages, ["fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = OutcomeTable(f"{folder}/outcomes.sqlite")
+    ...     done = fill(table, rw.GmresIR(), problems, space)
+    ...     view = table.view(rw.GmresIR(), problems, space)
+    >>> view_rewards(view, PaperReward(), space).shape
+    (1, 2)
+    """
     if (view.action_names, view.actions) != (space.names, space.actions):
         raise ValueError("the view's actions are not those of the space; view(..., space)")
     problems = range(view.shape[0])
@@ -78,6 +147,30 @@ def train(
 
     Contexts are (N, d), rewards (N, A). `view`, the outcomes that the rewards come from, is for
     `Policy.study`; a policy that prices work needs it.
+
+    Parameters
+    ----------
+    policy : Policy
+    contexts : array_like, (N, d)
+    rewards : array_like, (N, A)
+    space : ActionSpace
+    episodes : int
+    rng : numpy.random.Generator
+    view : OutcomeView, optional
+
+    Returns
+    -------
+    TrainingCurves
+
+    Examples
+    --------
+    >>> from roundwise.actions import list_space
+    >>> from roundwise.policies import TabularQ
+    >>> from roundwise.tuning import train
+    >>> space, rng = list_space(["factor"], ["fp32", "fp64"]), np.random.default_rng(0)
+    >>> curves = train(TabularQ(), [[1.0], [9.0]], [[1.0, 0.0], [-1.0, 0.0]], space, 30, rng)
+    >>> float(curves.coverage[-1])  # everything was tried
+    1.0
     """
     if episodes < 1:
         raise ValueError(f"episodes = {episodes}; choose at least 1")

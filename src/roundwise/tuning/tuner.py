@@ -74,6 +74,13 @@ class Tuner:
         Of the training problems; not kept in a saved file.
     provenance_ : dict
         How the policy came about.
+
+    Examples
+    --------
+    >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+    >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+    >>> len(tuner.predict(problems[0]))  # a format for each stage
+    4
     """
 
     def __init__(
@@ -109,7 +116,24 @@ class Tuner:
         self.progress = progress
 
     def fit(self, problems: Sequence[Problem]) -> Tuner:
-        """Learn from these problems."""
+        """Learn from these problems.
+
+        Parameters
+        ----------
+        problems : sequence of Problem
+
+        Returns
+        -------
+        Tuner
+            Itself.
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> tuner.rewards_.shape  # problems by actions
+        (3, 5)
+        """
         problems = list(problems)
         if not problems:
             raise ValueError("no training problems; pass at least one")
@@ -132,7 +156,34 @@ class Tuner:
         return self.fit_view(view, space)
 
     def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
-        """Learn from outcomes that are at hand; see `OutcomeTable.view`."""
+        """Learn from outcomes that are at hand; see `OutcomeTable.view`.
+
+        Parameters
+        ----------
+        view : OutcomeView
+        space : ActionSpace, optional
+            That of the view's actions if not given.
+
+        Returns
+        -------
+        Tuner
+            Itself.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from roundwise.outcomes import OutcomeTable, fill
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> algorithm = rw.GmresIR.paper()
+        >>> space = algorithm.action_space(["fp32", "fp64"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     table = OutcomeTable(f"{folder}/outcomes.sqlite")
+        ...     done = fill(table, algorithm, problems, space)
+        ...     view = table.view(algorithm, problems, space)
+        >>> tuner = rw.Tuner(algorithm, space=space, episodes=10).fit_view(view)
+        >>> tuner.rewards_.shape
+        (3, 5)
+        """
         space = ActionSpace(view.stages, tuple(view.actions)) if space is None else space
         self.contexts_ = view_contexts(view, self.context)
         self.rewards_ = view_rewards(view, self._reward(), space)
@@ -156,17 +207,65 @@ class Tuner:
         return self
 
     def predict(self, problem: Problem) -> Action:
-        """The action for a problem; computes the context's features."""
+        """The action for a problem; computes the context's features.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        Action
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> tuner.predict(problems[0]) in tuner.space_
+        True
+        """
         return self.predict_action(self.features(problem))
 
     def predict_action(self, features: Mapping[str, SupportsFloat]) -> Action:
-        """The action for features by name, as `compute_features` returns them."""
+        """The action for features by name, as `compute_features` returns them.
+
+        Parameters
+        ----------
+        features : mapping of str to float
+
+        Returns
+        -------
+        Action
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> tuner.predict_action(tuner.features(problems[0])) == tuner.predict(problems[0])
+        True
+        """
         self._check_fitted()
         context = self.context.vector(features)
         return self.space_[int(self.policy_.predict(context[None])[0])]
 
     def features(self, problem: Problem) -> dict[str, SupportsFloat]:
-        """The features of the context; those that need factors get an FP64 factorization."""
+        """The features of the context; those that need factors get an FP64 factorization.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        dict of str to FeatureValue
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> sorted(tuner.features(problems[0]))
+        ['kappa_exact', 'norm_inf']
+        """
         return dict(compute_with_factors(problem, self.context.features, self.arithmetic))
 
     def partial_fit(
@@ -179,6 +278,29 @@ class Tuner:
         """Learn from one run; returns the reward.
 
         A reward that compares with all-FP64 (`CostReward`) needs that outcome as `baseline`.
+
+        Parameters
+        ----------
+        problem : Problem
+        action : str or sequence of formats
+        outcome : Outcome
+            What the action gave.
+        baseline : Outcome, optional
+            What all-FP64 gave.
+
+        Returns
+        -------
+        float
+            The reward.
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> outcome = rw.GmresIR.paper().run(problems[0], "fp32-fp64-fp64-fp64")
+        >>> reward = tuner.partial_fit(problems[0], "fp32-fp64-fp64-fp64", outcome)
+        >>> bool(np.isfinite(reward))
+        True
         """
         self._check_fitted()
         index = self.space_.index(action)
@@ -199,6 +321,21 @@ class Tuner:
         """Write ``path`` (JSON) and, beside it, an npz file: ``path``'s name and 12 digits.
 
         A tuner that was saved there before is replaced: its two files, and no other.
+
+        Parameters
+        ----------
+        path : path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tuner.save(f"{folder}/tuner.json")
+        ...     loaded = rw.Tuner.load(f"{folder}/tuner.json")
+        >>> loaded.predict(problems[0]) == tuner.predict(problems[0])
+        True
         """
         self._check_fitted()
         path = Path(path)
@@ -227,6 +364,29 @@ class Tuner:
 
         What is your own must be passed, as a file only names it: the algorithm, whose settings
         are checked against the saved ones, and the classes of rewards and policies.
+
+        Parameters
+        ----------
+        path : path
+        algorithm : Algorithm, optional
+            If it is your own.
+        rewards, policies : iterables of type
+            Classes of your own that the file may name.
+
+        Returns
+        -------
+        Tuner
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tuner.save(f"{folder}/tuner.json")
+        ...     loaded = rw.Tuner.load(f"{folder}/tuner.json")
+        >>> loaded.space_ == tuner.space_
+        True
         """
         path = Path(path)
         content, arrays = read_tuner(path)
@@ -276,6 +436,26 @@ class Tuner:
         """The trained policy with the features that it sees: what `roundwise.solve` asks."""
         self._check_fitted()
         return DeployedPolicy(self.policy_, self.context)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the settings and, once fitted, how the reward grew."""
+        from roundwise.notebook.cards import facts_card
+
+        facts = {
+            "algorithm": repr(self.algorithm),
+            "arithmetic": self.arithmetic,
+            "features": ", ".join(self.context.features),
+            "reward": repr(self._reward()),
+            "policy": type(self._policy()).__name__,
+        }
+        if not hasattr(self, "policy_"):
+            return facts_card("Tuner: not fitted yet", facts)
+        facts |= {
+            "actions": f"{len(self.space_)}: {', '.join(self.space_.names)}",
+            "trained": f"on {len(self.provenance_['problems'])} problems, "
+            f"{self.provenance_['created']}",
+        }
+        return facts_card("Tuner: fitted", facts, self.curves_.reward.tolist())
 
     def _policy(self) -> Policy:
         if self.policy is not None:

@@ -1,0 +1,250 @@
+"""``roundwise compare``: this machine, `roundwise.solve` beside NumPy's or SciPy's."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+from roundwise.algorithms.accuracy import backward_errors
+from roundwise.commands import options
+from roundwise.commands.complex_files import ComplexSystem
+from roundwise.commands.endings import data_errors, echo
+from roundwise.commands.outputs import keep, replacing, writable_file
+from roundwise.exceptions import IllConditionedWarning
+from roundwise.machine.identity import Machine
+from roundwise.machine.threads import get_num_threads
+from roundwise.outcomes.optional import require
+from roundwise.problems import read_matrix_market
+from roundwise.problems.matrix_market import holds_complex
+from roundwise.report.content import Table
+from roundwise.report.tables import format_text
+from roundwise.report.timing import times_faster
+from roundwise.solver import solve
+
+SIZES = (100, 250, 500, 1000, 2000, 4000)
+ROUNDS, ENOUGH = 7, 1.0
+"""Rounds, and the seconds that many short ones go on for: other programs disturb some of them."""
+
+LONG = 0.1
+"""Seconds of a run that is not repeated at once."""
+
+NOTE = (
+    "Both take turns, and the best run of each counts. Errors are backward errors; every answer of "
+    "Roundwise passed its gate."
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds and backward errors of one system, solved both ways."""
+
+    system: str
+    n: int
+    peer: str
+    action: str
+    peer_seconds: float
+    seconds: float
+    peer_backward_error: float
+    backward_error: float
+    runs: int
+
+    @property
+    def times_faster(self) -> float:
+        return self.peer_seconds / self.seconds
+
+
+def figure_file(path: Path) -> Path:
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{path.name} is no figure; choose a name in .png, .svg or .pdf")
+    return writable_file(path)
+
+
+def checked_seconds(seconds: float) -> float:
+    if not seconds > 0:
+        raise ValueError(f"{seconds}; pass a time above 0")
+    return seconds
+
+
+@click.command("compare")
+@click.argument("matrix", metavar="[A.mtx]", type=options.EXISTING_FILE, required=False)
+@click.argument("rhs", metavar="[b.mtx]", type=options.EXISTING_FILE, required=False)
+@options.output("File to draw the comparison to.", "FIGURE.png|svg|pdf", check=figure_file)
+@options.valued(
+    "--sizes",
+    click.IntRange(min=1),
+    "A size of a random system; repeat it for more.  "
+    f"[default: {', '.join(map(str, SIZES))}, as far as time allows]",
+    metavar="N",
+    multiple=True,
+)
+@options.valued(
+    "--seconds",
+    click.FLOAT,
+    "No run starts after that time.",
+    default=30.0,
+    metavar="S",
+    check=checked_seconds,
+)
+@options.as_json()
+def compare_command(
+    matrix: Path | None,
+    rhs: Path | None,
+    out: Path | None,
+    sizes: Sequence[int],
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Time roundwise.solve on this machine, beside NumPy.
+
+    The system is that of a Matrix Market file; a sparse one is compared with
+    scipy.sparse.linalg.spsolve. Without a file, random dense systems of several sizes are solved.
+    A run that has begun is not broken off: a huge matrix may take longer than --seconds.
+
+    \b
+    Examples
+      roundwise compare
+      roundwise compare A.mtx -o comparison.png
+      roundwise compare --sizes 300 --sizes 3000 --json
+    """
+    keep([matrix, rhs], out=out)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # Windows has none
+    if matrix is not None and sizes:
+        raise click.UsageError("--sizes is for random systems; leave it out for a file")
+    if out is not None:
+        require("matplotlib", "plot")  # before minutes are spent
+    if matrix is None:
+        found = random_comparisons(sizes, seconds)
+    else:
+        with data_errors():
+            real = not any(holds_complex(file) for file in (matrix, rhs) if file is not None)
+            system = (read_matrix_market if real else ComplexSystem.read)(matrix, rhs)
+        found = [compared(system.name, system.A, system.b, seconds)]
+    if out is not None:
+        figure = times_faster(
+            [f"{one.system}, n = {one.n}" for one in found],
+            [one.times_faster for one in found],
+            found[0].peer,
+        )
+        with replacing(out) as written:
+            figure.savefig(written, dpi=150)
+    facts = {
+        "machine": Machine.this().to_dict() | {"threads": get_num_threads()},
+        "comparisons": [asdict(one) | {"times_faster": one.times_faster} for one in found],
+        "figure": None if out is None else str(out),
+    }
+    echo(facts, [*lines(found, out), *busy(load)], as_json)
+
+
+def random_comparisons(sizes: Sequence[int], seconds: float) -> list[Comparison]:
+    """Gaussian matrices; sizes that would take longer than is left are passed over."""
+    end, found = time.monotonic() + seconds, list[Comparison]()
+    wanted = sorted(sizes or SIZES)
+    for place, n in enumerate(wanted):
+        left = end - time.monotonic()
+        if found and not sizes:
+            growth = (n / found[-1].n) ** 3
+            if growth * (found[-1].seconds + found[-1].peer_seconds) > left / 2:
+                break
+        rng = np.random.default_rng(n)
+        A, b = rng.standard_normal((n, n)), rng.standard_normal(n)
+        found.append(compared("Gaussian", A, b, left / (len(wanted) - place)))
+    return found
+
+
+def compared(name: str, A: Any, b: Any, seconds: float) -> Comparison:
+    """Solve both ways in turn, once at least, until time is up; the best run of each counts."""
+    start = time.monotonic()
+    is_sparse = sparse.issparse(A)
+    A = A.tocsc() if is_sparse else A
+    peer: Callable[..., Any] = spsolve if is_sparse else np.linalg.solve
+    peer_name = "scipy.sparse.linalg.spsolve" if is_sparse else "numpy.linalg.solve"
+    with warnings.catch_warnings():
+        # The table shows the errors; a warning for every run would say no more.
+        warnings.simplefilter("ignore", IllConditionedWarning)
+        solution = solve(A, b, full_output=True)
+        times: list[tuple[float, float]] = []
+        while not times or (
+            time.monotonic() < start + seconds
+            and (len(times) < ROUNDS or time.monotonic() < start + ENOUGH)
+        ):
+            own, _ = timed(solve, A, b)
+            try:
+                other, x = timed(peer, A, b)
+            except np.linalg.LinAlgError as error:
+                raise click.ClickException(
+                    f"{peer_name} does not solve {name} ({error}), so there is nothing to compare "
+                    "with; use roundwise solve"
+                ) from error
+            times.append((own, other))
+    best, best_peer = np.min(times, axis=0)
+    norm = float(abs(A).sum(axis=1).max())
+    sizes = (float(np.max(np.abs(v))) for v in (b - A @ x, x, b))
+    residual, x_norm, b_norm = sizes
+    return Comparison(
+        system=name,
+        n=A.shape[0],
+        peer=peer_name,
+        action=solution.action,
+        peer_seconds=float(best_peer),
+        seconds=float(best),
+        peer_backward_error=float(backward_errors(residual, norm, x_norm, b_norm)),
+        backward_error=solution.backward_error,
+        runs=len(times),
+    )
+
+
+def timed(run: Callable[..., Any], A: Any, b: Any) -> tuple[float, Any]:
+    """The shorter of two runs in a row, and x.
+
+    Threads that the other way has left waiting actively may slow down the first; a long run does
+    not notice them.
+    """
+    start = time.perf_counter()
+    x = run(A, b)
+    first = time.perf_counter() - start
+    if first > LONG:
+        return first, x
+    start = time.perf_counter()
+    run(A, b)
+    return min(first, time.perf_counter() - start), x
+
+
+def busy(load: float) -> Iterator[str]:
+    """A caution if others used the machine: BLAS waits for threads that do not get a core."""
+    if load > Machine.this().cores:
+        yield (
+            f"Other programs were running (load {load:.0f} on {Machine.this().cores} cores): these "
+            "times say little; compare again on an idle machine."
+        )
+
+
+def lines(found: Iterable[Comparison], out: Path | None) -> Iterator[str]:
+    machine, found = Machine.this(), list(found)
+    yield f"{machine.cpu}, {get_num_threads()} threads, {machine.blas}, NumPy {version('numpy')}"
+    yield ""
+    peer = found[0].peer
+    other = "spsolve" if "sparse" in peer else "NumPy"
+    header = ("system", "n", f"{other}, ms", "Roundwise, ms", "times faster",
+              f"error, {other}", "error, Roundwise", "factors")  # fmt: skip
+    rows = [
+        (
+            one.system, one.n, 1e3 * one.peer_seconds, 1e3 * one.seconds, one.times_faster,
+            one.peer_backward_error, one.backward_error, one.action.partition("-")[0],
+        )
+        for one in found
+    ]  # fmt: skip
+    formats = {"times faster": ".2f"} | dict.fromkeys(header[5:7], ".1e")
+    yield format_text(Table(f"roundwise.solve beside {peer}", header, rows, NOTE, formats))
+    if out is not None:
+        yield f"The figure is in {out}."

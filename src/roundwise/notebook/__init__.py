@@ -1,0 +1,1 @@
+"""How results look in a notebook: cards of HTML, and figures by matplotlib."""
