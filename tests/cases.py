@@ -73,7 +73,7 @@ def supports(backend, fmt, is_sparse=False):
     return rw.get_backend(backend).supports(fmt, is_sparse)
 
 
-ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.VerifiedSolve()]
+ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()]
 
 
 def all_values(name):

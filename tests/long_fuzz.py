@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import math
 import multiprocessing
-import os
 import sys
 import warnings
 from collections import Counter
@@ -22,6 +21,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.machine.identity import Machine
+from roundwise.machine.threads import usable_cores
 
 FORMS = {"dense": np.asarray, "sparse": sparse.csr_array, "Fortran": np.asfortranarray}
 
@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--systems", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="seed of the first system")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--jobs", type=int, default=usable_cores())
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.systems)
     tasks = [(name, seed) for seed in seeds for name in ("gate", "bounds")]

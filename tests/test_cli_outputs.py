@@ -102,6 +102,7 @@ WRITING = {
     ("reproduce", "out"): "reproduce dense --out {}/out",
     ("calibrate", "out"): "calibrate --out {}/profile.json",
     ("fill", "table"): "fill dense --table {}/t.sqlite",
+    ("compare", "out"): "compare A.mtx -o {}/f.png",
     ("merge", "out"): "merge {}/t.sqlite p.sqlite",
 }
 

@@ -275,7 +275,6 @@ HEAD = "%%MatrixMarket matrix"
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (f"{HEAD} coordinate complex general\n1 1 1\n1 1 1 2\n", "is complex"),
         (f"{HEAD} coordinate pattern general\n1 1 1\n1 1\n", "pattern without values"),
         (f"{HEAD} array real general\n1 2\n1\n2\n", "pass a square one"),
         (f"{HEAD} array real general\n1 1\nnan\n", "bad.mtx holds NaN"),

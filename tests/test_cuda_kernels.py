@@ -27,7 +27,7 @@ def device(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
     """Several outer panels even for small n."""
-    monkeypatch.setattr(elimination, "outer_width", lambda n: 64)
+    monkeypatch.setattr(elimination, "outer_width", lambda n, sections: 64)
     monkeypatch.setattr(cholesky, "WIDTH", 64)
 
 
@@ -48,6 +48,20 @@ def test_factors_are_those_of_the_matrix(device, fmt, pivoting, n, order):
     assert F.flipped == (order == "F" and n > 1)
     # Gaussian elimination: errors of n updates, each u times the entries, which grow little.
     assert factors_error(F, A) < 8 * n * max(fmt.unit_roundoff, 2.0**-53)
+
+
+@pytest.mark.parametrize("fmt", ["fp64", "fp16x2"])
+def test_outer_panels_of_several_blocks(device, fmt, monkeypatch):
+    """The next panel's rows of U come from inverted blocks, and updates are cut into slices."""
+    n, fmt = 1100, get_format(fmt)
+    monkeypatch.setattr(elimination, "outer_width", lambda n, sections: 512)
+    monkeypatch.setattr(elimination, "AT_ONCE", 1.0)
+    A, b = rng(n).standard_normal((n, n)), rng(1).random(n)
+    F = lu.factorize(device, A, fmt, "local")
+    u = max(fmt.unit_roundoff, 2.0**-53)
+    assert factors_error(F, A) < 8 * n * u
+    x = F.solve(b)
+    assert np.abs(b - A @ x).max() < 50 * n * u * np.abs(A).max() * np.abs(x).max()
 
 
 def test_a_tournament_bounds_multipliers_where_a_window_does_not(device):
@@ -214,7 +228,7 @@ def test_addresses_of_a_plan_move_with_its_arena():
     start, end = arena.ctypes.data, arena.ctypes.data + 100
     plan = Plan(Recorder(), arena)
     plan.add_launch(1, (2, 1, 1), 32, (start, 7, end, elsewhere))
-    plan.add_product("gemm", (3, start + 50, 4))
+    plan.add_product("gemmEx", (3, start + 50, 4))
     plan.finished()
     distance = other.ctypes.data - start
     plan._move(distance)

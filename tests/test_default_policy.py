@@ -11,7 +11,8 @@ import roundwise as rw
 from roundwise.algorithms.methods import METHODS
 from roundwise.backends import NativeBackend
 from roundwise.costs import MachineProfile, Prices, Rate, Shape, Work, current_prices
-from roundwise.costs.prices import SparsePrices, _prices_of, generic_prices
+from roundwise.costs.prices import SparsePrices, _prices_of, dense_threads, generic_prices
+from roundwise.machine.identity import Machine
 from roundwise.policies import Facts, FactsError, NeighbourPolicy, shipped_facts
 from roundwise.policies.facts import COUNTS, ENOUGH, NEIGHBOURS, Experience, Tried, columns_of
 from roundwise.policies.look import KINDS, PLACE, Seen
@@ -147,7 +148,7 @@ def test_a_calibrated_machine_is_priced_by_its_own_profile(tmp_path, monkeypatch
 
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path))
     _prices_of.cache_clear()
-    assert current_prices() is generic_prices()
+    assert current_prices() is generic_prices(dense_threads(Machine.this()))
     save_profile(calibrate(sizes=(10, 20), seconds_per_kernel=1e-4, sparse={}))
     _prices_of.cache_clear()
     assert set(current_prices().profile.sizes) == {10, 20}
@@ -167,7 +168,9 @@ def test_prices_follow_the_number_of_threads(tmp_path, monkeypatch, threads):
     try:
         assert set(policy.prices.profile.sizes) == {10, 20}
         threads(2)
-        assert policy.prices is generic_prices()
+        measured = policy.prices  # as before, scaled to two threads
+        assert set(measured.profile.sizes) == {10, 20}
+        assert measured.source == "measured on this machine with 1 thread"
         threads(1)
         assert set(policy.prices.profile.sizes) == {10, 20}
     finally:

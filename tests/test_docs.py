@@ -12,8 +12,10 @@ from roundwise.report import Finding
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = {
+    "docs/cluster.md": ["scale"],
     "README.md": ["reproduction"],
     "docs/reproduction.md": ["findings"],
+    "docs/sparse-engines.md": ["sparse-speed"],
     "docs/departures.md": ["distances", "fp64", "w1-1e-6", "w2-1e-6"],
 }
 

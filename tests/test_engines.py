@@ -124,6 +124,15 @@ def test_one_analysis_many_values_and_formats(engine, ordering):
 
 
 @each_ordering
+def test_values_are_rounded_to_the_format(engine, ordering):
+    """An engine that took FP64 numbers for FP32 ones would read, or write, beyond its arrays."""
+    A = DEFINITE["2-D"]
+    for fmt in engine.formats:
+        F = engine.analyse(A, ordering).factorize(A.data, fmt)
+        check(F, A, roundoff(engine, fmt))
+
+
+@each_ordering
 def test_errors_are_of_the_order_of_n_u_kappa(engine, ordering):
     """And refinement makes them of the order of kappa u, whatever the format of the factors."""
     for A in SUITED[engine.suits].values():

@@ -5,7 +5,6 @@ An answer comes at once, with one warning that names the file; what could be kep
 
 import json
 import os
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -102,7 +101,8 @@ def test_a_profile_that_cannot_be_used_is_one_warning(name):
     assert "run `roundwise calibrate`" in str(told.message)
     assert str(told.message).isprintable()
     assert solved() == []  # once
-    assert rw.costs.current_prices() is prices.generic_prices()
+    threads = prices.dense_threads(Machine.this())
+    assert rw.costs.current_prices() is prices.generic_prices(threads)
 
 
 def test_no_profile_is_no_warning(monkeypatch):
@@ -269,6 +269,7 @@ def full_disk(size):
 
     Only within the block: what pytest writes may go to a file, too.
     """
+    resource = pytest.importorskip("resource")  # POSIX has it
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -19,6 +19,7 @@ from roundwise.algorithms.error_bound import Inverse, relative_errors
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
+from roundwise.solver.examining import FEW_DIGITS
 from roundwise.solver.proving import Prover
 from roundwise.solver.weakness import Weighed
 
@@ -236,8 +237,9 @@ def test_few_digits_are_warned_of_and_many_are_not(n, form, policy):
             warnings.simplefilter("always")
             rw.solve(form(A), b, policy=policy)
             rw.factor(form(A), policy=policy).solve(b)
-            rw.solve(form(A), b, policy=policy, full_output=True)
-        assert len(caught) == (3 if power == 18 else 0)
+            solution = rw.solve(form(A), b, policy=policy, full_output=True)
+        told = 2 + (solution.forward_error_bound > FEW_DIGITS)  # more residuals may save some
+        assert len(caught) == (told if power == 18 else 0)
         assert all(one.filename == __file__ for one in caught)
         assert all(issubclass(one.category, linalg.LinAlgWarning) for one in caught)
 

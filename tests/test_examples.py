@@ -17,12 +17,25 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("solve_newton", "correction"),
         ("trained_policy", "passed the gate"),
         ("custom_algorithm", "learned:    fp32-fp32  error"),
+        ("fill_on_cluster", "120 outcomes computed by 3 workers"),
         ("custom_policy", "has the largest expected reward"),
+        ("refinement", "fp32  kappa u_f"),
+        ("formats", "mine   u = 1.6e-02"),
     ],
 )
-def test_example(name, promise, capsys):
+def test_example(name, promise, capsys, monkeypatch):
+    # A figure is drawn; there is no window to show it in.
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert promise in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_it_has_a_title_for_the_gallery(path):
+    if path.stem == "demo":
+        pytest.skip("make demo shows it; it is no page of the gallery")
+    _, title, line, *_ = path.read_text().splitlines()
+    assert line == "=" * len(title)
 
 
 def test_a_policy_of_your_own_fits_on_a_screen():

@@ -375,6 +375,7 @@ TITLES = (
     "A dense system",
     "A sparse system",
     "A small system",
+    "A least squares problem",
     "Tuner(VerifiedSolve()).fit",
     "Tuner(GmresIR.paper()).fit",
 )
@@ -393,6 +394,7 @@ def calls():
         lambda: rw.solve(*dense),
         lambda: rw.solve(grid.A, grid.b),
         lambda: rw.solve(*small),
+        lambda: rw.lstsq(dense[0][:, :100], dense[1]),
         lambda: front_door.fit(systems),
         lambda: gmres_ir.fit(systems),
     )
@@ -408,7 +410,7 @@ def test_the_files_that_a_call_passes_through(title):
     # Another processor may have no need of some: without BF16 instructions, or without our LU.
     if sys.platform == "linux" and has_own_lu() and rw.BF16 in NativeBackend().formats():
         assert not set(written) - set(files), remedy
-    if title.endswith("system"):
+    if title.endswith(("system", "problem")):
         assert [file for file in written if file in files] == files, remedy
     assert {name.partition(".")[0] for name in upward} <= HANDED_DOWN
 

@@ -6,11 +6,11 @@ another number. What is loaded without an error must serve: a solve that it stee
 
 import gzip
 import hashlib
+import importlib
 import io
 import json
 import os
 import random
-import resource
 import shutil
 import sqlite3
 import warnings
@@ -47,7 +47,11 @@ FORMATS = ("fp32", "fp64")
 
 @pytest.fixture(autouse=True)
 def little_memory():
-    """An allocation that a file talks a loader into is a MemoryError."""
+    """An allocation that a file talks a loader into is a MemoryError, where Linux can see to it."""
+    if not Path("/proc/self/statm").is_file():
+        yield
+        return
+    resource = importlib.import_module("resource")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE, before[1]))

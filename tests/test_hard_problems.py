@@ -130,13 +130,14 @@ def test_one_equation_and_zero_right_hand_side(algorithm, backend):
         outcome = algorithm.run(problem, action, backend)
         assert outcome.x == [0.25]
         assert outcome.nbe <= 1e-29  # the gate's upper bound is never quite zero
-        assert outcome.cbe == 0
+        assert outcome.cbe == 0 or isinstance(algorithm, rw.LsIR)  # which has none
         assert np.isnan(outcome.ferr)  # the truth is not known
     spd = poisson_2d(4)
     for A in (spd.A, spd.A.toarray()):
         outcome = algorithm.run(LinearSystem(A, np.zeros(16), np.zeros(16)), action, backend)
         assert not outcome.x.any()
-        assert (outcome.nbe, outcome.cbe, outcome.ferr) == (0, 0, 0)
+        assert (outcome.nbe, outcome.ferr) == (0, 0)
+        assert outcome.cbe == 0 or isinstance(algorithm, rw.LsIR)
         assert outcome.status is rw.OutcomeStatus.CONVERGED
 
 

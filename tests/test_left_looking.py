@@ -14,10 +14,10 @@ U = 2.0**-53
 MUCH = 1e12
 
 
-def factorized(A, most_work=MUCH, most_counted=MUCH):
+def factorized(A, most_work=MUCH, most_counted=MUCH, most_if_weak=MUCH):
     A = sparse.csr_array(A) if A.format != "csc" else A
     arrays = (A.indptr, A.indices, A.data, A.format == "csc")
-    return _kernels.LeftLookingLU(*arrays, most_work, most_counted)
+    return _kernels.LeftLookingLU(*arrays, most_work, most_counted, most_if_weak)
 
 
 def solution(A, b):
@@ -128,14 +128,45 @@ def test_work_that_is_too_much_is_not_begun():
         begun.solve(np.ones(400), np.empty(400))
 
 
-def test_work_beyond_the_count_is_given_up():
-    """A grid with a tiny diagonal: pivots are elsewhere, of which the count knows nothing."""
+def grid_with_diagonal(diagonal):
+    """The pattern of a grid, with random numbers off its diagonal."""
     A, rng = sparse.csr_array(poisson_2d(70).A, copy=True), np.random.default_rng(7)
     A.data[:] = rng.standard_normal(A.nnz)
-    A.setdiag(1e-9)
+    A.setdiag(diagonal)
+    return A
+
+
+def test_entries_beyond_the_count_are_noticed_long_before_the_work_is_done():
+    """With a tiny diagonal pivots are elsewhere, of which the count knows nothing."""
+    A = grid_with_diagonal(1e-9)
     lu = factorized(A)
     assert lu.result == "too much work"
-    assert lu.work < 3 * lu.counted + 100 * A.nnz
+    assert 0 < lu.work < lu.counted / 4
+
+
+def test_a_weak_diagonal_is_seen_before_anything_is_counted():
+    lu = factorized(grid_with_diagonal(1e-9), most_if_weak=0.0)
+    assert lu.result == "weak diagonal"
+    assert lu.counted == lu.work == 0
+    counted = factorized(grid_with_diagonal(1e-9), most_if_weak=10.0)
+    assert (counted.result, counted.counted) == ("weak diagonal", np.inf)
+    assert factorized(grid_with_diagonal(30.0), most_if_weak=0.0).result == "factorized"
+
+
+def test_pivots_of_blocks_with_one_row_are_not_weak():
+    """Above the diagonal of a triangle entries may be as large as they like."""
+    n = 40
+    A = sparse.csr_array(sparse.eye_array(n) + 1e6 * sparse.eye_array(n, k=1))
+    assert factorized(A, most_if_weak=0.0).result == "factorized"
+
+
+def test_pivots_stay_on_a_diagonal_a_thousandth_as_large():
+    """A grid whose diagonal is a hundredth of its other entries: the count is right."""
+    A = sparse.csr_array(poisson_2d(12).A, copy=True)
+    A.setdiag(0.01)
+    lu = factorized(A)
+    assert lu.result == "factorized"
+    assert lu.work <= 1.02 * lu.counted
 
 
 @pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
@@ -164,9 +195,9 @@ def test_rows_and_columns_of_any_size():
 def test_arrays_are_checked():
     A = sparse.csr_array(poisson_2d(3).A)
     with pytest.raises(ValueError, match="differ in length"):
-        _kernels.LeftLookingLU(A.indptr, A.indices, A.data[:-1].copy(), False, MUCH, MUCH)
+        _kernels.LeftLookingLU(A.indptr, A.indices, A.data[:-1].copy(), False, MUCH, MUCH, 0.0)
     with pytest.raises(ValueError, match="out of range"):
-        _kernels.LeftLookingLU(A.indptr, A.indices + 1, A.data, False, MUCH, MUCH)
+        _kernels.LeftLookingLU(A.indptr, A.indices + 1, A.data, False, MUCH, MUCH, 0.0)
     with pytest.raises(ValueError, match="differ in shape"):
         factorized(A).solve(np.ones(8), np.empty(8))
 

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from roundwise.algorithms.lost_directions import FEW_LOST, LostDirections, complete_corrector
 from roundwise.algorithms.refinement import substitution
+from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import ForwardRule
 from roundwise.backends import NativeBackend
@@ -25,8 +26,12 @@ def with_singular_values(*tiny):
     return left * values @ right.T, left[:, : len(tiny)], right[:, : len(tiny)]
 
 
+def norm_of(A):
+    return BACKEND.sizes(A)[0]
+
+
 def found(A, most):
-    return LostDirections.of(A, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL, most)
+    return LostDirections.of(A, norm_of(A), BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL, most)
 
 
 def sine(space, vectors):
@@ -51,7 +56,7 @@ def test_corrections_shrink_any_error(tiny, kind):
     A, _, right = with_singular_values(*tiny)
     A = kind(A)
     factors = BACKEND.matrix(A, FP32).lu()
-    directions = LostDirections.of(A, factors, FACTOR, RESIDUAL, len(tiny))
+    directions = LostDirections.of(A, norm_of(A), factors, FACTOR, RESIDUAL, len(tiny))
     substitute = substitution(FACTOR, factors)
     errors = np.column_stack([right, np.random.default_rng(0).standard_normal((N, 2))])
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), errors, np.zeros_like(errors))
@@ -64,6 +69,26 @@ def test_corrections_shrink_any_error(tiny, kind):
 def test_none_is_lost_of_a_well_conditioned_matrix():
     directions = found(with_singular_values(0.5)[0], 1)
     assert directions.V.shape == directions.U.shape == directions.images.shape == (N, 0)
+
+
+@pytest.mark.parametrize("value", [3e-6, 1e-6])
+def test_a_weak_direction_does_not_slow_corrections_down(value):
+    """FP32 factors have not lost it, but leave far more of its errors than of others."""
+    A, _, right = with_singular_values(value)
+    factors = BACKEND.matrix(A, FP32).lu()
+    directions = LostDirections.of(A, norm_of(A), factors, FACTOR, RESIDUAL, 1)
+    substitute = substitution(FACTOR, factors)
+    R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
+    left = right - directions.corrector(substitute)(R).Z
+    alone = right - substitute(R).Z
+    assert abs(left).max() < 1e-4 * abs(right).max()
+    assert abs(alone).max() > 10 * abs(left).max()
+
+
+def test_many_weak_directions_are_left_to_substitution():
+    """They are more than are looked for, but none of them is lost."""
+    directions = found(with_singular_values(*(1e-5,) * (2 * FEW_LOST))[0], 1)
+    assert directions.V.shape == (N, 0)
 
 
 def test_more_than_were_looked_for_are_noticed():
@@ -80,14 +105,15 @@ def test_what_residuals_cannot_resolve_is_not_claimed(value):
 
 def test_better_factors_are_the_better_deal_if_many_are_lost():
     A, _, _ = with_singular_values(*(1e-10,) * (2 * FEW_LOST))
-    assert complete_corrector(A, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL) is None
+    matrix = ScaledMatrix(A, norm_of(A))
+    assert complete_corrector(matrix, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL) is None
 
 
 def test_fp64_factors_lose_directions_too():
     """A singular value of 2e-15 among ones: they are corrected along it in the same way."""
     A, _, right = with_singular_values(2e-15)
     stage, factors = Stage("factor", FP64, BACKEND), BACKEND.matrix(A, FP64).lu()
-    directions = LostDirections.of(A, factors, stage, RESIDUAL, 1)
+    directions = LostDirections.of(A, norm_of(A), factors, stage, RESIDUAL, 1)
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
     left = right - directions.corrector(substitution(stage, factors))(R).Z
     assert abs(left).max() < ForwardRule.slowest * abs(right).max()

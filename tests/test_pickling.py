@@ -47,7 +47,7 @@ PUBLIC = (
 )
 LEFT_OUT = {
     problems.Problem,  # a base class without fields
-    rw.Factorization,  # tested below
+    *(rw.Factorization, rw.StackedFactorization),  # tested below
     # Kernels, counters and callbacks of one run, which never leave it:
     *(algorithms.Shared, algorithms.Stage, algorithms.Stages, algorithms.Tally, solver.Choice),
     features.Feature,  # an entry of `FEATURES`, which every process has; it is known by its name
@@ -126,11 +126,14 @@ def samples(tmp_path_factory):
     learner = policies.OnlinePolicy(policies.NeighbourPolicy(), policies.Memory(), 0.02)
     made = [
         *(rw.Action.parse("cholesky:fp32-fp64-fp64-fp64"), tuner.space_, rw.FP64),
-        *(rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.VerifiedSolve()),
+        *(rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()),
+        problems.random_least_squares(6, 2, kappa=10.0, residual=1.0, rng=0),
+        rw.lstsq(np.eye(4, 2), np.ones(4), full_output=True),
         *(algorithms.StoppingRule(), rw.PaperRule(), rw.DeploymentRule()),
         *(rw.OutcomeStatus.CONVERGED, rw.Status.OVERFLOW),
         *(system, problems.Dataset("two", 1, (system,), (second,)), an_outcome()),
         *(rw.solve(system.A, system.b, full_output=True), rw.Solver()),
+        rw.solve(np.stack([system.A] * 2), system.b, full_output=True),
         *(tuner, tuner.deployed, tuner.context, tuner.curves_),
         *(table, view, view.problems[0]),
         *(learner, learner.memory, policies.shipped_facts(), policies.NeighbourPolicy()),
@@ -230,9 +233,26 @@ def test_copies_work_as_their_originals_do(samples):
         assert np.array_equal(one.solve(system.A, system.b), rw.solve(system.A, system.b))
 
 
-def test_a_factorization_stays_in_its_process():
-    with pytest.raises(TypeError):
-        pickle.dumps(rw.factor(np.eye(3)))
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("accuracy", ["backward", "forward"])
+def test_a_factorization_makes_its_factors_anew(samples, form, accuracy):
+    system = samples[rw.LinearSystem]
+    F = rw.factor(form(system.A), accuracy=accuracy, policy="fp32")
+    solution = F.solve(system.b, full_output=True)
+    for twin in copies(F):
+        again = twin.solve(system.b, full_output=True)
+        assert twin.action == F.action  # on the rung that it had reached
+        assert again.backward_error <= again.tolerance == solution.tolerance
+        assert again.accuracy == solution.accuracy
+        assert np.array_equal(again.x, solution.x)
+        assert np.array_equal(twin.solve(system.b, "T"), F.solve(system.b, "T"))
+
+
+def test_a_stack_of_factorizations_does_too(samples):
+    A, b = np.stack([samples[rw.LinearSystem].A] * 2), samples[rw.LinearSystem].b
+    F = rw.factor(A)
+    for twin in copies(F):
+        assert np.array_equal(twin.solve(b), F.solve(b))
 
 
 def misspelled(_):

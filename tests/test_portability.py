@@ -15,7 +15,12 @@ from roundwise import _kernels
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-I", "cpp"]
 ANALYSIS = ["amd", "dissection", "pattern", "separator", "supernodes", "symbolic", "tree"]
-SOURCES = ["cpp/common/levels.cpp", "cpp/common/parallel.cpp", "cpp/emulated/dispatch.cpp"]
+SOURCES = [
+    "cpp/common/levels.cpp",
+    "cpp/common/parallel.cpp",
+    "cpp/common/pool.cpp",
+    "cpp/emulated/dispatch.cpp",
+]
 
 # Bytes of a vector and compiler flags of each level, as in CMakeLists.txt.
 LEVELS = {"baseline": ["16"], "avx2": ["32", "-mavx2"]}
@@ -24,6 +29,7 @@ NATIVE = {
     "bf16": {"portable": ["16"]},
     "level": {"baseline": ["16"]},
     "exact": {"baseline": ["16"]},
+    "stack": {"baseline": ["16"]},
 }
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
@@ -38,6 +44,7 @@ X86_NATIVE = {
         "avx512": [*X86_AVX512, "-mf16c"],
     },
     "exact": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
+    "stack": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
 }
 
 
@@ -63,7 +70,7 @@ def native_objects(folder, compiler, sources):
             folder,
             compiler,
             f"cpp/native/{source}.cpp",
-            f"{'exact' if source == 'exact' else 'native'}_{level}",
+            f"{source if source in ('exact', 'stack') else 'native'}_{level}",
             *flags,
             f"-ffp-contract={'off' if source == 'exact' else 'fast'}",
         )
@@ -165,6 +172,33 @@ def test_amx_level_on_emulated_registers(tmp_path):
     macros = ["-DROUNDWISE_X86_LEVELS", "-DROUNDWISE_AVX512_BF16"]
     printed = check_native(tmp_path, "g++", list(LEVELS), native, macros)
     assert "avx512_bf16 baseline" in printed
+
+
+# Some compilers leave a multiply-add apart where a loop has one sum, and fuse it elsewhere. This
+# option makes GCC do so for vectors of every length.
+APART = ["--param=avoid-fma-max-bits=512"]
+ADDRESSES = ["-fsanitize=address"]
+
+
+@pytest.mark.parametrize(
+    ("level", "options"),
+    [("portable", ADDRESSES), ("avx2", APART), ("avx512_bf16", APART)],
+)
+def test_teams_compute_the_bits_of_one_thread(level, options, tmp_path):
+    require("g++")
+    if level not in [*_kernels.native_bf16_levels(), *_kernels.available_levels()]:
+        pytest.skip(f"this processor has no {level}")
+    library = Path(subprocess.getoutput("g++ -print-file-name=libasan.so"))
+    if options == ADDRESSES and not library.is_absolute():
+        pytest.skip("the compiler's library that finds wrong addresses is not installed")
+    flags = [*X86_NATIVE["level" if level == "avx2" else "bf16"][level], *options]
+    flags += ["-ffp-contract=fast"]
+    source = "tests/native_teams_check.cpp"
+    checked = compile_level(tmp_path, "g++", source, f"native_{level}", *flags)
+    program = str(tmp_path / "check_teams")
+    subprocess.run(["g++", checked, *options, "-pthread", "-o", program], check=True)
+    result = subprocess.run([program], check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_sparse_patterns_are_analysed_alike_everywhere(tmp_path):

@@ -168,7 +168,7 @@ def test_reports_need_no_matplotlib_until_they_draw():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "matplotlib is needed here; install roundwise[plot]",
+        'matplotlib is needed here; pip install "roundwise[plot]"',
         "False",
     ]
 

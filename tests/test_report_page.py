@@ -3,12 +3,12 @@
 import os
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 from browser import chromium, screenshot, show
+from outline import Outline
 from report_sample import draw_usage, make_sample_report
 
 from roundwise.report import (
@@ -23,7 +23,6 @@ from roundwise.report import (
     write_markdown,
 )
 
-VOID = {"meta", "img", "br", "hr", "link", "input"}
 LOADING = {
     "script",
     "link",
@@ -38,38 +37,6 @@ LOADING = {
 }
 
 
-class Outline(HTMLParser):
-    """Checks that elements nest, and gathers what the tests look at."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.open, self.found, self.text, self.faults = [], [], [], []
-        self.feed(text)
-        self.close()
-        if self.open:
-            self.faults.append(f"never closed: {self.open}")
-
-    def handle_starttag(self, tag, attributes):
-        if len({name for name, _ in attributes}) != len(attributes):
-            self.faults.append(f"an attribute of {tag} is given twice")
-        if tag in ("p", "div", "ul", "table", "figure", "section") and "p" in self.open:
-            self.faults.append(f"{tag} within p")
-        self.found.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            self.faults.append(f"</{tag}> at {self.getpos()} closes something else")
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text.append(data)
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.found if name == tag]
-
-
 def test_the_page_is_well_formed(report_page, sample_report):
     outline = Outline(report_page)
     assert report_page.startswith("<!doctype html>\n")
@@ -78,7 +45,8 @@ def test_the_page_is_well_formed(report_page, sample_report):
     assert len(identifiers) == len(set(identifiers))
     links = [a["href"] for a in outline.all("a")]
     assert {link[1:] for link in links} <= set(identifiers)
-    assert len(links) == 8  # findings, 2 sections, 2 subsections, departures, settings, provenance
+    # 3 claims, findings, 2 sections, 2 subsections, departures, settings, provenance
+    assert len(links) == 11
     assert len(outline.all("h1")) == len(outline.all("main")) == len(outline.all("title")) == 1
     assert len(outline.all("table")) == len(sample_report.tables())
     assert all(a["alt"] for a in outline.all("img"))
@@ -103,12 +71,27 @@ def test_the_page_loads_nothing(report_page):
     assert not re.search(r"https?:", report_page)
 
 
-def test_the_summary_comes_first(report_page):
+def test_the_findings_and_the_summary_come_first(report_page):
     places = [
         report_page.index(f'id="{anchor}"')
-        for anchor in ("summary", "contents", "findings", "dense")
+        for anchor in ("board", "summary", "contents", "findings", "dense")
     ]
     assert places == sorted(places)
+
+
+def test_every_claim_is_on_the_board_and_links_to_its_evidence(report_page, sample_report):
+    board = report_page[report_page.index('id="board"') : report_page.index('id="summary"')]
+    rows = re.findall(r'<li class="(\w+)"><a href="#finding-(\d+)">(.*?)</a>', board)
+    given = [(f.verdict, str(i), f.claim) for i, f in enumerate(sample_report.findings, 1)]
+    assert rows == given
+    assert 'id="board"' not in format_html(replace(sample_report, findings=()))
+
+
+def test_evidence_is_folded(report_page, sample_report):
+    details = re.findall(r"<details>(.*?)</details>", report_page, re.DOTALL)
+    assert len(details) == len(sample_report.findings)
+    assert "Mean ferr 1.21e-14" in details[0]
+    assert "<details open" not in report_page
 
 
 def test_texts_cannot_become_markup():
@@ -122,7 +105,7 @@ def test_texts_cannot_become_markup():
     outline = Outline(text)
     assert not outline.faults
     assert "script" not in {tag for tag, _ in outline.found}
-    assert "".join(outline.text).count("<script>alert(1)</script> & \"x\" 'y' ") == 19
+    assert "".join(outline.text).count("<script>alert(1)</script> & \"x\" 'y' ") == 20
 
 
 def test_only_long_texts_are_broken_into_lines():
@@ -227,8 +210,9 @@ def test_a_browser_shows_the_page(window, page_file, shots, screen, scheme):
     assert window.execute_script("return document.documentElement.scrollWidth") == width
     assert window.execute_script(TOO_WIDE) == []
 
-    title, summary = (window.execute_script(BOX, name) for name in ("h1", "#summary"))
-    assert 0 <= title["top"] < title["bottom"] <= summary["top"] < height / 2
+    title, board, summary = (window.execute_script(BOX, f) for f in ("h1", "#board", "#summary"))
+    assert 0 <= title["top"] < title["bottom"] <= board["top"] < height / 4
+    assert board["bottom"] <= summary["top"]
     assert window.execute_script(BOX, "main")["top"] >= summary["bottom"]
 
     ink, ground = map(luminance, window.execute_script(COLORS))
@@ -248,6 +232,34 @@ def test_a_browser_shows_the_page(window, page_file, shots, screen, scheme):
     shot = shots / f"report-{screen}-{scheme}.png"
     screenshot(window, shot)
     assert shot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_marks_stand_below_their_words_and_all_fit_on_the_first_screen(
+    window, report_folder, sample_report, screen
+):
+    width, height = SCREENS[screen]
+    show(window, report_folder / "report.html", width, height, "light")
+    assert window.execute_script(BOX, "#board")["bottom"] < height
+    heads = window.execute_script(
+        "return [...document.querySelectorAll('.scale span')].map(e => {"
+        " const range = document.createRange(); range.selectNodeContents(e);"
+        " const b = range.getBoundingClientRect(); return (b.left + b.right) / 2})"
+    )
+    place = dict(zip(("refuted", "partly", "confirmed"), heads[1:], strict=True))
+    marks = window.execute_script(
+        "return [...document.querySelectorAll('.mark')].map(e => {"
+        " const b = e.getBoundingClientRect(); return (b.left + b.right) / 2})"
+    )
+    assert marks == pytest.approx([place[f.verdict] for f in sample_report.findings], abs=1.5)
+
+
+def test_a_link_of_the_board_unfolds_the_evidence(window, report_folder):
+    show(window, report_folder / "report.html", 1280, 800, "light")
+    opened = "return [...document.querySelectorAll('details')].map(e => e.open)"
+    assert window.execute_script(opened) == [False, False, False]
+    window.execute_script("document.querySelectorAll('#board a')[1].click()")
+    assert window.execute_script(opened) == [False, True, False]
 
 
 def test_a_wide_table_scrolls_in_its_box(window, tmp_path):

@@ -136,3 +136,41 @@ def test_matrices_without_zeros_are_solved_as_dense_ones(at_once):
     x = rw.solve(sparse.csr_array(M), b)
     assert at_once[0] is x
     np.testing.assert_array_equal(x, rw.solve(M, b))
+
+
+def weak(n, rng):
+    """A random matrix whose diagonal, which no assignment of rows can avoid, is tiny."""
+    W = sparse.random_array((n, n), density=6 / n, rng=rng, data_sampler=rng.standard_normal)
+    return sparse.csr_array(W + sparse.diags_array(np.full(n, 1e-7)))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("dense_lines", ["rows", "columns", "none"])
+def test_weak_diagonals_are_left_to_partial_pivoting(form, dense_lines, monkeypatch, at_once):
+    """Of the matrix or its transpose: where rows are dense, the other one fills in less."""
+    n, rng = 2500, np.random.default_rng(3)
+    W = weak(n, rng).tolil()
+    if dense_lines != "none":
+        lines = rng.standard_normal((4, n))
+        W[:4] = lines
+        if dense_lines == "columns":
+            W = W.T.tolil()
+    W, given = sparse.csr_array(W).asformat(form), []
+    W.sum_duplicates()
+
+    def noted(columns, **options):
+        given.append((columns, options))
+        return superlu(columns, **options)
+
+    superlu = small_sparse.superlu
+    monkeypatch.setattr(small_sparse, "superlu", noted)
+    b = W @ np.ones(n)
+    x = rw.solve(W, b)
+    assert at_once[0] is x
+    ((columns, options),) = given
+    assert options["permc_spec"] == "COLAMD"
+    as_stored = sparse.csc_array((W.data, W.indices, W.indptr), shape=W.shape)
+    turned = (columns != as_stored).nnz > 0
+    dense_in_stored = {"rows": form == "csc", "columns": form == "csr", "none": False}
+    assert turned == dense_in_stored[dense_lines]
+    assert abs(W @ x - b).max() <= 1e-9 * abs(b).max()

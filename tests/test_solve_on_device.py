@@ -1,7 +1,7 @@
 """`solve`, `factor` and `Solver` on a GPU, without one: see `fake_cupy`."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import fake_cupy as cupy
@@ -13,6 +13,7 @@ from command_line import fail, succeed
 
 import roundwise as rw
 from roundwise.algorithms.methods import METHODS
+from roundwise.backends import get_backend
 from roundwise.backends.cuda.device import DeviceUnavailable, is_available, why_not
 from roundwise.commands import calibrate as calibrating
 from roundwise.costs import ProfileWarning
@@ -27,8 +28,12 @@ from roundwise.costs.device_prices import (
 )
 from roundwise.features import look
 from roundwise.features.device_look import device_row_features
-from roundwise.solver import devices
+from roundwise.policies import TabularQ
+from roundwise.rewards import Reward
+from roundwise.solver import device_choosing, devices
 from roundwise.solver.device_choosing import (
+    HARD_STEPS,
+    HARD_UP_TO,
     LEAST_N,
     DeviceChooser,
     DeviceLearner,
@@ -36,6 +41,7 @@ from roundwise.solver.device_choosing import (
 )
 from roundwise.solver.devices import DeviceMemoryError, place_of
 from roundwise.solver.inputs import checked_matrix
+from roundwise.tuning import Context, Tuner
 
 rng = np.random.default_rng
 
@@ -234,6 +240,41 @@ HARD = [
 ]
 
 
+@dataclass(frozen=True)
+class Fondness(Reward):
+    """Of one method in one format: what a policy has learned is seen in what it chooses."""
+
+    name = "fondness"
+    needs_kappa = False
+
+    def components(self, outcome, facts, action):
+        is_it = action.method == "lu/tournament" and action[0] == rw.FP16X2
+        return {"fondness": float(is_it)}
+
+
+def test_a_policy_trained_on_the_device_is_deployed_there(backend, monkeypatch):
+    def found(name):
+        return backend if name in ("cuda", backend) else get_backend(name)
+
+    for module in ("outcomes.filling", "outcomes.keys", "algorithms.base"):
+        monkeypatch.setattr(f"roundwise.{module}.get_backend", found)
+    space = rw.VerifiedSolve().starts([False], backend=backend)
+    context = Context(("n", "diagonal_share", "coherence"), (1.0, None, 0.01))
+    options = {"context": context, "policy": TabularQ(), "reward": Fondness()}
+    problems = [rw.LinearSystem(*system(30 + i, seed=i)) for i in range(3)]
+    tuner = Tuner(rw.VerifiedSolve(), space=space, arithmetic="cuda", **options).fit(problems)
+    A, b = (cupy.asarray(x) for x in system(31, seed=1))  # of states that it has seen
+    solution = rw.solve(A, b, policy=tuner, full_output=True)
+    assert solution.attempts[0].action.startswith("lu/tournament:fp16x2")
+    options["context"] = Context(("n", "kappa_exact"), (1.0, 1.0))
+    dear = Tuner(rw.VerifiedSolve(), space=space, arithmetic="cuda", **options).fit(problems)
+    with pytest.raises(ValueError, match="kappa_exact, which is not computed on a GPU"):
+        rw.solve(A, b, policy=dear)
+    host = Tuner(rw.VerifiedSolve(), **options).fit(problems)
+    with pytest.raises(TypeError, match="arithmetic='cuda'"):
+        rw.solve(A, b, policy=host)
+
+
 @pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 @pytest.mark.parametrize("policy", ["default", "fp16x2"])
 def test_hard_systems_end_as_on_the_processor(backend, policy):
@@ -346,9 +387,20 @@ def test_the_look_is_that_of_the_processor(order):
 def test_the_bits_that_may_suffice(kappa, mode, bits):
     problem = rw.problems.randsvd(400, kappa, mode, rng=rng(1))
     features = device_row_features(cupy.asarray(problem.A))
-    assert bits_that_may_suffice(features) == bits
+    assert bits_that_may_suffice(features, 10**6) == (bits, 0)
     gaussian = device_row_features(cupy.asarray(rng(0).standard_normal((400, 400))))
-    assert bits_that_may_suffice(gaussian) == 22
+    assert bits_that_may_suffice(gaussian, 10**6) == (22, 0)
+
+
+def test_22_bits_with_many_corrections_are_taken_where_they_are_priced_less(backend, monkeypatch):
+    hard = {"diagonal_share": 0.0, "coherence": 12.3, "remainder": 0.9}  # kappa = 1e6, geometric
+    assert bits_that_may_suffice(hard, 16384) == (22, HARD_STEPS)
+    assert bits_that_may_suffice(hard, HARD_UP_TO) == (53, 0)
+    monkeypatch.setattr(device_choosing, "device_row_features", lambda A: hard)
+    chooser = DeviceChooser(backend, 2**40, generic_device_prices())
+    for n, fmt in ((16384, "fp16x2"), (7000, "fp64")):
+        action = chooser.choose(Large(n, heavy=False), None).ladder[0]
+        assert (action.method, action[0].name) == ("lu/local", fmt)
 
 
 def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
@@ -436,8 +488,17 @@ def test_calibration_prices_every_method_of_the_device(backend):
         for fmt in METHODS[method].formats:
             if backend.runs(method, fmt):
                 assert prices.factor_seconds(method, fmt.name, 30) == pytest.approx(1.0)
-    assert prices.step_seconds("fp64", 30) == pytest.approx(1.0)
+    assert prices.bytes_per_second == 2 * 8 * 40 * 40  # a copy of A, too, took a second
+    assert 0.5 < prices.step_seconds("fp64", 30) < 1.5
     assert prices.device == backend.machine.key
+
+
+def test_generic_prices_are_physical():
+    prices = generic_device_prices()
+    assert 1e11 < prices.bytes_per_second < 1e13  # no memory is faster
+    for by_format in prices.factors.values():
+        for price in by_format.values():
+            assert 1e12 < price.flops_per_second < 1e15
 
 
 def test_a_fit_finds_the_prices_that_times_were_made_with():

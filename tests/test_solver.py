@@ -94,8 +94,10 @@ def test_sparse_duplicates_are_summed_and_stay():
 
 def test_sparse_right_hand_side():
     B = np.column_stack([b, np.eye(N)[0]])
-    for M in (A, sparse.csr_array(A)):
-        np.testing.assert_allclose(rw.solve(M, sparse.csc_array(B)), rw.solve(A, B), rtol=1e-11)
+    np.testing.assert_allclose(rw.solve(A, sparse.csc_array(B)), rw.solve(A, B), rtol=1e-11)
+    X = rw.solve(sparse.csr_array(A), sparse.csc_array(B))  # sparse, as spsolve's
+    assert isinstance(X, sparse.csc_array)
+    np.testing.assert_allclose(X.toarray(), rw.solve(A, B), rtol=1e-11)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,6 @@ def test_stacked_systems_as_in_numpy(shapes):
         np.linalg.solve(stack[0, ..., :3, :3].reshape(3, 3), blocks),
         rtol=1e-8,
     )
-    with pytest.raises(ValueError, match="loop over"):
-        rw.solve(stack, blocks, full_output=True)
 
 
 def test_one_unknown():
@@ -188,8 +188,6 @@ def test_one_unknown():
 @pytest.mark.parametrize(
     ("matrix", "rhs", "error", "message"),
     [
-        (np.zeros((0, 0)), np.zeros(0), ValueError, "empty"),
-        (sparse.csr_array((0, 0)), np.zeros(0), ValueError, "empty"),
         (A[:, :3], b, ValueError, "square"),
         (sparse.csr_array(A[:, :3]), b, ValueError, "square"),
         (b, b, ValueError, "square"),
@@ -197,7 +195,6 @@ def test_one_unknown():
         (A, 1.0, ValueError, "dimensions"),
         (A, b[:5], ValueError, f"pass b with {N} rows"),
         (A, b[None, :], ValueError, f"pass b with {N} rows"),
-        (np.zeros((0, 3, 3)), np.ones(3), ValueError, "at least one"),
         (np.ones((2, 3, 3)), np.ones((4, 3, 1)), ValueError, "stacks of the same shape"),
         (np.where(A > 2, np.nan, A), b, ValueError, "NaN"),
         (np.where(A > 2, np.inf, A), b, ValueError, "infinite"),
@@ -205,9 +202,8 @@ def test_one_unknown():
         (A, np.where(b > 0, np.nan, b), ValueError, "NaN"),
         (A, np.where(b > 0, -np.inf, b), ValueError, "infinite"),
         (sparse.csr_array(A), np.where(b > 0, np.inf, b), ValueError, "infinite"),
-        (A + 0j, b, TypeError, "complex"),
-        (A, b + 0j, TypeError, "complex"),
-        (sparse.csr_array(A + 0j), b, TypeError, "complex"),
+        (A.astype(np.clongdouble), b, TypeError, "astype"),
+        (A, b.astype(np.clongdouble), TypeError, "astype"),
         (A.astype(np.longdouble), b, TypeError, "astype"),
         (A, b.astype(np.longdouble), TypeError, "astype"),
         (A.astype(object), b, TypeError, "astype"),
@@ -237,7 +233,7 @@ def test_bad_tolerances(tol):
 
 def test_bad_options():
     with pytest.raises(ValueError, match="assume_a"):
-        rw.solve(A, b, assume_a="sym")
+        rw.solve(A, b, assume_a="symetric")
     with pytest.raises(rw.UnknownNameError, match="fp32"):
         rw.solve(A, b, policy="fp33")
     for columns in (0, -1, 2.5, "3"):
@@ -300,8 +296,9 @@ def test_cholesky_where_it_is_worth_a_try(monkeypatch):
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_a_wrong_assumption_costs_time_only(form):
-    nonsymmetric = rw.solve(form(A), b, assume_a="pos", full_output=True)
-    np.testing.assert_allclose(nonsymmetric.x, x, rtol=1e-12)
+    if form is not np.asarray:  # of a dense A one triangle is read, as SciPy does it
+        nonsymmetric = rw.solve(form(A), b, assume_a="pos", full_output=True)
+        np.testing.assert_allclose(nonsymmetric.x, x, rtol=1e-12)
     indefinite = A + A.T
     indefinite[np.diag_indices(N)] = 0.1
     solution = rw.solve(form(indefinite), b, assume_a="pos", full_output=True)

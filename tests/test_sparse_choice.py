@@ -8,6 +8,7 @@ import roundwise as rw
 from roundwise.actions import Action
 from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend, Status
+from roundwise.backends.engines import orderings
 from roundwise.backends.engines.orderings import Orders, banded_counts
 from roundwise.costs.prices import generic_prices
 from roundwise.costs.sparse_prices import AMOUNTS
@@ -243,3 +244,21 @@ def test_a_stopped_method_is_left_with_all_its_formats():
     ladder = [Action.parse(f"{m}-{REST}") for m in ("lu/amd:fp32", "lu/amd:fp64", f"{SAFE}:fp64")]
     assert rw.VerifiedSolve.rung_after(ladder, 0, rw.OutcomeStatus.STOPPED) == 2
     assert rw.VerifiedSolve.rung_after(ladder, 0, rw.OutcomeStatus.OVERFLOW) == 1
+
+
+def test_ldl_goes_on_with_the_order_that_cholesky_had(monkeypatch):
+    """Symmetric with a positive diagonal, and indefinite: Cholesky fails, and L D L' is next."""
+    ordered = []
+
+    def noted(pattern):
+        ordered.append(pattern)
+        return amd(pattern)
+
+    amd = orderings.ORDERINGS["amd"]
+    monkeypatch.setitem(orderings.ORDERINGS, "amd", noted)
+    A = sparse.csr_array(laplace_3d(14) - 2.9 * sparse.eye_array(14**3))
+    solution = rw.solve(A, A @ np.ones(14**3), full_output=True)
+    methods = [attempt.action.split(":")[0] for attempt in solution.attempts]
+    assert methods[0] == "cholesky/amd"
+    assert methods[-1] == "ldl/amd"
+    assert len(ordered) == 1

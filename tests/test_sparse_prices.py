@@ -12,7 +12,7 @@ from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend
 from roundwise.costs import Calibration, ProfileWarning, Shape, current_prices, save_profile, stored
 from roundwise.costs.calibration import least_seconds
-from roundwise.costs.prices import _prices_of, generic_prices
+from roundwise.costs.prices import _prices_of, dense_threads, generic_prices
 from roundwise.costs.sparse_calibration import (
     STIFFNESS,
     SYSTEMS,
@@ -213,9 +213,9 @@ def test_an_older_profile_warns_once_and_generic_prices_decide(cache, recwarn):
     del saved["sparse_prices"]
     path.write_text(json.dumps(saved | {"version": 2}), encoding="utf-8")
     with pytest.warns(ProfileWarning, match="its version is 2 and this Roundwise reads") as told:
-        assert current_prices() == generic_prices()
+        assert current_prices() == generic_prices(dense_threads(Machine.this()))
     assert "run `roundwise calibrate`" in str(told[0].message)
-    assert current_prices() == generic_prices()
+    assert current_prices() == generic_prices(dense_threads(Machine.this()))
     assert len(recwarn) == 0
 
 

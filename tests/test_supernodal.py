@@ -92,7 +92,7 @@ def test_factors_and_solutions_are_backward_stable(kind, fmt, case):
     else:
         np.testing.assert_array_equal(L.diagonal(), 1.0)
         np.testing.assert_array_equal(F.pivots, abs(U.diagonal()))
-        assert F.replaced == 0
+        assert F.replaced_pivots == 0
     B = rng.standard_normal((n, 7))
     for transpose, T in ((False, A), (True, A.T)):
         X = F.solve(B, transpose)
@@ -306,7 +306,7 @@ def test_indefinite_matrices(seed):
     A = random_symmetric(120, 1.0, rng)
     F = factors(A, "ldl")
     assert (F._pivots < 0).any()
-    assert F.replaced == 0
+    assert F.replaced_pivots == 0
     difference = abs(A[F.perm][:, F.order] - F.L @ F.U).max()
     assert difference <= 100 * 2.0**-53 * (abs(F.L) @ abs(F.U)).max()
     x = rng.standard_normal(120)
@@ -341,7 +341,7 @@ def test_tiny_pivots_are_replaced_and_counted():
         ring[i, (i + 1) % 50] = ring[(i + 1) % 50, i] = -1.0
     for kind in ("ldl", "lu"):
         F = factors(ring, kind)
-        assert F.replaced == 1
+        assert F.replaced_pivots == 1
         assert F.pivots.min() == pytest.approx(2.0**-26.5 * 2.0, rel=0.5)
 
 
@@ -360,7 +360,7 @@ def test_matching_makes_a_zero_diagonal_large(seed):
     assert (abs(A[matched].diagonal()) == 5.0).all()
     b = rng.standard_normal(n)
     F = factors(A, "lu")
-    assert F.replaced == 0
+    assert F.replaced_pivots == 0
     np.testing.assert_allclose(F.solve(b), spsolve(A.tocsc(), b), rtol=1e-8)
     np.testing.assert_allclose(F.solve(b, True), spsolve(A.T.tocsc(), b), rtol=1e-8)
 
@@ -396,7 +396,7 @@ def test_bad_scaling_is_undone(kind):
     S = sparse.diags_array(2.0 ** rng.integers(-40, 40, 144))
     A = sparse.csr_array(S @ P @ S)
     F = factors(A, kind)
-    assert F.replaced == 0
+    assert F.replaced_pivots == 0
     L, U = F.L.toarray(), F.U.toarray()
     difference = abs(L @ U - A.toarray()[F.perm][:, F.order])
     assert (difference <= 100 * 2.0**-53 * (abs(L) @ abs(U))).all()
@@ -438,3 +438,67 @@ def test_another_thread_stops_it():
     stop[0] = 1
     worker.join()
     assert stopped == [True]
+
+
+# Values
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_symmetry_is_that_of_every_entry(index, dtype):
+    """One entry changed, added or turned to NaN, and A is no longer symmetric."""
+    rng = np.random.default_rng(0)
+    A = sparse.csr_array(sparse.random_array((40, 40), density=0.1, rng=rng, dtype=dtype))
+    S = sparse.csr_array(A + A.T)
+
+    def symmetric(M):
+        M = sparse.csr_array(M)
+        M.sum_duplicates()
+        indices = M.indptr.astype(index), M.indices.astype(index)
+        return _kernels.sparse_is_symmetric(*indices, M.data.astype(dtype))
+
+    assert symmetric(S)
+    assert symmetric(sparse.csr_array((5, 5)))
+    assert not symmetric(A)
+    rows = np.repeat(np.arange(40), np.diff(S.indptr))
+    for e in np.flatnonzero(rows != S.indices)[::7]:
+        changed = S.copy()
+        changed.data[e] *= 1.5
+        assert not symmetric(changed)
+        changed.data[e] = np.nan
+        assert not symmetric(changed)
+    empty = np.argwhere((S.toarray() == 0) & ~np.eye(40, dtype=bool))
+    for i, j in empty[::200]:
+        added = S.tolil()
+        added[i, j] = 1.0
+        assert not symmetric(added)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_balanced_rows_and_columns_have_similar_largest_entries(symmetric):
+    """Three sweeps leave an eighth of the exponents: 2^80 becomes at most 2^11."""
+    rng = np.random.default_rng(1)
+    n = 60
+    A = sparse.csr_array(np.eye(n) + (rng.random((n, n)) < 0.1))
+    A = sparse.csr_array(A + A.T)
+    e, f = rng.integers(-40, 40, (2, n))
+    f = e if symmetric else f
+    rows = np.repeat(np.arange(n), np.diff(A.indptr))
+    values = np.ldexp(A.data, e[rows] + f[A.indices])
+    found = static_pivoting.balancing(A, values, symmetric)
+    assert found is not None
+    scaled = static_pivoting.scaled_by(A, values, found)
+    assert np.array_equal(scaled, np.ldexp(values, found[0][rows] + found[1][A.indices]))
+    for maxima in (
+        np.maximum.reduceat(scaled, A.indptr[:-1]),
+        sparse.csr_array((scaled, A.indices, A.indptr), shape=A.shape).max(axis=0).toarray(),
+    ):
+        assert np.log2(maxima).max() - np.log2(maxima).min() <= 12
+    assert static_pivoting.balancing(A, A.data, symmetric) is None
+
+
+def test_values_are_counted():
+    A = poisson_2d(4).A
+    analysis = ENGINES["cholesky"].analyse(A, "amd")
+    with pytest.raises(ValueError, match="pass one number for each"):
+        analysis.factorize(A.data[:-1], rw.FP64)

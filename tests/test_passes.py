@@ -1,0 +1,198 @@
+"""Passes over a matrix, against what mathematics says of them, and alike for any threads."""
+
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import roundwise as rw
+from roundwise import _kernels
+from roundwise.algorithms.methods import is_symmetric
+from roundwise.backends import NativeBackend
+from roundwise.backends.native import exact
+from roundwise.backends.native.storage import largest_entry, stored
+from roundwise.features import look
+from roundwise.formats import FP32, FP64
+from roundwise.solver.inputs import checked_matrix
+
+THREADS = (1, 2, 3, 7)
+LARGE = 400  # 1.28 MB: more than one thread takes part
+SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def gaussian(n, m=None, seed=0, dtype=np.float64):
+    A = np.random.default_rng(seed).standard_normal((n, m or n))
+    return np.asfortranarray(A, dtype=dtype)
+
+
+@pytest.fixture(params=_kernels.available_levels())
+def level(request):
+    before = _kernels.active_level()
+    _kernels.set_level(request.param)
+    yield request.param
+    _kernels.set_level(before)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (17, 9), (100, 31)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_norm_of_integers_is_exact(level, shape, dtype):
+    A = np.asfortranarray(np.random.default_rng(1).integers(-9, 10, shape), dtype=dtype)
+    norm, largest = _kernels.native_column_norms(A, 2)
+    assert norm == max(sum(abs(Fraction(x)) for x in column) for column in A.T.tolist())
+    assert largest == np.abs(A).max()
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize("place", [(0, 0), (LARGE - 1, LARGE - 1), (LARGE // 2, 7)])
+def test_no_entry_that_is_not_finite_is_overlooked(level, name, place):
+    A = gaussian(LARGE)
+    A[place] = SPECIAL[name]
+    assert not math.isfinite(_kernels.native_column_norms(A, 2)[1])
+    for order in "CF":
+        assert not math.isfinite(NativeBackend().sizes(np.array(A, order=order))[1])
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            rw.solve(np.array(A, order=order), np.ones(LARGE))
+
+
+def test_negative_zero_and_subnormal_numbers_count(level):
+    assert _kernels.native_column_norms(np.full((3, 3), -0.0, order="F"), 1) == (0.0, 0.0)
+    tiny = np.full((3, 3), -5e-324, order="F")
+    assert _kernels.native_column_norms(tiny, 1) == (1.5e-323, 5e-324)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sizes_are_the_infinity_norm_and_the_largest_entry(order):
+    A = np.array(gaussian(LARGE), order=order)
+    norm, largest = NativeBackend().sizes(A)
+    assert norm == pytest.approx(np.abs(A).sum(axis=1).max(), rel=1e-13)
+    assert largest == np.abs(A).max() == largest_entry(np.asfortranarray(A))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_copy_has_the_same_bits(dtype):
+    A = gaussian(2000, 700, dtype=dtype)
+    A[:3, 0] = -0.0, math.nan, np.finfo(dtype).smallest_subnormal
+    for threads in THREADS:
+        copy = np.zeros_like(A)
+        _kernels.native_copy(A, copy, threads)
+        assert A.tobytes("F") == copy.tobytes("F")
+    made = stored(A, FP64 if dtype is np.float64 else FP32, copy=True)
+    assert made.tobytes("F") == A.tobytes("F")
+    assert not np.shares_memory(made, A)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 100, LARGE])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_symmetric_matrices_and_those_with_one_other_entry(level, n, dtype):
+    A = gaussian(n, dtype=dtype)
+    A = A + A.T
+    assert is_symmetric(A)
+    rng = np.random.default_rng(n)
+    for _ in range(5):
+        i, j = (int(k) for k in rng.integers(n, size=2))
+        other = A.copy(order="F")
+        other[i, j] = np.nextafter(other[i, j], dtype(9))
+        assert is_symmetric(other) == (i == j)
+        assert all(_kernels.native_symmetric(other, t) == (i == j) for t in THREADS)
+
+
+def test_symmetry_of_zeros_nan_views_and_integers():
+    A = np.zeros((50, 50))
+    A[3, 7] = -0.0  # equals 0.0
+    assert is_symmetric(A)
+    A[9, 9] = math.nan  # equals nothing, as in NumPy
+    assert not is_symmetric(A)
+    wide = gaussian(60, 120)
+    view = (wide[:, ::2] + wide[:, ::2].T)[::-1, ::-1]
+    assert is_symmetric(view)
+    assert is_symmetric(np.arange(9).reshape(3, 3) * 0)
+
+
+def reference(lines, diagonal):
+    """Norms and inner products of columns as NumPy computes them."""
+    count = lines.shape[1]
+    norms = np.linalg.norm(lines, axis=0)
+    weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
+    squares = lines**2
+    squares[diagonal, np.arange(count)] = 0.0
+    lengths = np.sqrt(squares @ weights**2)
+    scale = np.where(lengths > 0, lengths, lengths.max() or 1.0)
+    scaled = lines / scale[:, None]
+    return norms, np.tril(scaled.T @ scaled)
+
+
+@pytest.mark.parametrize("n", [1, 3, 63, 64, 65, 255, 300, 2100])
+def test_the_look_at_some_lines(level, n):
+    A, count = gaussian(n, seed=n), min(64, n)
+    rows = np.arange(count) * n // count
+    A[n // 2] = 0.0  # a row without a length
+    found = []
+    for threads in THREADS:
+        largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count))
+        _kernels.native_look(A, rows, rows, largest, norms, gram.T, threads)
+        found.append((largest, norms, gram))
+    largest, norms, gram = found[0]
+    expected = reference(A[:, rows], rows)
+    assert np.array_equal(largest, np.abs(A[:, rows]).max(axis=0))
+    np.testing.assert_allclose(norms, expected[0], rtol=1e-13)
+    np.testing.assert_allclose(gram, expected[1], rtol=1e-11, atol=1e-11 * np.abs(gram).max())
+    for other in found[1:]:
+        assert all(np.array_equal(x, y) for x, y in zip(found[0], other, strict=True))
+
+
+def test_lines_out_of_range_are_refused():
+    A, out = gaussian(5), np.empty(1)
+    for lines, diagonal in (([5], [0]), ([-1], [0]), ([0], [5])):
+        with pytest.raises(ValueError, match="out of range"):
+            _kernels.native_look(
+                A, np.array(lines), np.array(diagonal), out, out.copy(), np.empty((1, 1)).T, 1
+            )
+
+
+@pytest.mark.parametrize("power", [-900, -500, 500, 900])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_power_of_two_changes_no_feature(power, order):
+    A = np.array(gaussian(150), order=order)
+    plain, scaled = (
+        look.row_features(SimpleNamespace(A=M, n=150, is_sparse=False))
+        for M in (A, np.ldexp(A, power))
+    )
+    assert scaled == pytest.approx(plain, rel=1e-12)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_residual_has_the_same_bits_for_any_threads(order):
+    n = 700
+    A, x, b = np.array(gaussian(n), order=order), gaussian(n, 1)[:, 0], gaussian(n, 1, seed=2)[:, 0]
+    columns, transpose = (A.T, True) if order == "C" else (A, False)
+    for block in (exact.EXACT, exact.block_for(n)):
+        found = [np.empty(n) for _ in THREADS]
+        for threads, r in zip(THREADS, found, strict=True):
+            _kernels.native_exact_residual(columns, transpose, x, b, r, block, threads)
+        assert all(np.array_equal(found[0], r) for r in found)
+        error = exact.error_of(n, block) * (np.abs(A) @ np.abs(x) + np.abs(b))
+        exactly = [
+            b_i - sum(Fraction(p) * Fraction(q) for p, q in zip(row, x.tolist(), strict=True))
+            for row, b_i in zip(A[:3].tolist(), map(Fraction, b.tolist()), strict=False)
+        ]
+        for i, true in enumerate(exactly):
+            assert abs(Fraction(found[0][i]) - true) <= 2.0**-53 * abs(true) + Fraction(error[i])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_float32_is_widened_exactly(order):
+    A = np.array(gaussian(LARGE, dtype=np.float32), order=order)
+    A[0, :2] = -0.0, np.finfo(np.float32).smallest_subnormal
+    made = checked_matrix(A, NativeBackend()).A
+    assert made.dtype == np.float64
+    assert np.array_equal(made, A.astype(np.float64))
+    assert np.signbit(made[0, 0])
+    assert made.flags.c_contiguous == A.flags.c_contiguous
+
+
+def test_views_that_are_not_contiguous():
+    wide = np.random.default_rng(3).standard_normal((LARGE, 2 * LARGE))
+    A, b = wide[:, ::2], np.ones(LARGE)
+    assert np.array_equal(rw.solve(A, b), rw.solve(np.ascontiguousarray(A), b))
