@@ -4,10 +4,13 @@
     python docs/refresh.py speed           # what `make speed` has written
     python docs/refresh.py learning        # what benchmarks/bench_learning.py has written
     python docs/refresh.py accuracy        # what benchmarks/bench_accuracy.py has written
+    python docs/refresh.py sparse          # what benchmarks/bench_sparse.py has written
     python docs/refresh.py decisions       # how policies compare, from the shipped facts
     python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
+    python docs/refresh.py scale           # what `make scale` has written
     python docs/refresh.py gpu             # the study and the benchmark on a GPU
+    python docs/refresh.py machines        # what docs/machines/ has of each machine
 
 What an experiment has solved is taken from ``out/``. A page has its numbers between two comments,
 ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; the rest of it is left alone.
@@ -153,6 +156,16 @@ def accuracy() -> None:
     update(ROOT / "docs" / "accuracy.md", {"forward": measured})
 
 
+def sparse() -> None:
+    measured = (CACHE / "sparse.md").read_text(encoding="utf-8").strip()
+    update(ROOT / "docs" / "sparse-engines.md", {"sparse-speed": measured})
+
+
+def scale() -> None:
+    measured = (CACHE / "scale.md").read_text(encoding="utf-8").strip()
+    update(ROOT / "docs" / "cluster.md", {"scale": measured})
+
+
 def decisions() -> None:
     compared = shipped_facts().provenance["comparison"]
     table = Table("", compared["columns"], compared["rows"])
@@ -197,7 +210,47 @@ def gpu(out: Path = CACHE, page: Path = ROOT / "docs" / "gpu.md", images: Path =
     update(page, blocks)
 
 
-COMMANDS = (readme, speed, accuracy, learning, decisions, reproduction, departures, gpu)
+def machines(folder: Path = ROOT / "docs" / "machines") -> None:
+    """The tables of bench_solve.py --dense and bench_stages.py, one machine after the other.
+
+    A machine's files are copied there from its out/, and named by it.
+    """
+    blocks = {}
+    for block, pattern, parts in (
+        ("dense-peers", "solve-dense-*.json", ("",)),
+        ("stages", "stages-*.json", ("stages", "beside", "together")),
+    ):
+        told = []
+        for path in sorted(folder.glob(pattern)):
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            tables = [_machine_table(saved[part] if part else saved) for part in parts]
+            missing = "".join(f" Without {reason}." for reason in saved.get("absent", []))
+            told.append("\n\n".join([f"{saved['machine']}.{missing}", *tables]))
+        blocks[block] = "\n\n".join(told)
+    update(ROOT / "docs" / "native.md", blocks)
+
+
+def _machine_table(saved: dict | list) -> str:
+    """Columns and rows, or a list of rows by name."""
+    if isinstance(saved, list):
+        saved = {"columns": list(saved[0]), "rows": [list(row.values()) for row in saved]}
+    cells = [[round(x, 2) if isinstance(x, float) else x for x in row] for row in saved["rows"]]
+    return bare(Table("", saved["columns"], cells))
+
+
+COMMANDS = (
+    readme,
+    speed,
+    accuracy,
+    learning,
+    sparse,
+    decisions,
+    reproduction,
+    departures,
+    scale,
+    gpu,
+    machines,
+)
 
 if __name__ == "__main__":
     {f.__name__: f for f in COMMANDS}[sys.argv[1]]()

@@ -9,6 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import refresh_factorizations
+
 from roundwise.report import Table, format_markdown, replace_block
 
 ROOT = Path(__file__).parents[1]
@@ -98,3 +100,4 @@ if __name__ == "__main__":
     paths = [Path(argument) for argument in sys.argv[1:]]
     out = ROOT / "out"
     refresh(*(paths or (out / "native", out / "scaling", out / "lu.csv")))
+    refresh_factorizations.refresh()

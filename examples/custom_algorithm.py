@@ -1,9 +1,13 @@
-"""Your own algorithm, problem and reward: the power method learns which precisions it needs.
-
-The power method finds the largest eigenvalue. It is no linear solver, and knows nothing of
-formats, backends or learning; yet it runs in any precision on any backend, its operations are
-counted, and `Tuner` learns its precisions as it does those of GMRES-IR.
 """
+Your own algorithm, problem and reward
+======================================
+
+The power method, which finds the largest eigenvalue, learns which precisions it needs. It knows
+nothing of formats, backends or learning; yet it runs in any precision on any backend, its
+operations are counted, and ``Tuner`` learns its precisions as it does those of GMRES-IR.
+"""
+
+# sphinx_gallery_thumbnail_path = "images/reproduce.png"
 
 import tempfile
 from collections.abc import Mapping

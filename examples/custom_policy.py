@@ -1,7 +1,12 @@
-"""A policy of your own: the mean reward of each action, whatever the problem.
+"""
+A policy of your own
+====================
 
+It ranks actions by their mean reward, whatever the problem.
 It is trained, saved, loaded and asked like the policies of the library. Needs roundwise[tune].
 """
+
+# sphinx_gallery_thumbnail_path = "images/learning.png"
 
 import tempfile
 from pathlib import Path

@@ -1,8 +1,13 @@
-"""An agent that knows only Gymnasium learns which precisions GMRES-IR needs.
+"""
+An agent from Gymnasium
+=======================
 
+An agent that knows only Gymnasium learns which precisions GMRES-IR needs.
 The agent is epsilon-greedy over a table of mean rewards, one row for each decade of the condition
 number; any agent for discrete actions could stand in its place. Needs roundwise[gym,tune].
 """
+
+# sphinx_gallery_thumbnail_path = "images/departures-usage.png"
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,9 @@
-"""A dense system: the call, and what there is to know about the answer."""
+"""
+A dense system
+==============
+
+The call, and what there is to know about the answer.
+"""
 
 import numpy as np
 
@@ -11,6 +16,9 @@ b = A @ x_true
 
 x = rw.solve(A, b)  # in place of numpy.linalg.solve(A, b)
 print(f"relative error {np.abs(x - x_true).max() / np.abs(x_true).max():.1e}")
+
+# %%
+# With ``full_output`` the answer comes with its error, the condition number, and how it was found.
 
 solution = rw.solve(A, b, full_output=True)
 print(solution)

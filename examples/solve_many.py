@@ -1,4 +1,9 @@
-"""One matrix, many right-hand sides: factorize once."""
+"""
+One matrix, many right-hand sides
+=================================
+
+Factorize once. Columns that are there together are solved together.
+"""
 
 import numpy as np
 
@@ -11,9 +16,12 @@ B = rng.standard_normal((800, 20))
 X = rw.solve(A, B)  # columns together
 print(f"20 columns, largest residual {np.abs(A @ X - B).max():.1e}")
 
+# %%
+# Right-hand sides that come one after the other, each depending on the last, share the factors.
+
 factorization = rw.factor(A)
 b = rng.standard_normal(800)
-for _ in range(5):  # one after the other, each depending on the last
+for _ in range(5):
     b = factorization.solve(b)
     b /= np.abs(b).max()
 print(factorization)

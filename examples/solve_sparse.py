@@ -1,4 +1,11 @@
-"""A sparse system: Poisson's equation in three dimensions."""
+"""
+A sparse system
+===============
+
+Poisson's equation in three dimensions, by finite differences.
+"""
+
+# sphinx_gallery_thumbnail_path = "images/scaling.png"
 
 import numpy as np
 import scipy.sparse as sp

@@ -1,9 +1,14 @@
-"""Train a policy for `solve` on systems like yours, save it, and solve with it.
+"""
+A policy trained on systems like yours
+======================================
 
+Train a policy for ``solve``, save it, and solve with it.
 Every method and format is run and timed on the training systems, here, on this machine. The policy
 sees cheap features only, and learns which action makes the whole solve shortest. What it leads to
 passes the same gate as any other answer: a poor policy costs time, and no digits.
 """
+
+# sphinx_gallery_thumbnail_path = "images/demo.png"
 
 import tempfile
 from pathlib import Path
@@ -23,10 +28,16 @@ systems = [
 ]
 tuner = rw.Tuner(rw.VerifiedSolve()).fit(systems)
 
+# %%
+# Then solve a system that it has not seen.
+
 A, x_true = rng.standard_normal((1000, 1000)), rng.standard_normal(1000)
 b = A @ x_true
 solution = rw.solve(A, b, policy=tuner, full_output=True)
 print(solution.explain())
+
+# %%
+# A saved policy is read by ``solve`` and by the command line.
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "mine.json"
