@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare default-policy sparse-prices fuzz readme docs dist clean
+.PHONY: help demo test test-gpu lint extras bench engines stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native sanitize readme docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -12,8 +12,10 @@ help:  ## what can be made
 demo: $(VENV)/installed  ## learn precisions on small systems, solve unseen ones; a figure in out/
 	$(RUN)/python examples/demo.py
 
-test: lint  ## lint, then all tests
-	$(RUN)/python -m pytest
+PROCESSES ?= 2
+test: lint  ## lint, then all tests, by two processes (make test PROCESSES=1 for one)
+	# BLAS's threads spin while they wait: those of several processes would take each other's time.
+	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m pytest -n $(PROCESSES) --dist loadfile
 
 test-gpu: $(VENV)/installed  ## the tests that need a GPU (pip install '.[cuda12]' or '.[cuda13]' before)
 	$(RUN)/python -m pytest -m gpu tests
@@ -36,7 +38,21 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 fuzz: $(VENV)/installed  ## 100 000 systems, answers and bounds judged in rational arithmetic (an hour on two cores)
 	OPENBLAS_NUM_THREADS=1 ROUNDWISE_NUM_THREADS=1 $(RUN)/python tests/long_fuzz.py
 
-speed: $(VENV)/installed  ## roundwise.solve against NumPy, dsgesv, spsolve and, after make extras, PARDISO, KLU
+fuzz-native: $(VENV)/installed  ## 1 000 000 hostile inputs for the compiled module (minutes)
+	$(RUN)/python tests/fuzz_native.py
+
+sanitize:  ## the C++ checks under sanitizers for addresses, undefined behaviour and threads (minutes)
+	$(PYTHON) tests/sanitize.py --strict
+
+stages: $(VENV)/installed  ## where the time of a dense solve goes, and how it gets along with other threads
+	$(RUN)/python benchmarks/bench_stages.py
+
+machine-docs: stages  ## the same, and dense systems against all peers, for this machine, into docs/native.md
+	$(RUN)/python benchmarks/bench_solve.py --dense
+	cp out/stages-*.json out/solve-dense-*.json docs/machines/
+	$(RUN)/python docs/refresh.py machines
+
+speed: $(VENV)/installed  ## roundwise.solve against NumPy, SciPy, dsgesv, torch, spsolve and, after make extras, MKL, KLU
 	$(RUN)/python benchmarks/bench_solve.py
 
 engines: $(VENV)/extras-installed  ## every sparse engine's analysis, factorization and solve (minutes)
@@ -49,6 +65,10 @@ accuracy-docs: $(VENV)/installed  ## errors and times of accuracy="forward" (min
 	$(RUN)/python benchmarks/bench_accuracy.py
 	$(RUN)/python docs/refresh.py accuracy
 
+sparse-docs: $(VENV)/extras-installed  ## sparse solves, refactorizations and memory (minutes); into docs/
+	$(RUN)/python benchmarks/bench_sparse.py
+	$(RUN)/python docs/refresh.py sparse
+
 learning-docs: $(VENV)/installed  ## a learning Solver on a stream that changes (minutes); into docs/
 	$(RUN)/python benchmarks/bench_learning.py
 	$(RUN)/python docs/refresh.py learning
@@ -58,6 +78,7 @@ scaling: $(VENV)/installed  ## native low precision against the size, dense and 
 
 native-docs: scaling  ## numbers and figures of docs/native.md; leave the machine alone meanwhile
 	$(RUN)/python benchmarks/bench_native_lu.py --lu-only
+	$(RUN)/python benchmarks/factorization_rates.py --sizes 4000 8000
 	rm -f out/native.sqlite  # times of a busy day would be taken for today's
 	$(RUN)/roundwise reproduce native
 	$(RUN)/python docs/refresh_native.py
@@ -67,6 +88,9 @@ gpu-docs: $(VENV)/installed  ## numbers and figure of docs/gpu.md (on a GPU, wit
 	rm -f out/native-gpu.sqlite  # times of another day would be taken for today's
 	$(RUN)/roundwise reproduce native --device cuda
 	$(RUN)/python docs/refresh.py gpu
+
+scale: $(VENV)/installed  ## a table of a million outcomes: write, open, view, train (minutes)
+	$(RUN)/python benchmarks/bench_scale.py
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
 	$(RUN)/python benchmarks/compare_policies.py
@@ -90,9 +114,29 @@ docs: readme  ## numbers and figures of docs/, from all experiments (an hour; th
 	$(RUN)/python docs/refresh.py reproduction
 	$(RUN)/python docs/refresh.py departures
 
+site: $(VENV)/site-installed  ## the documentation as a site, build/site/html/index.html, and its tests
+	$(RUN)/python docs/site/assemble.py
+	$(RUN)/python -m pytest tests/test_site.py
+
 dist: $(VENV)/installed  ## sdist and wheel in dist/
 	$(RUN)/python -m pip install --quiet build
 	$(RUN)/python -m build --outdir dist
+
+wheels: build/wheels/made  ## wheels in dist/: for Python 3.11, and for 3.12 and all later ones
+
+build/wheels/made: $(BUILD_INPUTS) packaging/wheels.py $(shell find src -name '*.py' -o -name '*.json' -o -name '*.npz' -o -name 'py.typed')
+	$(PYTHON) packaging/wheels.py
+	touch $@
+
+test-wheel:  ## a wheel of this Python in a fresh environment without a compiler: solve, README, command
+	$(PYTHON) packaging/wheels.py own
+	$(PYTHON) tests/wheel_check.py dist
+
+test-oldest: wheels  ## all tests with the lowest NumPy and SciPy that are declared (Python 3.11)
+	$(PYTHON) packaging/test_versions.py oldest
+
+test-newest: wheels  ## all tests with the newest NumPy and SciPy, deprecations as errors (Python 3.12)
+	$(PYTHON) packaging/test_versions.py newest
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -105,6 +149,10 @@ $(VENV)/installed: $(BUILD_INPUTS)
 # Roundwise is there already, so that these install what their extra needs, and compile nothing.
 $(VENV)/bench-installed: $(VENV)/installed
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[bench]'
+	touch $@
+
+$(VENV)/site-installed: $(VENV)/installed
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[site]'
 	touch $@
 
 $(VENV)/extras-installed: $(VENV)/installed

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from timing import least_seconds
 
 import roundwise as rw
 from roundwise.backends import get_backend
@@ -67,36 +68,38 @@ def problem(name: str, side: int) -> sparse.csr_array:
 clock = time.perf_counter
 
 
-def least_seconds(repeats: int, call: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(repeats):
-        start = clock()
-        call()
-        seconds.append(clock() - start)
-    return min(seconds)
+def count_processor_time() -> None:
+    """Of one thread, from now on: for a machine that is not idle."""
+    global clock
+    clock = time.process_time
+    rw.set_num_threads(1)
+
+
+def least(repeats: int, call: Callable[[], object]) -> float:
+    return least_seconds(repeats, call, clock=clock)[0]
 
 
 def engine_seconds(A: sparse.csr_array, method: str, repeats: int) -> tuple[float, float]:
     """The first factorization by a method, and another one with the same analysis."""
     native = get_backend("native")
-    first = least_seconds(repeats, lambda: native.analyse(A, method).factorize(A, "fp64"))
+    first = least(repeats, lambda: native.analyse(A, method).factorize(A, "fp64"))
     analysis = native.analyse(A, method)
     analysis.factorize(A, "fp64")
     other = sparse.csr_array((1.5 * A.data, A.indices, A.indptr), shape=A.shape)
-    return first, least_seconds(repeats, lambda: analysis.factorize(other, "fp64"))
+    return first, least(repeats, lambda: analysis.factorize(other, "fp64"))
 
 
 def solver_seconds(A: sparse.csr_array, repeats: int) -> tuple[str, float, float, float]:
     """The action; `factor` and the first solve, `refactor` and the next; the numbers' part."""
     b, other = np.ones(A.shape[0]), 1.5 * A
-    first = least_seconds(repeats, lambda: rw.factor(A).solve(b))
+    first = least(repeats, lambda: rw.factor(A).solve(b))
     F = rw.factor(A)
     F.solve(b)
-    again = least_seconds(repeats, lambda: F.refactor(other).solve(b))
+    again = least(repeats, lambda: F.refactor(other).solve(b))
     method, fmt = F.action.method, F.action[0]
     analysis = get_backend("native").analyse(A, method)
     analysis.factorize(A, fmt)
-    numbers = least_seconds(repeats, lambda: analysis.factorize(other, fmt))
+    numbers = least(repeats, lambda: analysis.factorize(other, fmt))
     return f"{method} {fmt}", first, again, numbers
 
 
@@ -189,9 +192,7 @@ def main() -> None:
         print(json.dumps(measure_memory(name, int(side), call)))
         return
     if options.processor_time:
-        global clock
-        clock = time.process_time
-        rw.set_num_threads(1)
+        count_processor_time()
     square, cube, repeats = options.square, options.cube, options.repeats
     print(format_text(methods_table("Laplace 2-D", square, repeats)))
     print(format_text(methods_table("Laplace 3-D", cube, repeats)))

@@ -1,11 +1,13 @@
-"""`roundwise.solve` against `numpy.linalg.solve`, LAPACK's `dsgesv` and `spsolve`, all included.
+"""`roundwise.solve` against NumPy, SciPy, LAPACK's `dsgesv`, MKL, torch and `spsolve`.
 
-Run on an idle machine, on all its cores: ``make speed``. Every contender solves every system in
-this one process, medians of several times (of one at n = 4000, where there are 30 systems);
-between contenders it waits until the threads of the last one's BLAS have stopped spinning. PARDISO,
-KLU and CHOLMOD join on sparse systems where they are installed (`make extras`; scikit-sparse).
-Writes out/solve.csv, out/solve-summary.csv, out/solve-peers.csv and out/solve.png; `make
-speed-docs` puts them into README.md.
+Run on an idle machine, on all its cores: ``make speed``; it tells the machine and its threads.
+Every contender solves every system in this one process, medians of several times (of one at n =
+4000, where there are 30 systems); between contenders it waits until the threads of the last one's
+BLAS have stopped spinning. PARDISO, KLU and CHOLMOD join on sparse systems where they are
+installed (`make extras`; scikit-sparse), MKL and torch on dense ones. Writes out/solve.csv,
+out/solve-summary.csv, out/solve-peers.csv, out/solve.png and out/solve-dense-MACHINE.json; `make
+speed-docs` puts them into README.md. With ``--dense`` it writes the last one alone, which belongs
+into docs/machines/ (docs/native.md shows what is there).
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
+import json
 import math
 import statistics
 import subprocess
 import sys
 import time
 import timeit
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -29,6 +32,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
+from dense_peers import absent
+from dense_peers import peers as dense_peers
 from scipy.sparse.linalg import splu, spsolve
 from timing import median_seconds as seconds
 from tqdm import tqdm
@@ -36,7 +41,6 @@ from tqdm import tqdm
 import roundwise as rw
 from roundwise.backends import ENGINES, ArithmeticFailure
 from roundwise.backends.engines.superlu import OPTIONS, suits_symmetric_mode
-from roundwise.experiments.native.direct import dsgesv
 from roundwise.machine.identity import Machine
 from roundwise.problems import convection_diffusion_3d, laplace_3d, randsvd, read_matrix_market
 from roundwise.report import Table, format_text, write_csv
@@ -55,6 +59,8 @@ PEERS = {
 }
 """Libraries that sparse systems can be solved with from Python, and their methods: the fastest that
 a matrix suits counts."""
+TIMED_ABOVE = ("ours", "numpy", "dsgesv")
+"""What every row has anyway."""
 LONG = 3.0  # seconds; a peer that takes longer is timed once
 
 COLUMNS = ("median", "mean", "worst", "beside: median", "beside: mean", "beside: worst")
@@ -63,13 +69,13 @@ Row = dict[str, object]
 
 
 def mixed_dense(
-    count: int, sizes: tuple[int, int], seed: int
+    count: int, sizes: tuple[int, int], seed: int, kinds: Sequence[int] = range(10)
 ) -> Iterator[tuple[str, rw.LinearSystem]]:
     """Systems of every kind: condition numbers 10 to 1e9 in all modes, Gaussian, heavy, SPD."""
     rng = np.random.default_rng(seed)
     for i in range(count):
         n = int(rng.integers(sizes[0], sizes[1] + 1))
-        kind = i % 10
+        kind = kinds[i % len(kinds)]
         if kind < 7:
             kappa = 10.0 ** rng.uniform(1, 9)
             mode = (2, 3, 2, 4, 5, 1, 3)[kind]
@@ -101,12 +107,15 @@ def sparse_systems(quick: bool) -> Iterator[tuple[str, str, sp.csr_array]]:
 
 def time_dense(group: str, name: str, system: rw.LinearSystem, repeats: int) -> Row:
     A, b = system.A, system.b
-    lapack, ours, mixed = seconds(
-        repeats, lambda: np.linalg.solve(A, b), lambda: rw.solve(A, b), lambda: dsgesv(A, b)
-    )
+    found = {"ours": rw.solve} | dense_peers()
+    calls = [lambda solve=solve: solve(A, b) for solve in found.values()]
+    times = dict(zip(found, seconds(repeats, *calls), strict=True))
     solution = rw.solve(A, b, full_output=True)
-    times = lapack, ours, mixed
-    return row(group, "numpy.linalg.solve", name, system.meta.get("kappa", ""), solution, times)
+    taken = times["numpy"], times["ours"], times.get("dsgesv", math.nan)
+    kappa = system.meta.get("kappa", "")
+    made = row(group, "numpy.linalg.solve", name, kappa, solution, taken)
+    others = {f"{key}_ms": 1e3 * value for key, value in times.items() if key not in TIMED_ABOVE}
+    return made | others
 
 
 def time_sparse(group: str, name: str, A: sp.csr_array, repeats: int) -> Row:
@@ -228,6 +237,64 @@ def peers(rows: list[Row]) -> Table:
     )
 
 
+DENSE_ALONE = [
+    (10, (1000, 1000), 3),
+    (10, (2000, 2000), 3),
+    (10, (4000, 4000), 1),
+    (3, (8000, 8000), 1),
+]
+"""Systems, sizes and repeats of ``--dense``: ten are of every kind."""
+
+
+def dense_rows(plan: list[tuple[int, tuple[int, int], int]], seed: int, share: float) -> list[Row]:
+    rows: list[Row] = []
+    for most, sizes, repeats in plan:
+        count = min(most, max(10, round(most * share)))
+        group = f"dense, n = {sizes[0]}" + (f" to {sizes[1]}" if sizes[1] > sizes[0] else "")
+        kinds = range(10) if count >= 10 else (7, 8, 9)  # large ones without an SVD to make them
+        systems = tqdm(mixed_dense(count, sizes, seed, kinds), group, count, leave=False)
+        rows += [time_dense(group, name, system, repeats) for name, system in systems]
+        gc.collect()
+    return rows
+
+
+def write_dense(rows: list[Row]) -> None:
+    """How many times as fast we are as each peer, by size: medians and worst cases."""
+    machine = Machine.this()
+    peers_of = [key.removesuffix("_ms") for key in rows[0] if key.endswith("_ms")]
+    lines: list[Row] = []
+    for group in dict.fromkeys(str(one["group"]) for one in rows):
+        members = [one for one in rows if one["group"] == group]
+        line: Row = {"systems": group.removeprefix("dense, "), "count": len(members)}
+        line["ours/ms"] = float(np.median([one["ours_ms"] for one in members]))
+        for name in (peer for peer in peers_of if peer != "ours"):
+            ratios = np.array([one[f"{name}_ms"] / one["ours_ms"] for one in members], dtype=float)
+            shown = {"peer": "numpy", "other": "dsgesv"}.get(name, name)
+            if np.isfinite(ratios).all():
+                line |= {shown: float(np.median(ratios)), f"{shown}, worst": float(ratios.min())}
+        line["missed"] = sum(not one["backward_error"] <= one["tolerance"] for one in members)
+        lines.append(line)
+    floats = [name for name, value in lines[0].items() if isinstance(value, float)]
+    cells = [list(line.values()) for line in lines]
+    table = Table(
+        f"Times as fast as each peer, on {machine}",
+        tuple(lines[0]),
+        cells,
+        formats=dict.fromkeys(floats, ".2f"),
+    )
+    print(format_text(table))
+    content = {
+        "machine": str(machine),
+        "threads": machine.threads,
+        "absent": absent(),
+        "columns": list(lines[0]),
+        "rows": cells,
+    }
+    path = OUT / f"solve-dense-{machine.key}.json"
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    print(path)
+
+
 def overheads() -> None:
     rng = np.random.default_rng(0)
     for n in (10, 50, 100, 200):
@@ -305,6 +372,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a taste, with small systems")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeats", type=int, help="of each size with --dense")
+    parser.add_argument("--dense", action="store_true", help="dense systems alone, n <= 8000")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of the dense systems, but at least ten of a size"
     )
@@ -312,6 +381,14 @@ def main() -> None:
     quick, seed = asked.quick, asked.seed
     OUT.mkdir(exist_ok=True)
     print(f"{Machine.this()}")
+    print("\n".join(f"without {reason}" for reason in absent()))
+    if asked.dense:
+        rows: list[Row] = []
+        for count, sizes, repeats in DENSE_ALONE:
+            plan = [(count, sizes, asked.repeats or repeats)]
+            rows += dense_rows(plan, seed, asked.share)
+            write_dense(rows)  # after each size: what is there is kept if time runs out
+        return
     overheads()
     plan = (
         [(10, (300, 400), 3)]
@@ -323,19 +400,14 @@ def main() -> None:
             (30, (4000, 4000), 1),
         ]
     )
-    rows: list[Row] = []
-    for most, sizes, repeats in plan:
-        count = min(most, max(10, round(most * asked.share)))
-        group = f"dense, n = {sizes[0]}" + (f" to {sizes[1]}" if sizes[1] > sizes[0] else "")
-        systems = tqdm(mixed_dense(count, sizes, seed), group, count, leave=False)
-        rows += [time_dense(group, name, system, repeats) for name, system in systems]
-        gc.collect()
+    rows = dense_rows(plan, seed, asked.share)
+    write_dense(rows)
     for group, name, A in tqdm(sparse_systems(quick), "sparse", leave=False):
         rows.append(time_sparse(group, name, A, 3))
     print(format_text(summary(rows)))
     print(format_text(peers(rows)))
     with (OUT / "solve.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[-1]))
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for one in rows for key in one)))
         writer.writeheader()
         writer.writerows(rows)
     write_csv(summary(rows), OUT / "solve-summary.csv")

@@ -21,12 +21,12 @@ import numpy as np
 from scipy import sparse
 from scipy.io import mmread
 from scipy.sparse.linalg import spsolve
+from timing import in_turns
 
 import roundwise as rw
 from roundwise.backends import ENGINES
 from roundwise.report import Table, format_text
 
-PAUSE = 0.1  # seconds; threads of a BLAS have gone to sleep by then
 STEPS = 10
 
 
@@ -79,14 +79,10 @@ def timed(call: Callable[[], Any], A: Any, b: Any) -> dict[str, float]:
 
 
 def medians(contenders: dict[str, Callable[[], dict[str, float]]], rounds: int) -> dict[str, Any]:
-    records: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            time.sleep(PAUSE)
-            records[name].append(run())
+    records = in_turns(rounds, *contenders.values())
     return {
         name: {key: statistics.median(r[key] for r in record) for key in record[0]}
-        for name, record in records.items()
+        for name, record in zip(contenders, records, strict=True)
     }
 
 

@@ -1,0 +1,90 @@
+"""`roundwise.solve` against `numpy.linalg.solve` on dense complex systems, all included.
+
+Run on an idle machine, on all its cores: ``python benchmarks/bench_complex.py [--sizes 1000 2000]
+[--repeats 3]``. On a busy one, add ``--processor-time``, and set OPENBLAS_NUM_THREADS=1.
+Contenders alternate; the least time of several counts. Prints a table by n and
+kind: how many times as fast, with the first action of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from time import perf_counter, process_time, sleep
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+import roundwise as rw
+from roundwise.report import Table, format_text
+
+REST = 0.2  # seconds, until the threads of the last contender's BLAS have stopped spinning
+
+
+def reflected(A: Any, rng: np.random.Generator) -> Any:
+    """A times a random unitary matrix of a few Householder reflections."""
+    for _ in range(3):
+        v = rng.standard_normal(len(A)) + 1j * rng.standard_normal(len(A))
+        v /= np.linalg.norm(v)
+        A = A - 2 * np.outer(A @ v, v.conj())
+    return A
+
+
+def systems(n: int, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
+    """Names and matrices: condition numbers 10 to 1e5 by singular values, Gaussian, Hermitian."""
+    G = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))
+    yield "Gaussian", G
+    yield "heavy diagonal", G / np.sqrt(n) + 3 * np.eye(n)
+    Q, tau, _, _ = lapack.zgeqrf(G)
+    Q, _, _ = lapack.zungqr(Q, tau)
+    for kappa in (1e1, 1e3, 1e5):
+        s = np.logspace(0, -np.log10(kappa), n)
+        yield f"geometric, kappa {kappa:.0e}", reflected(np.ascontiguousarray(Q * s), rng)
+    one_small = np.ones(n)
+    one_small[-1] = 1e-5
+    yield "one small, kappa 1e+05", reflected(np.ascontiguousarray(Q * one_small), rng)
+    H = (Q * np.logspace(0, -3, n)) @ Q.conj().T
+    yield "Hermitian definite, kappa 1e+03", np.ascontiguousarray((H + H.conj().T) / 2)
+
+
+def least_seconds(
+    repeats: int, clock: Callable[[], float], *contenders: Callable[[], Any]
+) -> list[float]:
+    times: list[list[float]] = [[] for _ in contenders]
+    for _ in range(repeats):
+        for contender, taken in zip(contenders, times, strict=True):
+            sleep(REST)
+            start = clock()
+            contender()
+            taken.append(clock() - start)
+    return [min(taken) for taken in times]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 4000])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--processor-time", action="store_true")
+    options = parser.parse_args()
+    clock = process_time if options.processor_time else perf_counter
+    rng = np.random.default_rng(18)
+    rows, columns = [], ("n", "system", "numpy, ms", "ours, ms", "times as fast", "action")
+    for n in options.sizes:
+        for name, A in systems(n, rng):
+            b = A @ (rng.standard_normal(n) + 1j * rng.standard_normal(n))
+            numpy, ours = least_seconds(
+                options.repeats,
+                clock,
+                lambda A=A, b=b: np.linalg.solve(A, b),
+                lambda A=A, b=b: rw.solve(A, b),
+            )
+            action = rw.factor(A).action
+            times = f"{1e3 * numpy:.0f}", f"{1e3 * ours:.0f}", f"{numpy / ours:.2f}"
+            rows.append((str(n), name, *times, str(action)))
+            print("  ".join(rows[-1]), flush=True)
+    print(format_text(Table("Complex systems", columns, rows)))
+
+
+if __name__ == "__main__":
+    main()
