@@ -34,7 +34,7 @@ from roundwise.formats import FP64
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import with_singular_values
 from roundwise.report import Table, format_markdown, format_text
-from roundwise.solver import devices
+from roundwise.solver.device import devices
 
 OUT = Path("out")
 SIZES = (4096, 8192, 16384, 32768)

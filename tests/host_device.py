@@ -10,7 +10,7 @@ import roundwise as rw
 from roundwise.backends.cuda import cholesky, lu, residual
 from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.native import exact
-from roundwise.solver import devices
+from roundwise.solver.device import devices
 
 
 class HostDevice:

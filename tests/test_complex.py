@@ -28,7 +28,7 @@ from roundwise.backends.real_form import (
 )
 from roundwise.formats import FP32, FP64
 from roundwise.policies import FixedAction
-from roundwise.solver.complex_systems import checked_complex
+from roundwise.solver.complex.systems import checked_complex
 from roundwise.tuning import Context
 
 U = 2.0**-53

@@ -15,13 +15,13 @@ import rational
 from scipy import linalg, sparse
 
 import roundwise as rw
-from roundwise.algorithms.error_bound import Inverse, relative_errors
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
-from roundwise.solver.examining import FEW_DIGITS
-from roundwise.solver.proving import Prover
-from roundwise.solver.weakness import Weighed
+from roundwise.solver.trust.error_bound import Inverse, relative_errors
+from roundwise.solver.trust.examining import FEW_DIGITS
+from roundwise.solver.trust.proving import Prover
+from roundwise.solver.trust.weakness import Weighed
 
 SYSTEMS = int(os.environ.get("ROUNDWISE_BOUNDS", 300))
 POLICIES = ("default", *(fmt.name for fmt in rw.backends.native_formats()))

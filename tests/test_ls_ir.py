@@ -7,7 +7,7 @@ from rational import solved
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.algorithms.augmented import AugmentedMatrix
+from roundwise.algorithms.least_squares.augmented import AugmentedMatrix
 from roundwise.algorithms.stage import Stage
 from roundwise.backends.native.orthogonal import shifted_cholesky_qr
 from roundwise.experiments import least_squares as study

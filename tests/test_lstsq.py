@@ -8,9 +8,9 @@ from rational import fractions, solved
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.algorithms.augmented import AugmentedSystem
-from roundwise.algorithms.certificate import proven_errors
-from roundwise.algorithms.least_squares_scaling import scaled_least_squares
+from roundwise.algorithms.least_squares.augmented import AugmentedSystem
+from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.scaling import scaled_least_squares
 from roundwise.problems import random_least_squares
 
 RNG = np.random.default_rng(7)
@@ -260,7 +260,7 @@ def test_sparse_without_full_rank_is_made_dense_or_refused(monkeypatch):
     solution = rw.lstsq(A, np.arange(60.0), full_output=True)
     assert solution.rank == 20
     assert solution.action.startswith("svd")
-    monkeypatch.setattr("roundwise.solver.least_squares.LARGEST_DENSE", 10)
+    monkeypatch.setattr("roundwise.solver.least_squares.lstsq.LARGEST_DENSE", 10)
     with pytest.raises(rw.SolveFailed, match="toarray"):
         rw.lstsq(A, np.arange(60.0))
 

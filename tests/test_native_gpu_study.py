@@ -35,7 +35,7 @@ from roundwise.outcomes import OutcomeTable
 from roundwise.problems import LinearSystem
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import gaussian, heavy_diagonal, with_singular_values
-from roundwise.solver import devices
+from roundwise.solver.device import devices
 
 ROOT = Path(__file__).parents[1]
 SLICE = DeviceSettings((20, 33), (1, 1), (1, 1), papers_up_to=20, repeats=1, episodes=5)

@@ -39,7 +39,7 @@ from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError, FactorizationStopped
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
-from roundwise.solver.devices import DeviceMemoryError
+from roundwise.solver.device.devices import DeviceMemoryError
 
 PUBLIC = (
     *(rw, actions, algorithms, costs, discretizer, features, machine, outcomes, policies),

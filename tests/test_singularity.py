@@ -8,8 +8,8 @@ import rational
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.algorithms import singularity
-from roundwise.algorithms.singularity import Singularity, examine, vanishes_modulo
+from roundwise.solver.trust import singularity
+from roundwise.solver.trust.singularity import Singularity, examine, vanishes_modulo
 
 FORMS = (np.asarray, sparse.csr_array)
 POLICIES = ("default", *(fmt.name for fmt in rw.backends.native_formats()))

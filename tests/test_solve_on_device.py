@@ -30,8 +30,9 @@ from roundwise.features import look
 from roundwise.features.device_look import device_row_features
 from roundwise.policies import TabularQ
 from roundwise.rewards import Reward
-from roundwise.solver import device_choosing, devices
-from roundwise.solver.device_choosing import (
+from roundwise.solver.device import choosing as device_choosing
+from roundwise.solver.device import devices
+from roundwise.solver.device.choosing import (
     HARD_STEPS,
     HARD_UP_TO,
     LEAST_N,
@@ -39,7 +40,7 @@ from roundwise.solver.device_choosing import (
     DeviceLearner,
     bits_that_may_suffice,
 )
-from roundwise.solver.devices import DeviceMemoryError, place_of
+from roundwise.solver.device.devices import DeviceMemoryError, place_of
 from roundwise.solver.inputs import checked_matrix
 from roundwise.tuning import Context, Tuner
 

@@ -24,7 +24,7 @@ import roundwise as rw
 from roundwise.backends import get_backend, native_formats
 from roundwise.backends.engines.supernodal import SupernodalFactors
 from roundwise.problems import laplace_3d, poisson_2d, randsvd
-from roundwise.solver.weakness import Weighed
+from roundwise.solver.trust.weakness import Weighed
 
 pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 U = 2.0**-53

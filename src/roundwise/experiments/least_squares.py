@@ -24,7 +24,7 @@ import numpy as np
 
 from roundwise.actions import Action
 from roundwise.algorithms import LsIR
-from roundwise.algorithms.verified_lstsq import target_error
+from roundwise.algorithms.least_squares.verified_lstsq import target_error
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
 from roundwise.problems import LeastSquares, random_least_squares

@@ -15,8 +15,8 @@ from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.real_form import compressed
 from roundwise.formats import FP64
-from roundwise.solver.examining import SUSPICIOUS, Singularity
 from roundwise.solver.factored import Factored
+from roundwise.solver.trust.examining import SUSPICIOUS, Singularity
 
 if TYPE_CHECKING:
     from roundwise.solver.factorization import Factorization

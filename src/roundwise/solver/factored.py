@@ -15,8 +15,8 @@ from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
 from roundwise.solver.choosing import Choice
-from roundwise.solver.examining import Examiner
 from roundwise.solver.inputs import GivenMatrix
+from roundwise.solver.trust.examining import Examiner
 
 
 class Factored:

@@ -16,21 +16,12 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.answer import Answer
-from roundwise.algorithms.error_bound import PROVED_UP_TO
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
 from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.solver.choosing import Choice
-from roundwise.solver.complex_systems import is_complex, joined_parts, split_parts
+from roundwise.solver.complex.systems import is_complex, joined_parts, split_parts
 from roundwise.solver.derived import InverseOperator, slogdet
-from roundwise.solver.examining import (
-    FEW_DIGITS,
-    UNEXAMINED,
-    Accuracy,
-    Examined,
-    Singularity,
-    warn_of,
-)
 from roundwise.solver.factored import Factored, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -42,6 +33,15 @@ from roundwise.solver.inputs import (
 )
 from roundwise.solver.kinds import returned
 from roundwise.solver.solution import Solution, SolveFailed, joined
+from roundwise.solver.trust.error_bound import PROVED_UP_TO
+from roundwise.solver.trust.examining import (
+    FEW_DIGITS,
+    UNEXAMINED,
+    Accuracy,
+    Examined,
+    Singularity,
+    warn_of,
+)
 
 RETRY_AFTER = 8
 """Refactorizations after which a format that once did not suffice is tried again."""

@@ -19,15 +19,14 @@ from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
 from roundwise.features.look import cholesky_from
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
-from roundwise.solver.complex_factorization import factor_complex, small_complex
-from roundwise.solver.complex_systems import is_complex, joined_parts, split_parts
-from roundwise.solver.device_choosing import DeviceLearner
-from roundwise.solver.devices import place_of
-from roundwise.solver.examining import SUSPICIOUS
+from roundwise.solver.complex.factorization import factor_complex, small_complex
+from roundwise.solver.complex.systems import is_complex, joined_parts, split_parts
+from roundwise.solver.device.choosing import DeviceLearner
+from roundwise.solver.device.devices import place_of
+from roundwise.solver.device.solving import factor_on_device, solve_on_device
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import checked_matrix, dense_array, empty_answer
 from roundwise.solver.kinds import returned
-from roundwise.solver.on_device import factor_on_device, solve_on_device
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.stacks import StackedFactorization, solve_stack
 from roundwise.solver.structures import (
@@ -38,6 +37,7 @@ from roundwise.solver.structures import (
     named_part,
     structured_choice,
 )
+from roundwise.solver.trust.examining import SUSPICIOUS
 
 Array = NDArray[Any]
 Accuracy = Literal["backward", "forward"]

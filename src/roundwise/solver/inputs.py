@@ -43,7 +43,7 @@ class GivenMatrix(ScaledMatrix):
 
     @property
     def is_complex(self) -> bool:
-        """Whether it stands for a complex matrix (`solver.complex_systems`)."""
+        """Whether it stands for a complex matrix (`solver.complex.systems`)."""
         return False
 
     @property

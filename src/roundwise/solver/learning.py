@@ -24,8 +24,8 @@ from roundwise.solver.choosing import (
     small_choice,
     structure,
 )
-from roundwise.solver.device_choosing import DeviceLearner
-from roundwise.solver.devices import is_on_device
+from roundwise.solver.device.choosing import DeviceLearner
+from roundwise.solver.device.devices import is_on_device
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.front_door import (
     Accuracy,

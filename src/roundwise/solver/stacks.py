@@ -21,9 +21,9 @@ from roundwise.algorithms.accuracy import default_tolerance, within
 from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import factorization_threads
-from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.inputs import answer_dtype, checked_shapes, dense_array
 from roundwise.solver.solution import Solution, SolveFailed
+from roundwise.solver.trust.examining import SUSPICIOUS
 
 Array = NDArray[Any]
 Solve = Callable[[Array, Array], Any]

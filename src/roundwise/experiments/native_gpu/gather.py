@@ -31,7 +31,7 @@ from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.keys import Setting, StoredArithmetic, feature_arithmetic
 from roundwise.outcomes.records import StoredProblem, origin_json
 from roundwise.outcomes.writing import ProblemResults
-from roundwise.solver import devices
+from roundwise.solver.device import devices
 
 OURS, THEIRS = "front door", "GMRES-IR"
 """The sets of actions: those of `roundwise.solve` there, and the paper's 15 of its algorithm."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise._forking import cached_property
-from roundwise.algorithms.least_squares_error import (
+from roundwise.algorithms.least_squares.error import (
     Sizes,
     least_squares_errors,
     lengths,
@@ -92,7 +92,7 @@ class AugmentedSystem:
         return replace(self, B=self.B[:, columns])
 
     def backward_errors(self, X: Array, R: Array, c: tuple[float, float] = (0.0, 0.0)) -> Array:
-        """Of each column of X, whose residual is R; `least_squares_error` explains them."""
+        """Of each column of X, whose residual is R; `error` explains them."""
         f, g = self.parts(R)
         formula = minimum_norm_errors if self.wide else least_squares_errors
         return np.asarray(formula(lengths(f), lengths(g, 1 / self.weights), self.sizes(X), c))

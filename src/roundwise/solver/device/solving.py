@@ -9,8 +9,8 @@ import numpy as np
 
 from roundwise.algorithms.scaling import Array
 from roundwise.solver.choosing import Choice
-from roundwise.solver.device_choosing import DeviceLearner, device_chooser
-from roundwise.solver.devices import Place
+from roundwise.solver.device.choosing import DeviceLearner, device_chooser
+from roundwise.solver.device.devices import Place
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import GivenMatrix, checked_matrix, checked_shapes
 from roundwise.solver.solution import SolveFailed

@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms.accuracy import default_tolerance, passes
-from roundwise.algorithms.augmented import AugmentedFactors, AugmentedMatrix
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.certificate import proven_errors
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.least_squares_scaling import ScaledLeastSquares
-from roundwise.algorithms.ls_ir import augmented_factors, refine_augmented, shared_augmented
+from roundwise.algorithms.least_squares.augmented import AugmentedFactors, AugmentedMatrix
+from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.ls_ir import (
+    augmented_factors,
+    refine_augmented,
+    shared_augmented,
+)
+from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares
 from roundwise.algorithms.refinement import Correction, Refined, by_columns, substitution
 from roundwise.algorithms.stage import Stages, Vector
 from roundwise.algorithms.stopping import BudgetRule, HalvingRule

@@ -25,7 +25,7 @@ from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP16, FP16X2, FP64, FloatFormat
 from roundwise.policies.look import STRUCTURE, fitting_actions
 from roundwise.solver.choosing import DEFAULT, Choice, Chooser, FixedStart, PolicyChooser
-from roundwise.solver.devices import DeviceMemoryError
+from roundwise.solver.device.devices import DeviceMemoryError
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.tuning import Tuner
 

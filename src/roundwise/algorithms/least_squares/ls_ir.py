@@ -20,7 +20,9 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 
 from roundwise.algorithms.accuracy import max_norm
-from roundwise.algorithms.augmented import (
+from roundwise.algorithms.base import Algorithm, Outcome, Shared
+from roundwise.algorithms.krylov import gmres
+from roundwise.algorithms.least_squares.augmented import (
     AugmentedFactors,
     AugmentedMatrix,
     AugmentedStage,
@@ -29,10 +31,8 @@ from roundwise.algorithms.augmented import (
     OrthogonalFactors,
     resolution_of_gram,
 )
-from roundwise.algorithms.base import Algorithm, Outcome, Shared
-from roundwise.algorithms.certificate import proven_errors
-from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.least_squares_scaling import ScaledLeastSquares, scaled_least_squares
+from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
 from roundwise.algorithms.refinement import Corrector, Refined, by_columns, refine, substitution
 from roundwise.algorithms.scaling import ScaledColumns
 from roundwise.algorithms.stage import Stage, Stages, Vector

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms.augmented import AugmentedSystem, exact_difference
+from roundwise.algorithms.least_squares.augmented import AugmentedSystem, exact_difference
 from roundwise.backends.native import exact
 from roundwise.formats import FP64
 

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.error_bound import PROVED_UP_TO, relative_errors
 from roundwise.algorithms.scaling import LARGEST_SUM
-from roundwise.algorithms.singularity import EXAMINED_UP_TO, Singularity, examine
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
 from roundwise.backends.complex.backend import ROOT_2
@@ -26,9 +24,11 @@ from roundwise.backends.doubled import doubled_residual
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import GivenColumns, GivenMatrix
-from roundwise.solver.proving import Prover
 from roundwise.solver.solution import right_digits
-from roundwise.solver.weakness import Weighed
+from roundwise.solver.trust.error_bound import PROVED_UP_TO, relative_errors
+from roundwise.solver.trust.proving import Prover
+from roundwise.solver.trust.singularity import EXAMINED_UP_TO, Singularity, examine
+from roundwise.solver.trust.weakness import Weighed
 
 Array = NDArray[np.float64]
 

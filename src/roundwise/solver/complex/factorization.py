@@ -21,17 +21,17 @@ from roundwise.backends.real_form import complex_columns
 from roundwise.features import LOOK
 from roundwise.formats import FP32, FP64
 from roundwise.solver.choosing import COMPLEX_BACKEND, Choice, Chooser, PolicyChooser
-from roundwise.solver.complex_systems import (
+from roundwise.solver.complex.systems import (
     AS_LARGE,
     GivenComplex,
     checked_complex,
     real_right_hand_sides,
 )
 from roundwise.solver.derived import complex_slogdet
-from roundwise.solver.examining import SUSPICIOUS
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.inputs import GivenMatrix, is_transposed
 from roundwise.solver.solution import Solution, SolveFailed
+from roundwise.solver.trust.examining import SUSPICIOUS
 
 
 class ComplexFactorization(Factorization):

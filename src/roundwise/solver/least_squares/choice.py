@@ -8,10 +8,10 @@ import numpy as np
 from scipy import sparse
 
 from roundwise.actions import Action
-from roundwise.algorithms.ls_ir import LsIR
+from roundwise.algorithms.least_squares.ls_ir import LsIR
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.problems.least_squares import LeastSquares
-from roundwise.solver.least_squares_inputs import GivenProblem
+from roundwise.solver.least_squares.inputs import GivenProblem
 from roundwise.tuning import Tuner
 
 DENSE = ("cholesky", "choleskyqr", "qr")

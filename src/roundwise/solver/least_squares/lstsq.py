@@ -13,24 +13,24 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.actions import Action
-from roundwise.algorithms.augmented import AugmentedFactors, AugmentedSystem
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.certificate import proven_errors
-from roundwise.algorithms.least_squares_scaling import (
+from roundwise.algorithms.least_squares.augmented import AugmentedFactors, AugmentedSystem
+from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.ls_ir import LsIR, residual_of_both
+from roundwise.algorithms.least_squares.rank import Decomposed, is_doubtful
+from roundwise.algorithms.least_squares.scaling import (
     ScaledLeastSquares,
     scaled_as_a_whole,
     scaled_least_squares,
 )
-from roundwise.algorithms.ls_ir import LsIR, residual_of_both
-from roundwise.algorithms.rank import Decomposed, is_doubtful
+from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt, target_error
 from roundwise.algorithms.stage import Stages
-from roundwise.algorithms.verified_lstsq import Attempt, attempt, target_error
 from roundwise.formats import FP32, FP64
 from roundwise.solver.choosing import BACKEND
 from roundwise.solver.front_door import checked_tolerance
-from roundwise.solver.least_squares_choice import LADDER_END, ladder_of
-from roundwise.solver.least_squares_inputs import GivenProblem, checked_problem
-from roundwise.solver.least_squares_solution import LeastSquaresSolution
+from roundwise.solver.least_squares.choice import LADDER_END, ladder_of
+from roundwise.solver.least_squares.inputs import GivenProblem, checked_problem
+from roundwise.solver.least_squares.solution import LeastSquaresSolution
 from roundwise.solver.solution import SolveFailed
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.augmented import AugmentedSystem
+from roundwise.algorithms.least_squares.augmented import AugmentedSystem
 from roundwise.algorithms.scaling import shifted
 from roundwise.backends import Backend
 

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
-from roundwise.algorithms.error_bound import Inverse
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.native import exact
 from roundwise.formats import FP64
+from roundwise.solver.trust.error_bound import Inverse
 
 Array = NDArray[np.float64]
 _U = 2.0**-53

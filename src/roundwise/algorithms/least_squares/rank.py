@@ -11,7 +11,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from roundwise.algorithms.augmented import AugmentedFactors, AugmentedSystem, SvdFactors
+from roundwise.algorithms.least_squares.augmented import (
+    AugmentedFactors,
+    AugmentedSystem,
+    SvdFactors,
+)
 from roundwise.backends import ArithmeticFailure
 
 Array = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""Complex systems, solved in their real form."""

@@ -1,0 +1,1 @@
+"""`solve` and `factor` for arrays on a GPU."""

@@ -1,0 +1,1 @@
+"""`lstsq`, and what it returns."""
