@@ -134,6 +134,24 @@ template <class S, class T> void bind_pair(nb::module_& m) {
     });
 }
 
+// Solves with complex factors whose real and imaginary parts are matrices of S, in T.
+template <class S, class T> void bind_complex_solve(nb::module_& m) {
+    define(m, "native_complex_getrs", [](MatrixIn<S> re, MatrixIn<S> im, MatrixOut<T> b, bool transpose,
+                                         int threads) {
+        const std::int64_t n = length(re.shape(0)), columns = length(b.shape(1)) / 2;
+        require(n == length(re.shape(1)) && same_shape(re, im),
+                "the parts of the factors are not square and alike; pass two n x n matrices");
+        require(n == length(b.shape(0)) && 2 * columns == length(b.shape(1)),
+                "b does not fit the factors; pass n rows, and two columns for each complex one");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        nb::gil_scoped_release release;
+        const Workspace workspace(kernels.complex_solve_workspace(n, columns));
+        kernels.complex_solve(sizeof(S) == 4 ? Storage::fp32 : Storage::fp64, n, re.data(), im.data(),
+                              transpose, columns, b.data(), threads, workspace.get());
+    });
+}
+
 // Conversions between the narrower S and the wider T.
 template <class S, class T> void bind_conversion(nb::module_& m) {
     define(m, "native_convert", [](ArrayIn<T> x, ArrayOut<S> y, const std::string& format, int threads) {
@@ -305,6 +323,9 @@ void bind_native(nb::module_& m) {
     bind_pair<float, float>(m);
     bind_pair<float, double>(m);
     bind_pair<double, double>(m);
+    bind_complex_solve<float, float>(m);
+    bind_complex_solve<float, double>(m);
+    bind_complex_solve<double, double>(m);
     bind_conversion<std::uint16_t, float>(m);
     bind_conversion<std::uint16_t, double>(m);
     bind_conversion<float, double>(m);

@@ -1,8 +1,8 @@
 // Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
 #include "native/array.hpp"
 #include "native/cholesky.hpp"
+#include "native/complex_solve.hpp"
 #include "native/look.hpp"
-#include "native/solve.hpp"
 #include "native/vectors.hpp"
 
 namespace roundwise {
@@ -39,6 +39,18 @@ void solve(Storage storage, Factors factors, std::int64_t n, const void* a, bool
     });
 }
 
+template <class T>
+void complex_solve(Storage storage, std::int64_t n, const void* re, const void* im, bool transpose,
+                   std::int64_t columns, T* b, int threads, void* workspace) {
+    const auto solve = [=](auto stored) {
+        using S = typename decltype(stored)::type;
+        complex_solve_stored(n, static_cast<const S*>(re), static_cast<const S*>(im), transpose, columns, b,
+                             threads, static_cast<Phase*>(workspace));
+    };
+    if (storage == Storage::fp32) solve(Stored<float>{});
+    else solve(Stored<T>{});
+}
+
 template <class T> void narrow(Storage storage, std::int64_t n, const T* x, void* y, int threads) {
     with_storage<T>(storage, [=](auto stored) {
         narrow_array(n, x, static_cast<typename decltype(stored)::type*>(y), threads);
@@ -59,6 +71,8 @@ constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<Plain
                                            matvec<T>,
                                            solve<T>,
                                            solve_workspace,
+                                           complex_solve<T>,
+                                           complex_solve_workspace,
                                            narrow<T>,
                                            widen<T>,
                                            norms<T>,

@@ -16,22 +16,39 @@ constexpr std::int64_t diagonal_block = 32;   // solved entry by entry
 constexpr std::int64_t phase_block = 256;     // columns of one phase
 constexpr std::int64_t task_rows = 256, task_columns = 16;
 
-// One of the two triangles of a packed matrix of order n.
-template <class S> struct Triangle {
+// Which of the two triangles of a packed matrix of order n, and how it is used.
+struct TriangleKind {
     std::int64_t n;
-    const S* a;
     bool lower, unit, transpose;
     bool forward() const { return lower != transpose; }
 };
 
-// In place X (count x C) = T^-1 X for the triangle's block of rows and columns begin..begin + count.
-template <int C, class T, class S>
-inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
-                           std::int64_t x_step) {
-    T block[diagonal_block * diagonal_block];  // the triangle, or its transpose, column by column
+template <class S> struct Triangle : TriangleKind {
+    const S* a;
+
+    // Subtracts from rows top..top + rows of B (n x C) the products of columns first..first + size of
+    // the matrix with the rows of B that have these numbers.
+    template <int C, class T>
+    void subtract(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size, T* b) const {
+        subtract_product<C>(rows, size, a + top + first * n, n, b + first, n, b + top, n);
+    }
+
+    // The same with the transpose: rows first..first + size of B change.
+    template <int C, class T>
+    void subtract_transposed(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size,
+                             T* b) const {
+        dot_columns<C>(rows, size, a + top + first * n, n, b + top, n,
+                       [&](std::int64_t j, int c, T value) { b[first + j + c * n] -= value; });
+    }
+};
+
+// Copies a small block of a triangle on its diagonal, or its transpose, column by column.
+template <class T, class S>
+inline void copy_diagonal(const TriangleKind& triangle, const S* a, std::int64_t begin, std::int64_t count,
+                          T (&block)[diagonal_block * diagonal_block]) {
     for (std::int64_t j = 0; j < count; ++j) {
         T column[diagonal_block];
-        const S* source = triangle.a + begin + (begin + j) * triangle.n;
+        const S* source = a + begin + (begin + j) * triangle.n;
         T* target = triangle.transpose ? column : block + j * diagonal_block;
         constexpr int lanes = Lanes<T>::count;
         for (std::int64_t i = 0; i < count; i += lanes) {
@@ -42,21 +59,36 @@ inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std:
         if (triangle.transpose)
             for (std::int64_t i = 0; i < count; ++i) block[j + i * diagonal_block] = column[i];
     }
+}
+
+// Calls step(k, first, last) for k in the order of substitution within a block of `count` rows: row k
+// is to be divided by its pivot, and then subtracted from rows first..last.
+template <class Step>
+inline void for_each_row(const TriangleKind& triangle, std::int64_t count, const Step& step) {
+    for (std::int64_t l = 0; l < count; ++l) {
+        const std::int64_t k = triangle.forward() ? l : count - 1 - l;
+        step(k, triangle.forward() ? k + 1 : 0, triangle.forward() ? count : k);
+    }
+}
+
+// In place X (count x C) = T^-1 X for the triangle's block of rows and columns begin..begin + count.
+template <int C, class T, class S>
+inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
+                           std::int64_t x_step) {
+    T block[diagonal_block * diagonal_block];
+    copy_diagonal(triangle, triangle.a, begin, count, block);
     for (int c = 0; c < C; ++c, x += x_step)
-        for (std::int64_t step = 0; step < count; ++step) {
-            const std::int64_t k = triangle.forward() ? step : count - 1 - step;
+        for_each_row(triangle, count, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
             const T* column = block + k * diagonal_block;
             if (!triangle.unit) x[k] /= column[k];
-            const std::int64_t first = triangle.forward() ? k + 1 : 0;
-            const std::int64_t last = triangle.forward() ? count : k;
             for (std::int64_t i = first; i < last; ++i) x[i] -= column[i] * x[k];
-        }
+        });
 }
 
 // Calls body(first, size) for the blocks of columns begin..begin + count, in the order of
 // substitution.
-template <class S, class Body>
-inline void for_each_block(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count,
+template <class Body>
+inline void for_each_block(const TriangleKind& triangle, std::int64_t begin, std::int64_t count,
                            std::int64_t size, const Body& body) {
     const std::int64_t blocks = (count + size - 1) / size;
     for (std::int64_t step = 0; step < blocks; ++step) {
@@ -66,26 +98,23 @@ inline void for_each_block(const Triangle<S>& triangle, std::int64_t begin, std:
 }
 
 // The same as solve_diagonal for a block of any size, in place in b (n x C).
-template <int C, class T, class S>
-inline void solve_block(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* b) {
+template <int C, class T, class Shape>
+inline void solve_block(const Shape& triangle, std::int64_t begin, std::int64_t count, T* b) {
     const std::int64_t n = triangle.n, end = begin + count;
     for_each_block(triangle, begin, count, diagonal_block, [&](std::int64_t first, std::int64_t size) {
         // The rows below (lower) or above (upper) the small block; solved already if transposed.
         const std::int64_t top = triangle.lower ? first + size : begin;
         const std::int64_t rows = triangle.lower ? end - top : first - begin;
-        const S* a = triangle.a + top + first * n;
-        if (triangle.transpose)
-            dot_columns<C>(rows, size, a, n, b + top, n,
-                           [&](std::int64_t j, int c, T value) { b[first + j + c * n] -= value; });
+        if (triangle.transpose) triangle.template subtract_transposed<C>(top, rows, first, size, b);
         solve_diagonal<C>(triangle, first, size, b + first, n);
-        if (!triangle.transpose) subtract_product<C>(rows, size, a, n, b + first, n, b + top, n);
+        if (!triangle.transpose) triangle.template subtract<C>(top, rows, first, size, b);
     });
 }
 
 // T X = B. Each phase subtracts the product with the block solved last from all rows that are not
 // solved yet, then solves with the next block. The first phase has nothing to subtract, and one task.
-template <int C, class T, class S>
-inline void substitute(const Triangle<S>& triangle, T* b, Phase*& phase) {
+template <int C, class T, class Shape>
+inline void substitute(const Shape& triangle, T* b, Phase*& phase) {
     const std::int64_t n = triangle.n;
     std::int64_t solved = 0, size = 0;
     for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
@@ -96,8 +125,7 @@ inline void substitute(const Triangle<S>& triangle, T* b, Phase*& phase) {
               [&](std::int64_t task) {
                   const std::int64_t i = task * task_rows;
                   const std::int64_t height = rows - i < task_rows ? rows - i : task_rows;
-                  subtract_product<C>(height, size, triangle.a + top + i + solved * n, n, b + solved, n,
-                                      b + top + i, n);
+                  triangle.template subtract<C>(top + i, height, solved, size, b);
               },
               [&] { solve_block<C>(triangle, begin, count, b); });
         solved = begin;
@@ -107,8 +135,8 @@ inline void substitute(const Triangle<S>& triangle, T* b, Phase*& phase) {
 
 // T' X = B. Each phase subtracts from its block the products with everything that is solved, as dot
 // products with columns, then solves with the block.
-template <int C, class T, class S>
-inline void substitute_transposed(const Triangle<S>& triangle, T* b, Phase*& phase) {
+template <int C, class T, class Shape>
+inline void substitute_transposed(const Shape& triangle, T* b, Phase*& phase) {
     const std::int64_t n = triangle.n;
     for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
         const std::int64_t top = triangle.lower ? begin + count : 0;
@@ -116,9 +144,8 @@ inline void substitute_transposed(const Triangle<S>& triangle, T* b, Phase*& pha
         share(*phase++, (count + task_columns - 1) / task_columns,
               [&](std::int64_t task) {
                   const std::int64_t j = begin + task * task_columns, end = begin + count;
-                  dot_columns<C>(rows, end - j < task_columns ? end - j : task_columns,
-                                 triangle.a + top + j * n, n, b + top, n,
-                                 [&](std::int64_t l, int c, T value) { b[j + l + c * n] -= value; });
+                  triangle.template subtract_transposed<C>(
+                      top, rows, j, end - j < task_columns ? end - j : task_columns, b);
               },
               [&] { solve_block<C>(triangle, begin, count, b); });
     });
@@ -129,24 +156,25 @@ template <int C, class T, class S>
 inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool transpose, T* b,
                           Phase*& phase) {
     const bool cholesky = factors == Factors::cholesky;
-    const Triangle<S> lower{n, a, true, !cholesky, false}, lower_transposed{n, a, true, !cholesky, true};
+    const Triangle<S> lower{{n, true, !cholesky, false}, a}, lower_transposed{{n, true, !cholesky, true}, a};
     if (cholesky || !transpose) substitute<C>(lower, b, phase);
     if (!cholesky) {
-        const Triangle<S> upper{n, a, false, false, transpose};
+        const Triangle<S> upper{{n, false, false, transpose}, a};
         if (transpose) substitute_transposed<C>(upper, b, phase);
         else substitute<C>(upper, b, phase);
     }
     if (cholesky || transpose) substitute_transposed<C>(lower_transposed, b, phase);
 }
 
-// Phases that all columns of B need: they are solved for four at a time, the rest one at a time, each
-// time with two triangles.
-inline std::int64_t phases_of_solve(std::int64_t n, std::int64_t columns) {
-    return (columns / 4 + columns % 4) * 2 * ((n + phase_block - 1) / phase_block);
+// Bytes of the phases that all columns of B need: `group` at a time, the rest one at a time, each time
+// with two triangles.
+inline std::int64_t bytes_of_phases(std::int64_t n, std::int64_t columns, std::int64_t group) {
+    const std::int64_t phases = 2 * ((n + phase_block - 1) / phase_block);
+    return (columns / group + columns % group) * phases * static_cast<std::int64_t>(sizeof(Phase));
 }
 
 inline std::int64_t solve_workspace(std::int64_t n, std::int64_t columns) {
-    return phases_of_solve(n, columns) * static_cast<std::int64_t>(sizeof(Phase));
+    return bytes_of_phases(n, columns, 4);
 }
 
 template <class T, class S>

@@ -1,0 +1,112 @@
+// Triangular solves with packed complex LU factors; see NativeKernels::complex_solve in kernels.hpp.
+//
+// Real and imaginary parts lie in matrices of their own, of the factors as of B, so that products with
+// complex blocks are real products (matvec.hpp). Substitution is that of solve.hpp.
+#pragma once
+
+#include <cmath>
+
+#include "native/solve.hpp"
+
+namespace roundwise {
+namespace ROUNDWISE_LEVEL {
+
+// x / y, with intermediate results of about the size of x (Smith, Commun. ACM 5(8), 1962).
+template <class T> inline void divide_complex(T& re, T& im, T y_re, T y_im) {
+    const T x_re = re, x_im = im;
+    if (std::abs(y_re) >= std::abs(y_im)) {
+        const T ratio = y_im / y_re, divisor = y_re + y_im * ratio;
+        re = (x_re + x_im * ratio) / divisor;
+        im = (x_im - x_re * ratio) / divisor;
+    } else {
+        const T ratio = y_re / y_im, divisor = y_re * ratio + y_im;
+        re = (x_re * ratio + x_im) / divisor;
+        im = (x_im * ratio - x_re) / divisor;
+    }
+}
+
+// B has 2 C columns for C complex ones: real parts, imaginary parts, real parts, ...
+template <class S> struct ComplexTriangle : TriangleKind {
+    const S *re, *im;
+
+    template <int C, class T>
+    void subtract(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size, T* b) const {
+        const std::int64_t place = top + first * n;
+        subtract_product<2 * C>(rows, size, re + place, n, b + first, n, b + top, n);
+        T turned[2 * C * phase_block];  // i times these rows of B
+        for (int c = 0; c < 2 * C; c += 2)
+            for (std::int64_t j = 0; j < size; ++j) {
+                turned[j + c * phase_block] = -b[first + j + (c + 1) * n];
+                turned[j + (c + 1) * phase_block] = b[first + j + c * n];
+            }
+        subtract_product<2 * C>(rows, size, im + place, n, turned, phase_block, b + top, n);
+    }
+
+    template <int C, class T>
+    void subtract_transposed(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size,
+                             T* b) const {
+        const std::int64_t place = top + first * n;
+        dot_columns<2 * C>(rows, size, re + place, n, b + top, n,
+                           [&](std::int64_t j, int c, T value) { b[first + j + c * n] -= value; });
+        // The product of two imaginary parts is a real one, with the other sign.
+        dot_columns<2 * C>(rows, size, im + place, n, b + top, n, [&](std::int64_t j, int c, T value) {
+            if (c % 2 == 0) b[first + j + (c + 1) * n] -= value;
+            else b[first + j + (c - 1) * n] += value;
+        });
+    }
+};
+
+template <int C, class T, class S>
+inline void solve_diagonal(const ComplexTriangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
+                           std::int64_t x_step) {
+    T re[diagonal_block * diagonal_block], im[diagonal_block * diagonal_block];
+    copy_diagonal(triangle, triangle.re, begin, count, re);
+    copy_diagonal(triangle, triangle.im, begin, count, im);
+    for (int c = 0; c < C; ++c) {
+        T *x_re = x + 2 * c * x_step, *x_im = x_re + x_step;
+        for_each_row(triangle, count, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
+            const T *l_re = re + k * diagonal_block, *l_im = im + k * diagonal_block;
+            if (!triangle.unit) divide_complex(x_re[k], x_im[k], l_re[k], l_im[k]);
+            const T p = x_re[k], q = x_im[k];
+            for (std::int64_t i = first; i < last; ++i) {
+                x_re[i] -= l_re[i] * p - l_im[i] * q;
+                x_im[i] -= l_re[i] * q + l_im[i] * p;
+            }
+        });
+    }
+}
+
+constexpr std::int64_t complex_group = 2;  // complex columns that are solved for at a time
+
+inline std::int64_t complex_solve_workspace(std::int64_t n, std::int64_t columns) {
+    return bytes_of_phases(n, columns, complex_group);
+}
+
+template <class T, class S>
+inline void complex_solve_stored(std::int64_t n, const S* re, const S* im, bool transpose,
+                                 std::int64_t columns, T* b, int threads, Phase* phases) {
+    std::memset(phases, 0, static_cast<std::size_t>(complex_solve_workspace(n, columns)));
+    const ComplexTriangle<S> lower{{n, true, true, transpose}, re, im};
+    const ComplexTriangle<S> upper{{n, false, false, transpose}, re, im};
+    auto body = [=](int) {
+        Phase* phase = phases;
+        const auto solve = [&](auto group, T* part) {
+            constexpr int count = decltype(group)::count;
+            if (transpose) {
+                substitute_transposed<count>(upper, part, phase);
+                substitute_transposed<count>(lower, part, phase);
+            } else {
+                substitute<count>(lower, part, phase);
+                substitute<count>(upper, part, phase);
+            }
+        };
+        std::int64_t j = 0;
+        for (; j + complex_group <= columns; j += complex_group)
+            solve(Group<complex_group>{}, b + 2 * j * n);
+        for (; j < columns; ++j) solve(Group<1>{}, b + 2 * j * n);
+    };
+    run_together(threads_for<S>(2 * n * n, threads), body);
+}
+
+}  // namespace ROUNDWISE_LEVEL
+}  // namespace roundwise
