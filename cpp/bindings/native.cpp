@@ -134,21 +134,20 @@ template <class S, class T> void bind_pair(nb::module_& m) {
     });
 }
 
-// Solves with complex factors whose real and imaginary parts are matrices of S, in T.
+// Solves with complex factors that are stored as S, in T.
 template <class S, class T> void bind_complex_solve(nb::module_& m) {
-    define(m, "native_complex_getrs", [](MatrixIn<S> re, MatrixIn<S> im, MatrixOut<T> b, bool transpose,
-                                         int threads) {
-        const std::int64_t n = length(re.shape(0)), columns = length(b.shape(1)) / 2;
-        require(n == length(re.shape(1)) && same_shape(re, im),
-                "the parts of the factors are not square and alike; pass two n x n matrices");
+    define(m, "native_complex_getrs", [](MatrixIn<S> a, MatrixOut<T> b, bool transpose, int threads) {
+        const std::int64_t n = length(a.shape(1)), columns = length(b.shape(1)) / 2;
+        require(2 * n == length(a.shape(0)),
+                "the factors have another shape; pass n columns of n real and n imaginary parts");
         require(n == length(b.shape(0)) && 2 * columns == length(b.shape(1)),
                 "b does not fit the factors; pass n rows, and two columns for each complex one");
         require(threads >= 1, "threads < 1; pass at least 1");
         const NativeKernels<T>& kernels = native_kernels<T>();
         nb::gil_scoped_release release;
         const Workspace workspace(kernels.complex_solve_workspace(n, columns));
-        kernels.complex_solve(sizeof(S) == 4 ? Storage::fp32 : Storage::fp64, n, re.data(), im.data(),
-                              transpose, columns, b.data(), threads, workspace.get());
+        kernels.complex_solve(sizeof(S) == 4 ? Storage::fp32 : Storage::fp64, n, a.data(), transpose,
+                              columns, b.data(), threads, workspace.get());
     });
 }
 

@@ -1,7 +1,8 @@
 // Triangular solves with packed complex LU factors; see NativeKernels::complex_solve in kernels.hpp.
 //
-// Real and imaginary parts lie in matrices of their own, of the factors as of B, so that products with
-// complex blocks are real products (matvec.hpp). Substitution is that of solve.hpp.
+// In each column of the factors the n real parts come first, then the n imaginary ones; columns of B are
+// real or imaginary. So products with complex blocks are real products (matvec.hpp). Substitution is that
+// of solve.hpp.
 #pragma once
 
 #include <cmath>
@@ -28,28 +29,29 @@ template <class T> inline void divide_complex(T& re, T& im, T y_re, T y_im) {
 // B has 2 C columns for C complex ones: real parts, imaginary parts, real parts, ...
 template <class S> struct ComplexTriangle : TriangleKind {
     const S *re, *im;
+    std::int64_t step() const { return 2 * n; }  // from column to column
 
     template <int C, class T>
     void subtract(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size, T* b) const {
-        const std::int64_t place = top + first * n;
-        subtract_product<2 * C>(rows, size, re + place, n, b + first, n, b + top, n);
+        const std::int64_t place = top + first * step();
+        subtract_product<2 * C>(rows, size, re + place, step(), b + first, n, b + top, n);
         T turned[2 * C * phase_block];  // i times these rows of B
         for (int c = 0; c < 2 * C; c += 2)
             for (std::int64_t j = 0; j < size; ++j) {
                 turned[j + c * phase_block] = -b[first + j + (c + 1) * n];
                 turned[j + (c + 1) * phase_block] = b[first + j + c * n];
             }
-        subtract_product<2 * C>(rows, size, im + place, n, turned, phase_block, b + top, n);
+        subtract_product<2 * C>(rows, size, im + place, step(), turned, phase_block, b + top, n);
     }
 
     template <int C, class T>
     void subtract_transposed(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size,
                              T* b) const {
-        const std::int64_t place = top + first * n;
-        dot_columns<2 * C>(rows, size, re + place, n, b + top, n,
+        const std::int64_t place = top + first * step();
+        dot_columns<2 * C>(rows, size, re + place, step(), b + top, n,
                            [&](std::int64_t j, int c, T value) { b[first + j + c * n] -= value; });
         // The product of two imaginary parts is a real one, with the other sign.
-        dot_columns<2 * C>(rows, size, im + place, n, b + top, n, [&](std::int64_t j, int c, T value) {
+        dot_columns<2 * C>(rows, size, im + place, step(), b + top, n, [&](std::int64_t j, int c, T value) {
             if (c % 2 == 0) b[first + j + (c + 1) * n] -= value;
             else b[first + j + (c - 1) * n] += value;
         });
@@ -60,8 +62,8 @@ template <int C, class T, class S>
 inline void solve_diagonal(const ComplexTriangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
                            std::int64_t x_step) {
     T re[diagonal_block * diagonal_block], im[diagonal_block * diagonal_block];
-    copy_diagonal(triangle, triangle.re, begin, count, re);
-    copy_diagonal(triangle, triangle.im, begin, count, im);
+    copy_diagonal(triangle, triangle.re, triangle.step(), begin, count, re);
+    copy_diagonal(triangle, triangle.im, triangle.step(), begin, count, im);
     for (int c = 0; c < C; ++c) {
         T *x_re = x + 2 * c * x_step, *x_im = x_re + x_step;
         for_each_row(triangle, count, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
@@ -83,11 +85,11 @@ inline std::int64_t complex_solve_workspace(std::int64_t n, std::int64_t columns
 }
 
 template <class T, class S>
-inline void complex_solve_stored(std::int64_t n, const S* re, const S* im, bool transpose,
-                                 std::int64_t columns, T* b, int threads, Phase* phases) {
+inline void complex_solve_stored(std::int64_t n, const S* a, bool transpose, std::int64_t columns, T* b,
+                                 int threads, Phase* phases) {
     std::memset(phases, 0, static_cast<std::size_t>(complex_solve_workspace(n, columns)));
-    const ComplexTriangle<S> lower{{n, true, true, transpose}, re, im};
-    const ComplexTriangle<S> upper{{n, false, false, transpose}, re, im};
+    const ComplexTriangle<S> lower{{n, true, true, transpose}, a, a + n};
+    const ComplexTriangle<S> upper{{n, false, false, transpose}, a, a + n};
     auto body = [=](int) {
         Phase* phase = phases;
         const auto solve = [&](auto group, T* part) {

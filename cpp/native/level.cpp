@@ -40,12 +40,12 @@ void solve(Storage storage, Factors factors, std::int64_t n, const void* a, bool
 }
 
 template <class T>
-void complex_solve(Storage storage, std::int64_t n, const void* re, const void* im, bool transpose,
-                   std::int64_t columns, T* b, int threads, void* workspace) {
+void complex_solve(Storage storage, std::int64_t n, const void* a, bool transpose, std::int64_t columns, T* b,
+                   int threads, void* workspace) {
     const auto solve = [=](auto stored) {
         using S = typename decltype(stored)::type;
-        complex_solve_stored(n, static_cast<const S*>(re), static_cast<const S*>(im), transpose, columns, b,
-                             threads, static_cast<Phase*>(workspace));
+        complex_solve_stored(n, static_cast<const S*>(a), transpose, columns, b, threads,
+                             static_cast<Phase*>(workspace));
     };
     if (storage == Storage::fp32) solve(Stored<float>{});
     else solve(Stored<T>{});

@@ -44,11 +44,11 @@ template <class S> struct Triangle : TriangleKind {
 
 // Copies a small block of a triangle on its diagonal, or its transpose, column by column.
 template <class T, class S>
-inline void copy_diagonal(const TriangleKind& triangle, const S* a, std::int64_t begin, std::int64_t count,
-                          T (&block)[diagonal_block * diagonal_block]) {
+inline void copy_diagonal(const TriangleKind& triangle, const S* a, std::int64_t a_step, std::int64_t begin,
+                          std::int64_t count, T (&block)[diagonal_block * diagonal_block]) {
     for (std::int64_t j = 0; j < count; ++j) {
         T column[diagonal_block];
-        const S* source = a + begin + (begin + j) * triangle.n;
+        const S* source = a + begin + (begin + j) * a_step;
         T* target = triangle.transpose ? column : block + j * diagonal_block;
         constexpr int lanes = Lanes<T>::count;
         for (std::int64_t i = 0; i < count; i += lanes) {
@@ -76,7 +76,7 @@ template <int C, class T, class S>
 inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
                            std::int64_t x_step) {
     T block[diagonal_block * diagonal_block];
-    copy_diagonal(triangle, triangle.a, begin, count, block);
+    copy_diagonal(triangle, triangle.a, triangle.n, begin, count, block);
     for (int c = 0; c < C; ++c, x += x_step)
         for_each_row(triangle, count, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
             const T* column = block + k * diagonal_block;

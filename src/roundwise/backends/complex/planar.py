@@ -1,6 +1,6 @@
-"""Complex LU factors whose real and imaginary parts are matrices of their own.
+"""Complex LU factors in which real and imaginary parts lie apart.
 
-So the products of substitution are real ones, and factors in float32 can be applied in float64
+Each column has its n real parts first, then its n imaginary ones. So the products of substitution are real ones, and factors in float32 can be applied in float64
 without a copy of them.
 """
 
@@ -24,22 +24,21 @@ class PlanarLU(ComplexFactors):
     method = "lu"
     is_sparse = False
 
-    def __init__(
-        self, fmt: FloatFormat, re: NDArray[Any], im: NDArray[Any], rows: NDArray[np.int32]
-    ) -> None:
-        n = len(re)
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], rows: NDArray[np.int32]) -> None:
+        n = len(rows)
         super().__init__(fmt, n)
-        self._re, self._im, self._rows = re, im, rows
+        self._packed, self._rows = packed, rows
         self.entries, self.flops = 2 * n * n, 8 / 3 * n**3
 
     @property
     def pivots(self) -> Vector:
         """Each twice: a lost one makes two directions of the real form vanish."""
-        parts = (np.diagonal(part).astype(np.float64) for part in (self._re, self._im))
-        return np.repeat(np.hypot(*parts), 2)
+        n = len(self._rows)
+        parts = self._packed[:n].diagonal(), self._packed[n:].diagonal()
+        return np.repeat(np.hypot(*parts, dtype=np.float64), 2)
 
     def to(self, fmt: FloatFormat) -> PlanarLU:
-        return self if fmt == self.fmt else PlanarLU(fmt, self._re, self._im, self._rows)
+        return self if fmt == self.fmt else PlanarLU(fmt, self._packed, self._rows)
 
     def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         B = np.empty((len(Z), 2 * Z.shape[1]), dtype=Z.real.dtype, order="F")
@@ -47,7 +46,7 @@ class PlanarLU(ComplexFactors):
         B[:, 0::2], B[:, 1::2] = source.real, source.imag
         if adjoint:  # A* x = b says that A' conj(x) = conj(b)
             B[:, 1::2] *= -1
-        _kernels.native_complex_getrs(self._re, self._im, B, not adjoint, solve_threads(self._re))
+        _kernels.native_complex_getrs(self._packed, B, not adjoint, solve_threads(self._packed))
         X = np.empty_like(Z)
         if adjoint:
             X.real, X.imag = B[:, 0::2], -B[:, 1::2]
