@@ -7,11 +7,28 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
+// Both parts of two columns at a time: in one, an interchange may have to wait for the one before.
 template <class T>
 inline void interchange(std::int64_t begin, std::int64_t count, const std::int32_t* pivots,
                         std::int64_t columns, Planes<T> a, std::int64_t step) {
-    interchange(begin, count, pivots, columns, a.re, step);
-    interchange(begin, count, pivots, columns, a.im, step);
+    std::int64_t j = 0;
+    for (; j + 2 <= columns; j += 2, a = a + 2 * step) {
+        T* const parts[4] = {a.re, a.im, a.re + step, a.im + step};
+        const bool more = j + 4 <= columns;
+        for (std::int64_t i = 0; i < count; ++i) {
+            const std::int64_t p = pivots[i];
+#pragma GCC unroll 4
+            for (T* part : parts) {
+                if (more) __builtin_prefetch(part + p + 2 * step);
+                const T kept = part[begin + i];
+                part[begin + i] = part[p];
+                part[p] = kept;
+            }
+        }
+    }
+    if (j == columns) return;
+    interchange(begin, count, pivots, 1, a.re, step);
+    interchange(begin, count, pivots, 1, a.im, step);
 }
 
 // Columns whose sums the registers hold, two vectors for each.

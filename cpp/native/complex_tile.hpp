@@ -52,8 +52,9 @@ template <class T> struct ComplexTile {
         }
     }
 
-    // k is a multiple of `group`.
-    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, Planes<T> c,
+    // k is a multiple of `group`. Not inlined: among the registers of its caller, sums would be kept in
+    // memory.
+    __attribute__((noinline)) static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, Planes<T> c,
                                  std::int64_t c_step) {
         alignas(64) T kept[rows * columns];  // P1, then P1 + P2
         const T *left = &a->re, *right = &b->re;
