@@ -42,7 +42,7 @@ _GEQRF = {_C128: lapack.zgeqrf, _C64: lapack.cgeqrf}
 _UNMQR = {_C128: lapack.zunmqr, _C64: lapack.cunmqr}
 
 OWN_LU_ORDER = 200
-"""Order from which LU in fp32 is our own: ``python benchmarks/bench_complex.py --lu`` measures both."""
+"""Order from which LU in fp32 is our own (``python benchmarks/bench_complex.py --lu``)."""
 
 
 def _is_finite(Z: NDArray[Any]) -> bool:
