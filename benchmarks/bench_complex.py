@@ -3,8 +3,8 @@
 Run on an idle machine, on all its cores: ``python benchmarks/bench_complex.py [--sizes 1000 2000]
 [--repeats 3]``. On a busy one, add ``--processor-time``, and set OPENBLAS_NUM_THREADS=1.
 Contenders alternate; the least time of several counts. Prints a table by n and
-kind: how many times as fast, with the first action of ours. ``--lu`` compares the LU factorizations in
-complex64 instead, ours with LAPACK's, both from the complex128 matrix on.
+kind: how many times as fast, with the first action of ours. ``--lu`` compares LU in complex64
+instead, ours with LAPACK's, both from the complex128 matrix on.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def main() -> None:
     options = parser.parse_args()
     clock = process_time if options.processor_time else perf_counter
     if options.lu:
-        return compare_lu(options.sizes, options.repeats, clock)
+        compare_lu(options.sizes, options.repeats, clock)
+        return
     rng = np.random.default_rng(18)
     rows, columns = [], ("n", "system", "numpy, ms", "ours, ms", "times as fast", "action")
     for n in options.sizes:
