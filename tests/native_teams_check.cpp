@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "native/cholesky.hpp"
+#include "native/complex_lu.hpp"
 
 namespace roundwise {
 
@@ -108,8 +109,40 @@ template <class Tile> bool check(const char* name) {
     return good;
 }
 
+// The numbers of a matrix twice as wide serve as pairs. An infinite row 0 stays where it is, too.
+bool check_complex() {
+    bool good = true;
+    for (std::int64_t n : {7, 449})
+        for (Kind kind : {Kind::uniform, Kind::ties, Kind::infinite}) {
+            std::vector<double> a = matrix<double>(2 * n, kind == Kind::infinite ? Kind::uniform : kind);
+            a.resize(static_cast<std::size_t>(2 * n * n));
+            if (kind == Kind::infinite) {
+                a[0] = 4;
+                a[static_cast<std::size_t>(12 * n + 1)] = INFINITY;
+            }
+            const auto factorized = [&](int threads) {
+                Result<float> result{0, std::vector<std::int32_t>(static_cast<std::size_t>(n)),
+                                     std::vector<float>(a.size())};
+                const std::int64_t bytes = complex_lu_workspace<float>(n, threads);
+                std::vector<Line> memory(static_cast<std::size_t>(bytes / 64 + 1));
+                result.code = complex_lu<float>(n, a.data(), result.numbers.data(), result.pivots.data(),
+                                                threads, memory.data());
+                return result;
+            };
+            const auto alone = factorized(1);
+            bool same = (alone.code == -7) == (kind == Kind::infinite);
+            for (int threads : {2, 4}) same = factorized(threads) == alone && same;
+            if (!same)
+                std::printf("complex n %d kind %d: code %d, or other bits\n", static_cast<int>(n),
+                            static_cast<int>(kind), alone.code);
+            good = good && same;
+        }
+    return good;
+}
+
 int main() {
     bool good = check<Bf16Tile>("bf16");
+    good = check_complex() && good;
     good = check<PlainTile<float>>("fp32") && good;
     good = check<PlainTile<double>>("fp64") && good;
     return good ? 0 : 1;

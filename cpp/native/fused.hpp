@@ -47,13 +47,17 @@ inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); 
 inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #endif
 
+// b in all lanes. b - 0 is b, whatever b is, so that compilers leave a broadcast alone; 0 + b is an
+// addition, because it is not -0 for b = -0.
+template <class T> inline Vector<T> broadcast(const T& b) { return b - Vector<T>{}; }
+
 // c += a b and c -= a b, for numbers or for vectors times a number.
 template <class T> inline void fused_subtract(T& c, T a, T b) { c = fused(-a, b, c); }
 template <class T> inline void fused_add(Vector<T>& c, Vector<T> a, const T& b) {
-    c = fused(a, Vector<T>{} + b, c);
+    c = fused(a, broadcast<T>(b), c);
 }
 template <class T> inline void fused_subtract(Vector<T>& c, Vector<T> a, const T& b) {
-    c = fused(-a, Vector<T>{} + b, c);
+    c = fused(-a, broadcast<T>(b), c);
 }
 
 }  // namespace ROUNDWISE_LEVEL

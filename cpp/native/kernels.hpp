@@ -27,6 +27,16 @@ template <class T> struct LuKernels {
     int (*cholesky)(std::int64_t n, T* a, bool upper, int threads, void* workspace);
 };
 
+// LU of complex matrices, in float32. One table per level "baseline", "avx2", "avx512".
+struct ComplexKernels {
+    std::int64_t (*workspace)(std::int64_t n, int threads);  // bytes, aligned to 64
+
+    // PA = LU as by LuKernels::lu; matrices have pairs of real and imaginary parts. A is not overwritten:
+    // the factors go to `packed`. The pivot is the first entry of largest |re| + |im|.
+    int (*lu)(std::int64_t n, const double* a, float* packed, std::int32_t* pivots, int threads,
+              void* workspace);
+};
+
 // BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
 //
 // LU and Cholesky store their factors in float32. LU factorizes blocks of 64 columns, and solves for blocks of 64

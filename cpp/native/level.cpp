@@ -1,6 +1,7 @@
 // Compiled once per instruction set (see CMakeLists.txt), each time into its own namespace.
 #include "native/array.hpp"
 #include "native/cholesky.hpp"
+#include "native/complex_lu.hpp"
 #include "native/complex_solve.hpp"
 #include "native/look.hpp"
 #include "native/vectors.hpp"
@@ -86,6 +87,9 @@ extern const NativeKernels<float> float_kernels;
 extern const NativeKernels<double> double_kernels;
 constexpr NativeKernels<float> float_kernels = native_table<float>;
 constexpr NativeKernels<double> double_kernels = native_table<double>;
+
+extern const ComplexKernels complex_kernels;
+constexpr ComplexKernels complex_kernels = {complex_lu_workspace<float>, complex_lu<float>};
 
 extern const LookKernels look_kernels;
 constexpr LookKernels look_kernels = {look_workspace, look};

@@ -44,7 +44,9 @@ template <class Tile> typename Tile::Unit* take_block(Arena& arena) {
 
 template <class Tile> struct Factorization {
     using T = typename Tile::Number;
+    using Numbers = typename Tile::Numbers;
     using Unit = typename Tile::Unit;
+    using Entry = typename Tile::Entry;
     static_assert(block_order % Tile::rows == 0 && block_order % 32 == 0,
                   "no strip may lie in two blocks");
     static_assert(owned_rows % Tile::rows == 0, "no strip may belong to two members of a team");
@@ -52,32 +54,33 @@ template <class Tile> struct Factorization {
     static constexpr bool solves = true;
     static constexpr int columns = Tile::columns, team_weight = Tile::team_weight;
 
-    std::int64_t n;
-    T* a;
+    std::int64_t n, step;  // numbers from column to column
+    Numbers a;
     std::int32_t* pivots;
     Panel<Tile> panels[2];  // the current one and the next
     Unit* packed_block;     // rows of U for the columns of one block within a panel
     Phase* left;
 
-    Factorization(std::int64_t order, T* matrix, std::int32_t* interchanges, Arena& arena)
-        : n(order), a(matrix), pivots(interchanges) {
+    Factorization(std::int64_t order, Numbers matrix, std::int64_t column_step,
+                  std::int32_t* interchanges, Arena& arena)
+        : n(order), step(column_step), a(matrix), pivots(interchanges) {
         for (Panel<Tile>& panel : panels) panel = take_panel<Tile>(n, arena);
         packed_block = take_block<Tile>(arena);
     }
 
-    T* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
+    Numbers at(std::int64_t i, std::int64_t j) const { return a + (i + j * step); }
 
     // Rows of U in columns j..j + count, from the first k columns of a panel, and packs them. Their
     // rows are interchanged already.
     void solve_rows(const Panel<Tile>& panel, std::int64_t k, std::int64_t j, std::int64_t count,
                     Unit* packed, std::int64_t b_step) const {
         for (std::int64_t row = 0; row < k; row += block_order) {
-            T* u = at(panel.begin + row, j);
+            const Numbers u = at(panel.begin + row, j);
             subtract_product<Tile>(block_order, count, row, panel.rows_from(panel.begin + row),
-                                   panel.strip(), packed, b_step, u, n);
-            solve_triangle(count, panel.triangles + row * block_order, u, n);
+                                   panel.strip(), packed, b_step, u, step);
+            solve_triangle(count, panel.triangles + row * block_order, u, step);
             for (std::int64_t c = 0; c < count; c += Tile::columns)
-                Tile::pack_columns(count - c, block_order, u + c * n, n,
+                Tile::pack_columns(count - c, block_order, u + c * step, step,
                                    packed + c / Tile::columns * b_step +
                                        row / Tile::depth * Tile::columns);
         }
@@ -85,7 +88,7 @@ template <class Tile> struct Factorization {
 
     void solve(std::int64_t which, std::int64_t j, std::int64_t count, std::int64_t strip) const {
         const Panel<Tile>& panel = panels[which];
-        interchange(panel.begin, panel.width, pivots + panel.begin, count, at(0, j), n);
+        interchange(panel.begin, panel.width, pivots + panel.begin, count, at(0, j), step);
         solve_rows(panel, panel.width, j, count, panel.columns + strip * panel.strip_of_columns(),
                    panel.strip_of_columns());
     }
@@ -95,20 +98,21 @@ template <class Tile> struct Factorization {
         const Panel<Tile>& panel = panels[which];
         const std::int64_t b_step = panel.strip_of_columns();
         subtract_product<Tile>(rows, count, panel.width, panel.rows_from(i), panel.strip(),
-                               panel.columns + strip * b_step, b_step, at(i, j), n);
+                               panel.columns + strip * b_step, b_step, at(i, j), step);
     }
 
     // Interchanges rows i and pivots[i], i = begin, ..., end - 1, in groups of packed columns of L.
     void interchange_packed(const Panel<Tile>& panel, std::int64_t begin, std::int64_t end,
                             Rows groups) const {
+        constexpr std::int64_t group = sizeof(Unit) / sizeof(Entry) * Tile::rows;
         const auto entry = [&](std::int64_t row) {
-            return panel.rows_from(row) + (row - panel.begin) % Tile::rows;
+            return reinterpret_cast<Entry*>(panel.rows_from(row)) + (row - panel.begin) % Tile::rows;
         };
         for (std::int64_t i = begin; i < end; ++i) {
             if (pivots[i] == i) continue;
-            Unit *x = entry(i), *y = entry(pivots[i]);
-            for (std::int64_t l = groups.begin * Tile::rows; l < groups.end * Tile::rows; l += Tile::rows) {
-                const Unit kept = x[l];
+            Entry *x = entry(i), *y = entry(pivots[i]);
+            for (std::int64_t l = groups.begin * group; l < groups.end * group; l += Tile::rows) {
+                const Entry kept = x[l];
                 x[l] = y[l];
                 y[l] = kept;
             }
@@ -121,7 +125,7 @@ template <class Tile> struct Factorization {
                       Member<T>& member) const {
         const std::int64_t top = panel.begin, b_step = k / Tile::depth * Tile::columns;
         const Rows swapped = member.share_of(count);
-        interchange(top, k, pivots + top, swapped.end - swapped.begin, at(0, j + swapped.begin), n);
+        interchange(top, k, pivots + top, swapped.end - swapped.begin, at(0, j + swapped.begin), step);
         member.meet();
         for (std::int64_t strip = member.index; strip * Tile::columns < count; strip += member.size) {
             const std::int64_t c = strip * Tile::columns;
@@ -131,7 +135,7 @@ template <class Tile> struct Factorization {
         member.meet();
         const Rows own = member.rows(j, n);
         subtract_product<Tile>(own.end - own.begin, count, k, panel.rows_from(own.begin), panel.strip(),
-                               packed_block, b_step, at(own.begin, j), n);
+                               packed_block, b_step, at(own.begin, j), step);
     }
 
     void begin(std::int64_t which, std::int64_t first, std::int64_t width) {
@@ -147,37 +151,40 @@ template <class Tile> struct Factorization {
             const std::int64_t j = panel.begin + k;
             const std::int64_t width = panel.width - k < block_order ? panel.width - k : block_order;
             if (k > 0) update_block(panel, k, j, width, member);
-            const int code = factorize_block(n, j, width, a, pivots, member);
+            const int code = factorize_block(n, j, width, a, step, pivots, member);
             if (code != 0) return code;
             const Rows swapped = member.share_of(k), groups = member.share_of(k / Tile::depth);
             interchange(j, width, pivots + j, swapped.end - swapped.begin,
-                        at(0, panel.begin + swapped.begin), n);
+                        at(0, panel.begin + swapped.begin), step);
             if (j + width == n) return 0;  // the last block has nothing below or right of it
             interchange_packed(panel, j, j + width, groups);
-            if (member.index == 0) copy_triangle(at(j, j), n, panel.triangles + k * block_order);
+            if (member.index == 0) copy_triangle(at(j, j), step, panel.triangles + k * block_order);
             const Rows own = member.rows(j + block_order, n);
             for (std::int64_t row = own.begin; row < own.end; row += Tile::rows)
-                Tile::pack_rows(own.end - row, block_order, at(row, j), n,
+                Tile::pack_rows(own.end - row, block_order, at(row, j), step,
                                 panel.rows_from(row) + k / Tile::depth * Tile::rows);
         }
         return 0;
     }
 
-    // Applies the interchanges of all later panels to the columns of L, in one pass over each column.
-    void interchange_left() const {
+    // Applies the interchanges of all later panels to the columns of L, in one pass over each column. Calls
+    // finish(j, count) with columns j..j + count, which are final then.
+    template <class Finish> void interchange_left(const Finish& finish) const {
         constexpr std::int64_t part = block_order;  // divides the width of a panel
         share(*left, ceil_div(n, part), [&](std::int64_t task) {
             const std::int64_t j = task * part;
             std::int64_t end = 0;  // where the panel that contains column j ends
             while (end <= j) end += panel_width(n - end);
-            interchange(end, n - end, pivots + end, end - j < part ? end - j : part, at(0, j), n);
+            const std::int64_t count = end - j < part ? end - j : part;
+            interchange(end, n - end, pivots + end, count, at(0, j), step);
+            finish(j, count);
         });
     }
 };
 
 template <class Tile> std::int64_t lu_workspace(std::int64_t n, int threads) {
     Arena arena{nullptr};
-    Factorization<Tile> factorization(n, nullptr, nullptr, arena);
+    Factorization<Tile> factorization(n, {}, n, nullptr, arena);
     Pipeline<Factorization<Tile>>(factorization, n, threads, arena);
     return arena.used;
 }
@@ -189,14 +196,14 @@ int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threa
     using Work = Factorization<Tile>;
     threads = Pipeline<Work>::useful_threads(n, threads);
     Phase left = {};
-    Work work(n, a, pivots, arena);
+    Work work(n, a, n, pivots, arena);
     work.left = &left;
     Pipeline<Work> pipeline(work, n, threads, arena);
     int code = 0;
     auto body = [&](int member) {
         Tile::enter();
         const int found = pipeline.run();
-        if (found == 0) work.interchange_left();
+        if (found == 0) work.interchange_left([](std::int64_t, std::int64_t) {});
         Tile::leave();
         if (member == 0) code = found;
     };

@@ -1,5 +1,6 @@
 // The parts of the LU that work on unpacked memory: the factorization of a tall block of a few
-// columns, and solves with a small unit lower triangle.
+// columns, and solves with a small unit lower triangle. complex_panel.hpp has what differs for complex
+// numbers: `Numbers` below are T*, or Planes of the parts of T.
 #pragma once
 
 #include "native/fused.hpp"
@@ -206,18 +207,22 @@ inline void advance_column(std::int64_t k, std::int64_t begin, std::int64_t end,
     }
 }
 
+template <class T> inline void divide(std::int64_t begin, std::int64_t end, T* x, T divisor) {
+    for (std::int64_t i = begin; i < end; ++i) x[i] /= divisor;
+}
+
 // LU of `count` columns (at most pivot_columns) from row and column `block` on, by the members of a
 // team, each with its rows. All members find the same pivots. The rows above the pivot's are kept by
 // each member in `top`, as they were when they became pivot rows. Returns what LuKernels::lu returns.
-template <class T>
-inline int factorize_columns(std::int64_t block, std::int64_t count, T* a, std::int64_t step, Rows own,
+template <class T, class Numbers>
+inline int factorize_columns(std::int64_t block, std::int64_t count, Numbers a, std::int64_t step, Rows own,
                              std::int32_t* pivots, Member<T>& member) {
-    T top[pivot_columns][pivot_columns], u[pivot_columns] = {}, pivot = 1;
-    T* columns = a + block * step;
+    T top[pivot_columns][pivot_columns], u[pivot_columns] = {}, pivot = {};
+    const Numbers columns = a + block * step;
     for (std::int64_t j = 0; j < count; ++j) {
         for (std::int64_t l = 0; l < j; ++l) {
             u[l] = top[l][j];
-            for (std::int64_t q = 0; q < l; ++q) fused_subtract<T>(u[l], top[l][q], u[q]);
+            for (std::int64_t q = 0; q < l; ++q) u[l] = fused(-top[l][q], u[q], u[l]);
         }
         const std::int64_t row = block + j;
         Candidate<T>& mine = member.mine();
@@ -244,54 +249,54 @@ inline int factorize_columns(std::int64_t block, std::int64_t count, T* a, std::
         }
         pivot = best.numbers[j];
     }
-    T* last = columns + (count - 1) * step;
     const std::int64_t below = block + count;
-    for (std::int64_t i = own.begin < below ? below : own.begin; i < own.end; ++i) last[i] /= pivot;
+    divide(own.begin < below ? below : own.begin, own.end, columns + (count - 1) * step, pivot);
     return 0;
 }
 
 // LU of rows begin..n and columns begin..begin + width of a square matrix of order n, by the members of
-// a team. Interchanges rows in these columns only. Returns what LuKernels::lu returns.
+// a team; there are `step` numbers from column to column. Interchanges rows in these columns only. Returns what LuKernels::lu returns.
 //
 // Takes eight columns at a time. All columns to their left update them first (left-looking), so that
 // they are written once; then the same is done column by column within the eight.
-template <class T>
-inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, T* a,
-                           std::int32_t* pivots, Member<T>& member) {
-    const auto at = [=](std::int64_t i, std::int64_t j) { return a + i + j * n; };
+template <class T, class Numbers>
+inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t width, Numbers a,
+                           std::int64_t step, std::int32_t* pivots, Member<T>& member) {
+    const auto at = [=](std::int64_t i, std::int64_t j) { return a + (i + j * step); };
     const Rows own = member.rows(begin, n);
     for (std::int64_t block = begin; block < begin + width; block += pivot_columns) {
         const std::int64_t k = block - begin, left = begin + width - block;
         const std::int64_t count = left < pivot_columns ? left : pivot_columns;
         if (k > 0) {
             const Rows part = member.share_of(count);
-            solve_unit_lower(k, part.end - part.begin, at(begin, begin), at(begin, block + part.begin), n);
+            solve_unit_lower(k, part.end - part.begin, at(begin, begin), at(begin, block + part.begin),
+                             step);
             member.meet();
             T u[block_order * pivot_columns];
             for (std::int64_t j = 0; j < pivot_columns; ++j)
                 for (std::int64_t l = 0; l < k; ++l)
-                    u[l * pivot_columns + j] = j < count ? *at(begin + l, block + j) : T(0);
+                    u[l * pivot_columns + j] = j < count ? *at(begin + l, block + j) : T{};
             const std::int64_t first = own.begin < block ? block : own.begin;
             if (first < own.end) {
                 if (count == pivot_columns)
                     subtract_columns<pivot_columns>(own.end - first, k, at(first, begin), u,
-                                                    at(first, block), n);
+                                                    at(first, block), step);
                 else
                     for (std::int64_t j = 0; j < count; ++j)
                         subtract_columns<1>(own.end - first, k, at(first, begin), u + j,
-                                            at(first, block + j), n);
+                                            at(first, block + j), step);
             }
         }
         std::int32_t found[pivot_columns];
-        const int code = factorize_columns(block, count, a, n, own, found, member);
+        const int code = factorize_columns(block, count, a, step, own, found, member);
         if (code != 0) return code;
         if (member.index == 0)
             for (std::int64_t j = 0; j < count; ++j) pivots[block + j] = found[j];
         // Interchange in the other columns, those left of the eight and those right of them.
         const Rows part = member.share_of(width - count);
         const std::int64_t middle = k < part.begin ? part.begin : k < part.end ? k : part.end;
-        interchange(block, count, found, middle - part.begin, at(0, begin + part.begin), n);
-        interchange(block, count, found, part.end - middle, at(0, begin + middle + count), n);
+        interchange(block, count, found, middle - part.begin, at(0, begin + part.begin), step);
+        interchange(block, count, found, part.end - middle, at(0, begin + middle + count), step);
         member.meet();
     }
     return 0;

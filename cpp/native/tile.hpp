@@ -4,7 +4,8 @@
 // A is packed in strips of `rows` rows, B in strips of `columns` columns. A strip is a sequence of
 // groups, one for every `depth` products. A group of A has one Unit per row, which holds the `depth`
 // numbers of this row; B likewise. So the products from k0 on start at unit k0 / depth * rows of a
-// strip of A, or * columns of B. The numbers of C have type Number.
+// strip of A, or * columns of B. The numbers of C have type Number, and are pointed to by Numbers. In
+// memory, a packed row of A is a sequence of Entry, `rows` of them apart.
 #pragma once
 
 #include "native/fused.hpp"
@@ -20,7 +21,9 @@ namespace ROUNDWISE_LEVEL {
 // sums hide the latency of a multiply-add, and each load is used for many of them.
 template <class T> struct PlainTile {
     using Number = T;
+    using Numbers = T*;
     using Unit = T;
+    using Entry = Unit;
     static constexpr int width = Lanes<T>::count, vectors = 2;
     static constexpr int rows = vectors * width;
     static constexpr int columns = ROUNDWISE_VECTOR_BYTES == 64 ? 12 : ROUNDWISE_VECTOR_BYTES == 32 ? 6 : 4;
@@ -46,30 +49,39 @@ template <class T> struct PlainTile {
             for (int j = 0; j < columns; ++j) *out++ = j < valid ? b[l + j * b_step] : T(0);
     }
 
-    // Also prefetches this tile of C.
-    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, T* c,
-                                 std::int64_t c_step) {
-        constexpr int line = 64 / sizeof(T);
-        Vector<T> sum[columns][vectors];
-#pragma GCC unroll 12
-        for (int j = 0; j < columns; ++j) {
-            for (int v = 0; v < vectors; ++v) sum[j][v] = Vector<T>{};
-            for (int i = 0; i < rows + line; i += line)  // one more line: c may start within one
-                __builtin_prefetch(c + j * c_step + i, 1, 3);
-        }
+    struct Sums {
+        Vector<T> of[columns][vectors];
+    };
+
+    static void add_products(std::int64_t k, const Unit* a, const Unit* b, Sums& sum) {
         for (std::int64_t l = 0; l < k; ++l, a += rows, b += columns) {
             const Vector<T> upper = load(a), lower = load(a + width);
 #pragma GCC unroll 12
             for (int j = 0; j < columns; ++j) {
-                fused_add<T>(sum[j][0], upper, b[j]);
-                fused_add<T>(sum[j][1], lower, b[j]);
+                fused_add<T>(sum.of[j][0], upper, b[j]);
+                fused_add<T>(sum.of[j][1], lower, b[j]);
             }
         }
+    }
+
+    static void prefetch_column(const T* c) {
+        constexpr int line = 64 / sizeof(T);
+        for (int i = 0; i < rows + line; i += line)  // one more line: c may start within one
+            __builtin_prefetch(c + i, 1, 3);
+    }
+
+    // Also prefetches this tile of C.
+    static void subtract_product(std::int64_t k, const Unit* a, const Unit* b, T* c,
+                                 std::int64_t c_step) {
+        Sums sum = {};
+#pragma GCC unroll 12
+        for (int j = 0; j < columns; ++j) prefetch_column(c + j * c_step);
+        add_products(k, a, b, sum);
 #pragma GCC unroll 12
         for (int j = 0; j < columns; ++j)
             for (int v = 0; v < vectors; ++v) {
                 T* target = c + j * c_step + v * width;
-                store<T>(target, load(target) - sum[j][v]);
+                store<T>(target, load(target) - sum.of[j][v]);
             }
     }
 };
@@ -82,10 +94,12 @@ template <class T> struct PlainTile {
 // Two products per Unit: BF16 numbers 2g and 2g + 1 of group g, the first in the low half.
 struct PairedRows {
     using Number = float;
+    using Numbers = float*;
     static constexpr int rows = 32;
     static constexpr int depth = 2;
     static constexpr int team_weight = 24;
     using Unit = std::uint32_t;
+    using Entry = Unit;
 
     // The first `valid` rows of a strip of A; the others become zero.
     static void pack_rows(std::int64_t valid, std::int64_t k, const float* a, std::int64_t a_step,
@@ -273,14 +287,14 @@ inline void subtract_product_at_edge(std::int64_t k, const Unit* a, const Unit* 
 // C (m x n) -= A B over k products. A and B are packed; strips of A (of B) are a_step (b_step) units
 // apart. A strip of B stays in the first cache while all strips of A, which the second cache should
 // hold, are read; C is read and written down its columns.
-template <class Tile, class T, class Unit>
+template <class Tile, class Unit>
 inline void subtract_product(std::int64_t m, std::int64_t n, std::int64_t k, const Unit* a,
-                             std::int64_t a_step, const Unit* b, std::int64_t b_step, T* c,
-                             std::int64_t c_step) {
+                             std::int64_t a_step, const Unit* b, std::int64_t b_step,
+                             typename Tile::Numbers c, std::int64_t c_step) {
     for (std::int64_t j = 0; j < n; j += Tile::columns, b += b_step) {
         const Unit* strip = a;
         for (std::int64_t i = 0; i < m; i += Tile::rows, strip += a_step) {
-            T* tile = c + i + j * c_step;
+            const typename Tile::Numbers tile = c + (i + j * c_step);
             if (i + Tile::rows <= m && j + Tile::columns <= n)
                 Tile::subtract_product(k, strip, b, tile, c_step);
             else

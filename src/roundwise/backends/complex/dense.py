@@ -1,8 +1,9 @@
 """Dense complex matrices and their factors, complex64 for fp32 and complex128 for fp64.
 
-All factorizations are LAPACK's, as SciPy has them. Columns must be contiguous for it, as those of
-the transpose of a C-ordered matrix are: LU and Cholesky factorize A' (not conjugated), of which
-``A x = b`` is the transposed system.
+LU in fp32 is our own where that of real matrices is (cpp/native/complex_lu.hpp: three real products
+for a complex one); other factorizations are LAPACK's, as SciPy has them. Columns must be contiguous
+for both, as those of the transpose of a C-ordered matrix are: LU and Cholesky factorize A' (not
+conjugated), of which ``A x = b`` is the transposed system.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector
 from roundwise.backends.complex.factors import COMPLEX, ComplexFactors
 from roundwise.backends.contract import ArithmeticFailure, Factors, Matrix, Status, Vector
+from roundwise.backends.native.dense import has_own_lu
 from roundwise.backends.native.storage import (
     DTYPES,
     finished,
@@ -26,8 +28,8 @@ from roundwise.backends.native.storage import (
     nonfinite,
 )
 from roundwise.backends.real_form import RealForm
-from roundwise.formats import FP64, FloatFormat
-from roundwise.machine.threads import pass_threads
+from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.machine.threads import factorization_threads, pass_threads
 
 _C128, _C64 = np.dtype(np.complex128), np.dtype(np.complex64)
 _GETRF = {_C128: lapack.zgetrf, _C64: lapack.cgetrf}
@@ -38,6 +40,9 @@ _TRSV = {_C128: blas.ztrsv, _C64: blas.ctrsv}
 _TRTRS = {_C128: lapack.ztrtrs, _C64: lapack.ctrtrs}
 _GEQRF = {_C128: lapack.zgeqrf, _C64: lapack.cgeqrf}
 _UNMQR = {_C128: lapack.zunmqr, _C64: lapack.cunmqr}
+
+OWN_LU_ORDER = 200
+"""Order from which LU in fp32 is our own (``python benchmarks/bench_complex.py --lu``)."""
 
 
 def _is_finite(Z: NDArray[Any]) -> bool:
@@ -83,8 +88,15 @@ class ComplexMatrix(Matrix):
         return finished(y, "matvec", self.fmt, x, self.form.rows)
 
     def lu(self) -> Factors:
-        work = self._work()
-        packed, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        if self.fmt == FP32 and has_own_lu() and self.form.values.shape[0] >= OWN_LU_ORDER:
+            columns = self.form.values.T
+            packed = np.empty(columns.shape, dtype=_C64, order="F")
+            swaps = np.empty(len(packed), dtype=np.int32)
+            threads = factorization_threads()
+            info = _kernels.native_complex_lu(columns, packed, swaps, threads)
+        else:
+            work = self._work()
+            packed, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
         # What overflows spreads to later pivots; a factor that it did not reach solves, or not.
         if info != 0 or not np.isfinite(np.diagonal(packed)).all():
             raise self._failure(info, packed, "LU factorization", Status.ZERO_PIVOT)
