@@ -123,7 +123,7 @@ def time_sparse(group: str, name: str, A: sp.csr_array, repeats: int) -> Row:
     csc = A.tocsc()
     solution = rw.solve(A, b, full_output=True)
     contenders = [lambda: spsolve(csc, b), lambda: rw.solve(A, b)]
-    options = OPTIONS["mmd"] if suits_symmetric_mode(A) else {}
+    options = OPTIONS["mmd" if suits_symmetric_mode(A) else "colamd"]
     for dtype in (np.float32, np.float64):
         M, rhs = csc.astype(dtype), b.astype(dtype)
         contenders.append(lambda M=M, rhs=rhs: splu(M, **options).solve(rhs))

@@ -236,3 +236,14 @@ def test_backward_errors_do_not_depend_on_the_size_of_the_matrix(size):
     assert measure.backward(np.ones(2)) == 0
     assert measure.backward(x) == 0.25  # |b - A x| = 1/2, over |A| |x| + |b| = 2
     assert measure.componentwise(x) == 0.5 / 1.5
+
+
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.3, 1.0])
+def test_sparse_lines_are_scaled_as_dense_ones(density):
+    """Also lines without entries."""
+    rng = np.random.default_rng(0)
+    kept = rng.random((N, N)) < density
+    dense = np.ldexp(rng.standard_normal((N, N)), rng.integers(-90, 90, (N, N))) * kept
+    found, expected = equilibrated(sparse.csr_array(dense)), equilibrated(dense)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.columns, expected.columns)

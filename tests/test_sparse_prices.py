@@ -324,3 +324,23 @@ def test_who_knows_the_best_method_takes_the_least_time():
     mean = math.exp(np.mean(np.log(always)))
     assert shown["always SuperLU (COLAMD, FP64)"] == pytest.approx(mean, abs=0.01)
     assert shown["LinearSolve.jl's rule"] == pytest.approx(mean, abs=0.01)  # SuperLU stands for it
+
+
+def test_systems_of_applications_are_compared_by_themselves():
+    """Of twelve systems two are files, on which our engine is slow, as nowhere else."""
+    half = {name.replace(SAFE, "lu/amd"): (e / 2, f / 2) for name, (e, f) in EXACT.items()}
+    twice = {name.replace(SAFE, "lu/amd"): (2 * e, 2 * f) for name, (e, f) in EXACT.items()}
+    rows = [measured(i, EXACT | (twice if i < 2 else half)) for i in range(12)]
+    table = sparse_methods.comparison(rows, {"system-0", "system-1"})
+    always = {
+        row[0].removeprefix("default engines, "): (row[2], float(row[3].split()[0]))
+        for row in table.rows
+        if row[1] == "always SuperLU (COLAMD, FP64)"
+    }
+    groups = {"applications, n >= 2000": rows[:2], "n >= 2000": rows}
+    for group, members in groups.items():
+        best = [min(sparse_methods.alone(row, name) for name in row.attempts) for row in members]
+        safe = [sparse_methods.alone(row, f"{SAFE}:fp64") for row in members]
+        mean = math.exp(np.mean(np.log(np.array(safe) / best)))
+        assert always[group] == (str(len(members)), pytest.approx(mean, abs=0.01))
+    assert always["n >= 2000"][1] > always["applications, n >= 2000"][1]

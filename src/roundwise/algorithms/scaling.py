@@ -273,7 +273,10 @@ def _largest_exponents(
         if scale is not None:
             exponents -= part.of_rows(scale)
         if sparse.issparse(A):
-            np.maximum.at(rows, part.rows, exponents)
+            filled = np.flatnonzero(
+                np.diff(A.indptr)
+            )  # rows are contiguous: no need of their index
+            rows[filled] = np.maximum.reduceat(exponents, A.indptr[filled])
             np.maximum.at(columns, part.columns, exponents)
         else:
             rows[part.rows] = np.maximum(rows[part.rows], exponents.max(axis=1))

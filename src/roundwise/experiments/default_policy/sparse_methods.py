@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -46,6 +46,9 @@ from roundwise.report import Table, format_text
 ROUNDS = 10
 FEWEST = 8
 """A method that fits fewer systems than that has no price, and is never chosen."""
+
+LARGE = 2_000
+"""Systems from this n on count again by themselves: smaller ones take little time anyway."""
 
 NINE_OF_TEN = 90
 POLICY, UNPAID = "the policy", "the policy, its look not counted"
@@ -213,17 +216,21 @@ def restricted(row: Timed) -> Timed:
     return replace(row, attempts=attempts)
 
 
-def comparison(rows: Sequence[Timed]) -> Table:
-    """In the default installation and, if more engines were measured, with these."""
-    table = compare([restricted(row) for row in rows], "default engines")
+def comparison(rows: Sequence[Timed], files: Collection[str] = ()) -> Table:
+    """In the default installation and, if more engines were measured, with these.
+
+    `files` names the systems of applications, which count again by themselves: what we make up
+    resembles what prices are fitted on, even without its family.
+    """
+    table = compare([restricted(row) for row in rows], "default engines", files)
     extras = {k.split("/")[0] for row in rows for k in row.attempts} - set(DEFAULT)
     if not extras:
         return table
-    more = compare(rows, f"with {', '.join(sorted(extras))}")
+    more = compare(rows, f"with {', '.join(sorted(extras))}", files)
     return replace(table, rows=[*table.rows, *more.rows])
 
 
-def compare(rows: Sequence[Timed], engines: str) -> Table:
+def compare(rows: Sequence[Timed], engines: str, files: Collection[str] = ()) -> Table:
     """Each way to choose, on systems whose family it was not fitted on."""
     generic = generic_prices()
     rows = [row for row in rows if np.isfinite(climb_seconds(row, f"{SAFE}:fp64"))]
@@ -246,9 +253,13 @@ def compare(rows: Sequence[Timed], engines: str) -> Table:
         for row in rows
     }
     table = []
-    for smallest, size in ((0, "all"), (2_000, "n >= 2000")):
+    large = [row for row in rows if row.features["n"] >= LARGE]
+    given = [row for row in large if row.name in files]
+    groups = {"all": rows, f"n >= {LARGE}": large, f"applications, n >= {LARGE}": given}
+    for size, members in groups.items():
+        if not members:
+            continue
         group = f"{engines}, {size}"
-        members = [row for row in rows if row.features["n"] >= smallest]
         best = {row.name: alone(row, choices["oracle"][row.name]) for row in members}
         table += [_judged(group, name, chosen, members, best) for name, chosen in choices.items()]
     columns = ("systems", "chosen by", "count", "time over the best", "worst", "speed, worst")
@@ -297,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     systems = list(sparse_systems(asked.seed, asked.matrices, asked.every))
     rows = gather(systems, asked.times, progress_bar("timing sparse methods"))
-    table = comparison(rows)
+    table = comparison(rows, {system.name for system in systems if system.family == "file"})
     print(format_text(table))
     source = (
         f"{len(rows)} systems, {clock()[1]}, on {Machine.this()}; "
