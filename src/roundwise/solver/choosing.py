@@ -49,7 +49,7 @@ class Choice:
     reason : str
         Why the first is first.
     learn : callable, optional
-        Is told what came of it.
+        Called with the attempts and the seconds of the solve, once it is done.
     orders : optional
         Orders of the unknowns that the look at a sparse A has found.
     granted : float, optional

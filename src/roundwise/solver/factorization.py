@@ -72,7 +72,7 @@ class _Try:
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
 
-    Later solves start with the factors that the last one ended with. Threads may share it.
+    A solve starts with the factors that the last one ended with. Threads may share the object.
 
     Parameters
     ----------
@@ -145,13 +145,14 @@ class Factorization:
     def refactor(self, A: Any) -> Self:
         """Go on with another matrix of the same shape and, if it is sparse, the same pattern.
 
-        For Newton's method, time steps, circuits: the method, the formats and what was analysed
-        stay. The pattern is that of the entries that are stored, zeros as well. A is copied, and
-        factorized at the next solve; solves of other threads that are under way end with the
-        matrix they began with.
+        For Newton's method, time steps, circuits: the method, the formats and the analysis of the
+        pattern are kept. The pattern is that of the stored entries, stored zeros included. A is
+        copied, and factorized at the next solve. Solves that other threads have begun finish with
+        the matrix they began with.
 
-        Solves start from the format that the last one ended with. If that was raised, the one
-        below is tried again after eight refactorizations, and then after twice as many each time.
+        Solves start with the format that the last one ended with. If that is higher than the first
+        choice, the next lower one is tried again after eight refactorizations, then after sixteen,
+        and so on.
 
         Parameters
         ----------
@@ -340,8 +341,8 @@ class Factorization:
     def slogdet(self) -> tuple[Any, float]:
         """The sign and the logarithm of the magnitude of the determinant, as NumPy's `slogdet`.
 
-        From an LU factorization in FP64, which is made for it: the determinant of a matrix that
-        differs from A by rounding errors. Zero is exact: A is known to be singular, or has a zero
+        It comes from a separate LU factorization in FP64, so it is the determinant of a matrix that
+        differs from A by rounding errors. It is zero if A is known to be singular, or has a zero
         pivot in FP64.
 
         Returns

@@ -224,7 +224,7 @@ class StackedFactorization:
         return f"StackedFactorization({' x '.join(map(str, self.shape))})"
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
-        """``A^-1 b`` as `Factorization.solve`; b is broadcast as `roundwise.solve` does it."""
+        """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
         b = dense_array("b", b, real=False)
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
         parts: Any = np.broadcast_to(self.parts, stack)
