@@ -273,7 +273,7 @@ class ForwardRule(StoppingRule):
 
 @dataclass(frozen=True)
 class BudgetRule(StoppingRule):
-    """For GMRES with factors that may be too poor: stop once better factors are the better deal.
+    """For GMRES with factors that may be too poor: stop when better factors would be faster.
 
     - converged: the backward error is at most `tolerance`;
     - hopeless: the last GMRES cycle left a relative residual above `slow`;

@@ -169,9 +169,9 @@ class Prices:
 
 
 def generic_prices(threads: int = MEASURED_WITH) -> Prices:
-    """Those that come with the package, measured on the machine that they name.
+    """The prices that come with the package, measured on the machine that they name.
 
-    Rates of dense work are those with so many threads (`thread_scaling`).
+    Rates of dense work are scaled to this number of threads (`thread_scaling`).
     """
     return _generic_prices(threads)
 

@@ -121,7 +121,8 @@ class Policy(ABC):
     def begin(self, contexts: Contexts) -> None:
         """Forget what was learned, and fit scalers to the finite contexts.
 
-        `space` and `feature_count` are set before this is called."""
+        `space` and `feature_count` are set before this is called.
+        """
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
         """Take the outcomes of the training problems, between `begin` and the first episode."""

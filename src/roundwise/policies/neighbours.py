@@ -148,7 +148,8 @@ class NeighbourPolicy(Baseline):
     ) -> dict[int, Expectation]:
         """The expected work of starting in each format, lowest first.
 
-        If no similar system is known, it is the worst case."""
+        If no similar system is known, it is the worst case.
+        """
         experience, prices = self.facts.of(seen), self.prices
         found = {}
         for method in seen.methods:

@@ -287,7 +287,7 @@ class OnlinePolicy(Policy):
         return max(found)[1:] if found else None
 
     def _wonder(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
-        """Note which actions were tried, and whether exploring paid."""
+        """Record which actions were tried, and whether exploring paid."""
         tried = {self.space.find(Action.parse(attempt.action)) for attempt in attempts}
         for action in decision.expected:
             curiosity = self._curiosity.setdefault((decision.seen.bin, action), Curiosity())

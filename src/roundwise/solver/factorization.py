@@ -52,7 +52,7 @@ BOUND_STEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class _Try:
-    """One rung of the ladder: its outcome, and what only this solve needs besides."""
+    """One rung of the ladder: its outcome, and what this solve alone needs of it."""
 
     outcome: Outcome  # without x
     X: Any
@@ -129,7 +129,7 @@ class Factorization:
 
     @property
     def action(self) -> Action:
-        """What the factors in use, or to be made first, come from."""
+        """The action whose factors are in use, or will be made first."""
         return self._factored.ladder[self._factored.level]
 
     @property
@@ -191,7 +191,7 @@ class Factorization:
         return checked_matrix(A, self._backend, columns, copy=True)
 
     def _tolerance(self, dtype: Any) -> float | None:
-        """The backward error to accept for answers of a type; None for what is usual."""
+        """The backward error to accept for answers of a type; None for the default."""
         return self._tol
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
@@ -477,7 +477,10 @@ class Factorization:
     def _accuracy_of(
         self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool
     ) -> Accuracy:
-        """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
+        """What is known of the error of the answer.
+
+        It is not examined unless `asked`, or unless A or x shows signs of trouble.
+        """
         assert last.answer is not None
         assert last.factors is not None
         returned = columns.scaled_solution(last.X.astype(np.float64, copy=False))
@@ -493,13 +496,13 @@ class Factorization:
         return examiner.examined(answer) if found is None else found
 
     def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
-        """Whether no other factors would help: A is singular, or x cannot be held."""
+        """Whether no other factors would help: A is singular, or x leaves float64's range."""
         unholdable = last.answer is not None and last.answer.unholdable
         broken = last.broke_down(action)
         return unholdable or (broken and self._singularity(factored, last, action) in _SINGULAR)
 
     def _singularity(self, factored: Factored, last: _Try, action: Action) -> Singularity:
-        """Whether A is singular, which is examined where the last factors give reason to."""
+        """Whether A is singular. It is examined only if the last factors give reason to."""
         unholdable = last.answer is not None and last.answer.unholdable
         asked = last.broke_down(action) or (
             last.factors is not None

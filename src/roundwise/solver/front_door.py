@@ -180,9 +180,9 @@ def solve_knowing(
     lower: bool = False,
     transposed: bool = False,
 ) -> Any:
-    """`solve`, with the analyses of patterns that were seen before, if there are any.
+    """`solve` with the patterns that a `Solver` has analysed, if there are any.
 
-    `learner` is told what solves on a GPU take.
+    `learner` learns from the seconds of solves on a GPU.
     """
     tol = checked_tolerance(tol)
     name = _checked_options(assume_a, accuracy)
@@ -329,7 +329,7 @@ def factor_knowing(
     learner: DeviceLearner | None = None,
     lower: bool = False,
 ) -> Factorization | StackedFactorization:
-    """`factor`; `learner` is told what the first solve on a GPU takes."""
+    """`factor`; `learner` learns from the seconds of the first solve on a GPU."""
     name = _checked_options(assume_a, accuracy)
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")

@@ -288,7 +288,7 @@ def _prior(chooser: Chooser) -> NeighbourPolicy | None:
 
 
 class _Lessons:
-    """The chooser of one call: decides, and passes on what came of it."""
+    """The chooser of one call: decides, and passes the outcome on to the policy."""
 
     def __init__(self, learner: OnlinePolicy, may_explore: bool) -> None:
         self._learner, self._may_explore = learner, may_explore
@@ -312,12 +312,12 @@ class _Lessons:
         return Choice(ladder, decision.ranking.reason, learn, orders, granted)
 
     def failed(self, attempts: Sequence[Outcome]) -> None:
-        """The last solve failed: its time counts."""
+        """Learn from a solve that failed: its time counts, too."""
         if self._decisions:
             seconds = sum(attempt.seconds or 0.0 for attempt in attempts)
             self._learner.learn(self._decisions[-1], attempts, seconds)
 
     def end(self) -> None:
-        """Release what explorations have reserved, if nothing came of them."""
+        """Release the time that explorations have reserved and not used."""
         for decision in self._decisions:
             self._learner.release(decision)
