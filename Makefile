@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native sanitize readme docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu lint extras bench engines stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -58,7 +58,7 @@ speed: $(VENV)/installed  ## roundwise.solve against NumPy, SciPy, dsgesv, torch
 engines: $(VENV)/extras-installed  ## every sparse engine's analysis, factorization and solve (minutes)
 	$(RUN)/python benchmarks/bench_engines.py
 
-speed-docs: extras speed  ## the same, and its table and figure into README.md
+speed-docs: extras speed  ## the same, and its tables and figure into README.md and docs/
 	$(RUN)/python docs/refresh.py speed
 
 accuracy-docs: $(VENV)/installed  ## errors and times of accuracy="forward" (minutes); into docs/
@@ -107,10 +107,10 @@ sparse-prices: $(VENV)/extras-installed  ## the sparse part of default-policy al
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 
-readme: $(VENV)/installed  ## figure and table of README.md, from the dense experiment
-	$(RUN)/python docs/refresh.py readme
+dense-docs: $(VENV)/installed  ## the paper's dense experiment: table and figure of docs/reproduction.md
+	$(RUN)/python docs/refresh.py dense
 
-docs: readme  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
+docs: dense-docs  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
 	$(RUN)/python docs/refresh.py reproduction
 	$(RUN)/python docs/refresh.py departures
 

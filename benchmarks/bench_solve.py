@@ -6,8 +6,8 @@ Every contender solves every system in this one process, medians of several time
 BLAS have stopped spinning. PARDISO, KLU and CHOLMOD join on sparse systems where they are
 installed (`make extras`; scikit-sparse), MKL and torch on dense ones. Writes out/solve.csv,
 out/solve-summary.csv, out/solve-peers.csv, out/solve.png and out/solve-dense-MACHINE.json; `make
-speed-docs` puts them into README.md. With ``--dense`` it writes the last one alone, which belongs
-into docs/machines/ (docs/native.md shows what is there).
+speed-docs` puts them into README.md and docs/benchmarks.md. With ``--dense`` it writes the last one
+alone, which belongs into docs/machines/ (docs/native.md shows what is there).
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ def figure(rows: list[Row], path: Path) -> None:
             label = "_"
     left.set_xticks(range(len(groups)), groups)
     left.set_xlabel("n")
-    left.legend(loc="upper left")
+    left.legend(loc="upper right")
     known = np.array([row["kappa"] != "" and 1000 <= row["n"] < 2000 for row in dense])
     kappas = np.array([row["kappa"] for row, k in zip(dense, known, strict=True) if k], dtype=float)
     right.semilogx(kappas, ours[known], "o", color="C0", ms=4, label="roundwise.solve")

@@ -1,7 +1,7 @@
 """Put numbers and figures of the experiments into README.md and the pages here.
 
-    python docs/refresh.py readme          # the dense experiment
     python docs/refresh.py speed           # what `make speed` has written
+    python docs/refresh.py dense           # the dense experiment of the paper
     python docs/refresh.py learning        # what benchmarks/bench_learning.py has written
     python docs/refresh.py accuracy        # what benchmarks/bench_accuracy.py has written
     python docs/refresh.py sparse          # what benchmarks/bench_sparse.py has written
@@ -115,28 +115,42 @@ def draw(figure: Figure, name: str = "") -> None:
     print(f"{written.relative_to(ROOT)}: {written.stat().st_size / 1000:.0f} kB")
 
 
-def readme() -> None:
+def dense() -> None:
     study = SimulatedStudy(experiments=("dense",))
     result = reproduce(study, CACHE, jobs=-1, bars=progress_bar)["dense"]
     draw(usage(result), "reproduce")
-    update(ROOT / "README.md", {"reproduction": bare(performance_table(result))})
+    update(ROOT / "docs" / "reproduction.md", {"reproduction": bare(performance_table(result))})
 
 
 def _ratio(median: str, solved: str) -> str:
     return f"{float(median):.2f} ({solved})" if median else ""
 
 
+def speed_tables(head: list[str], rows: list[list[str]]) -> tuple[Table, Table]:
+    """The summary of `make speed` in full, and what README.md shows of it.
+
+    README.md leaves out means, the solver beside ours, and the group that joins two others.
+    """
+    shown = [[cell if i < 3 else float(cell) for i, cell in enumerate(row[:-1])] for row in rows]
+    full = Table("", head[:-1], shown, formats=dict.fromkeys(head[3:-1], ".2f"))
+    kept = [head.index(name) for name in ("systems", "count", "peer", "median", "worst")]
+    few = [[row[i] for i in kept] for row in shown if ", and " not in str(row[0])]
+    columns = ["systems", "count", "compared with", "median", "worst"]
+    return full, Table("", columns, few, formats={"median": ".2f", "worst": ".2f"})
+
+
 def speed() -> None:
     with (CACHE / "solve-summary.csv").open(encoding="utf-8") as file:
         head, *rows = csv.reader(file)
-    shown = [[cell if i < 3 else float(cell) for i, cell in enumerate(row[:-1])] for row in rows]
-    table = Table("", head[:-1], shown, formats=dict.fromkeys(head[3:-1], ".2f"))
+    full, few = speed_tables(head, rows)
     with (CACHE / "solve-peers.csv").open(encoding="utf-8") as file:
         head, *rows = csv.reader(file)
     # Columns in pairs: a ratio, and how many systems it is the median of.
     shown = [[row[0], row[1], *map(_ratio, row[2::2], row[3::2])] for row in rows]
     peers = Table("", [*head[:2], *head[2::2]], shown)
-    update(ROOT / "README.md", {"speed": bare(table), "peers": bare(peers)})
+    update(ROOT / "README.md", {"speed": bare(few)})
+    page = ROOT / "docs" / "benchmarks.md"
+    update(page, {"speed-in-full": bare(full), "peers": bare(peers)})
     shutil.copyfile(CACHE / "solve.png", IMAGES / "solve.png")
 
 
@@ -239,8 +253,8 @@ def _machine_table(saved: dict | list) -> str:
 
 
 COMMANDS = (
-    readme,
     speed,
+    dense,
     accuracy,
     learning,
     sparse,

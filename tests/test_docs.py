@@ -13,8 +13,9 @@ from roundwise.report import Finding
 ROOT = Path(__file__).parents[1]
 BLOCKS = {
     "docs/cluster.md": ["scale"],
-    "README.md": ["reproduction"],
-    "docs/reproduction.md": ["findings"],
+    "README.md": ["speed"],
+    "docs/benchmarks.md": ["speed-in-full", "peers"],
+    "docs/reproduction.md": ["reproduction", "findings"],
     "docs/sparse-engines.md": ["sparse-speed"],
     "docs/departures.md": ["distances", "fp64", "w1-1e-6", "w2-1e-6"],
 }
@@ -47,7 +48,32 @@ def test_filling_twice_is_filling_once(refresh):
             refresh.replace_block(wrong, "x", "new")
 
 
-def test_the_table_of_the_readme(refresh, tmp_path):
+def test_readme_shows_a_part_of_the_speeds(refresh):
+    head = ["systems", "count", "peer", "median", "mean", "worst", "beside: median", "missed"]
+    rows = [["dense", "3", "numpy", "2.004", "2.1", "1.5", "1.2", "0"]]
+    rows += [["dense, and more", "5", "numpy", "3", "3", "3", "3", "0"]]
+    full, few = map(refresh.bare, refresh.speed_tables(head, rows))
+    assert "| dense | 3 | numpy | 2.00 | 2.10 | 1.50 | 1.20 |" in full
+    assert "missed" not in full
+    assert few.splitlines()[2:] == ["| dense | 3 | numpy | 2.00 | 1.50 |"]
+
+
+def test_readme_and_benchmarks_agree(refresh):
+    """README's table is a part of the full one: nobody has changed one of them by hand."""
+    pages = {"README.md": "speed", "docs/benchmarks.md": "speed-in-full"}
+    few, full = (
+        [[c.strip() for c in line.split(" | ")] for line in content.strip().splitlines()]
+        for content in (
+            (ROOT / page).read_text().split(f"<!-- begin {name} -->")[1].split("<!-- end")[0]
+            for page, name in pages.items()
+        )
+    )
+    assert few[2:] == [
+        [*row[:3], row[3], f"{row[5]} |"] for row in full[2:] if ", and " not in row[0]
+    ]
+
+
+def test_the_table_of_the_dense_experiment(refresh, tmp_path):
     settings = Settings(systems=8, seeds=2, episodes=20, sizes=(12, 24))
     result = reproduce(SimulatedStudy(settings, ("dense",)), tmp_path)["dense"]
     lines = refresh.bare(refresh.performance_table(result)).splitlines()

@@ -29,7 +29,7 @@ def listed_pages() -> set[str]:
     found: set[str] = set()
     for page in SITE.glob("*.md"):
         for block in re.findall(r"```\{toctree\}(.*?)```", page.read_text("utf-8"), re.DOTALL):
-            found |= {line.strip() for line in block.splitlines() if re.fullmatch(r"\S+", line)}
+            found |= set(re.findall(r"^(?:.* <)?(\w[\w/-]*)>?$", block, re.M))
     return found
 
 
@@ -50,7 +50,7 @@ def readme_section(title: str) -> str:
 def adapted(text: str) -> str:
     """A page whose links work on the site: examples are pages of the gallery there."""
     text = re.sub(r"<!-- README: (.*?) -->", lambda found: readme_section(found[1]), text)
-    text = re.sub(r"\[([^]]*)\]\(((?:src|cpp)/[^)]*)\)", r"\1 (`\2`)", text)
+    text = re.sub(r"\[([^]]*)\]\((?:\.\./)?((?:src|cpp)/[^)]*)\)", r"\1 (`\2`)", text)
     text = re.sub(r"\]\((?:\.\./)?examples/(\w+)\.py\)", r"](gallery/\1.rst)", text)
     text = re.sub(r"\]\(docs/", "](", text)
     for name, page in ELSEWHERE.items():

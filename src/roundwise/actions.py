@@ -149,9 +149,9 @@ def action_key(action: Iterable[FloatFormat]) -> tuple[tuple[int, int, str], ...
 class ActionSpace:
     """The actions to choose from, by index; make one with `monotone_space` and its like.
 
-    There is at least one, each is listed once and has one format per stage. Among actions with the
-    same formats, the one with the later method in `methods` counts as the safer: list methods with
-    the safest last.
+    A space has at least one action; each is listed once, with one format per stage. Of two actions
+    with the same formats, the one whose method comes later in `methods` counts as safer, so list
+    the safest method last.
 
     Parameters
     ----------
@@ -394,12 +394,12 @@ def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSp
 
 
 def implied_failures(space: ActionSpace, failed: int) -> list[int]:
-    """Actions of the same method with no stage higher: not worth a try once this one failed.
+    """Actions that are not worth a try once this one failed: same method, no stage higher.
 
     A format is no higher than another if it has no more significand bits and its exponents
-    lie within the other's. That fp16 fails by overflow thus says nothing about bf16. The action
-    that failed is not listed. Less precision failing where more did is the rule, not a theorem:
-    rounding errors may cancel by luck.
+    lie within the other's. So a failure of fp16, which may be overflow, implies nothing about bf16.
+    The action that failed is not listed. That lower precision fails where higher precision did is a
+    rule with exceptions: rounding errors may cancel by luck.
 
     Parameters
     ----------

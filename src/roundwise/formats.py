@@ -152,7 +152,7 @@ def register_format(fmt: FloatFormat) -> FloatFormat:
     Returns
     -------
     FloatFormat
-        The same.
+        `fmt` itself.
 
     Examples
     --------

@@ -76,21 +76,22 @@ class Outcome:
     Attributes
     ----------
     x : array or None
-        The result; after a failure the last finite one, None if there is none.
+        The computed solution; after a failure the last finite one, or None if there is none.
     ferr, nbe, cbe : float
-        Normwise forward error and normwise and componentwise backward error, in float64
-        against the original data; inf without a result, NaN where the truth is not known.
+        Normwise forward error, and normwise and componentwise backward error, computed in float64
+        with the original data. inf if there is no x; ferr is NaN if the true solution is unknown.
     history : tuple of dict
-        Numbers of each outer step.
+        What was measured in each outer step, by name.
     reason : str
-        What failed and where, if something did; or why the run ended without success.
+        What failed and where, or why the run ended without success; empty after a success.
     operations : dict
         ``(stage, format name)`` to `Tally`: flops and bytes moved, for a cost model to price.
     seconds : float or None
-        What this run takes on its own: shared work counts in full, measuring the errors does not.
+        Seconds that this run would take alone: work shared with other runs counts in full, and
+        measuring the errors does not count.
     timings : dict
-        The seconds of each stage, conversions to its format included, and of ``verify``. Times
-        of emulated arithmetic say nothing; only those of a timed backend are stored.
+        Seconds of each stage, conversions to its format included, and of ``verify``. Times of
+        emulated arithmetic say nothing about hardware; tables store those of timed backends only.
 
     Examples
     --------
@@ -129,9 +130,9 @@ class Outcome:
 class Shared:
     """Factors and matrices that the runs on one problem with one backend share.
 
-    Each is computed once, and so is a failure, which is raised again in every run that asks. A
+    Each is computed once. A failure is remembered too, and raised again in every run that asks. A
     `Shared` belongs to the problem, algorithm and backend of its first run, and refuses others.
-    It remembers the seconds that each thing took, and charges them to every run that uses it.
+    It records the seconds of each computation, and charges them to every run that uses the result.
 
     Examples
     --------
@@ -150,7 +151,7 @@ class Shared:
         self.reused = self.untimed = 0.0
 
     def bind(self, problem: Any, algorithm: Any, arithmetic: str) -> None:
-        """Belong to these, or refuse if it already belongs to others."""
+        """Tie it to these three; raise if it is tied to others already."""
         if self._owner is None:
             self._owner = problem, algorithm, arithmetic
         owner, settings, model = self._owner
@@ -195,10 +196,10 @@ class Shared:
 class Algorithm(ABC):
     """An algorithm with named stages, each run in one format, and perhaps methods.
 
-    A subclass is a frozen dataclass: fields are settings, `stages` names the steps, and `execute`
-    does the work through the given `Stage` objects, which round, count and know their format.
-    Where `has_methods`, actions name a method, which `execute` finds in ``stages.method``.
-    `arithmetic` is the model that the algorithm is made for: what `Tuner` takes by default.
+    A subclass is a frozen dataclass whose fields are its settings. `stages` names the steps, and
+    `execute` does the work through the `Stage` objects that it is given: each rounds to its format
+    and counts its operations. If `has_methods` is true, actions also name a method, which `execute`
+    finds in ``stages.method``. `arithmetic` is the arithmetic model that `Tuner` takes by default.
 
     Examples
     --------
@@ -266,7 +267,7 @@ class Algorithm(ABC):
         return monotone_space(self.stages, PAPER_FORMATS if formats is None else formats)
 
     def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
-        """The ladder from an action on, to try in turn until one succeeds: by default then FP64.
+        """The ladder: actions to try in turn until one succeeds; by default `first`, then FP64.
 
         Parameters
         ----------
@@ -297,7 +298,8 @@ class Algorithm(ABC):
     ) -> Outcome:
         """Run on a problem with one action: one format per stage, in stage order.
 
-        With `shared`, factors and matrices of earlier runs on the same problem are reused.
+        Pass the same `shared` to several runs on one problem, and factors and converted matrices
+        are computed once.
 
         Parameters
         ----------

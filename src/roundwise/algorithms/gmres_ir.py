@@ -66,9 +66,9 @@ class GmresIR(Algorithm):
     def paper(cls, tau: float = 1e-6) -> GmresIR:
         """Carson & Chen's settings: tau is both the inner tolerance and the stagnation ratio.
 
-        The first stagnating step ends the run, as their equation has it and as their 2.00 outer
-        iterations of FP64 show; their prose says that the scripts wait for three such steps
-        (``PaperRule(tau, patience=3)``).
+        The first stagnating step ends the run: so says their equation, and their 2.00 outer
+        iterations of FP64 agree. Their prose says that the scripts wait for three such steps, which
+        is ``PaperRule(tau, patience=3)``.
 
         Parameters
         ----------

@@ -77,7 +77,7 @@ def lost_pivots(factors: Factors, margin: float = 1.0) -> int:
 
 
 def tells_all(matrix: ScaledMatrix, factors: Factors) -> bool:
-    """Whether no number of A is so small that its products vanish, or are rounded to fewer bits.
+    """Whether no entry of A is so small that products with it underflow or lose bits.
 
     Of a dense A the pivots tell: a row of tiny numbers leaves a tiny pivot. What was scaled away
     from a column is only seen by FP64 factors, and by nobody if columns differ by more than that.

@@ -136,7 +136,7 @@ def refine(
 
 
 def require_finite(norms: NDArray[np.float64], backend: Backend) -> None:
-    """The failure of a solve on a device, which leaves inf and NaN to whoever reads its norm."""
+    """Raise if a norm is not finite: solves on a device leave inf and NaN in their result."""
     if not backend.on_host and not np.isfinite(norms).all():
         raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", FP64)
 
@@ -256,7 +256,7 @@ def shared_system(
 
 
 def operands(problem: LinearSystem, backend: Backend, shared: Shared) -> tuple[Any, Any]:
-    """A and b where the backend computes: that they are there is no part of a run."""
+    """A and b in the backend's memory; runs are not charged for moving them."""
     with shared.diagnostics():
         return shared.get("operands", lambda: (backend.array(problem.A), backend.array(problem.b)))
 

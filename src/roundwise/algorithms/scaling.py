@@ -95,7 +95,7 @@ class ScaledMatrix:
 
     @property
     def weighs_rows(self) -> bool:
-        """Whether `residual_norms` are others than the norms of the columns."""
+        """Whether `residual_norms` differ from the plain norms of the columns."""
         return self._row_weights is not None
 
     def residual_norms(self, R: Array) -> Array:

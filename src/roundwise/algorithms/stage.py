@@ -86,7 +86,7 @@ class Stage:
         self.tally.bytes += numbers * self._bytes_per_number + 4 * indices
 
     def matrix(self, A: Any) -> Matrix:
-        """A rounded to this format; the conversion is not counted, but timed by `Shared`."""
+        """A rounded to this format. The conversion counts no operations; `Shared` times it."""
         return self.backend.matrix(A, self.fmt)
 
     @timed

@@ -70,7 +70,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class StoppingRule:
-    """Never stops; rules override what they need.
+    """The base class of stopping rules, which never stops; a rule overrides the hooks it needs.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class PaperRule(StoppingRule):
     - converged: ``||z_i|| <= u ||x_i||``, u the unit roundoff of the update stage;
     - stagnated: ``||z_i|| >= tau ||z_{i-1}||`` in `patience` consecutive steps, or z_i = 0
       although the residual is not;
-    - the limit: `max_steps` corrections.
+    - iteration limit: `max_steps` corrections were made.
 
     The paper's equation stops at the first stagnating step (patience 1), its prose speaks of
     scripts that wait for three; its iteration counts agree with the equation.
@@ -144,17 +144,17 @@ class PaperRule(StoppingRule):
 
 @dataclass(frozen=True)
 class DeploymentRule(StoppingRule):
-    """Stop when the answer is good, or will not become so within the budget.
+    """Stop when the backward error is small enough, or will not be within the budget.
 
     - converged: ``||r|| <= tolerance (||A|| ||x|| + ||b||)``; without a tolerance, that of the
       gate, ``sqrt(n) u`` with float64's u;
-    - unconfirmed: that residual was too coarse, or of a scaled system: in float64 the original
-      one is larger;
-    - hopeless: after `patience` corrections or more, at the rate of the last step, the tolerance
-      is not reached in `max_steps`. The rate is the better one of backward errors and of
-      corrections: a step of left-preconditioned GMRES may gain digits of x and yet lose some of
-      the residual;
-    - the limit: `max_steps` corrections.
+    - unconfirmed: that residual met the tolerance, but the one in float64 with the original data
+      does not. The first one was computed in too low a format, or for a scaled system;
+    - hopeless: at the rate of the last step the tolerance will not be reached in `max_steps`. This
+      is asked after `patience` corrections. The rate is that of the backward errors or that of the
+      corrections, whichever is better: a step of left-preconditioned GMRES may gain digits of x and
+      yet enlarge the residual;
+    - iteration limit: `max_steps` corrections were made.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class ForwardRule(StoppingRule):
 
 @dataclass(frozen=True)
 class BudgetRule(StoppingRule):
-    """For GMRES with factors that may be too poor: stop once better factors are the better deal.
+    """For GMRES with factors that may be too poor: stop when better factors would be faster.
 
     - converged: the backward error is at most `tolerance`;
     - hopeless: the last GMRES cycle left a relative residual above `slow`;

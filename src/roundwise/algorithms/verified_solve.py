@@ -78,11 +78,11 @@ class VerifiedSolve(Algorithm):
     tolerance : float, optional
         The backward error to accept; ``sqrt(n) u`` with float64's u if not given.
     budget : int
-        GMRES iterations for one column after which better factors are the better deal, for
-        factors below FP64. (On the two cores where it was chosen, n = 1250, that many take about
-        as long as half of an FP64 factorization.)
+        GMRES iterations for one column, with factors below FP64, after which the attempt is given
+        up for better factors. (At n = 1250 on the two cores where it was chosen, that many take
+        about half as long as an FP64 factorization.)
     least_steps : int
-        Corrections to compute even if the gate asks for fewer: an error bound needs two.
+        Corrections to compute even if the gate is passed before: an error bound needs two.
     accuracy : {"backward", "forward"}
         ``"forward"``: refine until x itself is right to a few units in the last place, which
         needs residuals in fp64x2 and no GMRES (`lost_directions`). An attempt whose factors do
@@ -147,9 +147,9 @@ class VerifiedSolve(Algorithm):
         matrix: MatrixOf,
         dtype: Any = np.float64,
     ) -> tuple[Outcome, Answer]:
-        """Refine with these factors until every column passes the gate, or cannot.
+        """Refine with these factors until every column has passed the gate, or one will not.
 
-        `dtype` is that of the answer: float32 answers pass float32's gate.
+        `dtype` is the answer's type: float32 answers are judged by float32's tolerance.
         """
         tolerance = self.target(system[0].n, dtype)
         # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
@@ -340,7 +340,7 @@ class VerifiedSolve(Algorithm):
         return FP64, FP64, FP64X2 if self.accuracy == "forward" else FP64
 
     def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
-        """The ladder from an action on, each rung reusing what the one before has paid for.
+        """The ladder from an action on; each rung reuses what the one before has computed.
 
         First the same factors with FP64 in all other stages (FP64X2 in residuals for full
         accuracy), then factors of the next format, then FP64 factors of the next method.
@@ -366,10 +366,10 @@ class VerifiedSolve(Algorithm):
 
     @staticmethod
     def rung_after(ladder: Sequence[Action], level: int, status: OutcomeStatus) -> int | None:
-        """The rung to try after this one ended so; None if there is none left.
+        """The rung to try after one that ended with this outcome; None if none is left.
 
-        More bits do not make an indefinite matrix positive definite, nor another one symmetric, nor
-        a slow method faster: it is left at once.
+        If the matrix turned out indefinite or unsymmetric, or the method too slow, all rungs of
+        that method are skipped: more bits would not help.
         """
         left = status in (
             OutcomeStatus.INDEFINITE,

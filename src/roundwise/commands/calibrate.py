@@ -57,7 +57,7 @@ def calibrate_command(quick: bool, device: str, as_json: bool, out: Path | None)
     XDG_CACHE_HOME/roundwise, else ~/.cache/roundwise.
 
     \b
-    Example
+    Examples
       roundwise calibrate
       roundwise calibrate --device cuda
     """

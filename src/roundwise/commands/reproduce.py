@@ -69,17 +69,20 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
 @options.choice(
     "--order",
     ORDERS,
-    "Of native: actions are monotone in the order of the stages, or in that of the paper's "
+    "For native: actions are monotone in the order of the stages, or in that of the paper's "
     "native study, (u_f, u_g, u, u_r).  [default: stages]",
 )
 @options.choice(
     "--device",
     ["cpu", "cuda"],
-    "Of native: the processor, or a GPU with n = 1000 to 16384.  [default: cpu]",
+    "For native: the processor, or a GPU with n = 1000 to 16384.  [default: cpu]",
 )
-@options.arithmetic("Round every operation, or what is stored.  [default: operation]")
+@options.arithmetic(
+    "Round every operation (operation), or round results when stored (storage).  "
+    "[default: operation]"
+)
 @options.count("--jobs", "Processes.  [default: all cores]")
-@options.seed("Of the data sets and of the first training.")
+@options.seed("Seed of the data sets and of the first training.")
 @options.valued(
     "--cache",
     options.FOLDER,

@@ -74,7 +74,7 @@ def solve_command(
     """Solve A x = b in as little precision as it takes.
 
     Files are Matrix Market, plain or gzipped: dense (array) or sparse (coordinate). b may have
-    several columns. Without b, an x is assumed and b = A x, so that the error of x is known too.
+    several columns. Without b, a known x is taken and b = A x, so that the error is known, too.
     Complex and Hermitian files are solved natively; --action and emulation are for real ones.
 
     x is accepted, and written, only if its normwise backward error, in float64 with the original

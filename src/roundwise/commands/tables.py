@@ -34,7 +34,9 @@ def parsed_shard(text: str) -> tuple[int, int]:
 @options.seed("Seed of the systems.")
 @options.tau("Tolerance of the inner GMRES, and stagnation ratio.", default=1e-6)
 @options.arithmetic(
-    "Round every operation, or what is stored; or run and time it.", default="operation"
+    "Round every operation (operation), round results when stored (storage), or run and time "
+    "on the hardware (native, cuda).",
+    default="operation",
 )
 @options.formats
 @options.count("--repeats", "Timed runs of each native action.  [default: 3]", metavar="R")

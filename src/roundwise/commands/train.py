@@ -117,9 +117,13 @@ def json_name(path: Path) -> Path:
     default="exact",
 )
 @options.tau(
-    "Tolerance of the inner GMRES; with --reward paper also stagnation ratio.", default=1e-6
+    "Tolerance of the inner GMRES; with --reward paper also the stagnation ratio.", default=1e-6
 )
-@options.arithmetic("Round every operation, or what is stored.", default="operation")
+@options.arithmetic(
+    "Round every operation (operation), round results when stored (storage), or run and time "
+    "on the hardware (native, cuda).",
+    default="operation",
+)
 @options.formats
 @options.count("--episodes", "Passes over the systems in training.", default=100)
 @options.jobs

@@ -70,11 +70,11 @@ class Calibration:
     """By system: what each sparse method took on it."""
 
     def sparse_prices(self) -> SparsePrices:
-        """The prices that ship, scaled by what was measured; as they are if nothing was."""
+        """The prices that ship, scaled to the measured times; unscaled if nothing was measured."""
         return scaled(generic_sparse_prices(), self.sparse)
 
     def profile(self) -> MachineProfile:
-        """Rates that give these times back.
+        """The machine profile whose rates reproduce these times.
 
         For each size, flops are priced by the factorization and traffic by matvec and triangular
         solve together, which alternate in GMRES, with `Stage`'s counts of flops and bytes. The

@@ -89,7 +89,7 @@ def _fitted(
     for (method, fmt), measured in times.items():
         known = np.isfinite(measured)
         if not known.any():
-            continue  # it failed on every size: no price, and nobody chooses it
+            continue  # it failed on every size: without a price it is never chosen
         share = 0.5 if method == "cholesky" else 1.0
         terms = np.stack([np.ones_like(n), n, share * 2 / 3 * n**3])[:, known]
         launch, column, flop = _nonnegative_fit(terms, np.array(measured)[known])

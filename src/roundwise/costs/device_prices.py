@@ -33,14 +33,14 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class FactorPrice:
-    """Of a factorization by one method in one format."""
+    """The price of a factorization by one method in one format."""
 
     flops_per_second: float
     column: float  # seconds
     launch: float = 0.0  # seconds
 
     def seconds(self, n: int, share: float = 1.0) -> float:
-        """`share` is that of LU's flops: half for Cholesky."""
+        """Seconds for n unknowns; `share` is the flops over those of LU, half for Cholesky."""
         return self.launch + n * self.column + share * 2 / 3 * n**3 / self.flops_per_second
 
 
@@ -64,7 +64,7 @@ class DevicePrices:
         return self.factors[method][fmt].seconds(n, share)
 
     def step_seconds(self, fmt: str, n: int, columns: int = 1) -> float:
-        """A substitution with the factors, and a residual, for each column."""
+        """Seconds of a substitution with the factors, and of a residual, for each column."""
         factors = 8 if fmt == FP64.name else 4
         passes = n * n * (8 + factors) / self.bytes_per_second
         return columns * (self.step + n * self.step_column + passes)
@@ -100,7 +100,7 @@ class DevicePrices:
 
 @cache
 def generic_device_prices() -> DevicePrices:
-    """Those that come with the package, measured on the device that they name."""
+    """The prices that come with the package, measured on the device that they name."""
     text = files("roundwise.costs").joinpath("generic_prices_cuda.json").read_text("utf-8")
     return DevicePrices.from_dict(json.loads(text))
 

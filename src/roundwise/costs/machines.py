@@ -272,7 +272,7 @@ def cost_matrix(
     outcome_rows: Sequence[OutcomeRow],
     sizes: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Costs, shape (N, A); NaN where an outcome is None. `sizes` are the problems' n.
+    """Costs of all runs, an array of shape (N, A); NaN where an outcome is None.
 
     Parameters
     ----------

@@ -41,11 +41,12 @@ MOST_KNOWN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done by one method in one format: factorizations, corrections, GMRES iterations.
+    """Counted work by one method in one format.
 
     Parameters
     ----------
     runs, steps, iterations : int
+        Factorizations, corrections, and GMRES iterations.
 
     Examples
     --------
@@ -107,7 +108,7 @@ class Prices:
         return fmt in self.profile.rates and (method == "lu" or fmt in self.cholesky)
 
     def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
-        """What this work takes."""
+        """The seconds that this work takes."""
         if method in self.sparse.factor:
             factor, step, iteration = self._sparse(shape, method, fmt, work)
         else:
@@ -168,9 +169,9 @@ class Prices:
 
 
 def generic_prices(threads: int = MEASURED_WITH) -> Prices:
-    """Those that come with the package, measured on the machine that they name.
+    """The prices that come with the package, measured on the machine that they name.
 
-    Rates of dense work are those with so many threads (`thread_scaling`).
+    Rates of dense work are scaled to this number of threads (`thread_scaling`).
     """
     return _generic_prices(threads)
 
@@ -195,10 +196,10 @@ def scaled_to(prices: Prices, before: int, after: int) -> Prices:
 def current_prices() -> Prices:
     """Prices as `roundwise calibrate` measured them here; the generic ones if it was not run.
 
-    They are looked up once in a process for each number of threads. What was measured here with
-    another number of threads serves, too, scaled by what the change did elsewhere. A profile that
-    is there but cannot be used is a `ProfileWarning`, and generic prices decide: prices cost time,
-    no digits.
+    They are looked up once per process and number of threads. If this machine was calibrated with
+    another number of threads, those rates are scaled by the effect that the same change had on a
+    machine with sixteen cores. If a profile exists but cannot be used, there is a `ProfileWarning`
+    and generic prices are used: wrong prices cost time, never digits.
 
     Returns
     -------

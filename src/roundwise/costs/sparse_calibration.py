@@ -117,7 +117,10 @@ def _timed(
     timer: Timer,
     orders: Orders,
 ) -> tuple[float, float] | None:
-    """None if the method refuses the matrix: its prices are then scaled as those of the others."""
+    """The seconds of a method on a system; None if it refuses the matrix.
+
+    Its prices are then scaled as those of the other methods.
+    """
     A = problem.A
     try:
         factor, factors = timer(

@@ -66,9 +66,9 @@ class SparsePrices:
 
     Analysis and factorization by a method in a format take a nonnegative combination of `AMOUNTS`,
     which are known before: entries and flops are those of Cholesky on the pattern of A + A' in the
-    order of approximate minimum degree. Other orders fill in more or less; how much more in the
-    mean is part of the fitted numbers. Our own engines find the order in place that was needed to
-    count. Solves are counted per entry of L. A method without numbers here is never chosen.
+    order of approximate minimum degree. Other orders fill in more or less; the fitted numbers
+    include the mean difference. Prices of our own engines leave out the ordering, which counting
+    has found already. Solves are priced per entry of L. A method without prices is never chosen.
     """
 
     factor: dict[str, dict[str, list[float]]]  # by method and format, for each of `AMOUNTS`
@@ -83,7 +83,7 @@ class SparsePrices:
     with factorization, and of a solve, on the machine of these prices."""
 
     def factor_seconds(self, shape: Shape, method: str, fmt: str) -> float:
-        """Of analysis and factorization."""
+        """Seconds of analysis and factorization."""
         pairs = zip(self.factor[method][fmt], shape.amounts(method), strict=True)
         return sum(price * amount for price, amount in pairs)
 
@@ -132,5 +132,5 @@ def shipped() -> dict[str, Any]:
 
 @cache
 def generic_sparse_prices() -> SparsePrices:
-    """Those that come with the package."""
+    """The prices of sparse work that come with the package."""
     return SparsePrices.from_dict(shipped()["sparse"])

@@ -33,7 +33,7 @@ class ProfileError(RoundwiseError):
 
 
 class ProfileMissingError(ProfileError):
-    """There is no profile of this machine at all: nobody has measured it as it is set now."""
+    """This machine was never calibrated with its present settings."""
 
 
 class ProfileWarning(UserWarning):
@@ -85,7 +85,7 @@ def profile_path(machine: Machine) -> Path:
 
 
 def save_profile(calibration: Calibration, path: str | PathLike[str] | None = None) -> Path:
-    """Write the profile of a calibrated machine, by default to the cache folder; where it is.
+    """Write the profile of a calibrated machine, by default to the cache folder; return the path.
 
     Parameters
     ----------
@@ -124,10 +124,9 @@ def save_profile(calibration: Calibration, path: str | PathLike[str] | None = No
 def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     """The measured profile of this machine with its present number of threads.
 
-    It is read from a file that `save_profile` wrote, by default the one in the cache folder. A
-    `ProfileError` names the remedy if it is unreadable, damaged or stale: made for another
-    machine, BLAS, number of threads or version of the file; a `ProfileMissingError`, which is one,
-    if there is none.
+    It is read from a file that `save_profile` wrote, by default that in the cache folder. If it is
+    unreadable, damaged, or made for another machine, BLAS, number of threads or version of the
+    file, a `ProfileError` names the remedy; if there is no file, its child `ProfileMissingError`.
 
     Parameters
     ----------

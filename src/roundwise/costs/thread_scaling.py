@@ -105,6 +105,6 @@ class ThreadScaling:
 
 @cache
 def shipped_scaling() -> ThreadScaling:
-    """That which comes with the package."""
+    """The scaling that comes with the package."""
     text = files("roundwise.costs").joinpath(FILE).read_text(encoding="utf-8")
     return ThreadScaling.from_dict(json.loads(text))

@@ -138,7 +138,7 @@ class RangeAccuracy:
     paper_success, strict_success : float
         Shares of success.
     threshold : float
-        That of the paper's criterion.
+        The threshold of the paper's criterion.
     ferr, nbe, outer_iterations, inner_iterations : float
         Means.
 

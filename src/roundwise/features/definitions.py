@@ -74,9 +74,8 @@ class FeatureValue:
 class Feature:
     """How to compute a feature: ``compute(problem)`` or ``compute(problem, factors)``.
 
-    A feature of a `group` is computed together with the others of its group, by a function that
-    returns them all by name; the seconds are those of the first that was asked for, and the
-    others cost nothing more.
+    The features of a `group` are computed together, by one function that returns them all by name.
+    The first that was asked for is charged the seconds; the others cost nothing more.
 
     Parameters
     ----------
@@ -189,13 +188,11 @@ def compute_with_factors(
 ) -> dict[str, FeatureValue]:
     """The features, with a factorization if some need one.
 
-    A native backend factorizes by itself, and what that took is in the seconds of *each* feature
-    that needs it: they are what this feature alone costs. Beside emulated arithmetic the operation
-    backend factorizes, and as its time says nothing, it is not in them. If A is singular in the
-    format, those features are infinite, and their seconds are what it took to learn that.
-
-    `arithmetic` is that of the runs that the features are for, `fmt` the format of the
-    factorization. Condition numbers beyond its precision are not seen.
+    A native backend makes the factors itself, and the seconds of *each* feature that needs them
+    include the factorization: they are what this feature alone would cost. For emulated arithmetic
+    the operation backend makes them, and the seconds leave that out, as they say nothing about
+    hardware. If A is singular in the format, those features are infinite, and their seconds are
+    those of the failed factorization. Condition numbers beyond 1/u of the format are not seen.
 
     Parameters
     ----------
@@ -203,7 +200,7 @@ def compute_with_factors(
     names : sequence of str
         Keys of `FEATURES`.
     arithmetic : str or Backend
-        That of the runs.
+        The arithmetic model of the runs that the features are for.
     fmt : str or FloatFormat
         The format of the factorization.
 

@@ -42,7 +42,7 @@ _INSTALL = "install Roundwise, in the version of this process, for the scheduler
 
 
 class WorkersLost(RoundwiseError):
-    """Processes that were to compute have died, or cannot; the message says what to do.
+    """Worker processes have died, or cannot compute; the message says what to do.
 
     The results that had arrived are stored.
     """

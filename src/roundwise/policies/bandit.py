@@ -1,4 +1,4 @@
-"""How `OnlinePolicy` weighs its solves: what starts will take, and what exploring has cost."""
+"""How `OnlinePolicy` weighs its solves: expected seconds of starts, and the cost of exploring."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Curiosity:
 
 @dataclass
 class Account:
-    """Seconds: spent solving, thereof for exploring, and reserved by explorations under way."""
+    """Seconds spent solving, the part spent exploring, and those reserved for exploring."""
 
     solves: int = 0
     seconds: float = 0.0

@@ -64,9 +64,9 @@ class StudiedOutcomes(Protocol):
 class Policy(ABC):
     """Ranks the actions for a state; learns from (state, action, reward).
 
-    The life of a policy: `start` with the training contexts and the action space; `encode` the
-    contexts into states, once; then `explore` and `update` in turn; `rank`, `choose` and `ladder`
-    at any time. `choose` is the fast way to ``rank(state).first``.
+    Training calls `start` with the training contexts and the action space, `encode` once to turn
+    contexts into states, then `explore` and `update` in turn. `rank`, `choose` and `ladder` may be
+    called at any time after `start`. `choose` is a faster ``rank(state).first``.
 
     An action that was not tried is never first, and the safe action is first where nothing is
     known: an unseen state, or a context with an infinite entry (a singular A has kappa = inf). A
@@ -119,20 +119,23 @@ class Policy(ABC):
 
     @abstractmethod
     def begin(self, contexts: Contexts) -> None:
-        """Reset, and fit scalers to the finite contexts; `space` and `feature_count` are set."""
+        """Forget what was learned, and fit scalers to the finite contexts.
+
+        `space` and `feature_count` are set before this is called.
+        """
 
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:  # noqa: B027
         """Take the outcomes of the training problems, between `begin` and the first episode."""
 
     @property
     def at_once(self) -> int:
-        """`roundwise.solve` factorizes dense systems with fewer unknowns in FP64 without asking."""
+        """Dense systems with fewer unknowns are factorized in FP64 without asking the policy."""
         return 0
 
     def small(self, kind: str, size: int) -> str | None:
-        """Why `roundwise.solve` need not look at a system of this kind and size; None: it must.
+        """Why `roundwise.solve` need not compute features of such a system; None if it must.
 
-        Kinds are those of `policies.look.KINDS`; the size is n, or entries if A is sparse.
+        `kind` is one of `policies.look.KINDS`; `size` is n, or the entries of a sparse A.
         """
         return None
 
@@ -148,14 +151,14 @@ class Policy(ABC):
         return self.states(X)
 
     def states(self, contexts: Contexts) -> Sequence[Any]:
-        """What the other methods get for each context: it as a tuple, None if not finite."""
+        """The state of each context: by default the context as a tuple, None if not finite."""
         return [tuple(row) if all(map(math.isfinite, row)) else None for row in contexts.tolist()]
 
     @abstractmethod
     def expected(self, state: Any) -> NDArray[np.float64] | None:
-        """The expected reward of each action, -inf if untried; None: nothing is known.
+        """The expected reward of each action, -inf if it was not tried; None if nothing is known.
 
-        It is not asked about the state None.
+        It is never called with the state None.
         """
 
     @abstractmethod
@@ -238,11 +241,11 @@ class Policy(ABC):
 
     @property
     def coverage(self) -> float:
-        """The share of what could be tried in training that was tried; 1 if that has no meaning."""
+        """Share of the training data's (state, action) pairs that were tried; 1 if undefined."""
         return 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the arrays, for JSON; with `arrays` it makes the policy again."""
+        """Everything but the arrays, for JSON; `from_dict` needs both."""
         self.check_started()
         return {
             "policy": self.name,
@@ -290,7 +293,7 @@ class Policy(ABC):
         self.begin(np.empty((0, self.feature_count)))
 
     def check_started(self) -> None:
-        """Refuse what needs an action space before there is one."""
+        """Raise unless `start` was called."""
         if not hasattr(self, "space"):
             raise ValueError(f"the {self.name} policy has not started; call start or fit first")
 

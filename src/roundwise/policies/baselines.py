@@ -45,7 +45,7 @@ class Rule(Baseline):
 
     @abstractmethod
     def preferred(self, state: Any) -> Iterable[int]:
-        """The actions that the rule prefers to the safe one, best first; it may have none."""
+        """The actions that the rule prefers to the safe one, best first; may be empty."""
 
     def expected(self, state: Any) -> None:
         """A rule expects no reward."""

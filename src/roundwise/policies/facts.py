@@ -128,7 +128,7 @@ class Facts:
         return cls({kind: np.array(rows[kind]) for kind in KINDS if kind in rows}, provenance or {})
 
     def of(self, seen: Seen) -> Experience | None:
-        """Of the systems of that kind that are most like this one; None if too few are."""
+        """The facts of the systems of that kind most like this one; None if there are too few."""
         if seen.kind not in self.tables:
             return None
         away = self._positions[seen.kind] - seen.position

@@ -113,12 +113,12 @@ class Seen:
 
     @property
     def method(self) -> Method:
-        """The one that facts are gathered with."""
+        """The method that facts are gathered with."""
         return KINDS[self.kind]
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """Those to choose from.
+        """The methods to choose from.
 
         Nested dissection is for systems where its flops were counted, KLU for those whose pivots
         stay where the counts expect them: it cannot be stopped if they do not.
@@ -157,7 +157,7 @@ class Seen:
 
     @property
     def position(self) -> Array:
-        """Where it is among systems of its kind, as a column."""
+        """Its coordinates among systems of its kind, as a column."""
         return positions(self.kind, np.array(self.place)[:, None])
 
     @property

@@ -123,9 +123,9 @@ Waiting = dict[tuple[str, str, str], Observation]
 class Memory:
     """Arms by cell, for the machine as it is set now: in a file, or in this process alone.
 
-    A file that is foreign, damaged, newer or cannot be made is a `MemoryFileError`. One that is
-    locked or read-only, or breaks later, is one `MemoryFileWarning`: what is learned then waits in
-    this process. Rows whose numbers no solve can have taught are passed over.
+    A file that is foreign, damaged, of a newer version, or cannot be made raises `MemoryFileError`.
+    A file that is locked or read-only, or breaks later, causes one `MemoryFileWarning`; what is
+    learned then waits in this process. Rows with impossible numbers are skipped.
 
     Threads may share it. SQLite's connections do not survive a fork, not even to be closed in the
     child. So a fork waits until the connection is idle; that to a file is closed before it, and

@@ -72,16 +72,16 @@ class Expectation:
 
 
 class NeighbourPolicy(Baseline):
-    """Starts in the format that is expected to take the least time, climbs included.
+    """Starts in the format with the least expected time, failed attempts included.
 
     Costs in its rankings are seconds. It learns from outcomes (`study`), not from rewards.
 
     Parameters
     ----------
     facts : Facts, optional
-        Of other systems; `study` gathers them from training outcomes if not given.
+        What is known of other systems; if not given, `study` gathers it from training outcomes.
     prices : Prices, optional
-        Those of this machine, as it is set when asked, unless given.
+        By default those of this machine, with the threads that it has at the time of a decision.
 
     Examples
     --------
@@ -146,7 +146,10 @@ class NeighbourPolicy(Baseline):
     def expectations(
         self, seen: Seen, allowed: Collection[int] | None = None
     ) -> dict[int, Expectation]:
-        """What each first format leads to, lowest first; the worst, if no similar one is known."""
+        """The expected work of starting in each format, lowest first.
+
+        If no similar system is known, it is the worst case.
+        """
         experience, prices = self.facts.of(seen), self.prices
         found = {}
         for method in seen.methods:

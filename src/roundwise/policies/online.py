@@ -78,7 +78,7 @@ class OnlinePolicy(Policy):
     Parameters
     ----------
     prior : NeighbourPolicy, optional
-        What is expected before anything was solved.
+        Gives the expected times before anything was solved.
     memory : Memory, optional
         Where what was learned is kept; in this process alone if not given.
     explore : float
@@ -123,7 +123,7 @@ class OnlinePolicy(Policy):
         self._lock = ForkSafeLock(self)
 
     def before_fork(self) -> None:
-        """Nothing to do: at worst the child counts a solve of another thread by half."""
+        """Nothing to do: at worst the child counts another thread's solve by half."""
 
     def in_forked_child(self, whole: bool) -> None:
         """What other threads were exploring ends with them: nobody would release it."""
@@ -180,7 +180,7 @@ class OnlinePolicy(Policy):
     def decide(
         self, seen: Seen, may_explore: bool = True, allowed: Collection[int] | None = None
     ) -> Decision:
-        """The action that looks best or, if the account affords it, another one to learn about."""
+        """The action that looks best or, within the budget for exploring, one to learn about."""
         known = self.prior.expectations(seen, allowed)
         with self._lock:
             seconds, scale = self._estimates(seen, known)
@@ -214,7 +214,7 @@ class OnlinePolicy(Policy):
                 self._note_solve(decision.seen)
 
     def release(self, decision: Decision) -> None:
-        """Nothing came of a decision; harmless after `learn`."""
+        """Give back what a decision had reserved for exploring; harmless after `learn`."""
         with self._lock:
             self.account.reserved.pop(id(decision), None)
 
@@ -287,7 +287,7 @@ class OnlinePolicy(Policy):
         return max(found)[1:] if found else None
 
     def _wonder(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
-        """Note which actions were tried, and whether exploring paid."""
+        """Record which actions were tried, and whether exploring paid."""
         tried = {self.space.find(Action.parse(attempt.action)) for attempt in attempts}
         for action in decision.expected:
             curiosity = self._curiosity.setdefault((decision.seen.bin, action), Curiosity())

@@ -32,7 +32,7 @@ class ProblemFacts:
         The condition number.
     norm_A, norm_x_true, norm_b : float
     baseline : Outcome, optional
-        Of the safe action.
+        The outcome of the safe action.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class Reward(Saved):
     ) -> NDArray[np.float64]:
         """The rewards of all actions on one problem; NaN where an outcome is None.
 
-        Unless `facts` has a baseline, the outcome of the space's safe action is it.
+        If `facts` has no baseline, the outcome of the space's safe action is the baseline.
         """
         facts = with_baseline(facts, outcomes, space)
         return np.array(

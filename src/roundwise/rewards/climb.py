@@ -23,11 +23,11 @@ class ClimbReward(CostReward):
 
     With ``C(a)`` the summed cost of the actions of ``space.climb(a)`` up to the first that meets
     the target, and F the cost of the safe action, the reward of a is ``log2(F / C(a))``. Rungs that
-    a solve passes over are not paid for: once Cholesky in FP32 has shown that A is indefinite, its
-    FP64 is not tried (`VerifiedSolve.rung_after`). Where the
-    space has methods for dense and for sparse systems, the safe action is the safest of those that
-    suit the problem. An outcome by itself, without those of the other actions, is rewarded as by
-    `CostReward`: a miss pays for the safe action at once.
+    a solve would skip cost nothing: once Cholesky in FP32 has shown that A is indefinite, Cholesky
+    in FP64 is not tried (`VerifiedSolve.rung_after`). Where the space has methods for dense and for
+    sparse systems, the safe action is the safest of those that suit the problem. A single outcome,
+    without those of the other actions, is rewarded as by `CostReward`: after a miss the safe action
+    follows at once.
 
     Parameters
     ----------

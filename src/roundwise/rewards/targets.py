@@ -98,11 +98,12 @@ def strict_success(
 
 @dataclass(frozen=True)
 class StrictTarget(AccuracyTarget):
-    """`strict_success` against the baseline of the problem.
+    """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of FP64's run)``, as in `strict_success`.
 
     Parameters
     ----------
     tau : float
+        The accuracy asked for.
 
     Examples
     --------

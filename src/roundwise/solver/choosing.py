@@ -1,7 +1,7 @@
 """From a policy to the ladder of actions that a solve climbs.
 
-The policy may be the default, a format's name, a trained `Tuner`, its file, or a `Policy`. Whatever
-it is, it costs time and no digits: what it leads to passes the same gate.
+The policy may be the default, a format's name, a trained `Tuner`, its file, or a `Policy`. A bad
+one costs time, never digits: every answer passes the same gate.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Learn = Callable[[Sequence[Outcome], float], None]
 
 @dataclass(frozen=True)
 class Choice:
-    """The actions to try in turn, and why the first is first; `learn` is told what came of it.
+    """The actions to try in turn, and why the first is first.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Choice:
     reason : str
         Why the first is first.
     learn : callable, optional
-        Is told what came of it.
+        Called with the attempts and the seconds of the solve, once it is done.
     orders : optional
         Orders of the unknowns that the look at a sparse A has found.
     granted : float, optional
@@ -73,11 +73,11 @@ class Choice:
     granted: float | None = field(default=None, compare=False, repr=False)
     """Seconds that a factorization before the last rung may take, where it can be stopped."""
     budget: int = VerifiedSolve.budget
-    """GMRES iterations after which better factors are the better deal."""
+    """GMRES iterations after which the next action is expected to be faster."""
 
 
 class Chooser(Protocol):
-    """What the front door asks about A, unless it is dense with fewer unknowns than `at_once`."""
+    """Chooses the ladder for A; not asked about a dense A with fewer than `at_once` unknowns."""
 
     @property
     def at_once(self) -> int: ...
@@ -137,12 +137,12 @@ class PolicyChooser:
 
 
 GRANTED, LEAST_GRANTED = 3.0, 0.1
-"""A factorization may take so many times what the safe action is expected to take, and at least so
-many seconds, before it is stopped and the next method taken."""
+"""A factorization is stopped, and the next method tried, after GRANTED times the seconds expected
+of the safe action, but not before LEAST_GRANTED seconds."""
 
 
 def granted_seconds(policy: Policy, ranking: Ranking) -> float | None:
-    """What a method may take that is not the safe one; None if a policy counts no seconds."""
+    """The seconds after which a method that is not the safe one is stopped; None for no limit."""
     safe = policy.space.safe
     if not isinstance(policy, NeighbourPolicy | OnlinePolicy) or safe not in ranking.actions:
         return None
@@ -151,9 +151,10 @@ def granted_seconds(policy: Policy, ranking: Ranking) -> float | None:
 
 
 def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, float]:
-    """The features that say which methods fit; a caller who knows saves the look.
+    """The features that say which methods fit A.
 
-    Of a sparse A no more than what small ones are solved by; `examined` has the rest.
+    If the caller knows whether A is positive definite, that is not computed. For a sparse A these
+    are only the features that small systems need; `examined` adds the others.
     """
     names = ["symmetric_pattern"] if matrix.is_sparse else ["looks_positive_definite"]
     known = dict.fromkeys(STRUCTURE, 0.0)

@@ -66,7 +66,7 @@ def complex_slogdet(factored: Factored) -> tuple[complex, float]:
 
 
 def _exponents(matrix: ScaledMatrix) -> int:
-    """The determinant of A is that of the scaled matrix times 2 to so much."""
+    """The e for which ``det A = 2**e det(scaled A)``."""
     exponents = sum(int(e.sum()) for e in (matrix.rows, matrix.columns) if e is not None)
     if matrix.rows is not None and matrix.rows.size == 1:
         exponents += int(matrix.rows[0]) * (matrix.n - 1)

@@ -22,8 +22,8 @@ from roundwise.solver.trust.examining import Examiner
 class Factored:
     """A matrix that does not change, and its factors, made when they are first asked for.
 
-    `renewed` gives that of another matrix: solves that are under way go on with this one. Both use
-    the same analyses, one at a time.
+    `renewed` makes the `Factored` of another matrix; solves that have begun go on with this one.
+    Both share the analyses of the pattern, under one lock.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Factored:
         return other
 
     def factors_of(self, level: int) -> Factors:
-        """Factors of this rung, made if they are not there yet; solves to come start there."""
+        """Factors of this rung, made if they do not exist yet. Later solves start there."""
         with self._climbing:  # what one thread makes, others wait for
             if level < self._level:  # another thread has climbed on
                 return self._made(level)
@@ -78,22 +78,22 @@ class Factored:
         return analysis.factorize(A, action[0])
 
     def _analysed(self, method: str) -> Analysis:
-        """With the orders that were found when the method was chosen."""
+        """The analysis by a method, which reuses the orders found when the method was chosen."""
         A, orders = self.matrix.A, self._choice.orders
         if orders is None or method not in engine_methods():
             return self._backend.analyse(A, method)
         analysis = EngineAnalysis(self._backend, A, method, orders)
-        # Formats share an analysis, and orders are as large as A: what is kept of them is what the
-        # analysis keeps, for an engine of ours that comes next (LDL' after Cholesky).
+        # Orders take as much memory as A. After the analysis only the one that it uses is kept, for
+        # the next engine of ours (LDL' after Cholesky).
         engine, ordering = engine_methods()[method]
         own = isinstance(engine, SupernodalEngine)
         self._choice = replace(self._choice, orders=orders.only(ordering) if own else None)
         return analysis
 
     def forgets_analysis(self, level: int) -> bool:
-        """Drop an analysis that was made for other values, if these matter to it.
+        """Drop the analysis if it was made for other values and depends on them; return whether.
 
-        If so, the rung deserves another attempt.
+        If it was dropped, the rung is worth another attempt.
         """
         method = self.ladder[level].method
         with self._climbing:
@@ -114,7 +114,7 @@ class Factored:
 
     @cached_property
     def examiner(self) -> Examiner:
-        """What is found out about A beside its factors."""
+        """Examines A: its condition, and whether it is singular."""
         return Examiner(self.matrix, self._backend)
 
     @cached_property
@@ -124,7 +124,7 @@ class Factored:
 
 
 class _Transposed(Factored):
-    """``A'``; whatever is made is made for A, too."""
+    """``A'``; factors that it makes are those of A."""
 
     def __init__(self, given: Factored) -> None:
         super().__init__(given.matrix.transposed(given._backend), given._choice, given._backend)

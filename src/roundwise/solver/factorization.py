@@ -52,7 +52,7 @@ BOUND_STEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class _Try:
-    """One rung of the ladder: its outcome, and what only this solve needs besides."""
+    """One rung of the ladder: its outcome, and what this solve alone needs of it."""
 
     outcome: Outcome  # without x
     X: Any
@@ -72,7 +72,7 @@ class _Try:
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
 
-    Later solves start with the factors that the last one ended with. Threads may share it.
+    A solve starts with the factors that the last one ended with. Threads may share the object.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Factorization:
 
     @property
     def action(self) -> Action:
-        """What the factors in use, or to be made first, come from."""
+        """The action whose factors are in use, or will be made first."""
         return self._factored.ladder[self._factored.level]
 
     @property
@@ -145,13 +145,14 @@ class Factorization:
     def refactor(self, A: Any) -> Self:
         """Go on with another matrix of the same shape and, if it is sparse, the same pattern.
 
-        For Newton's method, time steps, circuits: the method, the formats and what was analysed
-        stay. The pattern is that of the entries that are stored, zeros as well. A is copied, and
-        factorized at the next solve; solves of other threads that are under way end with the
-        matrix they began with.
+        For Newton's method, time steps, circuits: the method, the formats and the analysis of the
+        pattern are kept. The pattern is that of the stored entries, stored zeros included. A is
+        copied, and factorized at the next solve. Solves that other threads have begun finish with
+        the matrix they began with.
 
-        Solves start from the format that the last one ended with. If that was raised, the one
-        below is tried again after eight refactorizations, and then after twice as many each time.
+        Solves start with the format that the last one ended with. If that is higher than the first
+        choice, the next lower one is tried again after eight refactorizations, then after sixteen,
+        and so on.
 
         Parameters
         ----------
@@ -190,7 +191,7 @@ class Factorization:
         return checked_matrix(A, self._backend, columns, copy=True)
 
     def _tolerance(self, dtype: Any) -> float | None:
-        """The backward error to accept for answers of a type; None for what is usual."""
+        """The backward error to accept for answers of a type; None for the default."""
         return self._tol
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
@@ -340,8 +341,8 @@ class Factorization:
     def slogdet(self) -> tuple[Any, float]:
         """The sign and the logarithm of the magnitude of the determinant, as NumPy's `slogdet`.
 
-        From an LU factorization in FP64, which is made for it: the determinant of a matrix that
-        differs from A by rounding errors. Zero is exact: A is known to be singular, or has a zero
+        It comes from a separate LU factorization in FP64, so it is the determinant of a matrix that
+        differs from A by rounding errors. It is zero if A is known to be singular, or has a zero
         pivot in FP64.
 
         Returns
@@ -476,7 +477,10 @@ class Factorization:
     def _accuracy_of(
         self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool
     ) -> Accuracy:
-        """What is known of the error of the answer: nothing if nobody asks, and none is feared."""
+        """What is known of the error of the answer.
+
+        It is not examined unless `asked`, or unless A or x shows signs of trouble.
+        """
         assert last.answer is not None
         assert last.factors is not None
         returned = columns.scaled_solution(last.X.astype(np.float64, copy=False))
@@ -492,13 +496,13 @@ class Factorization:
         return examiner.examined(answer) if found is None else found
 
     def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
-        """Whether no other factors would help: A is singular, or x cannot be held."""
+        """Whether no other factors would help: A is singular, or x leaves float64's range."""
         unholdable = last.answer is not None and last.answer.unholdable
         broken = last.broke_down(action)
         return unholdable or (broken and self._singularity(factored, last, action) in _SINGULAR)
 
     def _singularity(self, factored: Factored, last: _Try, action: Action) -> Singularity:
-        """Whether A is singular, which is examined where the last factors give reason to."""
+        """Whether A is singular. It is examined only if the last factors give reason to."""
         unholdable = last.answer is not None and last.answer.unholdable
         asked = last.broke_down(action) or (
             last.factors is not None

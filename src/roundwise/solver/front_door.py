@@ -64,36 +64,43 @@ def solve(
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
+    A is factorized in a format that is likely to suffice, x is refined in float64, and x is
+    returned only if its backward error is at most `tol`. Where it is not, higher formats and
+    other methods follow, up to LU and QR in FP64.
+
     Parameters
     ----------
     A : (n, n) array_like or sparse, or stacked (..., n, n)
         Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
-        arrays and torch tensors on a GPU are solved there, and x is of the kind of b.
+        arrays and torch tensors on a GPU are solved there.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
-        Stacks are broadcast as NumPy 2 does it: a b with one dimension is one vector for all.
+        One right-hand side, or k of them as columns. Stacks are broadcast as NumPy 2 does it: a
+        one-dimensional b is one vector for all systems.
     tol : float, optional
         The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
         for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
         delivers; u is float64's unit roundoff, or float32's if A and b are float32.
     policy : str, path, Tuner or DeployedPolicy
         What chooses the method and the formats to start with: ``"default"``, a format's name, a
-        fitted `Tuner`, or the ``.json`` file that it saved. It may cost time, but no digits: what
-        it leads to passes the same gate.
+        fitted `Tuner`, or the ``.json`` file that it saved. A bad choice costs time, never digits:
+        every answer passes the same gate.
     full_output : bool
-        Return a `Solution`, with an error bound and the whole story, instead of x.
+        Return a `Solution` instead of x: x with an error bound, the condition number, every
+        attempt and the times. Computing the bound may take longer than the solve.
     assume_a : str, optional
         What is known of a dense A, in the words of `scipy.linalg.solve`: ``"general"``,
         ``"symmetric"``, ``"hermitian"``, ``"positive definite"`` (or ``"gen"``, ``"sym"``,
         ``"her"``, ``"pos"``), ``"banded"``, ``"tridiagonal"``, ``"upper triangular"``,
         ``"lower triangular"``, ``"diagonal"``. As there, entries that the name excludes are not
-        read, nor is the second triangle of a symmetric matrix. ``"positive definite"``: Cholesky is
-        tried first. By default bands, triangles (also with rows and columns in disorder) and large
-        symmetric or Hermitian matrices with a positive diagonal are found; ``"general"`` does not
-        look for them.
+        read, nor is the second triangle of a symmetric matrix. With ``"positive definite"``
+        Cholesky is tried first. By default `solve` looks for bands, triangles (also with permuted
+        rows and columns) and large symmetric or Hermitian matrices with a positive diagonal;
+        ``"general"`` skips that.
     accuracy : {"backward", "forward"}
-        ``"forward"``: refine x with residuals in twice the precision until it is right to a few
-        units in the last place, which the default does not ask for. Where the condition number is
-        beyond the reach of FP64 factors (about 1e15), a warning says so, and x is as by default.
+        ``"backward"``: x has a small backward error. ``"forward"``: x itself is right to a few
+        units in the last place; it is refined with residuals in twice the precision. Where the
+        condition number is too large for that (about 1e15), a warning says so, and x has a small
+        backward error only.
     device : {None, "cpu", "cuda", "cuda:1", ...}
         ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
         solved where it is.
@@ -103,26 +110,26 @@ def solve(
     transposed : bool
         Solve ``A' x = b``.
     overwrite_a, overwrite_b : bool
-        A and b may be overwritten. A never is: its numbers are needed to verify x. If b can hold x
-        (same type, contiguous columns), x is returned in its memory.
+        Permit to overwrite A and b, as in SciPy. A is never overwritten, because its numbers verify
+        x. If b can hold x (same type, contiguous columns), x is returned in b's memory.
     check_finite : bool
-        False: you know that A and b are finite. Finding out costs nothing here, as the gate needs
-        their norms: NaN and infinity are refused all the same.
+        Accepted for compatibility with SciPy, and ignored: NaN and infinity are always refused. The
+        check costs nothing, as the gate needs the norms of A and b anyway.
 
     Returns
     -------
     x : array, shaped as b
-        float32 if A and b are, else float64; complex64 or complex128 if A or b is complex. A
-        `Solution` if `full_output`; a `StackedSolution` for stacks. Of the kind of b if that is
-        a subclass of NumPy's array, a pandas object, or an array of another package that speaks
-        DLPack (torch, jax).
+        float32 if A and b are float32, else float64; complex64 or complex128 if A or b is complex.
+        If b is a subclass of NumPy's array, a pandas object, or an array of a package that speaks
+        DLPack (CuPy, torch, jax), so is x. With `full_output` a `Solution`, or a `StackedSolution`
+        for stacks.
 
     Raises
     ------
     SolveFailed
-        A `numpy.linalg.LinAlgError`: A is singular, or no answer passed the gate. It has the best
-        x and its backward error. "A is singular" is said of matrices with determinant zero only
-        (docs/switching.md tells how that is known).
+        A `numpy.linalg.LinAlgError`: A is singular, or no answer passed the gate. Its attributes
+        hold the best x and its backward error. The message says "A is singular" only if the
+        determinant is zero (docs/switching.md tells how that is known).
     ValueError, TypeError
         For input that cannot be solved with: shapes, NaN and infinity, operands on two devices,
         complex numbers on a GPU.
@@ -173,9 +180,9 @@ def solve_knowing(
     lower: bool = False,
     transposed: bool = False,
 ) -> Any:
-    """`solve`, with the analyses of patterns that were seen before, if there are any.
+    """`solve` with the patterns that a `Solver` has analysed, if there are any.
 
-    `learner` is told what solves on a GPU take.
+    `learner` learns from the seconds of solves on a GPU.
     """
     tol = checked_tolerance(tol)
     name = _checked_options(assume_a, accuracy)
@@ -276,17 +283,17 @@ def factor(
 ) -> Factorization | StackedFactorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
-    The factors are made at the first solve: only then it is known which are good enough. A is
-    copied, so that it may change before the next solve. `columns` is how many right-hand sides to
-    expect: the more, the less of the time the factorization takes, and lower precision gains less.
-    Stacked matrices, (..., n, n), make a `StackedFactorization`.
+    A is copied, so you may change it afterwards. The factors are made at the first solve, because
+    only a solve shows which format suffices. Stacked matrices, (..., n, n), make a
+    `StackedFactorization`.
 
     Parameters
     ----------
     A, tol, policy, assume_a, accuracy, device, lower
         As for `solve`.
     columns : int
-        How many right-hand sides to expect.
+        How many right-hand sides to expect. The more there are, the smaller the factorization's
+        share of the time, and the less lower precision gains.
 
     Returns
     -------
@@ -322,7 +329,7 @@ def factor_knowing(
     learner: DeviceLearner | None = None,
     lower: bool = False,
 ) -> Factorization | StackedFactorization:
-    """`factor`; `learner` is told what the first solve on a GPU takes."""
+    """`factor`; `learner` learns from the seconds of the first solve on a GPU."""
     name = _checked_options(assume_a, accuracy)
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")

@@ -63,8 +63,8 @@ class GivenColumns(ScaledColumns):
 def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = False) -> GivenMatrix:
     """A, ready to be solved with for so many columns, or an error that names the fix.
 
-    It refers to A's numbers, unless `copy` is set, or they must be converted, scaled or brought
-    together in memory. Even then a dense A is copied once: what was converted is scaled in place.
+    It refers to A's own memory, unless `copy` is set or the numbers must be converted, scaled or
+    made contiguous. Then a dense A is copied once: a converted copy is scaled in place.
     """
     if not backend.on_host:
         return _device_matrix(A, backend, columns, copy)
@@ -183,9 +183,9 @@ def is_transposed(trans: Any) -> bool:
 
 
 def dense_array(name: str, values: Any, real: bool = True) -> NDArray[Any]:
-    """An array-like as an array; what NumPy would silently take for something else is refused.
+    """An array-like as an array; refuses what NumPy would silently misread.
 
-    Complex numbers are refused if it must be `real`.
+    If `real` is set, complex numbers are refused, too.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; pass {name}.filled(value) or an array")

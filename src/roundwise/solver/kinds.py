@@ -13,7 +13,7 @@ from roundwise.solver.solution import Solution
 
 
 def returned(answer: Any, A: Any, b: Any) -> Any:
-    """An array, or the x of a `Solution`, as b is; plain where b's kind has no convention."""
+    """An array, or the x of a `Solution`, in the kind of b; NumPy's if that has no convention."""
     if isinstance(answer, Solution):
         return replace(answer, x=returned(answer.x, A, b))
     if not isinstance(answer, np.ndarray):

@@ -47,31 +47,31 @@ if TYPE_CHECKING:
 class Solver:
     """Solves as `roundwise.solve` does, and learns where to start from how long it took.
 
-    It begins with the default policy, and soon goes by its own measured solves: those of systems
-    of the same shape first, then those of similar ones. For a sequence of systems (Newton's
-    method, time steps) this means that after a climb the next solve starts higher, and that lower
-    formats are tried again from time to time. Systems so small that no format gains time are
-    solved at once, and teach nothing. A sparse pattern is analysed once: `solve` reuses that for
-    the next matrices with the same pattern; the last three patterns are kept. One Solver may be
-    used by many threads.
+    A Solver begins with the default policy, and soon goes by its own measured solves: first those
+    of systems of the same shape, then those of similar systems. In a sequence of systems (Newton's
+    method, time steps), after a solve whose first format failed, the next one starts in a higher
+    format; lower formats are tried again from time to time. Systems so small that no format gains
+    time are solved at once, and teach nothing. The pattern of a sparse matrix is analysed once for
+    all matrices that have it; the last three patterns are kept. Threads may share a Solver.
 
-    Learning costs no digits: every answer passes the same gate. What solves on a GPU take is
-    learned apart, relative to their prices, and forgotten with the Solver.
+    Learning costs no digits: every answer passes the same gate. Times of solves on a GPU are
+    learned separately, relative to their prices, and are not kept in `memory`.
 
     Parameters
     ----------
     policy : str, path, Tuner or DeployedPolicy
-        As for `roundwise.solve`. The default policy is learned from; every other one decides as
-        it was trained.
+        As for `roundwise.solve`. A Solver learns on top of the default policy, and of a `Tuner`
+        that has trained a `NeighbourPolicy`. Every other policy decides as it was trained.
     learn : bool, optional
         False: `policy` decides, and nothing is measured or remembered. By default a Solver learns
         if its policy can be learned from.
     memory : path-like, optional
-        A file to keep what was learned in, on a local disk; several processes may share it. It is
-        valid after every solve, even if the process is killed. By default what was learned ends
-        with the Solver. A foreign or damaged file is a `MemoryFileError` here. A solve never waits
-        for the file: while it is locked, read-only or its disk full, what solves teach is kept in
-        this process and written later, with one `MemoryFileWarning`.
+        A file on a local disk that keeps what was learned; several processes may share it. It is
+        valid after every solve, even if the process is killed. Without a file, what was learned is
+        lost with the Solver. The constructor refuses a foreign or damaged file with a
+        `MemoryFileError`. A solve never waits for the file: while it is locked or read-only, or its
+        disk is full, what solves teach stays in this process and is written later, with one
+        `MemoryFileWarning`.
     explore : float
         The share of the time spent solving that trying other actions may cost at most.
 
@@ -125,8 +125,8 @@ class Solver:
     ) -> Any:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors.
 
-        Full accuracy takes other times than what is learned: such a solve starts as the policy
-        says, and teaches nothing.
+        A solve with ``accuracy="forward"`` starts as the policy says, and teaches nothing: its
+        time is not comparable with the others'.
 
         Parameters
         ----------
@@ -179,9 +179,9 @@ class Solver:
     ) -> Factorization | StackedFactorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
-        The first solve with it teaches, unless it is to full accuracy. It is never used to
-        explore: its factors are to stay. For the next matrix with the same pattern, call its
-        `refactor`.
+        The Solver learns from the first solve, unless that asks for full accuracy. It never
+        explores here, because the factors will be used again. For the next matrix with the same
+        pattern, call `Factorization.refactor`.
 
         Parameters
         ----------
@@ -288,7 +288,7 @@ def _prior(chooser: Chooser) -> NeighbourPolicy | None:
 
 
 class _Lessons:
-    """The chooser of one call: decides, and passes on what came of it."""
+    """The chooser of one call: decides, and passes the outcome on to the policy."""
 
     def __init__(self, learner: OnlinePolicy, may_explore: bool) -> None:
         self._learner, self._may_explore = learner, may_explore
@@ -312,12 +312,12 @@ class _Lessons:
         return Choice(ladder, decision.ranking.reason, learn, orders, granted)
 
     def failed(self, attempts: Sequence[Outcome]) -> None:
-        """The last solve failed: its time counts."""
+        """Learn from a solve that failed: its time counts, too."""
         if self._decisions:
             seconds = sum(attempt.seconds or 0.0 for attempt in attempts)
             self._learner.learn(self._decisions[-1], attempts, seconds)
 
     def end(self) -> None:
-        """Release what explorations have reserved, if nothing came of them."""
+        """Release the time that explorations have reserved and not used."""
         for decision in self._decisions:
             self._learner.release(decision)

@@ -33,26 +33,30 @@ class Solution:
     Attributes
     ----------
     status : str
-        ``"accepted"``: at the first attempt; ``"escalated"``: after others had failed.
+        ``"accepted"``: the first attempt passed the gate; ``"escalated"``: a later one did.
     action : str
-        The method and the formats of factor, update, gmres and residual that the answer is from.
+        The action that gave the answer: the method, and the formats of factor, update, gmres and
+        residual.
     backward_error : float
-        ``max ||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm, over the right-hand sides.
+        ``||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm; the largest over the right-hand
+        sides.
     tolerance : float
-        What it was accepted against.
+        The largest backward error that the gate accepts.
     forward_error_bound : float
-        ``||x - x_true|| / ||x_true||`` in the max norm is at most that, or about that, over the
-        right-hand sides; infinite if no digit of x is certain.
+        A bound or an estimate, as `error_kind` says, of ``||x - x_true|| / ||x_true||`` in the max
+        norm; the largest over the right-hand sides. Infinite if no digit of x is certain.
     error_kind : str
-        ``"bound"``: it is proved, in exact arithmetic; ``"estimate"``: it is likely to hold.
+        ``"bound"``: `forward_error_bound` is proved, with all rounding errors counted;
+        ``"estimate"``: it is likely to hold.
     error_source : str
-        How it was obtained, in a few words.
+        How `forward_error_bound` was obtained, in a few words.
     condition : float
         A lower bound of the condition number in the 1-norm: there is a vector y for which
-        ``||A|| ||y|| / ||A y||`` is that large. It is seldom far below the condition number. (Where
-        A's entries are of very different sizes, it is that of A with rows and columns scaled.)
+        ``||A|| ||y|| / ||A y||`` is that large. It is seldom far below the condition number. Where
+        the entries of A differ very much in size, it belongs to A with rows and columns scaled by
+        powers of two.
     attempts : tuple of Outcome
-        What each action that was tried gave; the last one is the answer's. Their x is left out.
+        The outcome of each action that was tried; the last one gave the answer. They hold no x.
     timings : dict
         Seconds of ``features`` (inspecting A and deciding), ``factor``, ``refine``, ``verify``,
         and ``bound`` (the error bound and the condition number, which only `full_output` asks for).
@@ -240,10 +244,10 @@ def _sentence(attempt: Outcome) -> str:
 
 
 class SolveFailed(RoundwiseError, np.linalg.LinAlgError):
-    """No answer passed the gate, for `reason`.
+    """No answer passed the gate; `reason` says why.
 
-    `x` is the best that was found, None if there is nothing, and `backward_error` is its backward
-    error, infinite if there is nothing. `attempts` are the outcomes of all actions tried.
+    `x` is the best answer that was found, with `backward_error`. If there is none at all, `x` is
+    None and `backward_error` infinite. `attempts` holds the outcome of every action that was tried.
     """
 
     def __init__(

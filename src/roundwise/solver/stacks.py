@@ -108,7 +108,7 @@ class StackedSolution:
 def solve_stack(
     A: Array, b: Array, one: Solve, tol: float | None, bound: int, full_output: bool
 ) -> Any:
-    """The answers of all systems; `one` solves one of them. Those with n < bound are small."""
+    """The answers of all systems. `one` solves a single one; systems with n < bound are small."""
     stack, columns = checked_shapes(A, b)
     n, k = columns.shape[-2:]
     if A.size == n * n and not full_output:  # one matrix for all: a solve for all columns
@@ -179,7 +179,7 @@ def _solve_at_once(
 
 
 def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
-    """Of each system, the number of the matrix or of the columns that are given for it."""
+    """For each system, the index of its matrix, or of its columns, among those given."""
     shape = given.shape[:-2]
     numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
     return np.broadcast_to(numbers, stack).ravel()
@@ -224,7 +224,7 @@ class StackedFactorization:
         return f"StackedFactorization({' x '.join(map(str, self.shape))})"
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
-        """``A^-1 b`` as `Factorization.solve`; b is broadcast as `roundwise.solve` does it."""
+        """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
         b = dense_array("b", b, real=False)
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
         parts: Any = np.broadcast_to(self.parts, stack)

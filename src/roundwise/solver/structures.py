@@ -63,8 +63,8 @@ def checked_name(assume_a: Any) -> str | None:
 def named_part(A: Any, name: str, lower: bool) -> Any:
     """The matrix that SciPy solves with: the entries which the name says are there.
 
-    Of a symmetric or Hermitian one those are in one triangle, and the other one mirrors them. A
-    itself if it has no others, which is found out at little cost. A sparse A is taken as it is.
+    For a symmetric or Hermitian matrix these are the entries of one triangle, mirrored. If A has no
+    other entries, A itself is returned. A sparse A is taken as it is.
     """
     if sparse.issparse(A):
         return A

@@ -145,8 +145,8 @@ def train(
     In episode t = 1..T each problem is met once, in the given order: the policy explores an
     action at progress t/T and learns its reward from the table.
 
-    Contexts are (N, d), rewards (N, A). `view`, the outcomes that the rewards come from, is for
-    `Policy.study`; a policy that prices work needs it.
+    `view` holds the outcomes that the rewards come from. It is passed to `Policy.study`: a policy
+    that prices work needs it.
 
     Parameters
     ----------

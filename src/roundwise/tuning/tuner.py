@@ -48,32 +48,45 @@ class Tuner:
     Parameters
     ----------
     algorithm : Algorithm
-        For the front door, `VerifiedSolve`, the defaults below are the native ones: the actions
-        that fit the problems, `LOOK_CONTEXT`, `ClimbReward`, `NeighbourPolicy`. For the others
-        they are the paper's: `PAPER_CONTEXT`, `PaperReward` with W1, `TabularQ`.
+        What is run. It sets the defaults of the other arguments.
     formats : sequence of formats, optional
-        ``algorithm.action_space(formats, problems)`` are the actions, unless `space` is given.
+        The formats to choose from: ``algorithm.action_space(formats, problems)`` are the actions.
     space : ActionSpace, optional
+        The actions themselves, in place of `formats`.
     policy : Policy, optional
+        What learns. By default a `NeighbourPolicy` for `VerifiedSolve`, the algorithm of
+        `roundwise.solve`, and for the others the paper's `TabularQ`.
     reward : Reward, optional
+        What it learns to maximise. By default `ClimbReward` for `VerifiedSolve`, and for the others
+        the paper's, `PaperReward` with W1.
     context : Context, optional
-        What the policy sees.
+        The features that the policy sees. By default the cheap ones, `LOOK_CONTEXT`, for
+        `VerifiedSolve`, and for the others the paper's `PAPER_CONTEXT`.
     arithmetic : str, optional
-        The algorithm's own if not given.
-    episodes, seed : int
-        Of the exploration.
+        The arithmetic model of the runs. By default ``"native"`` for `VerifiedSolve`, and
+        ``"operation"`` for the others.
+    episodes : int
+        Passes over the problems in training.
+    seed : int
+        The seed of the exploration.
     table : OutcomeTable or path, optional
-        Where outcomes are kept; a temporary file if not given.
+        The file that keeps the outcomes; a temporary one if not given.
     jobs, client, progress : optional
         As in `roundwise.outcomes.fill`.
 
     Attributes
     ----------
-    policy_, space_, curves_ : Policy, ActionSpace, TrainingCurves
+    policy_ : Policy
+        The trained policy.
+    space_ : ActionSpace
+        The actions that it chooses from.
+    curves_ : TrainingCurves
+        Reward, error and exploration by episode.
     contexts_, rewards_ : arrays (N, d) and (N, A)
-        Of the training problems; not kept in a saved file.
+        Contexts of the N training problems, and the rewards of the A actions on each. A saved file
+        does not keep them.
     provenance_ : dict
-        How the policy came about.
+        Versions, machine, time and settings of the training.
 
     Examples
     --------
@@ -207,7 +220,7 @@ class Tuner:
         return self
 
     def predict(self, problem: Problem) -> Action:
-        """The action for a problem; computes the context's features.
+        """The action that the policy chooses for a problem; computes the features that it sees.
 
         Parameters
         ----------
@@ -318,9 +331,9 @@ class Tuner:
         return reward
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write ``path`` (JSON) and, beside it, an npz file: ``path``'s name and 12 digits.
+        """Write ``path`` (JSON) and, beside it, an npz file named after it with 12 more digits.
 
-        A tuner that was saved there before is replaced: its two files, and no other.
+        A tuner that was saved at ``path`` before is replaced, with its npz file.
 
         Parameters
         ----------
@@ -362,8 +375,8 @@ class Tuner:
     ) -> Tuner:
         """The tuner that `save` wrote.
 
-        What is your own must be passed, as a file only names it: the algorithm, whose settings
-        are checked against the saved ones, and the classes of rewards and policies.
+        The file holds no code. If the algorithm, the reward or the policy is a class of your own,
+        pass it here; the algorithm's settings are checked against the saved ones.
 
         Parameters
         ----------

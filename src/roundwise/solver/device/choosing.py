@@ -57,7 +57,7 @@ LEAST_BUDGET = 6
 """GMRES iterations that are always granted."""
 
 STEPS, LOW_STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}, 4
-"""Corrections that are expected with factors in a format; those of others are the second."""
+"""Expected corrections by format of the factors; LOW_STEPS for all other formats."""
 
 Key = tuple[str, int, int]  # kind of system, size, bits that may suffice
 
@@ -65,9 +65,9 @@ Key = tuple[str, int, int]  # kind of system, size, bits that may suffice
 class DeviceLearner:
     """What solves on a GPU have taken, relative to their prices, by kind and size of system.
 
-    Each price counts as one measurement, so that an action which turned out slower than others
-    are priced gives way to them. Threads may share it: of two that learn at once, one may be
-    forgotten.
+    Each price counts as one measurement. So an action whose measured time exceeds the price of
+    another one gives way to it. Threads may share the object; of two that learn at the same moment,
+    one may be lost.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class DeviceChooser:
         return Choice(ladder, reason, learn, budget=self._budget(n))
 
     def _budget(self, n: int) -> int:
-        """As many GMRES iterations as take half as long as FP64 factors."""
+        """The number of GMRES iterations that take half as long as FP64 factors."""
         if not self._prices.prices("lu", FP64.name):
             return VerifiedSolve.budget
         factors = self._prices.factor_seconds("lu", FP64.name, n)
@@ -139,10 +139,7 @@ class DeviceChooser:
         return min(max(LEAST_BUDGET, iterations), VerifiedSolve.budget)
 
     def _actions(self, definite: bool, bits: int) -> list[Action]:
-        """Those that are worth a try, the safe one first: prices that are equal choose it.
-
-        What local pivoting does not get along with in low formats is better done in FP64.
-        """
+        """The actions worth a try. The safe one comes first, so that it wins among equal prices."""
         return [
             Action((fmt, FP64, FP64, FP64), name)
             for name in ("lu", "lu/local", *(["cholesky"] if definite else []))
@@ -156,7 +153,10 @@ class DeviceChooser:
         return 1.0 if self._learner is None else self._learner.ratio(key, action)
 
     def _seconds(self, action: Action, matrix: GivenMatrix, least_steps: int) -> float:
-        """With as many corrections as are expected; with factors below FP64 at least that many."""
+        """The price of an action with the expected corrections.
+
+        With factors below FP64 these are at least `least_steps`.
+        """
         fmt, n, columns = action[0].name, matrix.n, matrix.b.shape[1]
         steps = STEPS.get(fmt, LOW_STEPS)
         steps = 1 + (steps if fmt == FP64.name else max(steps, least_steps))

@@ -50,8 +50,8 @@ def lstsq(
 ) -> Any:
     """Minimise ``||b - A x||_2`` in as little precision as it takes, and verify the answer.
 
-    Where several x do, because A has fewer rows than columns or dependent columns, the shortest is
-    returned.
+    If A has fewer rows than columns, or dependent columns, many x minimise that; the shortest one
+    is returned.
 
     Parameters
     ----------
@@ -60,16 +60,16 @@ def lstsq(
     b : (m,) or (m, k) array_like
     rcond : float, optional
         Singular values up to `rcond` times the largest count as zero; by default
-        ``max(m, n)`` times the machine epsilon, as in `numpy.linalg.lstsq`. They are those of A
-        with columns (rows if m < n) of about the same length; where one counts as zero by that,
-        those of A as it is decide.
+        ``max(m, n)`` times the machine epsilon, as in `numpy.linalg.lstsq`. First the columns of A
+        (its rows if m < n) are scaled to about the same length. Only if a singular value of the
+        scaled matrix counts as zero, those of A as it is decide.
     tol : float, optional
         The backward error to accept; by default ``sqrt(m + n) u``, and at least ``6 u``
         (docs/least-squares.md). Where j singular values count as zero, ``sqrt(j) rcond`` is added.
     policy : str or Tuner
         What is tried first: ``"default"``, a format's name, an action such as
-        ``"qr:fp32-fp64-fp64-fp64"``, or a `Tuner` that was fitted for `LsIR`. It may cost time,
-        but no digits.
+        ``"qr:fp32-fp64-fp64-fp64"``, or a `Tuner` that was fitted for `LsIR`. A bad choice costs
+        time, never digits.
     full_output : bool
         Return a `LeastSquaresSolution` instead of x alone. (NumPy and SciPy return a tuple; rank
         and residual are attributes here.)

@@ -24,14 +24,15 @@ class LeastSquaresSolution:
     ----------
     x : array, (n,) or (n, k)
     status : str
-        ``"accepted"``: at the first attempt; ``"escalated"``: after others had failed.
+        ``"accepted"``: the first attempt passed the gate; ``"escalated"``: a later one did.
     action : str
-        The method and the formats of factor, update, gmres and residual that x is from.
+        The action that gave x: the method, and the formats of factor, update, gmres and residual.
     backward_error : float
-        At most that much, relative to their norms, A and b must change for x to be an exact
-        solution; proved, of the worst right-hand side (docs/least-squares.md).
+        x is an exact least squares solution of a problem whose A and b differ from yours by at most
+        this much, relative to their norms. It is proved (docs/least-squares.md), and the largest
+        over the right-hand sides.
     tolerance : float
-        What it was accepted against.
+        The largest backward error that the gate accepts.
     rank : int
         The number of singular values above `rcond` times the largest.
     is_unique : bool
@@ -39,10 +40,11 @@ class LeastSquaresSolution:
     residual_norm : float or array
         ``||b - A x||_2`` of each right-hand side.
     condition : float
-        About the condition number in the 2-norm, of A with columns (rows if m < n) of about the
-        same length; of A as it was given if `action` says ``svd``.
+        An estimate of the condition number in the 2-norm, after the columns of A (its rows if
+        m < n) were scaled to about the same length; that of A as it was given if `action` says
+        ``svd``.
     attempts : tuple of Outcome
-        What each action that was tried gave; the last one is the answer's.
+        The outcome of each action that was tried; the last one gave the answer.
     timings : dict
         Seconds of ``look`` (checking, scaling, deciding), ``solve`` (all attempts) and ``rank``.
     decision : str

@@ -108,7 +108,7 @@ class Examined:
 
 
 class Examiner:
-    """Examines one matrix, and answers for it; what it finds out about the matrix is kept."""
+    """Examines one matrix and answers computed with it; remembers what it found of the matrix."""
 
     def __init__(self, matrix: GivenMatrix, backend: Backend) -> None:
         self._matrix, self._backend = matrix, backend
@@ -143,9 +143,10 @@ class Examiner:
     def glanced(self, answer: Examined, largest: float, backward_error: float) -> Accuracy:
         """What a plain solve finds out about its answer if n is large, at a small part of its time.
 
-        `largest` is the largest relative correction of refinement. FP64 factors whose pivots or
-        answers show signs of trouble make one more correction. Low factors are
-        asked what they hide if pivots are lost, or if x was as good as unknown at first.
+        `largest` is the largest relative correction of refinement. If FP64 factors or the answer
+        show signs of trouble, one more correction estimates the error. If low factors have lost
+        pivots, x is large beside b, or the first x had hardly a right digit, `hidden_condition` is
+        asked.
         """
         matrix, factors = self._matrix, answer.factors
         sizes = matrix.norm * matrix.solution_norms(answer.X)
@@ -181,9 +182,9 @@ class Examiner:
     def estimated(self, answer: Examined) -> Accuracy | None:
         """The error of an answer that shows signs of trouble, by substitutions; None if unknown.
 
-        One more correction tells if the factors are in FP64 and tell A from a singular matrix. If
-        they do not, hardly a digit may be right: that is examined, where a proof takes n
-        substitutions.
+        One more correction estimates it if the factors are in FP64 and can tell A from a singular
+        matrix. If they cannot, the error is unknown here: `examined` finds it out, by n
+        substitutions where it proves a bound.
         """
         factors = answer.factors
         if factors.fmt != FP64 or not self._weighed.resolved_by(factors, RESOLVED):
@@ -203,7 +204,7 @@ class Examiner:
             return math.inf
 
     def shows_signs(self, factors: Factors) -> bool:
-        """Whether the factors of A do; looked for once."""
+        """Whether the factors of A show signs of trouble; looked for once."""
         if self._signs is None or self._signs[0] is not factors:
             self._signs = factors, self._signs_of(factors)
         return self._signs[1]

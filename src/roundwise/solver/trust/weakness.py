@@ -1,8 +1,8 @@
 """The direction in which a matrix is weakest: it tells the condition number, and what factors miss.
 
 For any vector y, ``||A|| ||y|| / ||A y||`` is a lower bound of A's condition number. A good y comes
-from factors M of A, in any format. If M is too coarse, A maps y to less than M can tell from
-nothing; then ``I - M^-1 A`` leaves y as it is, and shrinks what M does tell.
+from factors M of A, in any format. If M is too coarse, A y is smaller than M's rounding errors;
+then ``I - M^-1 A`` leaves y nearly unchanged, and shrinks the directions that M resolves.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ class Weighed:
     def hidden_condition(self, factors: Factors, norm: float) -> float:
         """A lower bound of the condition number that low factors may hide; infinite on overflow.
 
-        A random vector is stretched by them. If they tell all of it again, two substitutions are
-        enough: nothing is hidden. Otherwise what they tell is taken from it, and the rest is mapped
-        to ever less by A, whose infinity norm is given.
+        M^-1 stretches a random vector to y. If M resolves all of y, two substitutions show that
+        nothing is hidden. Otherwise the part that M resolves is removed from y, again and again, so
+        that A maps the rest to ever less. `norm` is A's infinity norm.
         """
         n, backend = self.A.shape[0], self._backend
         try:
@@ -187,7 +187,7 @@ class Weighed:
         return False
 
     def _weakest(self, M: Factors, Y: Array) -> Iterator[Array]:
-        """Of the combinations of Y's columns the one that A maps to the least; then better ones."""
+        """The combination of Y's columns that A maps to the least, improved step by step."""
         A = self._backend.matrix(self.A, FP64)
         for _ in range(STEPS):
             Y = _orthonormal(Y)
