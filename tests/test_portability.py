@@ -187,6 +187,13 @@ def test_amx_level_on_emulated_registers(tmp_path):
     assert "avx512_bf16 baseline" in printed
 
 
+def test_the_check_that_only_sanitizers_run_still_compiles():
+    """`make sanitize` takes minutes; a changed signature shows here."""
+    require("g++")
+    command = ["g++", *FLAGS, "-fsyntax-only", "tests/sparse_numeric_check.cpp"]
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
 # Some compilers leave a multiply-add apart where a loop has one sum, and fuse it elsewhere. This
 # option makes GCC do so for vectors of every length.
 APART = ["--param=avoid-fma-max-bits=512"]
