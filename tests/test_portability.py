@@ -4,6 +4,7 @@ Emulated kernels must compute the same bits there, and so must the analysis of s
 native kernels must be accurate to the precision of their formats.
 """
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import sanitize
 
 from roundwise import _kernels
 
@@ -192,6 +194,14 @@ def test_the_check_that_only_sanitizers_run_still_compiles():
     require("g++")
     command = ["g++", *FLAGS, "-fsyntax-only", "tests/sparse_numeric_check.cpp"]
     subprocess.run(command, check=True, cwd=ROOT)
+
+
+def test_sanitizers_know_every_source_that_has_levels():
+    built = re.findall(
+        r"add_level\((cpp/\S+) (\w+_)?baseline", (ROOT / "CMakeLists.txt").read_text()
+    )
+    known = {source: name for source, (name, _) in sanitize.LEVELS.items() if "bf16" not in source}
+    assert known == {source: f"{prefix}baseline" for source, prefix in built}
 
 
 # Some compilers leave a multiply-add apart where a loop has one sum, and fuse it elsewhere. This
