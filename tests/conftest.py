@@ -3,6 +3,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import roundwise as rw
+from roundwise.machine import blas, threads
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
 hypothesis.settings.load_profile("untimed")
@@ -13,6 +14,18 @@ def one_blas_thread():
     """Test matrices are small, and spinning BLAS threads slow each other down on a busy machine."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before():
+    """Puts back the threads that a test sets: more BLAS threads than cores can make the tests
+    that come after it in the same process a hundred times slower."""
+    libraries = [library for package in ("scipy", "numpy") if (library := blas.bundled(package))]
+    before = threads._threads, [library.threads for library in libraries]
+    yield
+    threads._threads = before[0]
+    for library, count in zip(libraries, before[1], strict=True):
+        library.threads = count
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,13 +45,10 @@ def simd_level(request):
     rw.set_simd_level(before)
 
 
-@pytest.fixture
-def threads():
-    """Sets the number of threads, BLAS's too, and puts them back."""
-    before = rw.get_num_threads()
-    with threadpool_limits(1):
-        yield rw.set_num_threads
-        rw.set_num_threads(before)
+@pytest.fixture(name="threads")
+def set_threads():
+    """Sets the number of threads, BLAS's too; `threads_as_before` puts them back."""
+    return rw.set_num_threads
 
 
 @pytest.fixture(scope="session")

@@ -299,7 +299,7 @@ def test_fewer_systems_are_the_first_ones():
 
 # The study
 
-SLICE = Settings(systems=6, seeds=2, episodes=20, sizes=(12, 24))
+SLICE = Settings(systems=3, seeds=2, episodes=20, sizes=(12, 24))
 STUDY = DepartureStudy(SLICE)
 
 
@@ -441,7 +441,7 @@ def call(*arguments):
 
 
 def test_command(tmp_path):
-    options = ["--quick", "--systems", 1, "--seeds", 2, "--jobs", 1]
+    options = ["--quick", "--systems", 1, "--sizes", 8, 12, "--seeds", 2, "--jobs", 1]
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     first = call("departures", *options, *folders)
     assert first.exit_code == 0, first.output

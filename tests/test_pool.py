@@ -22,11 +22,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="affinity and /proc a
 
 @pytest.fixture
 def five_threads():
-    before = rw.get_num_threads(), threads._threads
     rw.set_num_threads(5)
-    yield
-    rw.set_num_threads(before[0])
-    threads._threads = before[1]
 
 
 def test_callers_at_the_same_time_get_what_each_alone_gets(five_threads):
@@ -126,6 +122,13 @@ def test_the_environment_is_heeded(asked, count):
     environment.pop("ROUNDWISE_NUM_THREADS", None)
     program = f"import roundwise as rw; assert rw.get_num_threads() == {count}"
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+
+
+@pytest.mark.skipif(threads.blas.bundled("scipy") is None, reason="SciPy has another BLAS")
+def test_the_threads_that_other_tests_set_are_gone():
+    """Those above leave five; conftest.py puts back the one that all tests start with."""
+    assert threads.blas.bundled("scipy").threads == threads.blas.bundled("numpy").threads == 1
+    assert threads._threads is None
 
 
 def test_passes_take_no_more_threads_than_blas_may_use(monkeypatch, five_threads):

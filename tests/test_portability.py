@@ -4,11 +4,15 @@ Emulated kernels must compute the same bits there, and so must the analysis of s
 native kernels must be accurate to the precision of their formats.
 """
 
+import re
 import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
+import sanitize
 
 from roundwise import _kernels
 
@@ -57,13 +61,15 @@ def compile_level(folder, compiler, source, namespace, size, *flags):
     return target
 
 
-def emulated_objects(folder, compiler, levels):
+def emulated_objects(folder, compiler, levels, *flags):
     """Compile the emulated kernels for these levels."""
     source = "cpp/emulated/level.cpp"
-    return [compile_level(folder, compiler, source, level, *LEVELS[level]) for level in levels]
+    return [
+        compile_level(folder, compiler, source, level, *LEVELS[level], *flags) for level in levels
+    ]
 
 
-def native_objects(folder, compiler, sources):
+def native_objects(folder, compiler, sources, *more):
     """Compile the native kernels for these levels."""
     return [
         compile_level(
@@ -73,16 +79,24 @@ def native_objects(folder, compiler, sources):
             f"{source if source in ('exact', 'stack') else 'native'}_{level}",
             *flags,
             f"-ffp-contract={'off' if source == 'exact' else 'fast'}",
+            *more,
         )
         for source, levels in sources.items()
         for level, flags in levels.items()
     ]
 
 
-def check_native(folder, compiler, levels, native, macros, runner=()):
-    """Build and run tests/native_portability_check.cpp; return what it prints."""
-    objects = emulated_objects(folder, compiler, levels)
+def check_native(folder, compiler, levels, native, macros, runner=(), linked_only=None):
+    """Build and run tests/native_portability_check.cpp; return what it prints.
+
+    `linked_only` has native kernels that the program needs, and whose code is tested elsewhere:
+    they, and the emulated ones, are then compiled without optimization, which takes a tenth of the
+    time.
+    """
+    quick = ["-O0"] if linked_only else []
+    objects = emulated_objects(folder, compiler, levels, *quick)
     objects += native_objects(folder, compiler, native)
+    objects += native_objects(folder, compiler, linked_only or {}, *quick)
     sources = [*SOURCES, "cpp/native/dispatch.cpp", "tests/native_portability_check.cpp"]
     program = f"{folder}/check_native"
     command = [compiler, *FLAGS, *macros, *sources, *objects, "-pthread", "-o", program]
@@ -116,11 +130,11 @@ def analysis(folder, compiler, *flags, runner=()):
     return subprocess.run([*runner, program], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ to compare with")
-    return hashes(tmp_path_factory.mktemp("gcc"), "g++", ["baseline"])[0]
+@cache
+def expected_hashes():
+    """Of g++; compiled only for a test that has another compiler to compare with."""
+    with tempfile.TemporaryDirectory() as folder:
+        return hashes(folder, "g++", ["baseline"])[0]
 
 
 def require(*programs):
@@ -129,19 +143,19 @@ def require(*programs):
             pytest.skip(f"{program} is not installed")
 
 
-def test_arm64_computes_the_same_bits(expected, tmp_path):
-    require("aarch64-linux-gnu-g++", "qemu-aarch64-static")
+def test_arm64_computes_the_same_bits(tmp_path):
+    require("g++", "aarch64-linux-gnu-g++", "qemu-aarch64-static")
     found = hashes(tmp_path, "aarch64-linux-gnu-g++", ["baseline"], ["qemu-aarch64-static"])
-    assert found == [expected]
+    assert found == [expected_hashes()]
 
 
-def test_clang_computes_the_same_bits(expected, tmp_path):
-    require("clang++")
+def test_clang_computes_the_same_bits(tmp_path):
+    require("g++", "clang++")
     levels = (
         list(LEVELS) if "x86_64" in subprocess.getoutput("clang++ -dumpmachine") else ["baseline"]
     )
     found = hashes(tmp_path, "clang++", levels)
-    assert set(found) == {expected}
+    assert set(found) == {expected_hashes()}
 
 
 def test_arm64_computes_native_kernels(tmp_path):
@@ -168,10 +182,26 @@ def test_amx_level_on_emulated_registers(tmp_path):
         pytest.skip("this processor has no avx512_bf16, which the packing uses")
     emulated = ["-D__AMX_BF16__", "-include", "tests/amx_emulated.hpp"]
     flags = [*X86_NATIVE["bf16"]["avx512_bf16"], *emulated]
-    native = X86_NATIVE | {"bf16": {"portable": ["16"], "avx512_bf16": flags}}
+    native = {"bf16": {"portable": ["16"], "avx512_bf16": flags}}
+    others = {source: levels for source, levels in X86_NATIVE.items() if source != "bf16"}
     macros = ["-DROUNDWISE_X86_LEVELS", "-DROUNDWISE_AVX512_BF16"]
-    printed = check_native(tmp_path, "g++", list(LEVELS), native, macros)
+    printed = check_native(tmp_path, "g++", list(LEVELS), native, macros, linked_only=others)
     assert "avx512_bf16 baseline" in printed
+
+
+def test_the_check_that_only_sanitizers_run_still_compiles():
+    """`make sanitize` takes minutes; a changed signature shows here."""
+    require("g++")
+    command = ["g++", *FLAGS, "-fsyntax-only", "tests/sparse_numeric_check.cpp"]
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+def test_sanitizers_know_every_source_that_has_levels():
+    built = re.findall(
+        r"add_level\((cpp/\S+) (\w+_)?baseline", (ROOT / "CMakeLists.txt").read_text()
+    )
+    known = {source: name for source, (name, _) in sanitize.LEVELS.items() if "bf16" not in source}
+    assert known == {source: f"{prefix}baseline" for source, prefix in built}
 
 
 # Some compilers leave a multiply-add apart where a loop has one sum, and fuse it elsewhere. This
@@ -206,7 +236,7 @@ def test_sparse_patterns_are_analysed_alike_everywhere(tmp_path):
     require("g++")
     expected = analysis(tmp_path, "g++")
     traps = ["-D_GLIBCXX_ASSERTIONS", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
-    found = [analysis(tmp_path, "g++", *traps)]
+    found = [analysis(tmp_path, "g++", *traps, "-O1")]
     if shutil.which("clang++"):
         found.append(analysis(tmp_path, "clang++"))
     if shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64-static"):

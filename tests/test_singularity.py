@@ -1,6 +1,7 @@
 """Singular means singular, and only then: judged by integers, for integers know."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -54,12 +55,17 @@ def nonsingular_matrices():
         yield A * 2.0 ** rng.integers(-150, 150, (n + 1, 1)) * 2.0 ** rng.integers(-150, 150, n + 1)
 
 
+@cache
+def judged(matrices):
+    """The matrices, each with whether it is singular: rational arithmetic takes seconds."""
+    return [(A, rational.is_singular(A)) for A in matrices()]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_exact_matrices_are_told_apart(form):
     expected = {True: Singularity.SINGULAR, False: Singularity.NONSINGULAR}
     told = []
-    for A in (*singular_matrices(), *nonsingular_matrices()):
-        truth = rational.is_singular(A)
+    for A, truth in (*judged(singular_matrices), *judged(nonsingular_matrices)):
         assert examine(form(A)) is expected[truth]
         told.append(truth)
     assert 150 < sum(told) < len(told) - 100
@@ -121,8 +127,8 @@ def test_singular_matrices_raise_even_if_some_x_solves_the_system(form, policy, 
 def test_nonsingular_matrices_are_not_called_singular(form, policy):
     """They are solved, if NumPy's answer passes the gate, or it is said that nothing reached it."""
     solved, reasons = 0, []
-    for A in nonsingular_matrices():
-        if rational.is_singular(A):
+    for A, singular in judged(nonsingular_matrices):
+        if singular:
             continue
         b = np.arange(1.0, len(A) + 1)
         with warnings.catch_warnings():

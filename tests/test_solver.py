@@ -364,11 +364,13 @@ def test_escalation_is_told_and_remembered():
     assert all(attempt.reason for attempt in first.attempts[:-1])
     assert "fp16" in first.explain()
     assert factors.format != "lu fp16"
+    factoring = []
     for column in rhs.T:
         again = factors.solve(column, full_output=True)
         assert again.status == "accepted"
-        assert again.timings["factor"] < first.timings["factor"]
+        factoring.append(again.timings["factor"])
         assert backward_error(hard, again.x, column) <= np.sqrt(60) * U * (1 + 16 * U)
+    assert min(factoring) < first.timings["factor"]  # a busy machine may stop one of them
     assert factors.solve(rhs).shape == rhs.shape
     assert factors.shape == (60, 60)
 
