@@ -30,10 +30,13 @@ def gaussian(n, seed=0):
 
 def lu(A, threads=2):
     """The code, the factors and the interchanges of A."""
-    packed = np.full(A.shape, np.nan, np.complex64, order="F")
-    swaps = np.full(len(A), -1, np.int32)
+    n = len(A)
+    packed = np.full((2 * n, n), np.nan, np.float32, order="F")
+    swaps = np.full(n, -1, np.int32)
     code = _kernels.native_complex_lu(np.asfortranarray(A), packed, swaps, threads)
-    return code, packed, swaps
+    factors = np.empty((n, n), np.complex64, order="F")
+    factors.real, factors.imag = packed[:n], packed[n:]
+    return code, factors, swaps
 
 
 def permuted(A, swaps):
@@ -137,8 +140,8 @@ def test_pivots_whose_reciprocal_is_out_of_range(scale, level):
 
 def test_arrays_are_checked():
     A = np.asfortranarray(gaussian(4))
-    packed, swaps = np.empty((4, 4), np.complex64, order="F"), np.empty(4, np.int32)
-    with pytest.raises(ValueError, match="pass two n x n matrices"):
+    packed, swaps = np.empty((8, 4), np.float32, order="F"), np.empty(4, np.int32)
+    with pytest.raises(ValueError, match="pass n columns of n real"):
         _kernels.native_complex_lu(A, packed[:3, :3].copy(order="F"), swaps, 1)
     with pytest.raises(ValueError, match="pass n pivots"):
         _kernels.native_complex_lu(A, packed, swaps[:3], 1)

@@ -49,18 +49,18 @@ template <class T> void bind_lu(nb::module_& m) {
 
 void bind_complex(nb::module_& m) {
     define(m, "native_complex_lu",
-           [](MatrixIn<std::complex<double>> a, MatrixOut<std::complex<float>> packed,
+           [](MatrixIn<std::complex<double>> a, MatrixOut<float> packed,
               VectorOut<std::int32_t> pivots, int threads) {
         const std::int64_t n = length(a.shape(0));
         require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
-        require(n == length(packed.shape(0)) && n == length(packed.shape(1)),
-                "the factors and A differ in shape; pass two n x n matrices");
+        require(2 * n == length(packed.shape(0)) && n == length(packed.shape(1)),
+                "the factors have another shape; pass n columns of n real and n imaginary parts");
         require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
         require(threads >= 1, "threads < 1; pass at least 1");
         nb::gil_scoped_release release;
         const Workspace workspace(complex_kernels().workspace(n, threads));
         return complex_kernels().lu(n, reinterpret_cast<const double*>(a.data()),
-                                    reinterpret_cast<float*>(packed.data()), pivots.data(), threads,
+                                    packed.data(), pivots.data(), threads,
                                     workspace.get());
     });
 }

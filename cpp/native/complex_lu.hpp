@@ -1,8 +1,8 @@
 // LU with partial pivoting of complex matrices (ComplexKernels in kernels.hpp): that of lu.hpp, with the
 // tile of complex_tile.hpp and the panels of complex_panel.hpp.
 //
-// Real and imaginary parts of a column lie in two halves of the memory of its pairs: a column is taken
-// apart when it is converted, and put together again when it is final.
+// In each column of the factors the n real parts come first, then the n imaginary ones: products and
+// substitution (complex_solve.hpp) work with either.
 #pragma once
 
 #include "native/complex_panel.hpp"
@@ -20,21 +20,10 @@ template <class S, class T> inline void split_pairs(std::int64_t n, const S* pai
     }
 }
 
-template <class T> inline void join_pairs(std::int64_t n, const T* re, const T* im, T* pairs) {
-    for (std::int64_t i = 0; i < n; ++i) {
-        pairs[2 * i] = re[i];
-        pairs[2 * i + 1] = im[i];
-    }
-}
-
-// columns_of_threads has room for a column for each thread.
 template <class T> struct ComplexFactorization : Factorization<ComplexTile<T>> {
-    T* columns_of_threads;
-
-    ComplexFactorization(std::int64_t n, T* packed, std::int32_t* pivots, int threads, Arena& arena)
+    ComplexFactorization(std::int64_t n, T* packed, std::int32_t* pivots, Arena& arena)
         : Factorization<ComplexTile<T>>(n, {packed, packed == nullptr ? nullptr : packed + n}, 2 * n, pivots,
-                                        arena),
-          columns_of_threads(arena.take<T>(2 * n * threads)) {}
+                                        arena) {}
 
     void split(Phase& phase, const double* a) const {
         share(phase, ceil_div(this->n, block_order), [&](std::int64_t task) {
@@ -45,22 +34,11 @@ template <class T> struct ComplexFactorization : Factorization<ComplexTile<T>> {
             }
         });
     }
-
-    void finish(int member) const {
-        T* copy = columns_of_threads + 2 * this->n * member;
-        this->interchange_left([&](std::int64_t begin, std::int64_t count) {
-            for (std::int64_t j = begin; j < begin + count; ++j) {
-                T* column = this->at(0, j).re;
-                std::memcpy(copy, column, static_cast<std::size_t>(2 * this->n) * sizeof(T));
-                join_pairs(this->n, copy, copy + this->n, column);
-            }
-        });
-    }
 };
 
 template <class T> std::int64_t complex_lu_workspace(std::int64_t n, int threads) {
     Arena arena{nullptr};
-    ComplexFactorization<T> factorization(n, nullptr, nullptr, threads, arena);
+    ComplexFactorization<T> factorization(n, nullptr, nullptr, arena);
     Pipeline<ComplexFactorization<T>>(factorization, n, threads, arena);
     return arena.used;
 }
@@ -73,14 +51,14 @@ int complex_lu(std::int64_t n, const double* a, T* packed, std::int32_t* pivots,
     using Work = ComplexFactorization<T>;
     threads = Pipeline<Work>::useful_threads(n, threads);
     Phase converted = {}, left = {};
-    Work work(n, packed, pivots, threads, arena);
+    Work work(n, packed, pivots, arena);
     work.left = &left;
     Pipeline<Work> pipeline(work, n, threads, arena);
     int code = 0;
     auto body = [&](int member) {
         work.split(converted, a);
         const int found = pipeline.run();
-        if (found == 0) work.finish(member);
+        if (found == 0) work.interchange_left();
         if (member == 0) code = found;
     };
     run_together(threads, body);

@@ -31,8 +31,8 @@ template <class T> struct LuKernels {
 struct ComplexKernels {
     std::int64_t (*workspace)(std::int64_t n, int threads);  // bytes, aligned to 64
 
-    // PA = LU as by LuKernels::lu; matrices have pairs of real and imaginary parts. A is not overwritten:
-    // the factors go to `packed`. The pivot is the first entry of largest |re| + |im|.
+    // PA = LU as by LuKernels::lu. A has pairs of real and imaginary parts, and is not overwritten: the
+    // factors go to `packed`, 2 n x n, as NativeKernels::complex_solve takes them. The pivot is the first entry of largest |re| + |im|.
     int (*lu)(std::int64_t n, const double* a, float* packed, std::int32_t* pivots, int threads,
               void* workspace);
 };

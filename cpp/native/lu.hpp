@@ -167,17 +167,14 @@ template <class Tile> struct Factorization {
         return 0;
     }
 
-    // Applies the interchanges of all later panels to the columns of L, in one pass over each column. Calls
-    // finish(j, count) with columns j..j + count, which are final then.
-    template <class Finish> void interchange_left(const Finish& finish) const {
+    // Applies the interchanges of all later panels to the columns of L, in one pass over each column.
+    void interchange_left() const {
         constexpr std::int64_t part = block_order;  // divides the width of a panel
         share(*left, ceil_div(n, part), [&](std::int64_t task) {
             const std::int64_t j = task * part;
             std::int64_t end = 0;  // where the panel that contains column j ends
             while (end <= j) end += panel_width(n - end);
-            const std::int64_t count = end - j < part ? end - j : part;
-            interchange(end, n - end, pivots + end, count, at(0, j), step);
-            finish(j, count);
+            interchange(end, n - end, pivots + end, end - j < part ? end - j : part, at(0, j), step);
         });
     }
 };
@@ -203,7 +200,7 @@ int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threa
     auto body = [&](int member) {
         Tile::enter();
         const int found = pipeline.run();
-        if (found == 0) work.interchange_left([](std::int64_t, std::int64_t) {});
+        if (found == 0) work.interchange_left();
         Tile::leave();
         if (member == 0) code = found;
     };

@@ -18,8 +18,9 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector
 from roundwise.backends.complex.factors import COMPLEX, ComplexFactors
+from roundwise.backends.complex.planar import PlanarLU
 from roundwise.backends.contract import ArithmeticFailure, Factors, Matrix, Status, Vector
-from roundwise.backends.native.dense import has_own_lu
+from roundwise.backends.native.dense import has_own_lu, interchanged
 from roundwise.backends.native.storage import (
     DTYPES,
     finished,
@@ -46,7 +47,7 @@ OWN_LU_ORDER = 200
 
 
 def _is_finite(Z: NDArray[Any]) -> bool:
-    """Whether a Fortran-ordered complex array has no infinity and no NaN."""
+    """Whether a Fortran-ordered array, real or complex, has no infinity and no NaN."""
     parts = Z.T.view(Z.real.dtype).T
     return bool(np.isfinite(_kernels.native_norms(parts, pass_threads(parts.size))[2]))
 
@@ -88,19 +89,23 @@ class ComplexMatrix(Matrix):
         return finished(y, "matvec", self.fmt, x, self.form.rows)
 
     def lu(self) -> Factors:
-        if self.fmt == FP32 and has_own_lu() and self.form.values.shape[0] >= OWN_LU_ORDER:
-            columns = self.form.values.T
-            packed = np.empty(columns.shape, dtype=_C64, order="F")
-            swaps = np.empty(len(packed), dtype=np.int32)
-            threads = factorization_threads()
-            info = _kernels.native_complex_lu(columns, packed, swaps, threads)
-        else:
-            work = self._work()
-            packed, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        if self.fmt == FP32 and has_own_lu() and len(self.form.values) >= OWN_LU_ORDER:
+            return self._own_lu()
+        work = self._work()
+        packed, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
         # What overflows spreads to later pivots; a factor that it did not reach solves, or not.
         if info != 0 or not np.isfinite(np.diagonal(packed)).all():
             raise self._failure(info, packed, "LU factorization", Status.ZERO_PIVOT)
         return ComplexLU(self.fmt, packed, swaps)
+
+    def _own_lu(self) -> Factors:
+        columns = self.form.values.T
+        n = len(columns)
+        packed, swaps = np.empty((2 * n, n), np.float32, order="F"), np.empty(n, np.int32)
+        info = _kernels.native_complex_lu(columns, packed, swaps, factorization_threads())
+        if info != 0:
+            raise self._failure(info, packed, "LU factorization", Status.ZERO_PIVOT)
+        return PlanarLU(self.fmt, packed, interchanged(swaps))
 
     def cholesky(self) -> Factors:
         """Of a Hermitian positive definite matrix; only its lower triangle is read."""
@@ -192,8 +197,7 @@ class ComplexLU(_DenseFactors):
     @cached_property
     def _rows(self) -> NDArray[np.int32]:
         """The order that the exchanges bring rows into."""
-        rows = np.arange(len(self._packed), dtype=np.float64)[:, None]
-        return np.asarray(lapack.dlaswp(rows, self._swaps)[:, 0].astype(np.int32))
+        return interchanged(self._swaps)
 
     def _solve_vector(self, z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         solve, LU = _TRSV[z.dtype], self._packed

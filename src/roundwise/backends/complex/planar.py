@@ -1,7 +1,7 @@
 """Complex LU factors in which real and imaginary parts lie apart.
 
-Each column has its n real parts first, then its n imaginary ones. So the products of substitution are real ones, and factors in float32 can be applied in float64
-without a copy of them.
+Each column has its n real parts first, then its n imaginary ones. So the products of substitution
+are real ones, and factors in float32 can be applied in float64 without a copy of them.
 """
 
 from __future__ import annotations

@@ -69,6 +69,12 @@ def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
     return work, swaps, _kernels.native_lu(work, swaps, factorization_threads())
 
 
+def interchanged(swaps: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The order that LAPACK's interchanges, row i with row swaps[i], bring rows into."""
+    rows = np.arange(len(swaps), dtype=np.float64)[:, None]
+    return np.asarray(lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32))
+
+
 def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
     """Cholesky of a Fortran-ordered float64 or float32 array, which is overwritten.
 
@@ -175,10 +181,8 @@ class DenseMatrix(Matrix):
             work, swaps, info = getrf(work)
         if info != 0:
             raise self._failure(info, work, kernel, Status.ZERO_PIVOT, np.asarray)
-        rows = np.arange(len(work), dtype=np.float64)[:, None]
-        perm = lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32)
         packed = narrowed(work, self.fmt, kernel)
-        return DenseFactors(self.fmt, packed, self.fmt, perm, self._transposed)
+        return DenseFactors(self.fmt, packed, self.fmt, interchanged(swaps), self._transposed)
 
     def cholesky(self) -> DenseFactors:
         require_square(self.shape)
