@@ -138,7 +138,10 @@ def test_names_mean_what_scipy_means(name, n, lower, transposed, columns, order,
     A = np.asarray(A + 2 * n * np.eye(n), order=order)
     b = rng.standard_normal(n if columns is None else (n, columns))
     options = {"assume_a": name, "lower": lower, "transposed": transposed}
-    expected = scipy.linalg.solve(A, b, **options)
+    # SciPy 1.15.0 raises for tridiagonal systems of one or two rows; those are full matrices.
+    tiny = name == "tridiagonal" and n <= 2
+    peer = options | {"assume_a": "general"} if tiny else options
+    expected = scipy.linalg.solve(A, b, **peer)
     np.testing.assert_allclose(rw.solve(A, b, **options), expected, rtol=1e-9, atol=1e-12)
     for policy in ("default", "fp64"):  # one compiled call, one by one
         stack = rw.solve(np.stack([A, A]), b, policy=policy, **options)
