@@ -196,3 +196,15 @@ def test_views_that_are_not_contiguous():
     wide = np.random.default_rng(3).standard_normal((LARGE, 2 * LARGE))
     A, b = wide[:, ::2], np.ones(LARGE)
     assert np.array_equal(rw.solve(A, b), rw.solve(np.ascontiguousarray(A), b))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (300, 5), (2000, 128)])
+def test_inner_products_of_few_columns(shape):
+    """Exactly those of whole numbers, whose sums float64 holds; the same for any thread count."""
+    A = np.asfortranarray(np.random.default_rng(3).integers(-9, 9, shape), dtype=float)
+    for threads in (1, 2, 3):
+        gram = np.full((shape[1], shape[1]), np.nan, order="F")
+        _kernels.native_gram(A, gram, threads)
+        np.testing.assert_array_equal(np.tril(gram), np.tril(A.T.astype(int) @ A.astype(int)))
+    with pytest.raises(ValueError, match="shapes do not match"):
+        _kernels.native_gram(A, np.empty((shape[1] + 1, shape[1]), order="F"), 1)

@@ -59,6 +59,14 @@ void bind_look(nb::module_& m) {
         kernels.look(n, a.data(), count, lines.data(), diagonal.data(), largest.data(), norms.data(),
                      gram.data(), threads, static_cast<double*>(workspace.get()));
     });
+    define(m, "native_gram", [](MatrixIn<double> a, MatrixOut<double> products, int threads) {
+        const std::int64_t count = length(a.shape(1));
+        require(count == length(products.shape(0)) && count == length(products.shape(1)),
+                "the shapes do not match; pass n x count and count x count numbers");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        nb::gil_scoped_release release;
+        look_kernels().gram(length(a.shape(0)), count, a.data(), products.data(), threads);
+    });
 }
 
 // The cores that the calling thread may use now.

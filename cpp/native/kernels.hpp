@@ -118,6 +118,10 @@ struct LookKernels {
     void (*look)(std::int64_t n, const double* a, std::int64_t count, const std::int64_t* lines,
                  const std::int64_t* diagonal, double* largest, double* norms, double* gram, int threads,
                  double* workspace);
+
+    // The lower triangle of A' A, for a matrix of a few columns. BLAS would do it as well, but its threads
+    // would go on spinning beside the factorization that follows.
+    void (*gram)(std::int64_t n, std::int64_t count, const double* a, double* products, int threads);
 };
 
 // The smallest `block` of exact.hpp: columns of A are taken by fours.

@@ -92,7 +92,7 @@ extern const ComplexKernels complex_kernels;
 constexpr ComplexKernels complex_kernels = {complex_lu_workspace<float>, complex_lu<float>};
 
 extern const LookKernels look_kernels;
-constexpr LookKernels look_kernels = {look_workspace, look};
+constexpr LookKernels look_kernels = {look_workspace, look, gram};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

@@ -4,6 +4,7 @@
 #include "common/carrier.hpp"
 #include "common/parallel.hpp"
 #include "native/kernels.hpp"
+#include "native/matvec.hpp"
 #include "native/vectors.hpp"
 
 namespace roundwise {
@@ -117,6 +118,27 @@ inline void look(std::int64_t n, const double* a, std::int64_t count, const std:
                 sum += products[(part * count + i) * count + k];
             gram[i * count + k] = sum;
         }
+}
+
+// The lower triangle of A' A, for A n x count.
+inline void gram(std::int64_t n, std::int64_t count, const double* a, double* products, int threads) {
+    constexpr int group = 4;
+    Phase phase = {};
+    auto body = [&](int) {
+        share(phase, (count + group - 1) / group, [&](std::int64_t task) {
+            const std::int64_t first = task * group;
+            const auto keep = [&](std::int64_t j, int c, double value) {
+                const std::int64_t i = first + c;
+                if (j <= i) products[i + j * count] = value;
+            };
+            if (first + group <= count) return dot_columns<group>(n, first + group, a, n, a + first * n, n, keep);
+            for (std::int64_t i = first; i < count; ++i)
+                dot_columns<1>(n, i + 1, a, n, a + i * n, n, [&](std::int64_t j, int, double value) {
+                    products[i + j * count] = value;
+                });
+        });
+    };
+    run_together(threads_for<double>(count * n, threads), body);
 }
 
 inline std::int64_t look_workspace(std::int64_t n, std::int64_t count, int threads) {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
+import roundwise._kernels as _kernels
 from roundwise.features.angles import ROWS, angles_from
+from roundwise.machine.threads import pass_threads
 
 Complex = NDArray[np.complex128]
 
@@ -29,6 +30,19 @@ def is_hermitian(A: Complex) -> bool:
     return all(np.array_equal(A[i : i + BLOCK, i:], A[i:, i : i + BLOCK].conj().T) for i in blocks)
 
 
+def _inner_products(rows: Complex) -> Complex:
+    """Those of all rows, in the lower triangle, from inner products of their parts."""
+    count, n = rows.shape
+    parts = np.empty((n, 2 * count), order="F")
+    parts[:, :count], parts[:, count:] = rows.real.T, rows.imag.T
+    gram = np.empty((2 * count, 2 * count), order="F")
+    _kernels.native_gram(parts, gram, pass_threads(parts.size))
+    re, im, mixed = gram[:count, :count], gram[count:, count:], gram[count:, :count]
+    products = np.empty((count, count), dtype=np.complex128, order="F")
+    products.real, products.imag = re + im, mixed - mixed.T
+    return products
+
+
 @np.errstate(under="ignore")
 def row_features(A: Complex) -> dict[str, float]:
     """What 64 rows of a C-ordered A tell, whose entries are of moderate size."""
@@ -44,7 +58,6 @@ def row_features(A: Complex) -> dict[str, float]:
     weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
     lengths = np.sqrt((weights * weights) @ squares)
     scale = np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
-    gram = blas.zherk(1.0, (sampled / scale).T, trans=2, lower=1)
-    coherence, remainder = angles_from(gram, len(A))
+    coherence, remainder = angles_from(_inner_products(sampled / scale), len(A))
     share = float(np.sort(shares)[count // 2])
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
