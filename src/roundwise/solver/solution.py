@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,11 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from roundwise.solver.story import Story, told
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Story):
     """A verified answer, and how it came about.
 
     Parameters
@@ -90,11 +88,6 @@ class Solution:
     accuracy: str = "backward"
 
     @property
-    def iterations(self) -> int:
-        """Corrections of the accepted attempt."""
-        return self.attempts[-1].outer_iterations
-
-    @property
     def inner_iterations(self) -> int:
         """GMRES iterations of the accepted attempt."""
         return self.attempts[-1].inner_iterations
@@ -106,17 +99,8 @@ class Solution:
         most = 16 if double else 7
         return right_digits(self.forward_error_bound, most)
 
-    @property
-    def seconds(self) -> float:
-        return sum(self.timings.values())
-
     def __repr__(self) -> str:
-        shape = " x ".join(str(size) for size in self.x.shape)
-        return (
-            f"Solution({self.status}, {self.action}, x of {shape}, "
-            f"backward error {self.backward_error:.1e} <= {self.tolerance:.1e}, "
-            f"{1e3 * self.seconds:.3g} ms)"
-        )
+        return self._summary()
 
     def explain(self) -> str:
         """The story of this solve in plain words.
@@ -132,7 +116,7 @@ class Solution:
         True
         """
         lines = [self.decision]
-        lines += [_sentence(attempt) for attempt in self.attempts]
+        lines += [_told(attempt) for attempt in self.attempts]
         lines.append(
             f"The answer's backward error {self.backward_error:.1e} passed the gate of "
             f"{self.tolerance:.1e}: it solves a system that differs from yours by no more than "
@@ -143,39 +127,8 @@ class Solution:
                 "It was refined to full accuracy, with residuals in twice the precision: all "
                 "corrections that are left would change its last place at most."
             )
-        lines += self._trust()
-        parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
-        lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
+        lines += [*self._trust(), self._time()]
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the ladder of attempts, errors against the gate, times."""
-        from roundwise.notebook.cards import solution_card
-
-        return solution_card(self, " ".join(self._trust()))
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the backward error after every step of every attempt, and the gate.
-
-        Needs ``pip install "roundwise[plot]"``.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            To draw on; by default a new figure is made.
-
-        Returns
-        -------
-        matplotlib Axes
-
-        Examples
-        --------
-        >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)
-        >>> ax = solution.plot()
-        """
-        from roundwise.notebook.plots import plot_attempts
-
-        return plot_attempts(self.attempts, self.tolerance, f"Solution: {self.status}", ax)
 
     def _trust(self) -> list[str]:
         """How far x is to be trusted."""
@@ -228,19 +181,10 @@ def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
     )
 
 
-def _sentence(attempt: Outcome) -> str:
+def _told(attempt: Outcome) -> str:
     action = Action.parse(attempt.action)
-    factors = f"{action.method} in {action[0]}"
-    if not np.isfinite(attempt.nbe):
-        work = f"Factorizing by {factors} failed"
-    else:
-        how = "steps, with GMRES" if attempt.inner_iterations else "refinement steps"
-        work = f"Factors by {factors} and {attempt.outer_iterations} {how}"
-        if attempt.inner_iterations:
-            work += f" ({attempt.inner_iterations} iterations)"
-        work += f" gave a backward error of {attempt.nbe:.1e}"
-    verdict = "accepted" if attempt.converged else attempt.reason
-    return f"{work} in {1e3 * (attempt.seconds or 0.0):.3g} ms: {verdict}."
+    factors = f"by {action.method} in {action[0]}"
+    return told(attempt, f"Factors {factors}", f"Factorizing {factors} failed")
 
 
 class SolveFailed(RoundwiseError, np.linalg.LinAlgError):

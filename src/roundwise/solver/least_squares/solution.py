@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from roundwise.solver.story import Story, told
 
 
 @dataclass(frozen=True, eq=False)
-class LeastSquaresSolution:
+class LeastSquaresSolution(Story):
     """A verified least squares solution, and how it came about.
 
     Parameters
@@ -71,51 +68,22 @@ class LeastSquaresSolution:
     timings: Mapping[str, float] = field(repr=False)
     decision: str = field(repr=False)
 
-    @property
-    def seconds(self) -> float:
-        return sum(self.timings.values())
-
-    @property
-    def iterations(self) -> int:
-        """Corrections of the accepted attempt."""
-        return self.attempts[-1].outer_iterations if self.attempts else 0
-
     def __repr__(self) -> str:
-        shape = " x ".join(str(size) for size in self.x.shape)
-        return (
-            f"LeastSquaresSolution({self.status}, {self.action}, x of {shape}, rank {self.rank}, "
-            f"backward error {self.backward_error:.1e} <= {self.tolerance:.1e}, "
-            f"{1e3 * self.seconds:.3g} ms)"
-        )
+        return self._summary(f"rank {self.rank}")
 
     def explain(self) -> str:
         """The story of this solve in plain words."""
-        lines = [self.decision, *(_sentence(one) for one in self.attempts)]
+        lines = [self.decision, *(_told(one) for one in self.attempts)]
         lines.append(
             f"The answer passed the gate: changing A and b by {self.backward_error:.1e} of their "
             f"norms makes it exact; up to {self.tolerance:.1e} is accepted."
         )
-        lines.append(self._trust())
-        parts = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in self.timings.items())
-        lines.append(f"Time: {1e3 * self.seconds:.3g} ms ({parts}).")
+        lines += [*self._trust(), self._time()]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the ladder of attempts, errors against the gate, times."""
-        from roundwise.notebook.cards import solution_card
-
-        return solution_card(self, self._trust())
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the errors of all attempts, and the gate; see `Solution.plot`."""
-        from roundwise.notebook.plots import plot_attempts
-
-        title = f"Least squares solution: {self.status}"
-        return plot_attempts(self.attempts, self.tolerance, title, ax)
-
-    def _trust(self) -> str:
+    def _trust(self) -> list[str]:
         which = "it is the only solution" if self.is_unique else "it is the shortest solution"
-        return f"A has rank {self.rank}: {which}. Condition number: {self.condition:.1e}."
+        return [f"A has rank {self.rank}: {which}. Condition number: {self.condition:.1e}."]
 
 
 METHOD_NAMES = {
@@ -126,16 +94,7 @@ METHOD_NAMES = {
 }
 
 
-def _sentence(attempt: Outcome) -> str:
+def _told(attempt: Outcome) -> str:
     action = Action.parse(attempt.action)
-    method = METHOD_NAMES.get(action.method, action.method)
-    if not np.isfinite(attempt.nbe):
-        work = f"{method} in {action[0]} failed"
-    else:
-        how = f" ({attempt.inner_iterations} GMRES iterations)" if attempt.inner_iterations else ""
-        work = (
-            f"{method} in {action[0]} and {attempt.outer_iterations} refinement steps{how} gave a "
-            f"backward error of {attempt.nbe:.1e}"
-        )
-    verdict = "accepted" if attempt.converged and not attempt.reason else attempt.reason
-    return f"{work} in {1e3 * (attempt.seconds or 0.0):.3g} ms: {verdict}."
+    factors = f"{METHOD_NAMES.get(action.method, action.method)} in {action[0]}"
+    return told(attempt, factors, f"{factors} failed")
