@@ -26,8 +26,8 @@ def at_once(monkeypatch):
         tried.append(attempt(*args))
         return tried[-1]
 
-    attempt = front_door._solve_sparse_at_once
-    monkeypatch.setattr(front_door, "_solve_sparse_at_once", noted)
+    attempt = front_door.sparse_at_once
+    monkeypatch.setattr(front_door, "sparse_at_once", noted)
     return tried
 
 

@@ -11,16 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
-from roundwise.backends.complex.backend import OVER_ROOT_2
-from roundwise.backends.native import exact
-from roundwise.backends.native.small import solve_at_once
-from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
-from roundwise.backends.native.structured import structured_method
 from roundwise.features.look import cholesky_from
+from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
 from roundwise.solver.complex.factorization import factor_complex, small_complex
-from roundwise.solver.complex.systems import is_complex, joined_parts, split_parts
+from roundwise.solver.complex.systems import is_complex
 from roundwise.solver.device.choosing import DeviceLearner
 from roundwise.solver.device.devices import place_of
 from roundwise.solver.device.solving import factor_on_device, solve_on_device
@@ -31,19 +26,14 @@ from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.stacks import StackedFactorization, solve_stack
 from roundwise.solver.structures import (
     NAMES,
-    SEEN_FROM,
     Structure,
     checked_name,
     named_part,
     structured_choice,
 )
-from roundwise.solver.trust.examining import SUSPICIOUS
 
 Array = NDArray[Any]
 Accuracy = Literal["backward", "forward"]
-
-MOSTLY_ZERO = 4
-"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
 
 
 def solve(
@@ -230,7 +220,7 @@ def _solve_here(
             F = _complex_factored(A, b, chooser, tol, name, accuracy)
             return F.solve(b, full_output=full_output)
         if at_once and chooser.at_once:
-            x = _solve_sparse_at_once(A, b, tol, chooser.at_once)
+            x = sparse_at_once(A, b, tol, chooser.at_once)
             if x is not None:
                 return x
     elif not sparse.issparse(b):
@@ -247,9 +237,9 @@ def _solve_here(
             return F.solve(b, full_output=full_output)
         if at_once:
             x = (
-                _solve_parts_at_once(A, b, tol, chooser.at_once)
+                parts_at_once(A, b, tol, chooser.at_once)
                 if b.dtype.kind == "c"
-                else _solve_at_once(A, b, tol, chooser.at_once)
+                else dense_at_once(A, b, tol, chooser.at_once)
             )
             if x is not None:
                 return x
@@ -474,62 +464,3 @@ def checked_tolerance(tol: Any) -> float | None:
     if not 0 < tolerance < 1:
         raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
     return tolerance
-
-
-@np.errstate(all="ignore")
-def _solve_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
-    """A dense system with n < bound in FP64, through the same gate; None if it fails.
-
-    Of float32 A and b the answer is float32, and another way.
-    """
-    n = len(A) if A.ndim == 2 else 0
-    fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
-    if not (fits and 0 < n < min(bound, cholesky_from())):
-        return None
-    if not A.dtype == b.dtype == np.float64:
-        if A.dtype == b.dtype == np.float32:
-            return None
-        A, b = A.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
-    if n >= SEEN_FROM and structured_method(A) is not None:
-        return None
-    solved = solve_at_once(A, b)
-    if solved is None:
-        return None
-    x, error, pivot_ratio = solved
-    if not pivot_ratio > SUSPICIOUS:
-        return None  # perhaps few digits are right, or A is singular: that is looked into
-    bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
-    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
-
-
-def _solve_parts_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
-    """The same for a complex b: its parts are columns (`Factorization.solve` has the tolerance)."""
-    if not (b.ndim in (1, 2) and b.dtype == np.complex128):
-        return None
-    tolerance = (default_tolerance(len(b)) if tol is None else tol) * OVER_ROOT_2
-    X = _solve_at_once(A, split_parts(b), tolerance, bound)
-    return None if X is None else joined_parts(X, b.shape)
-
-
-@np.errstate(all="ignore")
-def _solve_sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Array | None:
-    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
-
-    One with so many entries that it is as good as dense is solved as such, if n < bound.
-    """
-    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
-        return None
-    n = len(b) if b.ndim in (1, 2) else 0
-    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
-    arrays = A.indptr, A.indices, A.data
-    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
-        return None
-    if MOSTLY_ZERO * A.nnz > n * n:
-        return _solve_at_once(A.toarray(), b, tol, bound)
-    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
-    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown))
-    if solved is None:
-        return None  # perhaps few digits are right, or A is singular: that is looked into
-    x, error = solved
-    return x if passes(upper_bounds(error, n, unknown), tolerance) else None

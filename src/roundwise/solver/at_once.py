@@ -1,0 +1,83 @@
+"""Small systems without decisions: solved in FP64 at once, through the same gate as all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
+from roundwise.backends.complex.backend import OVER_ROOT_2
+from roundwise.backends.native import exact
+from roundwise.backends.native.small import solve_at_once
+from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
+from roundwise.backends.native.structured import structured_method
+from roundwise.features.look import cholesky_from
+from roundwise.solver.complex.systems import joined_parts, split_parts
+from roundwise.solver.structures import SEEN_FROM
+from roundwise.solver.trust.examining import SUSPICIOUS
+
+Array = NDArray[Any]
+
+MOSTLY_ZERO = 4
+"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
+
+
+@np.errstate(all="ignore")
+def dense_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
+    """A dense system with n < bound in FP64, through the same gate; None if it fails.
+
+    Of float32 A and b the answer is float32, and another way.
+    """
+    n = len(A) if A.ndim == 2 else 0
+    fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
+    if not (fits and 0 < n < min(bound, cholesky_from())):
+        return None
+    if not A.dtype == b.dtype == np.float64:
+        if A.dtype == b.dtype == np.float32:
+            return None
+        A, b = A.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
+    if n >= SEEN_FROM and structured_method(A) is not None:
+        return None
+    solved = solve_at_once(A, b)
+    if solved is None:
+        return None
+    x, error, pivot_ratio = solved
+    if not pivot_ratio > SUSPICIOUS:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    bound = upper_bounds(error, n, exact.error_of(n, exact.block_for(n)))
+    return x if passes(bound, default_tolerance(n) if tol is None else tol) else None
+
+
+def parts_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | None:
+    """The same for a complex b: its parts are columns (`Factorization.solve` has the tolerance)."""
+    if not (b.ndim in (1, 2) and b.dtype == np.complex128):
+        return None
+    tolerance = (default_tolerance(len(b)) if tol is None else tol) * OVER_ROOT_2
+    X = dense_at_once(A, split_parts(b), tolerance, bound)
+    return None if X is None else joined_parts(X, b.shape)
+
+
+@np.errstate(all="ignore")
+def sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Array | None:
+    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
+
+    One with so many entries that it is as good as dense is solved as such, if n < bound.
+    """
+    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
+        return None
+    n = len(b) if b.ndim in (1, 2) else 0
+    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
+    arrays = A.indptr, A.indices, A.data
+    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
+    if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
+        return None
+    if MOSTLY_ZERO * A.nnz > n * n:
+        return dense_at_once(A.toarray(), b, tol, bound)
+    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
+    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown))
+    if solved is None:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    x, error = solved
+    return x if passes(upper_bounds(error, n, unknown), tolerance) else None
