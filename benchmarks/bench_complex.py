@@ -2,7 +2,7 @@
 
 Run on an idle machine, on all its cores: ``python benchmarks/bench_complex.py [--sizes 1000 2000]
 [--repeats 3]``. On a busy one, add ``--processor-time``, and set OPENBLAS_NUM_THREADS=1.
-Contenders alternate; the least time of several counts. Prints a table by n and
+Contenders alternate; the median of several counts. Prints a table by n and
 kind: how many times as fast, with the first action of ours. ``--lu`` compares LU in complex64
 instead, ours with LAPACK's, both from the complex128 matrix on.
 """
@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from time import perf_counter, process_time, sleep
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
+from timing import median_seconds
 
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.machine.threads import factorization_threads
 from roundwise.report import Table, format_text
-
-REST = 0.2  # seconds, until the threads of the last contender's BLAS have stopped spinning
 
 
 def reflected(A: Any, rng: np.random.Generator) -> Any:
@@ -51,19 +50,6 @@ def systems(n: int, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
     yield "Hermitian definite, kappa 1e+03", np.ascontiguousarray((H + H.conj().T) / 2)
 
 
-def least_seconds(
-    repeats: int, clock: Callable[[], float], *contenders: Callable[[], Any]
-) -> list[float]:
-    times: list[list[float]] = [[] for _ in contenders]
-    for _ in range(repeats):
-        for contender, taken in zip(contenders, times, strict=True):
-            sleep(REST)
-            start = clock()
-            contender()
-            taken.append(clock() - start)
-    return [min(taken) for taken in times]
-
-
 def compare_lu(sizes: list[int], repeats: int, clock: Callable[[], float]) -> None:
     rng = np.random.default_rng(18)
     rows, columns = [], ("n", "cgetrf, ms", "ours, ms", "ours, Gflop/s", "times as fast")
@@ -78,7 +64,7 @@ def compare_lu(sizes: list[int], repeats: int, clock: Callable[[], float]) -> No
             packed, swaps = np.empty((2 * n, n), np.float32, order="F"), np.empty(n, np.int32)
             assert _kernels.native_complex_lu(A.T, packed, swaps, factorization_threads()) == 0
 
-        theirs, own = least_seconds(repeats, clock, lapacks, ours)
+        theirs, own = median_seconds(repeats, lapacks, ours, clock=clock)
         rate = 8 / 3 * n**3 / own / 1e9
         times = f"{1e3 * theirs:.2f}", f"{1e3 * own:.2f}", f"{rate:.0f}", f"{theirs / own:.2f}"
         rows.append((str(n), *times))
@@ -101,11 +87,11 @@ def main() -> None:
     for n in options.sizes:
         for name, A in systems(n, rng):
             b = A @ (rng.standard_normal(n) + 1j * rng.standard_normal(n))
-            numpy, ours = least_seconds(
+            numpy, ours = median_seconds(
                 options.repeats,
-                clock,
                 lambda A=A, b=b: np.linalg.solve(A, b),
                 lambda A=A, b=b: rw.solve(A, b),
+                clock=clock,
             )
             action = rw.factor(A).action
             times = f"{1e3 * numpy:.0f}", f"{1e3 * ours:.0f}", f"{numpy / ours:.2f}"
