@@ -135,6 +135,9 @@ inline unsigned __ballot_sync(unsigned, bool value) {
 }
 
 inline int __ffs(unsigned bits) { return bits ? std::countr_zero(bits) + 1 : 0; }
+struct uint4 {
+    unsigned x, y, z, w;
+};
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline int __double2hiint(double x) { return static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 32); }

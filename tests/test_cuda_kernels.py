@@ -115,6 +115,34 @@ def test_the_first_column_without_a_pivot_is_named(device, pivoting, column):
     assert failure.value.column == column
 
 
+@pytest.mark.parametrize("fmt", PRODUCTS)
+@pytest.mark.parametrize(("n", "order"), [(1, "C"), (63, "C"), (130, "F"), (200, "C")])
+def test_pivots_on_the_diagonal_leave_the_rows_where_they_are(device, fmt, n, order):
+    A = np.array(rng(n).standard_normal((n, n)) + 3 * np.sqrt(n) * np.eye(n), order=order)
+    fmt = get_format(fmt)
+    F = lu.factorize(device, A, fmt, "diagonal")
+    assert F.dense()[2].tolist() == list(range(n))
+    assert factors_error(F, A) < 8 * n * max(fmt.unit_roundoff, 2.0**-53)
+    # The LU without pivoting is unique: in FP64 it is the one of exact arithmetic.
+    if fmt == rw.FP64:
+        expected = (A.T if F.flipped else A).copy()
+        for k in range(n):
+            expected[k + 1 :, k] /= expected[k, k]
+            expected[k + 1 :, k + 1 :] -= np.outer(expected[k + 1 :, k], expected[k, k + 1 :])
+        assert np.allclose(F.triangles.lu[:, :n], expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("column", [0, 63, 64, 150])
+def test_a_zero_on_the_diagonal_is_no_pivot(device, column):
+    A = np.eye(200)
+    A[column, column], A[column, 199], A[199, column] = 0.0, 1.0, 1.0
+    with pytest.raises(rw.ArithmeticFailure) as failure:
+        lu.factorize(device, A, rw.FP64, "diagonal")
+    assert failure.value.status is rw.Status.ZERO_PIVOT
+    assert failure.value.column == column
+    lu.factorize(device, A, rw.FP64, "tournament")
+
+
 def test_nan_and_overflow_are_failures(device):
     A = np.eye(100)
     A[70, 80] = np.nan

@@ -15,7 +15,7 @@ from roundwise.solver.device.devices import DeviceMemoryError
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 rng = np.random.default_rng
-METHODS = ("lu", "lu/tournament", "lu/local", "lu/butterfly", "cholesky", "qr")
+METHODS = ("lu", "lu/tournament", "lu/local", "lu/butterfly", "lu/diagonal", "cholesky", "qr")
 
 
 @pytest.fixture(scope="module")

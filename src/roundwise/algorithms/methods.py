@@ -50,6 +50,7 @@ METHODS = {
     for method in (
         Method("cholesky", False, (FP32, FP64), ("lu",), needs=DEFINITE),
         # On a GPU: bolder ways to pivot, whose failures cuSOLVER's LU in FP64 mends.
+        Method("lu/diagonal", False, (FP16, FP16X2, FP64), ("lu",)),
         Method("lu/butterfly", False, (FP16, FP16X2, FP64), ("lu",)),
         Method("lu/local", False, (FP16, FP16X2, FP64), ("lu",)),
         Method("lu/tournament", False, (FP16, FP16X2, FP64), ("lu",)),

@@ -10,7 +10,7 @@ until they end, and between two of them the panel's kernels get theirs.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,9 @@ PANEL = 64  # W in kernels/lu.cu
 GROUP = 256  # rows that a thread block of a tournament selects pivots from
 _SPREAD, _STRIP = 128, 16  # columns or rows of a thread block in kernels/lu.cu
 _NEVER = np.iinfo(np.int32).max
+
+Pivots = Literal["all", "window", "diagonal"]
+"""The rows that a panel's pivots are selected from; those of the diagonal stay where they are."""
 
 AT_ONCE = 1e11
 """About how many operations of the rest are one product on 16-bit units: 0.2 ms on an H200."""
@@ -64,21 +67,22 @@ class Elimination:
         self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
         self._status[:] = _NEVER
 
-    def run(self, everywhere: bool) -> None:
-        """Factorize `a` in place, pivots from everywhere or from a window."""
-        key = "LU", self.n, self.fmt.name, everywhere
+    def run(self, pivots: Pivots) -> None:
+        """Factorize `a` in place."""
+        key = "LU", self.n, self.fmt.name, pivots
         arena = self.triangles.arena
-        plan = kept_plan(self.device, key, lambda: self._eliminate(everywhere), arena, self._spaces)
+        plan = kept_plan(self.device, key, lambda: self._eliminate(pivots), arena, self._spaces)
         plan.run(arena)
         pivot, overflow = self._status.tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
             raise ArithmeticFailure(status, "LU factorization", self.fmt, min(pivot, overflow))
 
-    def _eliminate(self, everywhere: bool) -> None:
+    def _eliminate(self, pivots: Pivots) -> None:
+        moves = pivots != "diagonal"  # rows
         device, n, width = self.device, self.n, self.width
         with device.aside():
-            self._outer_panel(0, min(width, n), everywhere)
+            self._outer_panel(0, min(width, n), pivots)
         for first in range(0, n, width):
             end, ahead = min(first + width, n), min(first + 2 * width, n)
             half = first // width % 2
@@ -89,12 +93,14 @@ class Elimination:
                 if end < n:
                     invert_blocks(self.triangles, False, first, end)
                     device.await_signal(("updated", first - width))
-                    self._permute(first, end, (end, ahead))
+                    if moves:
+                        self._permute(first, end, (end, ahead))
                     self._top_by_inverses(first, end, (end, ahead))
                     self._update(first, end, (end, ahead), self._halves_next, half, math.inf)
-                    self._outer_panel(end, ahead, everywhere)
+                    self._outer_panel(end, ahead, pivots)
             device.await_signal(("factorized", first))
-            self._permute_rest(first, end, ahead)
+            if moves:
+                self._permute_rest(first, end, ahead)
             if ahead < n:
                 self._top(first, end, (ahead, n))
                 self._update(first, end, (ahead, n), self._halves_rest, half, AT_ONCE)
@@ -104,12 +110,16 @@ class Elimination:
         invert_blocks(self.triangles, False, inverted, n)
         invert_blocks(self.triangles, True, 0, n)
 
-    def _outer_panel(self, first: int, end: int, everywhere: bool) -> None:
+    def _outer_panel(self, first: int, end: int, pivots: Pivots) -> None:
         """Factorize the columns from first to end."""
         for column in range(first, end, PANEL):
             w = min(PANEL, end - column)
-            self._select(column, w, everywhere)
-            self._permute(column, column + w, (first, end))
+            if pivots == "diagonal":
+                args = self.a, self.ld, column, w, self._block, self._status
+                self._launch("factor_top", 1, PANEL, *args)
+            else:
+                self._select(column, w, pivots == "all")
+                self._permute(column, column + w, (first, end))
             below, right = self.n - column - w, end - column - w
             blocks = -(-below // _SPREAD)
             self._launch(

@@ -12,7 +12,8 @@ Pivoting, from the most careful to the boldest:
   one group is left (Grigori, Demmel & Xiang 2011);
 - ``"local"``: the first 256 rows propose alone. Multipliers above 1 are possible, though rare on
   matrices without structure; on others the gate decides;
-- ``"butterfly"``: local after a random butterfly, which destroys structure.
+- ``"butterfly"``: local after a random butterfly, which destroys structure;
+- ``"diagonal"``: none. For matrices with a heavy diagonal, and positive definite ones.
 """
 
 from __future__ import annotations
@@ -25,11 +26,18 @@ import numpy as np
 
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, storage_type
-from roundwise.backends.cuda.elimination import Elimination
+from roundwise.backends.cuda.elimination import Elimination, Pivots
 from roundwise.backends.cuda.residual import row_sums
 from roundwise.backends.cuda.substitution import Substitution
 from roundwise.backends.cuda.triangles import Triangles
 from roundwise.formats import FP32, FloatFormat
+
+PIVOTS: dict[str, Pivots] = {
+    "tournament": "all",
+    "local": "window",
+    "butterfly": "window",
+    "diagonal": "diagonal",
+}
 
 
 def factorize(
@@ -47,7 +55,7 @@ def factorize(
         butterflies = _mixed(device, A, scale, work, seed)
     else:
         device.xp.multiply(A, scale, out=a, casting="unsafe")
-    work.run(everywhere=pivoting == "tournament")
+    work.run(PIVOTS[pivoting])
     return Packed(work.triangles, fmt, flipped, scale, butterflies)
 
 

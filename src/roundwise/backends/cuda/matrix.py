@@ -33,6 +33,7 @@ PIVOTING = {
     "lu/tournament": "tournament",
     "lu/local": "local",
     "lu/butterfly": "butterfly",
+    "lu/diagonal": "diagonal",
 }
 """The ways to pivot, by the name of the method (see `lu`)."""
 

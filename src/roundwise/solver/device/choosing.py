@@ -31,16 +31,16 @@ from roundwise.tuning import Tuner
 
 ALGORITHM = VerifiedSolve()
 
-LEAST_N = 6000
+LEAST_N = 3000
 """Below this n panels and launches take most of the time in every format: FP64 at once gains more
-than the look and more corrections cost (docs/gpu.md: the best fixed action at n <= 4096)."""
+than the look and more corrections cost."""
 
 SYMMETRIC_FROM = 1500
 """Below this n symmetry is not looked for."""
 
 HEAVY = 0.8
-"""The share of the diagonal from which on 11 bits are expected to suffice: singular values are
-close together then."""
+"""The share of the diagonal from which on 11 bits are expected to suffice, without pivoting:
+singular values are close together then."""
 
 NEARLY_ORTHOGONAL = 0.3
 """A coherence up to that is of rows that are nearly orthogonal: 11 bits are expected to suffice."""
@@ -110,13 +110,16 @@ class DeviceChooser:
 
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
         n, definite = matrix.n, is_definite(matrix, positive_definite)
-        bits, steps = FP64.p, 0
+        bits, steps, heavy = FP64.p, 0, False
         if n >= LEAST_N:
-            bits, steps = bits_that_may_suffice(device_row_features(matrix.A), n)
-        key = "definite" if definite else "general", round(2 * math.log2(n)), bits
+            features = device_row_features(matrix.A)
+            bits, steps = bits_that_may_suffice(features, n)
+            heavy = features["diagonal_share"] >= HEAVY
+        kind = "definite" if definite else "heavy" if heavy else "general"
+        key = kind, round(2 * math.log2(n)), bits
         priced = {
             action: self._seconds(action, matrix, steps) * self._ratio(key, action)
-            for action in self._actions(definite, bits)
+            for action in self._actions(definite, definite or heavy, bits)
             if memory_needed(action, n) <= self._free
         }
         if not priced:
@@ -138,11 +141,17 @@ class DeviceChooser:
         iterations = round(factors / (2 * self._prices.step_seconds(FP64.name, n)))
         return min(max(LEAST_BUDGET, iterations), VerifiedSolve.budget)
 
-    def _actions(self, definite: bool, bits: int) -> list[Action]:
-        """The actions worth a try. The safe one comes first, so that it wins among equal prices."""
+    def _actions(self, definite: bool, on_diagonal: bool, bits: int) -> list[Action]:
+        """The actions worth a try. The safe one comes first, so that it wins among equal prices.
+
+        `on_diagonal` tells whether pivots on the diagonal are expected to do.
+        """
+        names = ["lu", "lu/local"]
+        names += ["lu/diagonal"] if on_diagonal else []
+        names += ["cholesky"] if definite else []
         return [
             Action((fmt, FP64, FP64, FP64), name)
-            for name in ("lu", "lu/local", *(["cholesky"] if definite else []))
+            for name in names
             for fmt in reversed(METHODS[name].formats)
             if fmt.p >= bits
             and self._backend.runs(name, fmt)
@@ -169,7 +178,7 @@ class DeviceChooser:
         return tuple(action for action in ladder if memory_needed(action, n) <= self._free)
 
     def _too_large(self, n: int) -> DeviceMemoryError:
-        needed = min(memory_needed(a, n) for a in self._actions(False, FP16X2.p))
+        needed = min(memory_needed(a, n) for a in self._actions(False, False, FP16X2.p))
         return DeviceMemoryError(
             f"factors of a {n} x {n} matrix take {needed / 1e9:.1f} GB, of which "
             f"{self._free / 1e9:.1f} GB are free on the GPU; free memory there, or solve on the CPU"

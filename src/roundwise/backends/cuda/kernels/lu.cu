@@ -5,12 +5,8 @@
 //                  their factors in a W x W block, and the moves that bring them to the top;
 //   permute        moves the rows;
 //   spread         computes the other rows of L and the panel's rows of U from the W x W block.
-// A thread keeps a row in registers. Each step of elimination shifts them by one, so that the
-// current column is always in register 0 and the loop over columns need not be unrolled. The
-// multiplier goes into the register that is left free. After every PHASE steps the last registers,
-// full of multipliers, are left alone, and loops become shorter. Where pivots are selected, a step
-// touches the columns of its phase alone, since all rows wait for it; those behind follow at the
-// end of the phase, PHASE steps at once.
+// Where pivots stay on the diagonal, factor_top takes the place of the first two.
+// A thread keeps a row in registers.
 
 constexpr int W = 64;
 constexpr int PHASE = 16;
@@ -55,7 +51,10 @@ __device__ __forceinline__ void load_row(REAL (&r)[W], const REAL* place, int w)
     }
 }
 
-// One step with what the pivot row has behind the pivot: N registers are in play.
+// One step of substitution with what the pivot row has behind the pivot: N registers are in play.
+// They are shifted by one, so that the current column is always in register 0 and the loop over
+// columns need not be unrolled; the multiplier goes into the register that is left free. After every
+// PHASE steps the last registers, full of multipliers, are left alone, and loops become shorter.
 template <int N>
 __device__ __forceinline__ void subtract(REAL (&r)[W], REAL multiplier, const REAL* behind) {
 #pragma unroll
@@ -68,42 +67,119 @@ __device__ __forceinline__ void subtract(REAL (&r)[W], REAL multiplier, const RE
     r[N - 1] = multiplier;
 }
 
+// 1 / x to about the last bit, without the detours for tiny and huge x, whose results are not finite:
+// other rows wait for it.
+__device__ __forceinline__ REAL quick_inverse(REAL x) {
+#ifdef ON_THE_CPU
+    return REAL(1) / x;
+#else
+    REAL y;
+    if constexpr (sizeof(REAL) == 4)
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reinterpret_cast<float&>(y)) : "f"(static_cast<float>(x)));
+    else
+        asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(reinterpret_cast<double&>(y)) : "d"(static_cast<double>(x)));
+#pragma unroll
+    for (int i = 0; i < sizeof(REAL); i += 4) y += y * (REAL(1) - x * y);  // Newton; double has 20 bits
+    return y;
+#endif
+}
+
 struct Candidates {
     REAL behind[2][WARPS][PHASE];  // the pivot row of each warp, twice: one step writes, one reads
     REAL inverse[2][WARPS];
     unsigned key[2][WARPS];
 };
 
-// The rows that a phase has chosen: the columns behind it, and the registers of the phase itself.
+// The rows that a phase has chosen: the columns behind it, and those of the phase itself.
 struct PivotRows {
     REAL rest[PHASE][W - PHASE + LANES];  // a little longer, so that rows are in different banks
     REAL own[PHASE][PHASE + LANES];
 };
 
-// Writes what row r has behind its pivot in step i of a phase, for the others to read.
+// Writes what a row has behind column i of its phase, for the others to read.
 __device__ __forceinline__ void propose(const REAL (&r)[W], int i, REAL* behind) {
 #pragma unroll
     for (int k = 0; k < PHASE; k += LANES) {
+        if (k + LANES <= i + 1) continue;
         Pack p;
 #pragma unroll
-        for (int l = 0; l < LANES; ++l) {
-            // Multipliers, behind the columns that are left, must not be subtracted.
-            const int from = k + l + 1;
-            p.v[l] = from < PHASE && from < PHASE - i ? r[from < PHASE ? from : 0] : REAL(0);
-        }
+        for (int l = 0; l < LANES; ++l) p.v[l] = r[k + l];
         pack(behind + k) = p;
     }
 }
 
-// The columns behind a phase whose PHASE steps are done, N registers in play. A row that was chosen
-// in step s has its multipliers of the steps before in its registers PHASE - s and on.
-template <int N>
-__device__ __forceinline__ void update_behind(REAL (&r)[W], bool is_active, int step, PivotRows& rows) {
-    constexpr int REST = N - PHASE;
-    const int place = step - (W - N), t = threadIdx.x;
+// The largest of the keys that the warps proposed.
+__device__ __forceinline__ unsigned largest(const unsigned (&keys)[WARPS]) {
+    unsigned top = 0;
+#pragma unroll
+    for (int k = 0; k < WARPS; k += 4) {
+        const uint4 four = *reinterpret_cast<const uint4*>(&keys[k]);
+        top = max(top, max(max(four.x, four.y), max(four.z, four.w)));
+    }
+    return top;
+}
+
+// What a thread knows about its row.
+struct RowState {
+    bool is_active;  // not yet chosen as a pivot row
+    int step = -1;  // at which it was chosen
+};
+
+// PHASE steps, whose columns are the first PHASE registers; returns whether there were rows for all
+// of them. The pivot of step j is the largest entry, up to a relative 2^-12, or else row j has it.
+template <bool ON_DIAGONAL>
+__device__ __forceinline__ bool select_phase(REAL (&r)[W], int phase, RowState& row, int w,
+                                             Candidates& candidates) {
+    const unsigned t = threadIdx.x, warp = t / 32;
+#pragma unroll
+    for (int i = 0; i < PHASE; ++i) {
+        const int j = PHASE * phase + i, side = i & 1;
+        if (j >= w) break;
+        bool is_pivot = t == j, is_proposed = is_pivot;
+        unsigned key = 0, slot = ON_DIAGONAL ? 0 : warp;
+        const REAL inverse = quick_inverse(r[i]);
+        if constexpr (!ON_DIAGONAL) {
+            // The last 8 bits tell the thread, so that no two keys are equal.
+            key = row.is_active ? (size_key(r[i]) & ~255u) + 256u - t : 0u;
+            is_proposed = key == __reduce_max_sync(ALL, key);
+        }
+        if (is_proposed) {
+            candidates.key[side][slot] = key;
+            candidates.inverse[side][slot] = inverse;
+            propose(r, i, candidates.behind[side][slot]);
+        }
+        __syncthreads();
+        if constexpr (!ON_DIAGONAL) {
+            const unsigned top = largest(candidates.key[side]);
+            if (top == 0) return false;  // fewer than w rows in all
+            is_pivot = key == top;
+            slot = (0u - top & 255u) / 32;
+        }
+        row.step = is_pivot ? j : row.step;
+        row.is_active = row.is_active && !is_pivot;
+        // No branch: rows that were chosen before subtract nothing.
+        const REAL multiplier = row.is_active ? r[i] * candidates.inverse[side][slot] : REAL(0);
+        const REAL* behind = candidates.behind[side][slot];
+#pragma unroll
+        for (int k = 0; k < PHASE; k += LANES) {
+            if (k + LANES <= i + 1) continue;
+            const Pack u = pack(behind + k);
+#pragma unroll
+            for (int l = 0; l < LANES; ++l)
+                if (k + l > i) r[k + l] -= multiplier * u.v[l];
+        }
+        r[i] = row.is_active ? multiplier : r[i];
+    }
+    return true;
+}
+
+// The columns behind a phase whose PHASE steps are done; they are in the registers PHASE and on.
+__device__ __forceinline__ void update_behind(REAL (&r)[W], int phase, const RowState& row,
+                                              PivotRows& rows) {
+    const int place = row.step - PHASE * phase, rest = W - PHASE * (phase + 1), t = threadIdx.x;
     if (place >= 0) {
 #pragma unroll
-        for (int k = 0; k < N; k += LANES) {
+        for (int k = 0; k < W; k += LANES) {
             Pack p;
 #pragma unroll
             for (int l = 0; l < LANES; ++l) p.v[l] = r[k + l];
@@ -111,80 +187,94 @@ __device__ __forceinline__ void update_behind(REAL (&r)[W], bool is_active, int 
         }
     }
     __syncthreads();
-    if (t < REST) {
+    if (t < rest) {
         REAL u[PHASE];
 #pragma unroll
-        for (int s = 0; s < PHASE; ++s) {
-            u[s] = rows.rest[s][t];
+        for (int s = 0; s < PHASE; ++s) u[s] = rows.rest[s][t];
 #pragma unroll
-            for (int j = 0; j < s; ++j) u[s] -= rows.own[s][PHASE - s + j] * u[j];
-        }
+        for (int j = 0; j < PHASE; ++j)
+#pragma unroll
+            for (int s = j + 1; s < PHASE; ++s) u[s] -= rows.own[s][j] * u[j];
 #pragma unroll
         for (int s = 1; s < PHASE; ++s) rows.rest[s][t] = u[s];
     }
     __syncthreads();
-    if (is_active) {
 #pragma unroll
-        for (int s = 0; s < PHASE; ++s) {
+    for (int first = 0; first < W - PHASE; first += PHASE) {
+        if (first >= rest) break;
+        if (row.is_active) {
 #pragma unroll
-            for (int k = 0; k < REST; k += LANES) {
-                const Pack u = pack(&rows.rest[s][k]);
+            for (int s = 0; s < PHASE; ++s)
 #pragma unroll
-                for (int l = 0; l < LANES; ++l) r[PHASE + k + l] -= r[s] * u.v[l];
+                for (int k = first; k < first + PHASE; k += LANES) {
+                    const Pack u = pack(&rows.rest[s][k]);
+#pragma unroll
+                    for (int l = 0; l < LANES; ++l) r[PHASE + k + l] -= r[s] * u.v[l];
+                }
+        } else if (place >= 0) {
+#pragma unroll
+            for (int k = first; k < first + PHASE; k += LANES) {
+                const Pack u = pack(&rows.rest[place][k]);
+#pragma unroll
+                for (int l = 0; l < LANES; ++l) r[PHASE + k + l] = u.v[l];
             }
-        }
-    } else if (place >= 0) {
-#pragma unroll
-        for (int k = 0; k < REST; k += LANES) {
-            const Pack u = pack(&rows.rest[place][k]);
-#pragma unroll
-            for (int l = 0; l < LANES; ++l) r[PHASE + k + l] = u.v[l];
         }
     }
 }
 
-// PHASE steps with N registers in play; returns whether there were rows for all of them. After it
-// the registers of the phase are the last ones in play.
-template <int N>
-__device__ __forceinline__ bool select_phase(REAL (&r)[W], bool& is_active, bool& is_bad, int& step,
-                                             int w, Candidates& candidates, PivotRows& rows) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    for (int i = 0; i < PHASE; ++i) {
-        const int j = W - N + i, side = i & 1;
-        if (j >= w) break;
-        const REAL inverse = REAL(1) / r[0];  // while the pivot is looked for
-        const unsigned key = is_active ? size_key(r[0]) + 1u : 0u;
-        const unsigned best = __reduce_max_sync(ALL, key);
-        const int leader = __ffs(__ballot_sync(ALL, key == best)) - 1;
-        if (lane == leader) {
-            candidates.key[side][warp] = best;
-            candidates.inverse[side][warp] = inverse;
-            propose(r, i, candidates.behind[side][warp]);
-        }
-        __syncthreads();
-        const unsigned of_lane = lane < warps ? candidates.key[side][lane] : 0u;
-        const unsigned top = __reduce_max_sync(ALL, of_lane);
-        if (top == 0) return false;  // fewer than w rows in all
-        const int winner = __ffs(__ballot_sync(ALL, of_lane == top)) - 1;
-        if (warp == winner && lane == leader) {
-            step = j;
-            is_active = false;
-            is_bad = !is_usable(r[0]);
-        }
-        if (is_active)
-            subtract<PHASE>(r, r[0] * candidates.inverse[side][winner], candidates.behind[side][winner]);
-    }
-    if constexpr (N > PHASE) {
-        if (W - N + PHASE < w) update_behind<N>(r, is_active, step, rows);
+// Eliminates w columns from rows in registers, W of them in each thread. Where pivots are selected,
+// all rows wait for every step: it touches the columns of its phase alone, and those behind follow
+// when the phase ends, PHASE steps at once. Then the registers are rotated, so that the next
+// phase's columns come first, and the code of one phase serves all.
+template <bool ON_DIAGONAL>
+__device__ __forceinline__ void eliminate(REAL (&r)[W], RowState& row, int w, Candidates& candidates,
+                                          PivotRows& rows) {
+    if (threadIdx.x < WARPS) candidates.key[0][threadIdx.x] = candidates.key[1][threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll 1
+    for (int phase = 0; phase < W / PHASE; ++phase) {
+        if (!select_phase<ON_DIAGONAL>(r, phase, row, w, candidates)) return;
+        if (PHASE * (phase + 1) < w) update_behind(r, phase, row, rows);
         REAL done[PHASE];
 #pragma unroll
         for (int k = 0; k < PHASE; ++k) done[k] = r[k];
 #pragma unroll
-        for (int k = 0; k < N - PHASE; ++k) r[k] = r[k + PHASE];
+        for (int k = 0; k < W - PHASE; ++k) r[k] = r[k + PHASE];
 #pragma unroll
-        for (int k = 0; k < PHASE; ++k) r[N - PHASE + k] = done[k];
+        for (int k = 0; k < PHASE; ++k) r[W - PHASE + k] = done[k];
     }
-    return true;
+}
+
+// Writes a chosen row's factors to its place in the W x W block, and notes a bad pivot.
+__device__ __forceinline__ void write_factors(const REAL (&r)[W], const RowState& row, int col0,
+                                              REAL* __restrict__ block, int* __restrict__ status) {
+    if (row.step < 0) return;
+    REAL pivot = 1;
+#pragma unroll
+    for (int k = 0; k < W; k += LANES) {
+        Pack p;
+#pragma unroll
+        for (int l = 0; l < LANES; ++l) {
+            p.v[l] = r[k + l];
+            pivot = k + l == row.step ? r[k + l] : pivot;
+        }
+        pack(block + row.step * W + k) = p;
+    }
+    if (!is_usable(pivot)) atomicMin(status, col0 + row.step);
+}
+
+// Factors of the W x W block on the diagonal, whose own rows are the pivots, by W threads.
+extern "C" __global__ void __launch_bounds__(W)
+factor_top(const REAL* __restrict__ a, long long ld, int row0, int w, REAL* __restrict__ block,
+           int* __restrict__ status) {
+    __shared__ __align__(16) Candidates proposed;
+    __shared__ __align__(16) PivotRows rows_chosen;
+    const int t = threadIdx.x;
+    RowState row{t < w};
+    REAL r[W];
+    load_row(r, a + static_cast<long long>(row0 + (t < w ? t : 0)) * ld + row0, w);
+    eliminate<true>(r, row, w, proposed, rows_chosen);
+    write_factors(r, row, row0, block, status);
 }
 
 // How many of the threads before this one, among the first 64, have a flag set.
@@ -209,37 +299,25 @@ select_pivots(const REAL* __restrict__ a, long long ld, int row0, int col0, int 
     __shared__ int chosen[W], is_top_chosen[W];
     __shared__ unsigned freed[2], left_over[2];
     const int t = threadIdx.x, place = blockIdx.x * blockDim.x + t;
-    const int row = place >= rows ? -1 : candidates ? candidates[place] : place;
-    bool is_active = row >= 0;
+    const int number = place >= rows ? -1 : candidates ? candidates[place] : place;
+    RowState row{number >= 0};
     REAL r[W];
-    load_row(r, a + static_cast<long long>(row0 + (row < 0 ? 0 : row)) * ld + col0, w);
-    int step = -1;  // at which this row was chosen
-    bool is_bad = false;  // its pivot
-    static_assert(W == 64 && PHASE == 16);
-    select_phase<W>(r, is_active, is_bad, step, w, proposed, rows_chosen) &&
-        select_phase<W - PHASE>(r, is_active, is_bad, step, w, proposed, rows_chosen) &&
-        select_phase<W - 2 * PHASE>(r, is_active, is_bad, step, w, proposed, rows_chosen) &&
-        select_phase<W - 3 * PHASE>(r, is_active, is_bad, step, w, proposed, rows_chosen);
+    load_row(r, a + static_cast<long long>(row0 + (number < 0 ? 0 : number)) * ld + col0, w);
+    eliminate<false>(r, row, w, proposed, rows_chosen);
     if (!is_last) {
         if (t < W) winners[blockIdx.x * W + t] = -1;
         __syncthreads();
-        if (step >= 0) winners[blockIdx.x * W + step] = row;
+        if (row.step >= 0) winners[blockIdx.x * W + row.step] = number;
         return;
     }
     if (t < W) is_top_chosen[t] = 0, chosen[t] = 0;
     if (t < 2 * W) moves[t] = moves[2 * W + t] = -1;
     __syncthreads();
-    if (step >= 0) {
-        chosen[step] = row;
-        if (row < w) is_top_chosen[row] = 1;
-        // In its own phase it was shifted as often as there were steps before it was chosen.
-#pragma unroll
-        for (int k = 0; k < W; ++k) {
-            const int phase = (W - 1 - k) / PHASE, shift = step / PHASE == phase ? step : 0;
-            block[step * W + phase * PHASE + (k + shift) % PHASE] = r[k];
-        }
-        if (is_bad) atomicMin(status, col0 + step);
+    if (row.step >= 0) {
+        chosen[row.step] = number;
+        if (number < w) is_top_chosen[number] = 1;
     }
+    write_factors(r, row, col0, block, status);
     __syncthreads();
     // Row chosen[i] moves to i; rows of the top that were not chosen fill the places left free.
     const bool frees = t < w && chosen[t] >= w, is_left_over = t < w && !is_top_chosen[t];
