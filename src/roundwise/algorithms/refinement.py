@@ -23,7 +23,13 @@ from scipy import sparse
 
 from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, scaled_system, shifted
+from roundwise.algorithms.scaling import (
+    ScaledColumns,
+    ScaledMatrix,
+    norms_of,
+    scaled_system,
+    shifted,
+)
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status
@@ -96,13 +102,15 @@ def refine(
         sizes = None if scaled.weighs_rows else b_norms
         X = with_unit_columns(start, B, sizes).Z if callable(start) else start
         refined.X = X
-        A = matrix(residual)
-        x_norms = scaled.solution_norms(X)
-        require_finite(x_norms, residual.backend)
+        A, x_norms = matrix(residual), None
         while True:
             R = residual.residual(A, X, B)
+            if x_norms is None:
+                x_norms, r_norms = norms_of(scaled, X, R)
+                require_finite(x_norms, residual.backend)
+            else:
+                r_norms = scaled.residual_norms(R)
             progress.x_norms.append(x_norms)
-            r_norms = scaled.residual_norms(R)
             if errors_of is None:
                 errors = backward_errors(r_norms, scaled.norm, x_norms, b_norms)
             else:
@@ -156,7 +164,8 @@ def with_unit_columns(
     correction = solve(shifted(B, -exponents))
     with np.errstate(over="ignore"):
         Z = shifted(correction.Z, exponents)
-    if exponents.max() > 0 and not bool(np.isfinite(Z).all()):
+    # The norm of what stays on a device tells whether it is finite.
+    if exponents.max() > 0 and isinstance(Z, np.ndarray) and not np.isfinite(Z).all():
         raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
     return Correction(Z, correction.iterations, correction.residual)
 

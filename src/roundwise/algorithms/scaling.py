@@ -38,6 +38,8 @@ ZERO_EXPONENT = -(2**28)
 TINY = 2.0**-900
 """A solution of a system whose rows were scaled is far larger."""
 
+NOT_FINITE = "has NaN or infinite entries; replace or remove them (numpy.isfinite finds them)"
+
 SMALLEST_NORMAL = 2.0**-1022
 """Smaller numbers may have lost digits when they were scaled."""
 
@@ -98,6 +100,11 @@ class ScaledMatrix:
         """Whether `residual_norms` differ from the plain norms of the columns."""
         return self._row_weights is not None
 
+    @property
+    def weighs_columns(self) -> bool:
+        """Whether `solution_norms` differ from the plain norms of the columns."""
+        return self._column_weights is not None
+
     def residual_norms(self, R: Array) -> Array:
         """The max norm of each column of residuals or right-hand sides, over 2**max(e)."""
         return column_norms(R, self._row_weights)
@@ -145,14 +152,23 @@ def shifted(X: Any, exponents: Any) -> Any:
     the product is not.
     """
     if isinstance(exponents, np.ndarray) and not isinstance(X, np.ndarray):
-        one = exponents.size == 1  # no copy to the device is needed
-        exponents = int(exponents.item()) if one else array_module(X).asarray(exponents)
+        if exponents.size == 1 and abs(power := int(exponents.item())) < LARGEST_SUM:
+            return X * math.ldexp(1.0, power)  # one launch, and no copy to the device
+        exponents = array_module(X).asarray(exponents)
     if X.dtype.kind == "c":
         result = np.empty_like(X)
         result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
     else:
         result = np.ldexp(X, exponents)
     return result
+
+
+def norms_of(scaled: ScaledMatrix, X: Array, R: Array) -> tuple[Array, Array]:
+    """The norms of solutions and of residuals or right-hand sides; a GPU's are read back at once."""
+    if isinstance(X, np.ndarray) or scaled.weighs_rows or scaled.weighs_columns:
+        return scaled.solution_norms(X), scaled.residual_norms(R)
+    solutions, residuals = norms_of_blocks((X, R))
+    return solutions, residuals
 
 
 def _powers_of_two(exponents: Any) -> Any:
@@ -292,11 +308,20 @@ def plain_columns(b: Array) -> ScaledColumns:
 
 
 def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
-    """Right-hand sides of a scaled matrix, each column of max norm in [1/2, 1)."""
+    """Right-hand sides of a scaled matrix, each column of max norm in [1/2, 1).
+
+    Where neither A nor a column needs it, they are left as they are. A norm that is not finite is a
+    `ValueError`.
+    """
     B = b[:, None] if b.ndim == 1 else b
-    if matrix.rows is None and matrix.columns is None and array_module(B) is not np:
-        # The same by one kernel and one number for each column: a GPU takes longer to launch more.
-        powers = np.frexp(column_norms(B))[1].astype(np.int32)[None, :]
+    if matrix.rows is None and matrix.columns is None:
+        norms = column_norms(B)
+        if not np.isfinite(norms).all():
+            raise ValueError(f"b {NOT_FINITE}")
+        powers = np.frexp(norms)[1]
+        if abs(powers).max(initial=0) <= MODERATE:
+            return ScaledColumns(array_module(B).asfortranarray(B))
+        powers = powers[None, :]
         return ScaledColumns(array_module(B).asfortranarray(shifted(B, -powers)), powers)
     fractions, powers = np.frexp(B)
     powers[fractions == 0] = ZERO_EXPONENT

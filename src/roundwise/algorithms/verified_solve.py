@@ -157,7 +157,8 @@ class VerifiedSolve(Algorithm):
         answer = self._refined(system, factors, stages, matrix, target)
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
-        errors = answer.errors if np.array_equal(kept, answer.X) else None
+        unchanged = kept is answer.X or np.array_equal(kept, answer.X)
+        errors = answer.errors if unchanged else None
         if errors is None and dtype == np.float64:  # a number of x is too small for 53 bits
             answer.is_accurate = False
         judged, answer.passed = self._gate(

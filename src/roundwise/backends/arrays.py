@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -59,13 +60,13 @@ def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:
 
 def device_norms(device: Any, blocks: Sequence[Any], weights: Any) -> list[NDArray[np.float64]]:
     """The same by a kernel for each block, and one copy to the host."""
-    counts = [X.shape[1] for X in blocks]
-    found = device.xp.empty(sum(counts))
-    start = 0
-    for X, count in zip(blocks, counts, strict=True):
+    ends = list(accumulate(X.shape[1] for X in blocks))
+    parts = [slice(end - X.shape[1], end) for X, end in zip(blocks, ends, strict=True)]
+    found = device.xp.empty(ends[-1])
+    for X, part in zip(blocks, parts, strict=True):
         steps = (step // X.itemsize for step in X.strides)
-        args = X, *steps, len(X), 0 if weights is None else weights, found[start : start + count]
-        if count:
-            device.launch("exact", "column_norms", count, 512, args, stored=X.dtype.type)
-        start += count
-    return np.split(on_host(found), np.cumsum(counts[:-1]))
+        args = X, *steps, len(X), 0 if weights is None else weights, found[part]
+        if X.shape[1]:
+            device.launch("exact", "column_norms", X.shape[1], 512, args, stored=X.dtype.type)
+    norms = on_host(found)
+    return [norms[part] for part in parts]

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix, moderate, scaled_columns
+from roundwise.algorithms.scaling import (
+    NOT_FINITE,
+    ScaledColumns,
+    ScaledMatrix,
+    moderate,
+    scaled_columns,
+)
 from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module
 from roundwise.backends.native.storage import converted
@@ -31,7 +37,6 @@ LEAST_COLUMNS = 32
 
 _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
-NOT_FINITE = "has NaN or infinite entries; replace or remove them (numpy.isfinite finds them)"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,7 +109,10 @@ def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenM
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
-    """b as a finite array with A's rows, or an error that names the fix."""
+    """b as a finite array with A's rows, or an error that names the fix.
+
+    What is on a GPU is found to be finite later, with the norms of its columns.
+    """
     if sparse.issparse(b):
         b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
     on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
@@ -114,7 +122,7 @@ def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
     if len(array) != matrix.n:
         raise ValueError(f"b has {len(array)} rows, A has {matrix.n}; pass b with {matrix.n} rows")
-    if not all(bool(np.isfinite(block).all()) for block in _blocks(array)):
+    if on_host and not all(bool(np.isfinite(block).all()) for block in _blocks(array)):
         raise ValueError(f"b {NOT_FINITE}")
     return array
 

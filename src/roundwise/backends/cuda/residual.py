@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from roundwise.backends.arrays import on_host
 from roundwise.backends.cuda.device import Device, address
 
 _PARTS = 64  # of the columns, where a thread has a row
@@ -49,7 +50,9 @@ def row_sums(device: Device, A: Any) -> tuple[float, float]:
         grid, width = (-(-rows // 128), _PARTS), -(-columns // _PARTS)
         args = A, ld, rows, columns, width, sums, largest
         _launch(device, "sizes_of_columns", grid, 128, args, A)
-    norm, most = xp.stack([found[0].sum(axis=0).max(), found[1].max()]).tolist()
+    bits = xp.zeros(2, dtype=np.uint64)
+    _launch(device, "largest_sizes", -(-rows // 256), 256, (sums, largest, rows, parts, bits), A)
+    norm, most = on_host(bits).view(np.float64).tolist()
     return norm, math.inf if math.isnan(most) else most
 
 

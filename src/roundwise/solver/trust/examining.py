@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.scaling import LARGEST_SUM
+from roundwise.algorithms.scaling import LARGEST_SUM, norms_of
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
 from roundwise.backends.complex.backend import ROOT_2
@@ -149,8 +149,8 @@ class Examiner:
         asked.
         """
         matrix, factors = self._matrix, answer.factors
-        sizes = matrix.norm * matrix.solution_norms(answer.X)
-        stretched = bool((SUSPICIOUS * sizes > matrix.residual_norms(answer.columns.B)).any())
+        x_norms, b_norms = norms_of(matrix, answer.X, answer.columns.B)
+        stretched = bool((SUSPICIOUS * matrix.norm * x_norms > b_norms).any())
         if factors.fmt != FP64:
             pivots, noise = factors.pivots, MARGIN * default_tolerance(matrix.n, factors.fmt)
             noise = min(noise, SMALL_PIVOT)

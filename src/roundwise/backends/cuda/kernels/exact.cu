@@ -106,6 +106,30 @@ sizes_of_columns(const STORED* __restrict__ a, long long ld, int rows, int colum
     largest[static_cast<long long>(blockIdx.y) * rows + row] = isnan(sum) ? sum : most;
 }
 
+// The largest of `rows` sums of `parts` numbers each, and of as many numbers, as bits of doubles, whose
+// order is that of the numbers; NaN is the largest.
+extern "C" __global__ void __launch_bounds__(256)
+largest_sizes(const double* __restrict__ sums, const double* __restrict__ largest, int rows, int parts,
+              unsigned long long* __restrict__ found) {
+    const int row = blockIdx.x * 256 + threadIdx.x;
+    double sum = 0, most = 0;
+    for (int part = 0; row < rows && part < parts; ++part) {
+        const long long place = static_cast<long long>(part) * rows + row;
+        sum += sums[place];
+        most = largest[place] > most || isnan(largest[place]) ? largest[place] : most;
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, sum, step);
+        sum = other > sum || isnan(other) ? other : sum;
+        const double another = __shfl_xor_sync(0xffffffffu, most, step);
+        most = another > most || isnan(another) ? another : most;
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicMax(found, static_cast<unsigned long long>(__double_as_longlong(sum)));
+        atomicMax(found + 1, static_cast<unsigned long long>(__double_as_longlong(most)));
+    }
+}
+
 // The largest magnitude of each column, its entries weighted if weights are given; NaN if a column
 // has one. A thread block has a column.
 extern "C" __global__ void __launch_bounds__(512)
