@@ -38,7 +38,6 @@ LEAST_COLUMNS = 32
 _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GivenMatrix(ScaledMatrix):
     """A, scaled to moderate size, as features and policies see it."""
