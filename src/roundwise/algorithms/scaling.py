@@ -163,8 +163,8 @@ def shifted(X: Any, exponents: Any) -> Any:
     return result
 
 
-def norms_of(scaled: ScaledMatrix, X: Array, R: Array) -> tuple[Array, Array]:
-    """The norms of solutions and of residuals or right-hand sides; a GPU's are read back at once."""
+def norms_of(scaled: ScaledMatrix, X: Any, R: Any) -> tuple[Array, Array]:
+    """The norms of solutions, and of residuals or right-hand sides; a GPU's come back together."""
     if isinstance(X, np.ndarray) or scaled.weighs_rows or scaled.weighs_columns:
         return scaled.solution_norms(X), scaled.residual_norms(R)
     solutions, residuals = norms_of_blocks((X, R))
