@@ -29,6 +29,7 @@ def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     xp, n, real = device.xp, len(A), storage_type(fmt)
     scale = moderating_scale(device, A, fmt)
     triangles, _ = Triangles.allocate(device, n, real)
+    triangles.prepare()
     a = triangles.lu[:, :n]
     if PRODUCTS[fmt.name].kind in ("float64", "float32"):
         a[...] = _diagonal(device, A.astype(real), fmt)

@@ -65,7 +65,6 @@ class Elimination:
         self._moves, self._candidates = arrays["moves"], arrays["candidates"]
         self._halves_L, self._spaces = arrays["halves_L"], arrays["spaces"]
         self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
-        self._status[:] = _NEVER
 
     def run(self, pivots: Pivots) -> None:
         """Factorize `a` in place."""
@@ -82,6 +81,7 @@ class Elimination:
         moves = pivots != "diagonal"  # rows
         device, n, width = self.device, self.n, self.width
         with device.aside():
+            self.triangles.prepare(self._status)
             self._outer_panel(0, min(width, n), pivots)
         for first in range(0, n, width):
             end, ahead = min(first + width, n), min(first + 2 * width, n)

@@ -37,7 +37,10 @@ class Triangles:
     def allocate(
         cls, device: Device, n: int, real: Any, **more: tuple[tuple[int, ...], Any]
     ) -> tuple[Triangles, dict[str, Any]]:
-        """Room for factors of n unknowns, and for more arrays, given by shape and type."""
+        """Room for factors of n unknowns, and for more arrays, given by shape and type.
+
+        It has to be prepared.
+        """
         blocks = -(-n // BLOCK)
         arena, arrays = _arena(
             device.xp,
@@ -50,8 +53,6 @@ class Triangles:
             vectors_64=((2, n), np.float64),
             **more,
         )
-        arrays["order"][:] = device.xp.arange(n, dtype=np.int32)
-        arrays["inverse_L"][:] = arrays["inverse_U"][:] = 0
         of_type = {
             np.dtype(np.float32): tuple(arrays.pop("vectors_32")),
             np.dtype(np.float64): tuple(arrays.pop("vectors_64")),
@@ -59,6 +60,13 @@ class Triangles:
         names = ("lu", "order", "inverse_L", "inverse_U", "room")
         own = {name: arrays.pop(name) for name in names}
         return cls(device, n, real, arena, vectors=of_type, **own), arrays
+
+    def prepare(self, status: Any = None) -> None:
+        """Put the rows in their order, and clear the inverses and the numbers of a status."""
+        count, failures = self.inverse_L.size, 0 if status is None else status.size
+        args = self.n, self.order, count, self.inverse_L, self.inverse_U, failures
+        args = *args, 0 if status is None else status
+        self.device.launch("lu", "prepare", min(1024, -(-count // 256)), 256, args, self.real)
 
 
 def _arena(xp: Any, **shapes: tuple[tuple[int, ...], Any]) -> tuple[Any, dict[str, Any]]:

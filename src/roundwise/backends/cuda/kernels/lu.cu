@@ -505,6 +505,18 @@ solve_top(REAL* __restrict__ a, long long ld, int row0, int count, int first, in
     }
 }
 
+// Fills what elimination starts from: rows in their order, no inverses yet, and no failure.
+extern "C" __global__ void __launch_bounds__(256)
+prepare(int n, int* __restrict__ order, long long count, REAL* __restrict__ inverse_L,
+        REAL* __restrict__ inverse_U, int failures, int* __restrict__ status) {
+    const long long first = blockIdx.x * 256 + threadIdx.x;
+    for (long long i = first; i < count; i += gridDim.x * 256) {
+        if (i < n) order[i] = static_cast<int>(i);
+        if (i < failures) status[i] = 0x7fffffff;
+        inverse_L[i] = inverse_U[i] = 0;
+    }
+}
+
 // Copies rows, one a thread block, 16 bytes at a time: a few numbers behind the last may be copied.
 extern "C" __global__ void __launch_bounds__(SPREAD)
 copy_rows(const REAL* __restrict__ from, long long ld, int rows, int columns, REAL* __restrict__ to,
