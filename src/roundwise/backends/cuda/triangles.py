@@ -63,9 +63,8 @@ class Triangles:
 
     def prepare(self, status: Any = None) -> None:
         """Put the rows in their order, and clear the inverses and the numbers of a status."""
-        count, failures = self.inverse_L.size, 0 if status is None else status.size
-        args = self.n, self.order, count, self.inverse_L, self.inverse_U, failures
-        args = *args, 0 if status is None else status
+        count, failures = self.inverse_L.size, (0, 0) if status is None else (status.size, status)
+        args = self.n, self.order, count, self.inverse_L, self.inverse_U, *failures
         self.device.launch("lu", "prepare", min(1024, -(-count // 256)), 256, args, self.real)
 
 
