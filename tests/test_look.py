@@ -184,7 +184,7 @@ def test_bins_and_positions_of_all_kinds():
         near, far = Seen(kind, 700, 7000, 0.5, 3.0), Seen(kind, 700, 70_000, 0.5, 3.0)
         assert near.bin.startswith(f"{kind}/")
         assert (near.bin != far.bin) == near.is_sparse
-        assert (near.position != far.position).any() == near.is_sparse
+        assert (near.position != far.position) == near.is_sparse
         assert (near.series != far.series) == near.is_sparse
         assert near.series != Seen(kind, 701, 7000, 0.5, 3.0).series
 

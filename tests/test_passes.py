@@ -130,8 +130,8 @@ def test_the_look_at_some_lines(level, n):
     A[n // 2] = 0.0  # a row without a length
     found = []
     for threads in THREADS:
-        largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count))
-        _kernels.native_look(A, rows, rows, largest, norms, gram.T, threads)
+        largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count), order="F")
+        _kernels.native_look(A, rows, rows, largest, norms, gram, threads)
         found.append((largest, norms, gram))
     largest, norms, gram = found[0]
     expected = reference(A[:, rows], rows)

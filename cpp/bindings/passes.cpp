@@ -1,8 +1,11 @@
 // Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, a look at some
-// lines; and the cores that there are. native/kernels.hpp states what each computes.
+// lines and the angles between them; and the cores that there are. native/kernels.hpp and
+// native/angles.hpp state what each computes.
+#include <complex>
 #include <thread>
 
 #include "bindings/bindings.hpp"
+#include "native/angles.hpp"
 #include "native/dispatch.hpp"
 
 #if defined(__linux__)
@@ -69,6 +72,16 @@ void bind_look(nb::module_& m) {
     });
 }
 
+template <class T> void bind_angles(nb::module_& m) {
+    define(m, "native_angles", [](MatrixOut<T> products) {
+        const std::int64_t count = length(products.shape(0));
+        require(count == length(products.shape(1)), "the products are not square; pass count x count");
+        const Workspace workspace(count * static_cast<std::int64_t>(sizeof(double)));
+        const Angles found = angles_of(count, products.data(), static_cast<double*>(workspace.get()));
+        return nb::make_tuple(found.squares, found.remainder);
+    });
+}
+
 // The cores that the calling thread may use now.
 int usable_cores() {
 #if defined(__linux__)
@@ -86,6 +99,8 @@ void bind_passes(nb::module_& m) {
     bind_passes_of<float>(m);
     bind_passes_of<double>(m);
     bind_look(m);
+    bind_angles<double>(m);
+    bind_angles<std::complex<double>>(m);
 }
 
 }  // namespace roundwise

@@ -112,7 +112,7 @@ constexpr std::int64_t norm_parts = 16;
 // A look at `count` lines of a matrix, the columns of a: column lines[i] has its entry of A's diagonal
 // at row diagonal[i]. For each line its largest magnitude and its 2-norm. Then each row is divided by
 // its length over the lines, these scaled to norm 1 and without the diagonal (by the largest such
-// length, if it has none), and gram is the lower triangle of the lines' inner products, by rows.
+// length, if it has none), and gram is the lower triangle of the lines' inner products.
 struct LookKernels {
     std::int64_t (*workspace)(std::int64_t n, std::int64_t count, int threads);  // numbers
     void (*look)(std::int64_t n, const double* a, std::int64_t count, const std::int64_t* lines,

@@ -116,7 +116,7 @@ inline void look(std::int64_t n, const double* a, std::int64_t count, const std:
             double sum = 0;
             for (std::int64_t part = 0; k <= i && part < parts; ++part)
                 sum += products[(part * count + i) * count + k];
-            gram[i * count + k] = sum;
+            gram[i + k * count] = sum;
         }
 }
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+import roundwise._kernels as _kernels
 from roundwise.algorithms.scaling import shifted
 from roundwise.backends.native.storage import gemv
 from roundwise.formats import FP64, FloatFormat
@@ -44,10 +45,9 @@ def backward_errors(residual_norms: Any, norm_A: float, x_norms: Any, b_norms: A
         if not (math.isfinite(size) and (size or not residual_norms)):
             return math.inf
         return residual_norms / size if residual_norms else 0.0
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        sizes = norm_A * x_norms + b_norms
-        errors = np.where(np.equal(residual_norms, 0), 0.0, np.divide(residual_norms, sizes))
-    return np.where(np.isfinite(sizes), errors, np.inf)
+    errors = np.empty(len(x_norms))
+    _kernels.native_backward_errors(residual_norms, norm_A, x_norms, b_norms, errors)
+    return errors
 
 
 def upper_bounds(errors: Any, n: int, residual_error: float) -> Any:

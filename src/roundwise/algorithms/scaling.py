@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module, column_norms, norms_of_blocks
@@ -151,15 +152,26 @@ def shifted(X: Any, exponents: Any) -> Any:
     Multiplying by ``2.0**exponents`` instead would fail where that power is out of range, though
     the product is not.
     """
-    if isinstance(exponents, np.ndarray) and not isinstance(X, np.ndarray):
-        if exponents.size == 1 and abs(power := int(exponents.item())) < LARGEST_SUM:
-            return X * math.ldexp(1.0, power)  # one launch, and no copy to the device
-        exponents = array_module(X).asarray(exponents)
+    if isinstance(exponents, np.ndarray):
+        if not isinstance(X, np.ndarray):
+            if exponents.size == 1 and abs(power := int(exponents.item())) < LARGEST_SUM:
+                return X * math.ldexp(1.0, power)  # one launch, and no copy to the device
+            exponents = array_module(X).asarray(exponents)
+        elif X.shape[1:] == exponents.shape[-1:] == (exponents.size,) and X.dtype == np.float64:
+            return _shifted_columns(X, exponents)
     if X.dtype.kind == "c":
         result = np.empty_like(X)
         result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
     else:
         result = np.ldexp(X, exponents)
+    return result
+
+
+def _shifted_columns(X: Array, exponents: NDArray[np.int32]) -> Array:
+    """The same with one exponent for each column, in one pass."""
+    result = np.empty(X.shape, order="F")
+    exponents = np.ascontiguousarray(exponents.reshape(-1), dtype=np.int32)
+    _kernels.native_shift(np.asfortranarray(X), exponents, result)
     return result
 
 
@@ -314,7 +326,7 @@ def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
     `ValueError`.
     """
     B = b[:, None] if b.ndim == 1 else b
-    if matrix.rows is None and matrix.columns is None:
+    if matrix.rows is None and matrix.columns is None:  # one number for each column tells all
         norms = column_norms(B)
         if not np.isfinite(norms).all():
             raise ValueError(f"b {NOT_FINITE}")

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import roundwise._kernels as _kernels
+
 DEVICES: dict[int, Any] = {}
 """The GPUs that there is a backend for, by CUDA's number: they have kernels for what follows."""
 
@@ -48,13 +50,15 @@ def norms_of_blocks(blocks: Sequence[Any], weights: Any = None) -> list[NDArray[
 
 def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:
     """The max norm of each column, its entries weighted, on the host; NaN if a column has one."""
+    if isinstance(X, np.ndarray):
+        norms = np.empty(X.shape[1])
+        _kernels.native_max_norms(np.asfortranarray(X, dtype=np.float64), weights, norms)
+        return norms
     if device := device_of(X):
         return device_norms(device, [X], weights)[0]
     magnitudes = abs(X)
     if weights is not None:
         magnitudes *= weights[:, None]
-    if isinstance(magnitudes, np.ndarray):
-        return np.asarray(magnitudes.max(axis=0, initial=0.0))
     return on_host(magnitudes.max(axis=0)) if magnitudes.size else np.zeros(X.shape[1])
 
 

@@ -130,25 +130,28 @@ def compute_features(
     """
     if isinstance(names, str):
         raise TypeError(f"names is the text {names!r}; pass a list of names: [{names!r}]")
-    names = list(names)
+    features = []
     for name in names:  # all complaints before any work
         if name not in FEATURES:
             raise UnknownNameError("feature", name, list(FEATURES))
-        if FEATURES[name].needs_factors and factors is None:
+        features.append(FEATURES[name])
+        if features[-1].needs_factors and factors is None:
             raise ValueError(f"{name} needs a factorization; pass factors, e.g. a Matrix's lu()")
     shape = getattr(factors, "shape", problem.A.shape)
     if shape != problem.A.shape:
         raise ValueError(f"factors are {shape}, A is {problem.A.shape}; pass the factors of A")
     values = {}
     groups: dict[str, Any] = {}
-    for name in names:
-        feature = FEATURES[name]
-        arguments = (problem, factors) if feature.needs_factors else (problem,)
-        start = perf_counter()
-        found = groups[feature.group] if feature.group in groups else feature.compute(*arguments)
-        if feature.group:
-            groups[feature.group] = found
-            found = found[name]
+    for feature in features:
+        name, start = feature.name, perf_counter()
+        if feature.group in groups:
+            found = groups[feature.group][name]
+        else:
+            arguments = (problem, factors) if feature.needs_factors else (problem,)
+            found = feature.compute(*arguments)
+            if feature.group:
+                groups[feature.group] = found
+                found = found[name]
         value = float(found)
         seconds = perf_counter() - start
         if math.isnan(value):
@@ -215,13 +218,12 @@ def compute_with_factors(
     >>> float(compute_with_factors(system, ["kappa_est"])["kappa_est"])
     100.0
     """
-    backend = get_backend(arithmetic)
-    timed = backend.timed
-    backend = backend if timed else get_backend("operation")
-    plain = [name for name in names if not FEATURES[name].needs_factors]
-    rest = [name for name in names if FEATURES[name].needs_factors]
-    values = compute_features(problem, plain)
+    rest = [name for name in names if name in FEATURES and FEATURES[name].needs_factors]
+    values = compute_features(problem, [name for name in names if name not in rest])
     if rest:
+        backend = get_backend(arithmetic)
+        timed = backend.timed
+        backend = backend if timed else get_backend("operation")
         start = perf_counter()
         try:
             factors = backend.matrix(problem.A, fmt).lu()

@@ -23,7 +23,7 @@ def device_row_features(A: Any) -> dict[str, float]:
     read = _read(A, count) if device is None else look(device, A, count)
     if not np.isfinite(read).all():  # nothing is known of such rows
         return {"diagonal_share": 0.0, "coherence": float(n), "remainder": 0.0}
-    coherence, remainder = angles_from(read[: count * count].reshape(count, count).copy(), n)
+    coherence, remainder = angles_from(read[: count * count].reshape(count, count).copy("F"), n)
     sizes, lengths_of = read[count * count : -count], read[-count:]
     shares = np.divide(sizes, lengths_of, out=np.zeros(count), where=lengths_of > 0)
     share = float(np.sort(shares)[count // 2])

@@ -192,8 +192,8 @@ def _lines_of(A: Array, lines: Any, diagonal: Any) -> tuple[Array, Array, Array]
     stay so.
     """
     count = len(lines)
-    largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count))
+    largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count), order="F")
     A = A.astype(np.float64, copy=False)
     threads = pass_threads(count * len(A))
-    _kernels.native_look(A, lines, diagonal, largest, norms, gram.T, threads)
+    _kernels.native_look(A, lines, diagonal, largest, norms, gram, threads)
     return largest, norms, gram

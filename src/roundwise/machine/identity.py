@@ -53,9 +53,7 @@ class Machine:
         Takes a few microseconds: ask before each solve, as threads may have been set since.
         """
         blas, blas_threads = loaded_blas.name_and_threads()
-        return cls(
-            cpu_model(), usable_cores(), get_num_threads(), blas, blas_threads, get_simd_level()
-        )
+        return _machine(usable_cores(), get_num_threads(), blas, blas_threads, get_simd_level())
 
     @property
     def key(self) -> str:
@@ -104,6 +102,11 @@ class GpuMachine(Machine):
 
     def __str__(self) -> str:
         return f"{self.gpu} ({self.versions}); {super().__str__()}"
+
+
+@cache
+def _machine(cores: int, threads: int, blas: str, blas_threads: int | None, simd: str) -> Machine:
+    return Machine(cpu_model(), cores, threads, blas, blas_threads, simd)
 
 
 @cache

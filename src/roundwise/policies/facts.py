@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.costs import Work
 from roundwise.exceptions import RoundwiseError
-from roundwise.policies.look import KINDS, PLACE, Seen, positions
+from roundwise.policies.look import KINDS, PLACE, Seen, position_of
 
 Array = NDArray[np.float64]
 
@@ -66,26 +66,26 @@ class Experience:
     @classmethod
     def of(cls, kind: str, rows: Array) -> Experience:
         """From rows of a kind's table; formats that some system was not tried in are left out."""
-        names = [fmt.name for fmt in KINDS[kind].formats]
-        fills, numbers = rows[:, len(PLACE)], rows[:, len(PLACE) + 1 :]
-        blocks = np.split(numbers, len(names), axis=1)
-        counts = {f: b for f, b in zip(names, blocks, strict=True) if not np.isnan(b[:, 0]).any()}
-        formats = list(counts)
-        climbs: dict[str, dict[str, Work]] = {}
+        systems, fill_at = rows.tolist(), len(PLACE)  # plain numbers: there are ten of them
+        start = fill_at + 1
+        places = {fmt.name: start + 3 * i for i, fmt in enumerate(KINDS[kind].formats)}  # of `met`
+        met = {fmt: sum(row[place] for row in systems) for fmt, place in places.items()}
+        formats = [fmt for fmt, count in met.items() if not math.isnan(count)]
+        climbs: dict[str, dict[str, Work]] = {fmt: {} for fmt in formats}
         for first, name in enumerate(formats):
-            reached = np.ones(len(rows))
-            climbs[name] = {}
+            reached = systems
             for fmt in formats[first:]:
-                runs = int(reached.sum())
-                if not runs:
+                if not reached:
                     break
-                _, steps, iterations = reached @ counts[fmt]
-                climbs[name][fmt] = Work(runs, int(steps), int(iterations))
-                reached = reached * (counts[fmt][:, 0] == 0)
+                place = places[fmt]
+                steps, iterations = (sum(row[place + k] for row in reached) for k in (1, 2))
+                climbs[name][fmt] = Work(len(reached), int(steps), int(iterations))
+                reached = [row for row in reached if not row[place]]
+        fills = math.prod(row[fill_at] for row in systems)
         return cls(
             len(rows),
-            float(np.exp(np.log(fills).mean())) if len(rows) else 1.0,
-            {fmt: int(block[:, 0].sum()) for fmt, block in counts.items()},
+            fills ** (1 / len(rows)) if len(rows) else 1.0,
+            {fmt: int(met[fmt]) for fmt in formats},
             climbs,
         )
 
@@ -129,19 +129,23 @@ class Facts:
 
     def of(self, seen: Seen) -> Experience | None:
         """The facts of the systems of that kind most like this one; None if there are too few."""
-        if seen.kind not in self.tables:
+        if seen.kind not in self._positions:
             return None
-        away = self._positions[seen.kind] - seen.position
-        distances = np.sqrt(np.einsum("ij,ij->j", away, away))
-        nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
-        near = nearest[distances[nearest] <= RADIUS]
+        away = self._positions[seen.kind] - np.array(seen.position)[:, None]
+        squares = np.einsum("ij,ij->j", away, away)
+        near = np.flatnonzero(squares <= RADIUS**2)
         if len(near) < ENOUGH:
             return None
-        return Experience.of(seen.kind, self.tables[seen.kind][near])
+        nearest = near[np.argsort(squares[near], kind="stable")[:NEIGHBOURS]]
+        return Experience.of(seen.kind, self.tables[seen.kind][nearest])
 
     @cached_property
     def _positions(self) -> dict[str, Array]:
-        return {k: positions(k, table.T[: len(PLACE)]) for k, table in self.tables.items()}
+        return {
+            kind: np.array([position_of(kind, row[: len(PLACE)]) for row in table.tolist()]).T
+            for kind, table in self.tables.items()
+            if len(table)
+        }
 
     def to_json(self) -> str:
         """One system per line, four digits; `from_dict` reads it."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms.methods import METHODS, Method
+from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, Method
 from roundwise.costs import Shape
 from roundwise.features import LOOK
-
-Array = NDArray[np.float64]
 
 KINDS = {
     "dense": METHODS["lu"],
@@ -46,10 +42,20 @@ def kind_of(sparse: bool, symmetric_pattern: bool, looks_positive_definite: bool
     return "positive definite" if looks_positive_definite else "dense"
 
 
-def fitting_actions(space: ActionSpace, features: Mapping[str, float]) -> tuple[int, ...]:
-    """The actions of a space whose method fits a matrix with these features of its structure."""
-    unfit = {m.name for m in METHODS.values() if not m.fits(features)}
-    return tuple(i for i, action in enumerate(space) if action.method not in unfit)
+def fitting_actions(
+    space: ActionSpace, features: Mapping[str, float], methods: Collection[str] | None = None
+) -> tuple[int, ...]:
+    """The actions of a space whose method fits a matrix with these features of its structure.
+
+    If `methods` are given, it is one of these.
+    """
+    fitting: list[int] = []
+    for method, actions in space.by_method.items():
+        known = METHODS.get(method)
+        runs = methods is None or (method or DEFAULT_METHOD) in methods
+        if runs and (known is None or known.fits(features)):
+            fitting += actions
+    return tuple(sorted(fitting))
 
 
 PLACE = ("n", "entries", "diagonal_share", "coherence", "remainder")
@@ -98,7 +104,8 @@ class Seen:
         counts = filled, flops, nd_flops, squares
         structure = dict(zip(STRUCTURE, (pattern, positive, *others), strict=True))
         kind = kind_of(bool(sparse), bool(pattern), bool(positive))
-        fitting = tuple(m.name for m in METHODS.values() if m.sparse and m.fits(structure))
+        named = METHODS.values() if sparse else ()
+        fitting = tuple(m.name for m in named if m.sparse and m.fits(structure))
         return cls(
             kind,
             round(10.0**n),
@@ -107,7 +114,7 @@ class Seen:
             10.0**coherence,
             10.0**remainder,
             round(columns),
-            fitting if sparse else (),
+            fitting,
             *(10.0**count if count > 0 else 0.0 for count in counts),
         )
 
@@ -156,9 +163,9 @@ class Seen:
         return [float(getattr(self, name)) for name in PLACE]
 
     @property
-    def position(self) -> Array:
-        """Its coordinates among systems of its kind, as a column."""
-        return positions(self.kind, np.array(self.place)[:, None])
+    def position(self) -> tuple[float, ...]:
+        """Its coordinates among systems of its kind."""
+        return position_of(self.kind, self.place)
 
     @property
     def bin(self) -> str:
@@ -215,15 +222,20 @@ def _interval(name: str, place: int) -> str:
     return f"{label} {edges[place - 1]:g} to {edges[place]:g}"
 
 
-def positions(kind: str, places: Any) -> Array:
-    """Coordinates of systems, one column each: at a distance of 1 they are rather unlike.
+def position_of(kind: str, place: Sequence[float]) -> tuple[float, ...]:
+    """The coordinates of a system: two at a distance of 1 are rather unlike.
 
-    `places` has the numbers of `PLACE` as rows. A coherence beyond 60 tells of singular values
-    that outweigh all others; how far, the remainder says.
+    `place` has the numbers of `PLACE`. A coherence beyond 60 tells of singular values that outweigh
+    all others; how far, the remainder says.
     """
-    n, entries, diagonal_share, coherence, remainder = places
-    common = 2.0 * diagonal_share, 0.3 * np.log(n)
+    n, entries, diagonal_share, coherence, remainder = place
+    common = 2.0 * diagonal_share, 0.3 * _log(n)
     if KINDS[kind].sparse:
-        return np.array([np.log(np.maximum(entries, 1.0) / n), *common])
-    decay = 1.6 * np.log1p(np.minimum(coherence, LARGEST_COHERENCE))
-    return np.array([decay, 0.8 * np.log10(remainder), *common])
+        return _log(max(entries, 1.0)) - _log(n), *common
+    decay = 1.6 * math.log1p(min(coherence, LARGEST_COHERENCE))
+    return decay, 0.8 * _log(remainder) / math.log(10), *common
+
+
+def _log(x: float) -> float:
+    """The logarithm; of a zero, which only a foreign file can hold, that of a tiny number."""
+    return math.log(max(x, sys.float_info.min))

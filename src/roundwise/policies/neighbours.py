@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import Action
 from roundwise.algorithms.methods import Method
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
@@ -99,11 +98,19 @@ class NeighbourPolicy(Baseline):
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices
         self.facts = Facts({}) if facts is None else facts
-        self._crossovers: dict[str, tuple[Prices, int]] = {}
+        # What was found with these prices: crossovers by kind, formats by dense method.
+        self._found: tuple[Prices | None, dict[str, int], dict[str, tuple[str, ...]]] = None, {}, {}
 
     @property
     def prices(self) -> Prices:
         return current_prices() if self._prices is None else self._prices
+
+    def _found_with(self, prices: Prices) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+        """Crossovers and formats that were found with these prices."""
+        found = self._found  # another thread, with other prices, may replace it
+        if found[0] is not prices:
+            found = self._found = prices, {}, {}
+        return found[1:]
 
     def begin(self, contexts: Contexts) -> None:
         self.facts = Facts({}) if self._given is None else self._given
@@ -124,11 +131,8 @@ class NeighbourPolicy(Baseline):
         self.facts = Facts.gathered(cases)
 
     def states(self, contexts: Contexts) -> list[Seen | None]:
-        known = (all(abs(x) < HUGE for x in row) for row in contexts.tolist())
-        return [
-            Seen.of(row) if is_known else None
-            for row, is_known in zip(contexts.tolist(), known, strict=True)
-        ]
+        rows = contexts.tolist()
+        return [Seen.of(row) if all(abs(x) < HUGE for x in row) else None for row in rows]
 
     def expected(self, state: Seen) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
@@ -153,9 +157,9 @@ class NeighbourPolicy(Baseline):
         experience, prices = self.facts.of(seen), self.prices
         found = {}
         for method in seen.methods:
-            formats = self.formats(method)
+            formats = self.formats(method, prices)
             for i, fmt in enumerate(formats):
-                action = self.space.find(Action((fmt, FP64, FP64, FP64), method.name))
+                action = self.space.find(f"{method.name}:{fmt}-fp64-fp64-fp64")
                 if action is None or not (allowed is None or action in allowed):
                     continue
                 if experience is None or fmt in experience.climbs:
@@ -163,15 +167,21 @@ class NeighbourPolicy(Baseline):
                     found[action] = expected
         return found
 
-    def formats(self, method: Method) -> tuple[str, ...]:
+    def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        backend, prices = get_backend("native"), self.prices
-        return tuple(
+        _, known = self._found_with(prices)
+        if method.name in known:
+            return known[method.name]
+        backend = get_backend("native")
+        found = tuple(
             fmt.name
             for fmt in method.formats
             if prices.prices(method.name, fmt.name)
             and backend.runs(method.name, fmt, method.sparse)
         )
+        if not method.sparse:  # sparse engines may be added at any time
+            known[method.name] = found
+        return found
 
     def priced(self, seen: Seen, climb: Mapping[str, Work], method: str | None = None) -> float:
         """The seconds of work by format, with the fill-in of similar systems."""
@@ -195,13 +205,13 @@ class NeighbourPolicy(Baseline):
         if KINDS[kind].sparse:
             return SPARSE_CROSSOVER
         prices = self.prices
-        known = self._crossovers.get(kind)
-        if known is None or known[0] is not prices:
-            known = self._crossovers[kind] = prices, self._find_crossover(kind, prices)
-        return known[1]
+        known, _ = self._found_with(prices)
+        if kind not in known:
+            known[kind] = self._find_crossover(kind, prices)
+        return known[kind]
 
     def _find_crossover(self, kind: str, prices: Prices) -> int:
-        lower, method = self.formats(KINDS[kind])[:-1], KINDS[kind].name
+        lower, method = self.formats(KINDS[kind], prices)[:-1], KINDS[kind].name
         n = 64 if lower else LARGEST
         while n < LARGEST:
             shape = Shape(n, n * n)

@@ -18,7 +18,7 @@ import numpy as np
 
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
-from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS
+from roundwise.algorithms.methods import METHODS
 from roundwise.backends import NativeBackend
 from roundwise.backends.complex.backend import ComplexBackend
 from roundwise.backends.engines.orderings import Orders
@@ -211,15 +211,11 @@ def allowed_actions(
 ) -> tuple[int, ...]:
     """The actions of a space whose method fits the matrix."""
     backend = backend_for(matrix)
-    run_here = backend.methods(matrix.is_sparse)
-    # Complex matrices have fewer formats; those that a machine lacks otherwise are raised later.
-    formats = backend.formats() if backend is COMPLEX_BACKEND else None
-    return tuple(
-        i
-        for i in fitting_actions(space, known)
-        if (space[i].method or DEFAULT_METHOD) in run_here
-        and (formats is None or space[i][0] in formats)
-    )
+    fitting = fitting_actions(space, known, backend.methods(matrix.is_sparse))
+    if backend is not COMPLEX_BACKEND:  # formats that a machine lacks are raised later
+        return fitting
+    formats = backend.formats()
+    return tuple(i for i in fitting if space[i][0] in formats)
 
 
 def backend_for(matrix: GivenMatrix | Problem) -> NativeBackend:
@@ -268,14 +264,18 @@ def default_policy() -> NeighbourPolicy:
     return policy
 
 
+@cache
+def _default_chooser() -> PolicyChooser:
+    return PolicyChooser(DeployedPolicy(default_policy(), LOOK_CONTEXT))
+
+
 class _Default:  # the shipped policy, read when first asked: importing stays light
     @property
     def at_once(self) -> int:
         return default_policy().at_once
 
     def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
-        deployed = DeployedPolicy(default_policy(), LOOK_CONTEXT)
-        return PolicyChooser(deployed).choose(matrix, positive_definite)
+        return _default_chooser().choose(matrix, positive_definite)
 
 
 DEFAULT = _Default()

@@ -17,7 +17,7 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector
-from roundwise.backends.complex.factors import COMPLEX, ComplexFactors
+from roundwise.backends.complex.factors import COMPLEX, PairedFactors
 from roundwise.backends.complex.planar import PlanarLU
 from roundwise.backends.contract import ArithmeticFailure, Factors, Matrix, Status, Vector
 from roundwise.backends.native.dense import has_own_lu, interchanged
@@ -163,7 +163,7 @@ def is_indefinite(form: RealForm, packed: NDArray[Any], column: int) -> bool:
     return value < -16 * (n + 2) * FP64.unit_roundoff * sizes
 
 
-class _DenseFactors(ComplexFactors):
+class _DenseFactors(PairedFactors):
     is_sparse = False
 
     def __init__(self, fmt: FloatFormat, packed: NDArray[Any]) -> None:

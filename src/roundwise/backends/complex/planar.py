@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
+from roundwise.backends.checks import Float64Array
 from roundwise.backends.complex.factors import ComplexFactors
 from roundwise.backends.contract import Vector
 from roundwise.backends.native.dense import solve_threads
-from roundwise.formats import FloatFormat
+from roundwise.backends.native.storage import nonfinite
+from roundwise.formats import FP64, FloatFormat
 
 
 class PlanarLU(ComplexFactors):
@@ -40,16 +42,13 @@ class PlanarLU(ComplexFactors):
     def to(self, fmt: FloatFormat) -> PlanarLU:
         return self if fmt == self.fmt else PlanarLU(fmt, self._packed, self._rows)
 
-    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
-        B = np.empty((len(Z), 2 * Z.shape[1]), dtype=Z.real.dtype, order="F")
-        source = Z[self._rows] if adjoint else Z
-        B[:, 0::2], B[:, 1::2] = source.real, source.imag
-        if adjoint:  # A* x = b says that A' conj(x) = conj(b)
-            B[:, 1::2] *= -1
-        _kernels.native_complex_getrs(self._packed, B, not adjoint, solve_threads(self._packed))
-        X = np.empty_like(Z)
-        if adjoint:
-            X.real, X.imag = B[:, 0::2], -B[:, 1::2]
-        else:
-            X.real[self._rows], X.imag[self._rows] = B[:, 0::2], B[:, 1::2]
-        return X
+    def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
+        # A* x = b says that A' conj(x) = conj(b).
+        rows, places = (self._rows, None) if transpose else (None, self._rows)
+        parts, x = (len(self._rows), 2 * b.shape[1]), np.empty(b.shape, order="F")
+        B = np.empty(parts, np.float64 if self.fmt == FP64 else np.float32, order="F")
+        _kernels.native_gather_pairs(rows, transpose, np.asfortranarray(b), B)
+        _kernels.native_complex_getrs(self._packed, B, not transpose, solve_threads(self._packed))
+        if not _kernels.native_scatter_pairs(places, transpose, B, x):
+            raise nonfinite(f"{self.method} solve", self.fmt, b)
+        return x

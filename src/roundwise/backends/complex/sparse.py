@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.backends.complex.factors import COMPLEX, ComplexFactors
+from roundwise.backends.complex.factors import COMPLEX, PairedFactors
 from roundwise.backends.contract import Analysis, ArithmeticFailure, Factors, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.pardiso import PardisoFactors, PardisoLU
@@ -89,7 +89,7 @@ def _factorized(symbolic: Symbolic, A: sparse.csr_array, fmt: FloatFormat) -> Fa
     return ComplexPardiso(found)
 
 
-class _EngineFactors(ComplexFactors):
+class _EngineFactors(PairedFactors):
     """Factors that an engine keeps to itself: in another format, operands are converted."""
 
     is_sparse = True

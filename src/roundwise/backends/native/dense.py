@@ -33,12 +33,14 @@ from roundwise.backends.native.storage import (
     ONE_THREAD,
     converted,
     finished,
+    gathered,
     gemv,
     largest_entry,
     loaded,
     narrowed,
     nonfinite,
     require_native,
+    scattered,
     stored,
 )
 from roundwise.backends.native.structured import BandedFactors, TriangularFactors
@@ -71,8 +73,9 @@ def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
 
 def interchanged(swaps: NDArray[np.int32]) -> NDArray[np.int32]:
     """The order that LAPACK's interchanges, row i with row swaps[i], bring rows into."""
-    rows = np.arange(len(swaps), dtype=np.float64)[:, None]
-    return np.asarray(lapack.dlaswp(rows, swaps)[:, 0].astype(np.int32))
+    order = np.empty_like(swaps)
+    _kernels.native_order(swaps, order)
+    return order
 
 
 def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
@@ -249,6 +252,7 @@ class DenseFactors(PermutedFactors):
         self.entries = n * n if self._is_lu else n * (n + 1) // 2
         self.flops = (2 if self._is_lu else 1) / 3 * n**3
         self._packed, self._storage, self._transposed = packed, storage, transposed
+        self._around = None, None  # `_solve_factored` permutes where it converts
 
     @cached_property
     def _float64(self) -> Vector:
@@ -289,7 +293,10 @@ class DenseFactors(PermutedFactors):
         return DenseFactors(fmt, packed, storage, perm, self._transposed)
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
-        packed, y, flip = self._packed, loaded(b, self.fmt), transpose != self._transposed
+        # A = P' L U Q' and A' = Q U' L' P.
+        rows, places = (self.order, self.perm) if transpose else (self.perm, self.order)
+        y = gathered(b, rows, self.fmt)
+        packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
         shared = has_own_lu() and len(y) >= _LARGE_ORDER and columns <= _FEW_COLUMNS
         own = shared or packed.dtype != y.dtype
@@ -303,4 +310,4 @@ class DenseFactors(PermutedFactors):
             _kernels.native_potrs(packed, storage, y, threads)
         else:
             y, _ = _POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)
-        return finished(y, "triangular solve", self.fmt, b)
+        return scattered(y, places, "triangular solve", self.fmt, b)

@@ -72,17 +72,15 @@ def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:
 
 def _complex_residual(rows: Array, X: Vector, B: Vector, block: int) -> Array:
     """The same for an (n, 2 n) array of the real and imaginary parts of A."""
-    count = X.shape[1]
-    pairs, parts = np.empty((len(X), 2 * count), order="F"), np.empty((len(rows), 2 * count))
+    pairs, parts = (np.empty((len(M), 2 * X.shape[1]), order="F") for M in (X, rows))
     pairs[0::2, 0::2], pairs[1::2, 0::2] = (
         X[0::2],
         -X[1::2],
     )  # (p, q) (x, -y)' = Re (p + iq)(x + iy)
     pairs[0::2, 1::2], pairs[1::2, 1::2] = X[1::2], X[0::2]  # (p, q) (y, x)' is the imaginary part
-    parts[:, 0::2], parts[:, 1::2] = B[0::2], B[1::2]
-    found = residual(rows, pairs, parts, block)
+    _kernels.native_gather_pairs(None, False, np.asfortranarray(B), parts)
     R: Array = np.empty(X.shape, order="F")
-    R[0::2], R[1::2] = found[:, 0::2], found[:, 1::2]
+    _kernels.native_scatter_pairs(None, False, residual(rows, pairs, parts, block), R)
     return R
 
 

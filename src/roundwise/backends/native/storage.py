@@ -123,6 +123,27 @@ def finished(y: NDArray[Any], kernel: str, fmt: FloatFormat, *operands: Any) -> 
     return result
 
 
+def gathered(b: Float64Array, rows: NDArray[np.int32] | None, fmt: FloatFormat) -> NDArray[Any]:
+    """What `loaded` makes of a Fortran-ordered block, whose rows are put in this order."""
+    y = np.empty(b.shape, np.float64 if fmt == FP64 else np.float32, order="F")
+    _kernels.native_gather(rows, round_to(b, fmt) if has_16_bits(fmt) else b, y)
+    return y
+
+
+def scattered(
+    y: NDArray[Any], places: NDArray[np.int32] | None, kernel: str, fmt: FloatFormat, *operands: Any
+) -> Float64Array:
+    """What `finished` makes of a Fortran-ordered block, whose rows go to these places."""
+    result = np.empty(y.shape, order="F")
+    finite = _kernels.native_scatter(places, y, result)
+    if has_16_bits(fmt):
+        result = round_to(result, fmt)
+        finite = finite and bool(np.isfinite(result).all())
+    if not finite:
+        raise nonfinite(kernel, fmt, *operands)
+    return result
+
+
 def nonfinite(kernel: str, fmt: FloatFormat, *operands: Any) -> ArithmeticFailure:
     """The failure to raise for a result that is not finite: whose status the operands decide."""
     finite = all(np.isfinite(operand).all() for operand in operands)

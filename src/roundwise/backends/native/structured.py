@@ -35,12 +35,13 @@ not counted."""
 
 def structured_method(A: Array) -> str | None:
     """``"banded"`` or ``"triangular"`` if A is so; of most other matrices few entries are read."""
-    below, above = bandwidth(A)
-    if below == above == 0 or NARROW * (below + above) < len(A):
-        return "banded"
-    if below == 0 or above == 0 or triangular_orders(A) is not None:
-        return "triangular"
-    return None
+    if A[-1, 0] == 0 or A[0, -1] == 0:  # else it is neither, as it stands
+        below, above = bandwidth(A)
+        if below == above == 0 or NARROW * (below + above) < len(A):
+            return "banded"
+        if below == 0 or above == 0:
+            return "triangular"
+    return None if triangular_orders(A) is None else "triangular"
 
 
 def triangular_orders(A: Array) -> Orders | None:

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+import roundwise._kernels as _kernels
 from roundwise.algorithms.scaling import TINY, ScaledMatrix, given_norm, is_moderate, moderate
 from roundwise.backends import Backend
 from roundwise.backends.complex.backend import OVER_ROOT_2
 from roundwise.backends.real_form import (
     RealForm,
-    complex_columns,
     compressed,
     compressed_block,
     expanded,
@@ -53,10 +53,9 @@ def is_complex(x: Any) -> bool:
 
 def moduli(X: Array, weights: Array | None = None) -> Array:
     """The largest modulus in each column of complex numbers, each entry weighted."""
-    sizes = np.abs(complex_columns(X))
-    if weights is not None:
-        sizes *= weights[0::2, None]
-    return np.asarray(sizes.max(axis=0, initial=0.0))
+    sizes = np.empty(X.shape[1])
+    _kernels.native_max_moduli(np.asfortranarray(X, dtype=np.float64), weights, sizes)
+    return sizes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

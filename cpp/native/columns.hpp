@@ -1,0 +1,116 @@
+// What refinement does to blocks of columns beside the products: norms, scaling by powers of two, and
+// the permutations and conversions around a triangular solve. One pass each, as a solve of middle size
+// would spend more time in the calls of NumPy that do the same than in its products.
+//
+// On one thread, and compiled once: the blocks are small beside the matrix.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace roundwise {
+
+// Magnitudes as integers have the order of the numbers, infinity after them, and NaN last.
+inline std::int64_t magnitude_bits(double x) {
+    std::int64_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffffffffffff;
+}
+
+inline double from_bits(std::int64_t bits) {
+    double x;
+    std::memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// max_i weights_i |x_i|; NaN if there is one. Without weights if these are null.
+inline double max_norm(std::int64_t n, const double* x, const double* weights) {
+    std::int64_t largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t size = magnitude_bits(weights == nullptr ? x[i] : x[i] * weights[i]);
+        largest = size > largest ? size : largest;
+    }
+    return from_bits(largest);
+}
+
+// The same for n complex numbers and their moduli, off by less than 2 units in the last place. The
+// weight of number i is weights[2 i].
+inline double max_modulus(std::int64_t n, const double* x, const double* weights) {
+    const double largest = max_norm(2 * n, x, nullptr);
+    double result = 0;
+    if (weights == nullptr && largest > 1e-140 && largest < 1e140) {  // squares are in range
+        for (std::int64_t i = 0; i < n; ++i) {
+            const double square = x[2 * i] * x[2 * i] + x[2 * i + 1] * x[2 * i + 1];
+            result = square > result ? square : result;
+        }
+        return std::sqrt(result);
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+        const double size = std::hypot(x[2 * i], x[2 * i + 1]);
+        const double weighted = weights == nullptr ? size : size * weights[2 * i];
+        if (weighted > result || weighted != weighted) result = weighted;
+    }
+    return largest != largest ? largest : result;  // hypot(inf, NaN) is infinite
+}
+
+// y = 2**exponent x, rounded once.
+inline void shift(std::int64_t n, const double* x, int exponent, double* y) {
+    if (exponent >= -1022 && exponent <= 1023) {
+        const double power = std::ldexp(1.0, exponent);
+        for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * power;
+    } else {
+        for (std::int64_t i = 0; i < n; ++i) y[i] = std::ldexp(x[i], exponent);
+    }
+}
+
+// ||r|| / (||A|| ||x|| + ||b||): 0 if r is, infinite if the divisor is not finite.
+inline double backward_error(double r, double norm, double x, double b) {
+    const double size = norm * x + b;
+    if (!std::isfinite(size)) return HUGE_VAL;
+    return r == 0 ? 0 : r / size;
+}
+
+// y_i = x[order_i], converted; order may be null.
+template <class T>
+inline void gather(std::int64_t n, const std::int32_t* order, const double* x, T* y) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(x[order == nullptr ? i : order[i]]);
+}
+
+// y[order_i] = x_i, converted. Returns whether all are finite.
+template <class T>
+inline bool scatter(std::int64_t n, const std::int32_t* order, const T* x, double* y) {
+    double sum = 0;  // 0 times a number is 0 if that is finite, else NaN
+    for (std::int64_t i = 0; i < n; ++i) {
+        const double value = static_cast<double>(x[i]);
+        sum += 0 * value;
+        y[order == nullptr ? i : order[i]] = value;
+    }
+    return sum == 0;
+}
+
+// The same between pairs of real and imaginary parts and a column of each; conjugated if `sign` is -1.
+template <class T>
+inline void gather_pairs(std::int64_t n, const std::int32_t* order, double sign, const double* x, T* re,
+                         T* im) {
+    for (std::int64_t i = 0; i < n; ++i) {
+        const double* pair = x + 2 * (order == nullptr ? i : order[i]);
+        re[i] = static_cast<T>(pair[0]);
+        im[i] = static_cast<T>(sign * pair[1]);
+    }
+}
+
+template <class T>
+inline bool scatter_pairs(std::int64_t n, const std::int32_t* order, double sign, const T* re, const T* im,
+                          double* y) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        double* pair = y + 2 * (order == nullptr ? i : order[i]);
+        pair[0] = static_cast<double>(re[i]);
+        pair[1] = sign * static_cast<double>(im[i]);
+        sum += 0 * pair[0] + 0 * pair[1];
+    }
+    return sum == 0;
+}
+
+}  // namespace roundwise
