@@ -279,7 +279,7 @@ class VerifiedSolve(Algorithm):
             answer.status, answer.reason = OutcomeStatus[failure.status.name], str(failure)
             return answer
         budget = self.budget if low else None
-        slow = INNER_TOLERANCE ** (2 * CHECK_AFTER / (budget or RESTART))
+        slow = INNER_TOLERANCE ** min(1.0, 2 * CHECK_AFTER / (budget or RESTART))
         check = (CHECK_AFTER, slow) if low else None
         for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
@@ -290,7 +290,8 @@ class VerifiedSolve(Algorithm):
             start = answer.X[:, [column]]
             found = refine(
                 *(one, start, by_columns(correction), residual, update),
-                *(BudgetRule(target, budget, slow), matrix),
+                # A cycle that got as far as it was asked to is not hopeless.
+                *(BudgetRule(target, budget, max(slow, first)), matrix),
             )
             answer.take(column, found)
             if not answer.errors[column] <= target:
