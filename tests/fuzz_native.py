@@ -98,11 +98,14 @@ class Arrays:
         return int(self.rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 0, -1)))
 
     def block(self) -> int:
-        return int(self.rng.choice((0, 0, 4, 8, 8, 64, 1, -1)))
+        return int(self.rng.choice((0, 0, 4, 8, 8, 64, 1, -1, 2**62)))
 
     def array(self, values: Any, dtype: Any, order: Any = "F") -> np.ndarray:
         """The values between guards; sometimes in an array that no kernel takes."""
-        values = np.asarray(values).astype(dtype)
+        values = np.asarray(values)
+        if dtype != np.complex128:
+            values = values.real  # of indices that were made complex ones
+        values = values.astype(dtype)
         whole = np.full(values.nbytes + 2 * 64 * GUARD, 0xA5, np.uint8)
         start = 64 * GUARD
         inner = whole[start : start + values.nbytes].view(dtype).reshape(values.shape, order=order)

@@ -124,7 +124,8 @@ inline void add_dots(std::int64_t m, const double* a, std::int64_t a_step, const
     std::int64_t i = 0;
     while (i < m) {
         V parts[K][C] = {};
-        const std::int64_t end = exact || m - i < block * lanes ? m : i + block * lanes;
+        // Not m - i < block * lanes, which overflows for a huge block.
+        const std::int64_t end = exact || (m - i) / lanes < block ? m : i + block * lanes;
         for (; i + lanes <= end; i += lanes) add(i, lanes, parts);
         if (end == m && i < m) {
             add(i, m - i, parts);
