@@ -1,17 +1,18 @@
 """Hostile arguments for the compiled module, and hostile numbers in text: `make fuzz-native`.
 
-The kernels of cpp/native and cpp/sparse get shapes that do not fit, indices out of range, orders
-that are none, and numbers from NaN to the smallest subnormal; the reader of numbers gets mutated
-text. An argument may be refused with ValueError or TypeError. Nothing else may happen: a crash ends
-the process that ran the input, whose seed is printed, and every array lies between guards whose
-bytes must stay as they are. Emulated kernels leave the checks of shapes to their callers in Python,
-and so get valid ones, with hostile numbers. (Files are fuzzed by ``tests/test_foreign_files.py``.)
-Everything follows from the seeds.
+The kernels get shapes that do not fit, indices out of range, orders that are none, arrays of
+another type or memory order, and numbers from NaN to the smallest subnormal; the reader of numbers
+gets mutated text. An argument may be refused with ValueError or TypeError. Nothing else may happen:
+a crash ends the process that ran the input, whose seed is printed, and every array lies between
+guards whose bytes must stay as they are. In the end every entry point of the module must have
+computed something: one that refuses all that it gets has not been tried. (Files are fuzzed by
+``tests/test_foreign_files.py``.) Everything follows from the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import multiprocessing
 import os
 import random
@@ -27,12 +28,52 @@ from roundwise import _kernels
 from roundwise.formats import get_format
 
 GUARD = 16
+HANGING = 3600  # seconds; a seed takes less than a minute
 NUMBERS = np.array([0, -0.0, 1, -1, 0.5, 3, 1e300, -1e300, 5e-324, 1e-310, np.inf, -np.inf, np.nan])
 TEXTS = (
     b"1 2 3.5 -4e10 .5 5. +7 1e-400 1e400 nan -inf Infinity 0.1234567890123456789",
     b"3 3 4\n1 1 1.0\n2 2 -2e-3\n3 3 7\r\n1 3 1e5\n\t-0.0\v\f 1E+05 00.10e-00 1e",
     b"9007199254740993 179769313486231580793e289 2.2250738585072011e-308 4.9e-324 0000000001.0e-05",
 )
+NOT_FUZZED = {
+    "active_level": "takes no argument",
+    "available_levels": "takes no argument",
+    "native_bf16_levels": "takes no argument",
+    "native_level": "takes no argument",
+    "usable_cores": "takes no argument",
+    "SparsePattern": "is made by sparse_pattern only",
+    "SparseSymbolic": "is made by sparse_analyse only",
+}
+
+
+def entry_points() -> set[str]:
+    """All that the module has to call, methods too, but for what `NOT_FUZZED` names."""
+    found = {name for name in dir(_kernels) if not name.startswith("_")}
+    for kind in [name for name in found if isinstance(getattr(_kernels, name), type)]:
+        methods = vars(getattr(_kernels, kind)).items()
+        found |= {f"{kind}.{name}" for name, one in methods if name[0] != "_" and callable(one)}
+    return found - set(NOT_FUZZED)
+
+
+class Counted:
+    """The module, counting which of its entry points computed something."""
+
+    def __init__(self) -> None:
+        self.computed: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return self.counted(name, getattr(_kernels, name))
+
+    def counted(self, name: str, entry: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = entry(*arguments, **named)
+            self.computed[name] += 1
+            return result
+
+        return call
+
+
+kernels = Counted()
 
 
 class Arrays:
@@ -42,44 +83,108 @@ class Arrays:
         self.rng = rng
         self._made: list[tuple[np.ndarray, int, int]] = []
 
+    def size(self) -> int:
+        """Mostly small; sometimes larger than the blocks of the kernels."""
+        return int(self.rng.integers(0, 24 if self.rng.random() < 0.98 else 200))
+
     def length(self, n: int) -> int:
         """Mostly n; sometimes another length."""
-        return n if self.rng.random() < 0.9 else int(self.rng.integers(0, 2 * n + 3))
+        return n if self.rng.random() < 0.95 else int(self.rng.integers(0, 2 * n + 3))
 
-    def array(self, values: Any, dtype: Any) -> np.ndarray:
-        """The values in Fortran's order, between guards."""
-        values = np.asarray(values).astype(dtype)
+    def flag(self) -> bool:
+        return bool(self.rng.integers(2))
+
+    def threads(self) -> int:
+        return int(self.rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 0, -1)))
+
+    def block(self) -> int:
+        return int(self.rng.choice((0, 0, 4, 8, 8, 64, 1, -1, 2**62)))
+
+    def array(self, values: Any, dtype: Any, order: Any = "F") -> np.ndarray:
+        """The values between guards; sometimes in an array that no kernel takes."""
+        values = np.asarray(values)
+        if dtype != np.complex128:
+            values = values.real  # of indices that were made complex ones
+        values = values.astype(dtype)
         whole = np.full(values.nbytes + 2 * 64 * GUARD, 0xA5, np.uint8)
         start = 64 * GUARD
-        inner = whole[start : start + values.nbytes].view(dtype).reshape(values.shape, order="F")
+        inner = whole[start : start + values.nbytes].view(dtype).reshape(values.shape, order=order)
         inner[...] = values
         self._made.append((whole, start, values.nbytes))
+        return inner if self.rng.random() < 0.99 else self._spoiled(inner)
+
+    def _spoiled(self, inner: np.ndarray) -> np.ndarray:
+        """In another type, order or number of dimensions, with gaps, backwards, or read-only."""
+        which = self.rng.integers(7)
+        if which == 0:
+            other = self.rng.choice((np.float16, np.int16, np.complex64, np.bool_))
+            return np.ones(inner.shape, other)
+        if which == 1:
+            return inner.astype(inner.dtype.newbyteorder())
+        if which == 2:
+            return np.repeat(inner, 2, axis=0)[::2]
+        if which == 3:
+            return inner[::-1]
+        if which == 4:
+            return inner[..., None] if self.flag() else inner.ravel(order="K")
+        if which == 5:
+            return inner.T
+        inner.flags.writeable = False
         return inner
 
-    def numbers(self, *shape: int, dtype: Any = np.float64) -> np.ndarray:
+    def numbers(self, *shape: int, dtype: Any = np.float64, order: Any = "F") -> np.ndarray:
         """Mostly normal numbers; sometimes hostile ones among them."""
         values = self.rng.standard_normal(shape)
         if self.rng.random() < 0.3:
             hostile = self.rng.random(shape) < self.rng.choice((0.05, 0.5))
             values = np.where(hostile, self.rng.choice(NUMBERS, shape), values)
         with np.errstate(all="ignore"):
-            return self.array(values, dtype)
+            if dtype == np.complex128:
+                values = values + 1j * self.rng.permutation(values)
+            return self.array(values, dtype, order)
+
+    def stored(self, *shape: int, dtype: Any) -> np.ndarray:
+        """Numbers of this type, or, as uint16, the bits of some in a format of 16 bits."""
+        if dtype != np.uint16:
+            return self.numbers(*shape, dtype=dtype)
+        return self.array(self.rng.integers(0, 2**16, shape), np.uint16)
+
+    def matrix(self, n: int, dtype: Any = np.float64, definite: bool = False) -> np.ndarray:
+        """Mostly n x n; the diagonal of one that may be positive definite is large."""
+        shape = self.length(n), self.length(n)
+        values = self.numbers(*shape, dtype=dtype)
+        if definite and values.ndim == 2 and values.flags.writeable and self.rng.random() < 0.8:
+            np.fill_diagonal(values, 4 * n + 1)
+        return values
+
+    def zeros(self, *shape: int, dtype: Any = np.int32) -> np.ndarray:
+        return self.array(np.zeros(shape), dtype)
 
     def indices(self, n: int, count: int, dtype: Any = np.int32) -> np.ndarray:
         """Mostly in 0 .. n - 1; sometimes one is not."""
         values = self.rng.integers(0, max(n, 1), count)
-        if count and self.rng.random() < 0.15:
+        if count and self.rng.random() < 0.1:
             values[self.rng.integers(count)] = self.rng.choice((-1, n, n + 1, 2**31 - 1, -(2**31)))
         return self.array(values, dtype)
 
     def starts(self, n: int, entries: int, dtype: Any = np.int32) -> np.ndarray:
         """Mostly rising from 0 to the number of entries."""
         values = np.sort(self.rng.integers(0, entries + 1, n + 1))
-        if n >= 0 and len(values):
-            values[0], values[-1] = 0, entries
-            if self.rng.random() < 0.15:
-                values[self.rng.integers(n + 1)] = self.rng.choice((-1, entries + 1, 2**31 - 1, 5))
+        values[0], values[-1] = 0, entries
+        if self.rng.random() < 0.1:
+            values[self.rng.integers(n + 1)] = self.rng.choice((-1, entries + 1, 2**31 - 1, 5))
         return self.array(values, dtype)
+
+    def compressed(
+        self, n: int, dtype: Any = np.int32, diagonal: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`indptr` and `indices` of a matrix of about n x n; its diagonal is stored on request."""
+        if diagonal and n and self.rng.random() < 0.9:
+            rows = [np.union1d(self.rng.integers(0, n, 3), [i]) for i in range(n)]
+            starts = np.cumsum([0, *map(len, rows)])
+            return self.array(starts, dtype), self.array(np.concatenate(rows), dtype)
+        entries = int(self.rng.integers(0, 4 * n + 1)) if n else 0
+        return self.starts(self.length(n), entries, dtype), self.indices(n, entries, dtype)
 
     def order(self, n: int) -> np.ndarray:
         values = self.rng.permutation(n)
@@ -94,103 +199,292 @@ class Arrays:
         )
 
 
-def dense(a: Arrays) -> None:
-    n, m = (int(k) for k in a.rng.integers(0, 24, 2))
-    dtype = a.rng.choice((np.float32, np.float64))
-    threads = int(a.rng.choice((1, 1, 1, 2, 0, -1)))
-    matrix = a.numbers(a.length(n), a.length(n), dtype=dtype)
-    which = a.rng.integers(7)
+STORED = {np.uint16: ("bf16", "fp16"), np.float32: ("fp32",), np.float64: ("fp64",)}
+PAIRS = [(s, t) for s in STORED for t in (np.float32, np.float64) if s != np.float64 or t == s]
+
+
+def stored_as(a: Arrays, *choices: Any) -> tuple[Any, Any, str]:
+    """A type of storage, one of arithmetic that is no narrower, and mostly a fitting format."""
+    stored, computed = (choices or PAIRS)[a.rng.integers(len(choices or PAIRS))]
+    names = STORED[stored] if a.rng.random() < 0.95 else ("fp16", "fp64", "none")
+    return stored, computed, str(a.rng.choice(names))
+
+
+def real_type(a: Arrays) -> Any:
+    return a.rng.choice((np.float32, np.float64))
+
+
+def factors(a: Arrays) -> None:
+    n, dtype, threads = a.size(), real_type(a), a.threads()
+    levels = [*_kernels.native_bf16_levels()] * 5
+    level = str(a.rng.choice([*levels, "none"]))
+    which = a.rng.integers(6)
     if which == 0:
-        _kernels.native_lu(matrix, a.array(np.zeros(a.length(n)), np.int32), threads)
+        kernels.native_lu(a.matrix(n, dtype), a.zeros(a.length(n)), threads)
     elif which == 1:
-        fmt = str(a.rng.choice(("fp32", "fp64", "fp64", "fp16", "none")))
-        x, y = a.numbers(a.length(n), dtype=dtype), a.numbers(a.length(n), dtype=dtype)
-        _kernels.native_matvec(matrix, fmt, x, y, bool(a.rng.integers(2)), threads)
+        kernels.native_cholesky(a.matrix(n, dtype, definite=True), a.flag(), threads)
     elif which == 2:
-        fmt = "fp32" if dtype == np.float32 else "fp64"
-        b = a.numbers(a.length(n), m, dtype=dtype)
-        _kernels.native_getrs(matrix, fmt, b, bool(a.rng.integers(2)), threads)
+        kernels.native_bf16_lu(a.matrix(n, np.float32), a.zeros(a.length(n)), level, threads)
     elif which == 3:
-        _kernels.native_norms(matrix, 1)
+        matrix = a.matrix(n, np.float32, definite=True)
+        kernels.native_bf16_cholesky(matrix, a.flag(), level, threads)
     elif which == 4:
-        x, y = a.numbers(a.length(n), dtype=dtype), a.numbers(a.length(n), dtype=dtype)
-        _kernels.native_axpy(float(a.rng.choice(NUMBERS)), x, y)
-    elif which == 5:
-        x, b = a.numbers(a.length(n), m), a.numbers(a.length(n), m)
-        square = a.numbers(a.length(n), a.length(n))
-        block = int(a.rng.choice((0, 4, 8, 1, -1)))
-        r = a.numbers(a.length(n), a.length(m))
-        _kernels.native_exact_residual(square, bool(a.rng.integers(2)), x, b, r, block, 1)
+        m, k = a.size(), 32 * int(a.rng.integers(4))
+        single = {"dtype": np.float32}
+        left, right = a.numbers(a.length(n), a.length(k), **single), a.numbers(k, m, **single)
+        kernels.native_bf16_gemm(a.numbers(n, a.length(m), **single), left, right, level, threads)
     else:
-        narrow, wide = a.array(np.zeros((n, m)), np.uint16), a.numbers(n, a.length(m), dtype=dtype)
-        _kernels.native_convert(wide, narrow, str(a.rng.choice(("bf16", "fp16"))), 1)
+        packed = a.zeros(a.length(2 * n), n, dtype=np.float32)
+        kernels.native_complex_lu(a.matrix(n, np.complex128), packed, a.zeros(a.length(n)), threads)
 
 
-def sparse(a: Arrays) -> None:
-    n = int(a.rng.integers(0, 20))
-    entries = int(a.rng.integers(0, 4 * n + 1)) if n else 0
-    starts = a.starts(a.length(n), entries, np.int64)
-    indices = a.indices(n, entries)
-    which = a.rng.integers(4)
+def substitution(a: Arrays) -> None:
+    n, columns = a.size(), int(a.rng.integers(0, 12))
+    stored, computed, fmt = stored_as(a)
+    threads, which = a.threads(), a.rng.integers(4)
     if which == 0:
-        rows = a.array(np.zeros(a.length(n)), np.int32)
-        costs = a.array(np.abs(a.rng.standard_normal(a.length(entries))), np.float64)
-        _kernels.sparse_assignment(starts, indices, costs, rows, int(a.rng.choice((0, 10, 10**6))))
-    elif which == 1:
-        _kernels.sparse_is_regular(starts.astype(np.int32), indices)
-        values = a.numbers(a.length(entries))
-        most = float(a.rng.choice((0, 10, 1e9)))
-        short = a.array(starts, np.int32)
-        lu = _kernels.LeftLookingLU(short, indices, values, bool(a.rng.integers(2)), most, most)
-        lu.solve(a.numbers(a.length(n)), a.numbers(a.length(n)))
+        x, y = a.numbers(a.length(n), dtype=computed), a.numbers(a.length(n), dtype=computed)
+        matrix = a.stored(a.length(n), a.length(n), dtype=stored)
+        kernels.native_matvec(matrix, fmt, x, y, a.flag(), threads)
+    elif which == 3:
+        stored, computed, _ = stored_as(a, *(pair for pair in PAIRS if pair[0] != np.uint16))
+        packed = a.numbers(a.length(2 * n), a.length(n), dtype=stored)
+        b = a.numbers(a.length(n), a.length(2 * columns), dtype=computed)
+        kernels.native_complex_getrs(packed, b, a.flag(), threads)
     else:
-        pattern = _kernels.sparse_pattern(starts, a.array(indices, np.int64))
-        order = a.order(pattern.n) if a.rng.random() < 0.5 else None
-        _kernels.sparse_amd(pattern)
-        _kernels.sparse_counts(pattern, order)
-        symbolic = _kernels.sparse_analyse(pattern, order)
-        kind = str(a.rng.choice(("cholesky", "ldl", "lu", "none")))
-        place = a.array(np.argsort(symbolic.order), np.int32)
-        if a.rng.random() < 0.2:
-            place = a.order(a.length(n))
-        plan = _kernels.SupernodalPlan(kind, symbolic, starts, indices, place, place)
-        dtype = a.rng.choice((np.float32, np.float64))
-        storage = a.numbers(a.length(plan.stored), dtype=dtype)
-        values = a.numbers(a.length(entries), dtype=dtype)
-        pivots = a.array(np.zeros(a.length(n)), np.int32)
-        stop = a.array([0], np.int32)
-        found = _kernels.supernodal_factorize(plan, values, storage, pivots, 1e-8, stop, 1)
-        if found[0] == 0:  # other factors are not solved with
-            b = a.numbers(a.length(n), 2, dtype=dtype)
-            _kernels.supernodal_solve(plan, storage, pivots, b, bool(a.rng.integers(2)), 1)
+        packed = a.stored(a.length(n), a.length(n), dtype=stored)
+        b = a.numbers(a.length(n), columns, dtype=computed)
+        if which == 1:
+            kernels.native_getrs(packed, fmt, b, a.flag(), threads)
+        else:
+            kernels.native_potrs(packed, fmt, b, threads)
+
+
+def passes(a: Arrays) -> None:
+    n, m, dtype, threads = a.size(), a.size(), real_type(a), a.threads()
+    which = a.rng.integers(9)
+    if which == 0:
+        kernels.native_norms(a.numbers(n, m, dtype=dtype), threads)
+    elif which == 1:
+        kernels.native_column_norms(a.numbers(n, m, dtype=dtype), threads)
+    elif which == 2:
+        target = a.numbers(a.length(n), a.length(m), dtype=dtype)
+        kernels.native_copy(a.numbers(n, m, dtype=dtype), target, threads)
+    elif which == 3:
+        kernels.native_symmetric(a.matrix(n, dtype), threads)
+    elif which == 4:
+        products = a.numbers(a.length(m), a.length(m))
+        kernels.native_gram(a.numbers(n, m), products, threads)
+    elif which == 5:
+        count = int(a.rng.integers(0, 12))
+        lines, diagonal = a.indices(m, count, np.int64), a.indices(n, a.length(count), np.int64)
+        largest, norms = a.numbers(a.length(count)), a.numbers(a.length(count))
+        gram = a.numbers(a.length(count), a.length(count))
+        kernels.native_look(a.numbers(n, m), lines, diagonal, largest, norms, gram, threads)
+    elif which == 6:
+        x, y = a.numbers(a.length(n), dtype=dtype), a.numbers(n, dtype=dtype)
+        kernels.native_axpy(float(a.rng.choice(NUMBERS)), x, y)
+    elif which == 7:
+        V = a.numbers(m, a.length(n), dtype=dtype, order="C")
+        w, h = a.numbers(n, dtype=dtype), a.numbers(a.length(m), dtype=dtype)
+        kernels.native_orthogonalize(V, w, h)
+    else:
+        pairs = [pair for pair in PAIRS if pair[0] != pair[1]]
+        stored, computed, fmt = stored_as(a, *pairs)
+        given = a.stored(n, m, dtype=stored), a.numbers(n, a.length(m), dtype=computed)
+        source, target = given if a.flag() else given[::-1]
+        kernels.native_convert(source, target, fmt, threads)
+
+
+def residuals(a: Arrays) -> None:
+    n, count, which = a.size(), int(a.rng.integers(0, 12)), a.rng.integers(4)
+    shape = (lambda rows: (rows, a.length(count))) if a.flag() else (lambda rows: (rows,))
+    x, b, r = (a.numbers(*shape(a.length(n))) for _ in range(3))
+    least, most = (float(one) for one in a.rng.choice(NUMBERS, 2))
+    if which == 0:
+        kernels.native_exact_residual(a.matrix(n), a.flag(), x, b, r, a.block(), a.threads())
+    elif which == 1:
+        kernels.native_backward_error(a.matrix(n), a.flag(), x, b, a.block(), least, most)
+    elif which == 2:
+        starts, indices = a.compressed(n, a.rng.choice((np.int32, np.int64)))
+        values = a.numbers(a.length(len(indices)))
+        columns, threads = a.length(n), a.threads()
+        kernels.native_exact_sparse_residual(starts, indices, values, columns, x, b, r, threads)
+    else:
+        starts, indices = a.compressed(n)
+        values, sums = a.numbers(a.length(len(indices))), a.numbers(a.length(n))
+        kernels.native_sparse_backward_errors(
+            starts, indices, values, a.flag(), x, b, sums, r, least, most
+        )
+
+
+def stack(a: Arrays) -> None:
+    n, columns, given, count = (int(one) for one in a.rng.integers((1, 1, 1, 0), (24, 6, 6, 12)))
+    n = n if a.rng.random() < 0.99 else 140  # so many unknowns are factorized in blocks
+    matrices = a.numbers(given, a.length(n), a.length(n), order="C")
+    b = a.numbers(given, a.length(n), a.length(columns), order="C")
+    which = [a.indices(given, a.length(count), np.int64) for _ in range(2)]
+    x = a.numbers(a.length(count), n, columns, order="C")
+    passed = a.zeros(a.length(count), dtype=np.uint8)
+    gate = float(a.rng.choice((1e-10, np.nan))), 1e-12, a.block(), 1e-290, 1e290
+    kernels.native_solve_stack(matrices, b, *which, x, passed, *gate, a.flag(), a.threads())
+
+
+def patterns(a: Arrays) -> None:
+    n, dtype, index = a.size(), real_type(a), a.rng.choice((np.int32, np.int64))
+    starts, indices = a.compressed(n, index, diagonal=a.flag())
+    values = a.numbers(a.length(len(indices)), dtype=dtype)
+    which = a.rng.integers(6)
+    if which == 0:
+        rows = a.zeros(a.length(n))
+        costs = a.array(np.abs(a.rng.standard_normal(a.length(len(indices)))), np.float64)
+        limit = int(a.rng.choice((0, 10, 10**6)))
+        columns = a.array(indices, np.int32)
+        kernels.sparse_assignment(a.array(starts, np.int64), columns, costs, rows, limit)
+    elif which == 1:
+        kernels.sparse_is_regular(starts, indices)
+    elif which == 2:
+        kernels.sparse_partners(starts, indices, int(a.rng.choice((1, 2, 7, 0, -1))))
+    elif which == 3:
+        kernels.sparse_is_symmetric(starts, indices, values)
+    elif which == 4:
+        exponents = a.zeros(a.length(n)), a.zeros(a.length(n))
+        kernels.sparse_balance(starts, indices, values, a.flag(), *exponents)
+    else:
+        rows, columns = (
+            a.array(a.rng.choice((0, 1, -3, 2000, -(2**31), 2**31 - 1), a.length(n)), np.int32)
+            for _ in range(2)
+        )
+        scaled = a.numbers(a.length(len(indices)), dtype=dtype)
+        kernels.sparse_scale(starts, indices, values, rows, columns, scaled)
+
+
+def left_looking(a: Arrays) -> None:
+    n = a.size()
+    starts, indices = a.compressed(n, diagonal=True)
+    values = a.numbers(a.length(len(indices)))
+    most = (float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(3))
+    lu = kernels.LeftLookingLU(starts, indices, values, a.flag(), *most)
+    shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 4)))
+    kernels.counted("LeftLookingLU.solve", lu.solve)(a.numbers(*shape), a.numbers(*shape))
+
+
+def supernodal(a: Arrays) -> None:
+    n, dtype = a.size(), real_type(a)
+    starts, indices = a.compressed(n, np.int64, diagonal=a.flag())
+    pattern = kernels.sparse_pattern(starts, indices)
+    order = a.order(pattern.n) if a.flag() else None
+    kernels.sparse_amd(pattern)
+    kernels.sparse_dissect(pattern)
+    kernels.sparse_counts(pattern, order)
+    symbolic = kernels.sparse_analyse(pattern, order)
+    kind = str(a.rng.choice(("cholesky", "ldl", "lu", "lu", "none")))
+    place = a.array(np.argsort(symbolic.order), np.int32)
+    if a.rng.random() < 0.1:
+        place = a.order(a.length(n))
+    columns = a.array(indices, np.int32)
+    plan = kernels.SupernodalPlan(kind, symbolic, starts, columns, place, place)
+    storage = a.numbers(a.length(plan.stored), dtype=dtype)
+    values = a.numbers(a.length(len(indices)), dtype=dtype)
+    pivots, stop = a.zeros(a.length(n)), a.zeros(1)
+    kernels.supernodal_factorize(plan, values, storage, pivots, 1e-8, stop, a.threads())
+    if a.rng.random() < 0.2:  # pivots of other factors
+        pivots = a.array(a.rng.integers(-n - 2, n + 2, n), np.int32)
+    b = a.numbers(a.length(n), int(a.rng.integers(0, 4)), dtype=dtype)
+    kernels.supernodal_solve(plan, storage, pivots, b, a.flag(), a.threads())
 
 
 FORMATS = [get_format(name) for name in ("bf16", "fp16", "tf32", "fp32", "fp64", "e4m3")]
 
 
-def emulated(a: Arrays) -> None:
-    n = int(a.rng.integers(1, 16))
+def emulated_format(a: Arrays) -> tuple[Any, bool, Any]:
+    """A format, whether its carrier is float32, and the carrier."""
     fmt = FORMATS[a.rng.integers(len(FORMATS))]
-    kernel = _kernels.Format(
-        p=fmt.p, emin=fmt.emin, max=float(fmt.max), subnormals=True, overflow=0
-    )
-    x, y = a.numbers(n), a.numbers(n)
-    mode = int(a.rng.integers(5))
-    _kernels.round(kernel, mode, int(a.rng.integers(2**63)), x, y, 1)
+    given = {"p": fmt.p, "emin": fmt.emin, "max": float(fmt.max)}
     narrow = fmt.p <= 11
-    _kernels.dot(kernel, narrow, x, y)
-    _kernels.axpy(kernel, narrow, float(a.rng.choice(NUMBERS)), x, y)
-    matrix = a.numbers(n, n)
-    _kernels.round(kernel, 0, 0, matrix.ravel(order="K"), a.numbers(n * n), 1)
-    _kernels.lu(kernel, matrix, a.array(np.zeros(n), np.int32), 1)
-    _kernels.matvec(kernel, matrix, bool(a.rng.integers(2)), x, y, 1)
+    overflow = int(a.rng.integers(3))
+    kernel = kernels.Format(**given, subnormals=a.flag(), overflow=overflow)
+    return kernel, narrow, np.float32 if narrow else np.float64
+
+
+def emulated_matrices(a: Arrays) -> None:
+    n, columns, threads = a.size(), int(a.rng.integers(0, 6)), a.threads()
+    kernel, _, carrier = emulated_format(a)
+    which = a.rng.integers(5)
+    if which == 0:
+        x, y = a.numbers(n, dtype=carrier), a.numbers(a.length(n), dtype=carrier)
+        kernels.round(kernel, int(a.rng.integers(-1, 6)), int(a.rng.integers(2**63)), x, y, threads)
+    elif which == 1:
+        kernels.lu(kernel, a.matrix(n, carrier), a.zeros(a.length(n)), threads)
+    elif which == 2:
+        kernels.cholesky(kernel, a.matrix(n, carrier, definite=True), threads)
+    elif which == 3:
+        triangle, b = a.matrix(n, carrier), a.numbers(a.length(n), columns)
+        kernels.solve_triangular(kernel, triangle, a.flag(), a.flag(), a.flag(), b, threads)
+    else:
+        x, y = a.numbers(a.length(n)), a.numbers(a.length(n))
+        kernels.matvec(kernel, a.matrix(n, carrier), a.flag(), x, y, threads)
+
+
+def emulated_vectors(a: Arrays) -> None:
+    n, m = a.size(), int(a.rng.integers(0, 6))
+    kernel, narrow, _ = emulated_format(a)
+    alpha = float(a.rng.choice(NUMBERS))
+    x, y = a.numbers(n), a.numbers(a.length(n))
+    which = a.rng.integers(7)
+    if which == 0:
+        kernels.dot(kernel, narrow, x, y)
+    elif which == 1:
+        kernels.norm2(kernel, narrow, x)
+    elif which == 2:
+        kernels.axpy(kernel, narrow, alpha, x, y)
+    elif which == 3:
+        kernels.scale(kernel, narrow, alpha, x)
+    elif which == 4:
+        j = int(a.rng.choice((m, m, m, m, m, m, -1, 2**62)))
+        h, g = a.numbers(a.length(m + 2)), a.numbers(a.length(m + 2))
+        kernels.givens(kernel, narrow, j, a.numbers(a.length(m + 1)), a.numbers(m + 1), h, g)
+    else:
+        basis, h = a.numbers(m, a.length(n), order="C"), a.numbers(a.length(m))
+        if which == 5:
+            kernels.orthogonalize(kernel, narrow, basis, x, h)
+        else:
+            kernels.orthogonalize_stored(kernel, emulated_format(a)[0], basis, x, h)
+
+
+def emulated_sparse(a: Arrays) -> None:
+    n, columns = a.size(), int(a.rng.integers(0, 4))
+    kernel, _, carrier = emulated_format(a)
+    starts, indices = a.compressed(n, diagonal=True)
+    values = a.numbers(a.length(len(indices)), dtype=carrier)
+    matrix = starts, indices, values
+    b = a.numbers(a.length(n), columns)
+    which = a.rng.integers(5)
+    if which == 0:
+        x, y = a.numbers(a.length(n)), a.numbers(a.length(n))
+        kernels.sparse_matvec(kernel, *matrix, a.flag(), x, y)
+    elif which == 1:
+        found = kernels.sparse_lu(kernel, *matrix, a.indices(n, a.length(n)), 0.1)
+        if found[0] == 0:
+            kernels.sparse_solve(kernel, *found[2], *found[3], a.flag(), b)
+    elif which == 2:
+        kernels.sparse_solve(kernel, *matrix, *matrix, a.flag(), b)
+    elif which == 3:
+        kernels.sparse_cholesky(kernel, *matrix)
+    else:
+        kernels.sparse_cholesky_solve(kernel, *matrix, b)
+
+
+def level(a: Arrays) -> None:
+    """What is emulated runs on another level from now on."""
+    kernels.set_level(str(a.rng.choice((*_kernels.available_levels(), "none", ""))))
 
 
 def text(a: Arrays) -> None:
     rng = random.Random(int(a.rng.integers(2**63)))
     data = fuzz_files.mutated_text(rng.choice(TEXTS), rng)
-    numbers = a.array(np.zeros(int(a.rng.integers(0, 30))), np.float64)
-    count = _kernels.read_numbers(data, numbers)
+    numbers = a.zeros(int(a.rng.integers(0, 30)), dtype=np.float64)
+    count = kernels.read_numbers(data, numbers)
     try:
         expected = [float(word) for word in data.split()]  # Python's own reader
     except ValueError:
@@ -201,32 +495,45 @@ def text(a: Arrays) -> None:
     np.testing.assert_array_equal(numbers[:count], expected[: len(numbers)])
 
 
-KINDS: dict[str, Callable[[Arrays], None]] = {
-    "dense": dense,
-    "sparse": sparse,
-    "emulated": emulated,
-    "text": text,
+SHARES: dict[Callable[[Arrays], None], float] = {
+    factors: 0.12,
+    substitution: 0.1,
+    passes: 0.12,
+    residuals: 0.12,
+    stack: 0.04,
+    patterns: 0.08,
+    left_looking: 0.05,
+    supernodal: 0.08,
+    emulated_matrices: 0.08,
+    emulated_vectors: 0.08,
+    emulated_sparse: 0.08,
+    level: 0.01,
+    text: 0.04,
 }
+"""What is tried, and how much of it."""
 
 
 def run(seed: int, count: int) -> Counter[str]:
-    """Try as many inputs; tell how many were refused."""
+    """Try as many inputs; tell how many were refused, and how often an entry point computed."""
     rng = np.random.default_rng([19, seed])
     counts: Counter[str] = Counter()
-    kinds = list(KINDS)
-    for _ in range(count):
-        kind = kinds[rng.choice(4, p=(0.3, 0.2, 0.1, 0.4))]
+    kinds = list(SHARES)
+    kernels.computed.clear()
+    for number in rng.choice(len(kinds), count, p=list(SHARES.values())):
+        kind = kinds[number]
         arrays = Arrays(rng)
         try:
-            KINDS[kind](arrays)
-            counts[f"{kind}: computed"] += 1
+            kind(arrays)
+            counts[f"{kind.__name__}: computed"] += 1
         except (ValueError, TypeError):
-            counts[f"{kind}: refused"] += 1
-        assert arrays.whole(), f"{kind} of seed {seed} wrote beyond its arrays"
-    return counts
+            counts[f"{kind.__name__}: refused"] += 1
+        assert arrays.whole(), f"{kind.__name__} of seed {seed} wrote beyond its arrays"
+    return counts + Counter({f"({name})": times for name, times in kernels.computed.items()})
 
 
 def _reported(seed: int, count: int, queue: Any) -> None:
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(HANGING, exit=True)  # a kernel may wait for ever
     queue.put(run(seed, count))
 
 
@@ -240,7 +547,7 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     seeds = list(range(given.first, given.first + -(-given.inputs // given.each)))
     counts: Counter[str] = Counter()
-    crashed = []
+    crashed, done = [], 0
     while seeds:
         now, seeds = seeds[: given.jobs], seeds[given.jobs :]
         started = []
@@ -256,11 +563,14 @@ def main() -> None:
                 crashed.append(seed)
             else:
                 counts += queue.get()
-        print(f"{sum(counts.values())} of {given.inputs}", file=sys.stderr, flush=True)
-    print(f"{sum(counts.values())} inputs, {len(crashed)} seeds crashed or wrong")
+                done += given.each
+        print(f"{done} of {given.inputs}", file=sys.stderr, flush=True)
+    untried = sorted(name for name in entry_points() if not counts[f"({name})"])
+    print(f"{done} inputs, {len(crashed)} seeds crashed or wrong")
     for name, count in sorted(counts.items()):
         print(f"  {name}: {count}")
-    sys.exit(bool(crashed))
+    print(f"entry points that computed nothing: {', '.join(untried) or 'none'}")
+    sys.exit(bool(crashed or untried))
 
 
 if __name__ == "__main__":

@@ -151,6 +151,14 @@ def test_lines_out_of_range_are_refused():
             )
 
 
+@pytest.mark.parametrize(("n", "count"), [(5, 0), (0, 0)])
+def test_a_look_at_nothing_ends(n, count):
+    empty = np.empty(count)
+    lines = np.zeros(count, np.int64)
+    gram = np.empty((count, count), order="F")
+    _kernels.native_look(np.ones((n, 3), order="F"), lines, lines, empty, empty.copy(), gram, 2)
+
+
 @pytest.mark.parametrize("power", [-900, -500, 500, 900])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_power_of_two_changes_no_feature(power, order):
@@ -198,7 +206,7 @@ def test_views_that_are_not_contiguous():
     assert np.array_equal(rw.solve(A, b), rw.solve(np.ascontiguousarray(A), b))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (300, 5), (2000, 128)])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (300, 5), (2000, 128), (5, 0), (0, 3)])
 def test_inner_products_of_few_columns(shape):
     """Exactly those of whole numbers, whose sums float64 holds; the same for any thread count."""
     A = np.asfortranarray(np.random.default_rng(3).integers(-9, 9, shape), dtype=float)

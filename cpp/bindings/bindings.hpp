@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "common/ieee_arithmetic.hpp"
+#include "native/kernels.hpp"
 
 namespace roundwise {
 
@@ -29,6 +30,12 @@ inline std::int64_t length(std::size_t n) { return static_cast<std::int64_t>(n);
 
 inline void require(bool holds, const char* otherwise) {
     if (!holds) throw std::invalid_argument(otherwise);
+}
+
+// The products of a residual that are summed in double (native/exact.hpp).
+inline void require_block(std::int64_t block) {
+    require(block == 0 || block >= least_block,
+            "block is 1 to 3 or negative; pass 0 for twice the precision, or at least 4 products");
 }
 
 // Scratch memory of a kernel, aligned to a cache line.

@@ -1,7 +1,8 @@
 // The emulated kernels of roundwise._kernels; emulated/kernels.hpp and emulated/sparse.hpp state what
 // each computes. Matrices are passed in their format's carrier, already rounded. Vectors are passed
 // as float64; the functions here round them to the format, and write results back as float64. Most
-// return a Status as an integer. The Python callers check shapes, nanobind types and memory orders.
+// return a Status as an integer. Shapes and indices are checked here: with a wrong one, a kernel would
+// read or write past the end of an array.
 #include "bindings/bindings.hpp"
 
 #include <cmath>
@@ -79,46 +80,89 @@ template <class Compute> nb::tuple to_tuple(Status status, Compute compute) {
     return nb::make_tuple(static_cast<int>(status), value);
 }
 
+template <class X, class Y> void require_same_length(const X& x, const Y& y) {
+    require(x.size() == y.size(), "x and y differ in length; pass two vectors of n numbers");
+}
+
+// The n of a square matrix.
+template <class M> std::int64_t order_of(const M& a) {
+    require(a.shape(0) == a.shape(1), "A is not square; pass an n x n matrix");
+    return length(a.shape(0));
+}
+
+// A matrix in compressed form, whose indices are below `bound`.
 template <class T>
 SparseView<T> view(const VectorIn<Index>& starts, const VectorIn<Index>& indices,
-                   const VectorIn<T>& values) {
-    return {length(starts.shape(0)) - 1, starts.data(), indices.data(), values.data()};
+                   const VectorIn<T>& values, std::int64_t bound) {
+    require(starts.size() >= 1, "indptr is empty; pass a matrix in compressed form");
+    const std::int64_t size = length(starts.size()) - 1;
+    const Index *first = starts.data(), *place = indices.data();
+    bool valid = first[0] == 0 && first[size] <= length(indices.size()) && first[size] <= length(values.size());
+    for (std::int64_t i = 0; i < size; ++i) valid = valid && first[i] <= first[i + 1];
+    for (Index e = 0; valid && e < first[size]; ++e) valid = place[e] >= 0 && place[e] < bound;
+    require(valid, "an index is out of range; pass a valid matrix in compressed form");
+    return {size, first, place, values.data()};
+}
+
+template <class T>
+SparseView<T> square_view(const VectorIn<Index>& starts, const VectorIn<Index>& indices,
+                          const VectorIn<T>& values) {
+    return view<T>(starts, indices, values, length(starts.size()) - 1);
+}
+
+// Factors, with a diagonal entry at least in each column, that fit right-hand sides of so many rows.
+template <class T>
+void require_solvable(const SparseView<T>& factor, std::int64_t rows) {
+    require(factor.size == rows, "b and the factors differ in length; pass n rows");
+    bool stored = true;
+    for (std::int64_t j = 0; j < rows; ++j) stored = stored && factor.starts[j] < factor.starts[j + 1];
+    require(stored, "a column of a factor is empty; pass factors with their diagonal");
 }
 
 template <class T> void bind_carrier(nb::module_& m) {
     define(m, "round", [](const Format& f, int mode, std::uint64_t key,
                       VectorIn<T> x, VectorOut<T> y, int threads) {
+        require_same_length(x, y);
+        require(mode >= 0 && mode <= static_cast<int>(Mode::stochastic),
+                "there is no such mode; pass 0 to 4");
         nb::gil_scoped_release release;
         active_kernels<T>().round(f, static_cast<Mode>(mode), key, length(x.shape(0)), x.data(),
                                   y.data(), threads);
     });
     define(m, "lu", [](const Format& f, MatrixOut<T> a, VectorOut<std::int32_t> perm, int threads) {
+        const std::int64_t n = order_of(a);
+        require(n == length(perm.size()), "perm and A differ in length; pass n numbers");
         Verdict verdict;
         {
             nb::gil_scoped_release release;
-            verdict = active_kernels<T>().lu(f, length(a.shape(0)), a.data(), perm.data(), threads);
+            verdict = active_kernels<T>().lu(f, n, a.data(), perm.data(), threads);
         }
         return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
     });
     define(m, "cholesky", [](const Format& f, MatrixOut<T> a, int threads) {
+        const std::int64_t n = order_of(a);
         Verdict verdict;
         {
             nb::gil_scoped_release release;
-            verdict = active_kernels<T>().cholesky(f, length(a.shape(0)), a.data(), threads);
+            verdict = active_kernels<T>().cholesky(f, n, a.data(), threads);
         }
         return nb::make_tuple(static_cast<int>(verdict.status), verdict.column);
     });
     define(m, "solve_triangular", [](const Format& f, MatrixIn<T> a, bool lower, bool unit, bool transpose,
                                  MatrixOut<double> b, int threads) {
+        const std::int64_t n = order_of(a);
+        require(n == length(b.shape(0)), "b and A differ in length; pass n rows");
         nb::gil_scoped_release release;
         Rounded<T> x(f, length(b.size()), b.data());
         if (x.status != Status::ok) return static_cast<int>(x.status);
-        active_kernels<T>().solve_triangular(f, length(a.shape(0)), a.data(), lower, unit, transpose,
+        active_kernels<T>().solve_triangular(f, n, a.data(), lower, unit, transpose,
                                              length(b.shape(1)), x.data(), threads);
         return static_cast<int>(x.write(b.data()));
     });
     define(m, "matvec", [](const Format& f, MatrixIn<T> a, bool transpose, VectorIn<double> x,
                        VectorOut<double> y, int threads) {
+        require(x.size() == a.shape(transpose ? 0 : 1) && y.size() == a.shape(transpose ? 1 : 0),
+                "the lengths of x and y do not match A; pass y = A x, or A' x with transpose");
         nb::gil_scoped_release release;
         Rounded<T> in(f, length(x.size()), x.data()), out(length(y.size()));
         if (in.status != Status::ok) return static_cast<int>(in.status);
@@ -129,19 +173,26 @@ template <class T> void bind_carrier(nb::module_& m) {
     define(m, "sparse_matvec", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
                               VectorIn<T> values, bool transpose, VectorIn<double> x,
                               VectorOut<double> y) {
+        const SparseView<T> a = view<T>(starts, indices, values, length(transpose ? y.size() : x.size()));
+        require(a.size == length(transpose ? x.size() : y.size()),
+                "the lengths of x and y do not match A; pass y = A x, or A' x with transpose");
         nb::gil_scoped_release release;
         Rounded<T> in(f, length(x.size()), x.data()), out(length(y.size()));
         if (in.status != Status::ok) return static_cast<int>(in.status);
-        sparse_matvec<T>(f, view<T>(starts, indices, values), transpose, in.data(),
-                         length(y.size()), out.data());
+        sparse_matvec<T>(f, a, transpose, in.data(), length(y.size()), out.data());
         return static_cast<int>(out.write(y.data()));
     });
     define(m, "sparse_lu", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
                           VectorIn<T> values, VectorIn<Index> diagonal, double threshold) {
+        const SparseView<T> a = square_view<T>(starts, indices, values);
+        require(a.size == length(diagonal.size()), "diagonal and A differ in length; pass n rows");
+        for (std::int64_t j = 0; j < a.size; ++j)
+            require(diagonal.data()[j] >= 0 && diagonal.data()[j] < a.size,
+                    "a row of diagonal is out of range; pass 0 to n - 1");
         SparseFactors<T> factors;
         {
             nb::gil_scoped_release release;
-            factors = sparse_lu<T>(f, view<T>(starts, indices, values), diagonal.data(), threshold);
+            factors = sparse_lu<T>(f, a, diagonal.data(), threshold);
         }
         return nb::make_tuple(static_cast<int>(factors.verdict.status), factors.verdict.column,
                               to_numpy(std::move(factors.lower)), to_numpy(std::move(factors.upper)),
@@ -149,10 +200,11 @@ template <class T> void bind_carrier(nb::module_& m) {
     });
     define(m, "sparse_cholesky", [](const Format& f, VectorIn<Index> starts, VectorIn<Index> indices,
                                 VectorIn<T> values) {
+        const SparseView<T> a = square_view<T>(starts, indices, values);
         SparseCholesky<T> factor;
         {
             nb::gil_scoped_release release;
-            factor = sparse_cholesky<T>(f, view<T>(starts, indices, values));
+            factor = sparse_cholesky<T>(f, a);
         }
         return nb::make_tuple(static_cast<int>(factor.verdict.status), factor.verdict.column,
                               to_numpy(std::move(factor.lower)));
@@ -160,23 +212,34 @@ template <class T> void bind_carrier(nb::module_& m) {
     define(m, "sparse_cholesky_solve", [](const Format& f, VectorIn<Index> starts,
                                       VectorIn<Index> indices, VectorIn<T> values,
                                       MatrixOut<double> b) {
+        const SparseView<T> factor = square_view<T>(starts, indices, values);
+        require_solvable(factor, length(b.shape(0)));
         nb::gil_scoped_release release;
         Rounded<T> x(f, length(b.size()), b.data());
         if (x.status != Status::ok) return static_cast<int>(x.status);
-        sparse_cholesky_solve<T>(f, view<T>(starts, indices, values), length(b.shape(1)), x.data());
+        sparse_cholesky_solve<T>(f, factor, length(b.shape(1)), x.data());
         return static_cast<int>(x.write(b.data()));
     });
     define(m, "sparse_solve", [](const Format& f, VectorIn<Index> l_starts, VectorIn<Index> l_indices,
                              VectorIn<T> l_values, VectorIn<Index> u_starts,
                              VectorIn<Index> u_indices, VectorIn<T> u_values, bool transpose,
                              MatrixOut<double> b) {
+        const SparseView<T> lower = square_view<T>(l_starts, l_indices, l_values);
+        const SparseView<T> upper = square_view<T>(u_starts, u_indices, u_values);
+        require(lower.size == upper.size, "L and U differ in length; pass n columns each");
+        require_solvable(upper, length(b.shape(0)));
         nb::gil_scoped_release release;
         Rounded<T> x(f, length(b.size()), b.data());
         if (x.status != Status::ok) return static_cast<int>(x.status);
-        sparse_solve<T>(f, view<T>(l_starts, l_indices, l_values),
-                        view<T>(u_starts, u_indices, u_values), transpose, length(b.shape(1)), x.data());
+        sparse_solve<T>(f, lower, upper, transpose, length(b.shape(1)), x.data());
         return static_cast<int>(x.write(b.data()));
     });
+}
+
+// The rows of V, w and the coefficients h of an orthogonalization.
+template <class V, class W> void require_basis(const V& v, const W& w, const W& h) {
+    require(v.shape(1) == w.size() && v.shape(0) == h.size(),
+            "the shapes of V, w and h do not match; pass m x n, n and m numbers");
 }
 
 // Vectors are float64 for every format, so that their type does not tell the carrier. The argument
@@ -188,6 +251,7 @@ template <class Body> auto with_carrier(bool narrow, Body body) {
 void bind_vector_operations(nb::module_& m) {
     define(m, "orthogonalize", [](const Format& f, bool narrow, RowsIn<double> v, VectorOut<double> w,
                               VectorOut<double> h) {
+        require_basis(v, w, h);
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             const std::vector<T> basis(v.data(), v.data() + v.size());  // the basis is not rounded again
@@ -202,6 +266,7 @@ void bind_vector_operations(nb::module_& m) {
     // the format when it is stored.
     define(m, "orthogonalize_stored", [](const Format& f, const Format& float64, RowsIn<double> v,
                                      VectorOut<double> w, VectorOut<double> h) {
+        require_basis(v, w, h);
         const Kernels<double>& kernels = active_kernels<double>();
         const std::int64_t n = length(w.size());
         const auto store = [&](std::int64_t count, double* x) {
@@ -218,6 +283,9 @@ void bind_vector_operations(nb::module_& m) {
     });
     define(m, "givens", [](const Format& f, bool narrow, std::int64_t j, VectorOut<double> cosines,
                        VectorOut<double> sines, VectorOut<double> h, VectorOut<double> g) {
+        require(j >= 0 && j < length(cosines.size()) && j < length(sines.size()) &&
+                    j + 1 < length(h.size()) && j + 1 < length(g.size()),
+                "column j needs more numbers; pass j + 1 cosines and sines, j + 2 of h and g");
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             Rounded<T> c(f, j + 1, cosines.data()), s(f, j + 1, sines.data());
@@ -230,6 +298,7 @@ void bind_vector_operations(nb::module_& m) {
         });
     });
     define(m, "dot", [](const Format& f, bool narrow, VectorIn<double> x, VectorIn<double> y) {
+        require_same_length(x, y);
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             const Rounded<T> a(f, length(x.size()), x.data()), b(f, length(y.size()), y.data());
@@ -248,6 +317,7 @@ void bind_vector_operations(nb::module_& m) {
     });
     define(m, "axpy", [](const Format& f, bool narrow, double alpha, VectorIn<double> x,
                      VectorOut<double> y) {
+        require_same_length(x, y);
         return with_carrier(narrow, [&](auto carrier) {
             using T = decltype(carrier);
             const Rounded<T> factor(f, 1, &alpha), a(f, length(x.size()), x.data());

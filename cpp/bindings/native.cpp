@@ -242,8 +242,9 @@ template <class I> void bind_sparse_exact(nb::module_& m) {
             else return exact_kernels().long_sparse_residual;
         }();
         nb::gil_scoped_release release;
-        kernel(rows, columns, starts.data(), places.data(), values.data(), Block(x).count, x.data(),
-               b.data(), r.data(), threads);
+        require(kernel(rows, columns, starts.data(), places.data(), values.data(), Block(x).count,
+                       x.data(), b.data(), r.data(), threads),
+                "an index is out of range; pass a valid matrix in compressed rows");
     });
 }
 
@@ -253,8 +254,7 @@ void bind_exact(nb::module_& m) {
                                           int threads) {
         const std::int64_t rows = length(a.shape(0)), columns = length(a.shape(1));
         require_blocks(transpose ? columns : rows, transpose ? rows : columns, Block(x), Block(b), Block(r));
-        require(block == 0 || block >= least_block,
-                "block is 1 to 3 or negative; pass 0 for twice the precision, or at least 4 products");
+        require_block(block);
         nb::gil_scoped_release release;
         exact_kernels().residual(rows, columns, a.data(), transpose, Block(x).count, x.data(), b.data(),
                                  r.data(), block, threads);
@@ -267,7 +267,9 @@ void bind_exact(nb::module_& m) {
                                           double most) {
         const Block shape(x);
         const std::int64_t n = length(a.shape(0)), count = shape.count;
-        require_blocks(n, length(a.shape(1)), shape, Block(b), Block(b));
+        require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
+        require_blocks(n, n, shape, Block(b), Block(b));
+        require_block(block);
         nb::gil_scoped_release release;
         const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
         double* r = static_cast<double*>(workspace.get());

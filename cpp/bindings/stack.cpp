@@ -121,6 +121,7 @@ void bind_stack(nb::module_& m) {
                     length(passed.size()) == count,
                 "X, passed and the indices differ in length; pass one of each for every system");
         require(threads >= 1, "threads < 1; pass at least 1");
+        require_block(block);
         for (std::int64_t i = 0; i < count; ++i)
             require(which_a.data()[i] >= 0 && which_a.data()[i] < length(a.shape(0)) &&
                         which_b.data()[i] >= 0 && which_b.data()[i] < length(b.shape(0)),

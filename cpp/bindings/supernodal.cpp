@@ -73,6 +73,18 @@ nb::object panels_of(const Plan& plan) {
     return nb::cast(nb::ndarray<nb::numpy, std::int64_t, nb::ndim<2>>(numbers, {rows->size(), 5}, owner));
 }
 
+// The rows that a factorization exchanged: within a panel, and a pivot of two rows needs two.
+void require_exchanges(const sparse::PlanView& view, const VectorIn<std::int32_t>& pivots) {
+    if (view.kind == Kind::cholesky) return;  // exchanges none, and leaves them as they are
+    for (std::int32_t p = 0; p < view.panels; ++p)
+        for (std::int64_t i = 0; i < view.width(p); ++i) {
+            const std::int32_t row = pivots.data()[view.first[p] + i];
+            const bool first_of_two = row < 0 && i + 1 < view.width(p);
+            require((row >= 0 && row < view.width(p)) || (first_of_two && ~row < view.width(p)),
+                    "the pivots are of other factors; pass those that supernodal_factorize wrote");
+        }
+}
+
 template <class T> void bind_kernels(nb::module_& m) {
     define(m, "supernodal_factorize",
            [](const Plan& plan, VectorIn<T> values, VectorOut<T> storage, VectorOut<std::int32_t> pivots,
@@ -101,6 +113,7 @@ template <class T> void bind_kernels(nb::module_& m) {
                require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
                        "storage or pivots do not fit the plan; pass plan.stored and n numbers");
                require(length(b.shape(0)) == view.n, "b and the factors differ in length; pass n rows");
+               require_exchanges(view, pivots);
                require(threads >= 1, "threads < 1; pass at least 1");
                const auto& kernels = sparse::sparse_kernels<T>();
                nb::gil_scoped_release release;

@@ -89,8 +89,9 @@ void share(Phase& phase, std::int64_t count, const Run& run, const Finish& finis
     wait_for(phase.finished);
 }
 
+// The same without finish(); there may be no task at all.
 template <class Run> void share(Phase& phase, std::int64_t count, const Run& run) {
-    share(phase, count, run, [] {});
+    if (count > 0) share(phase, count, run, [] {});
 }
 
 // A kernel of one phase: calls body(begin, end) on ranges of length `grain` that cover 0..count.

@@ -124,7 +124,8 @@ inline void add_dots(std::int64_t m, const double* a, std::int64_t a_step, const
     std::int64_t i = 0;
     while (i < m) {
         V parts[K][C] = {};
-        const std::int64_t end = exact || m - i < block * lanes ? m : i + block * lanes;
+        // Not m - i < block * lanes, which overflows for a huge block.
+        const std::int64_t end = exact || (m - i) / lanes < block ? m : i + block * lanes;
         for (; i + lanes <= end; i += lanes) add(i, lanes, parts);
         if (end == m && i < m) {
             add(i, m - i, parts);
@@ -306,22 +307,29 @@ inline double largest_row_sum(std::int64_t rows, std::int64_t columns, const dou
     return largest;
 }
 
-// R = B - A X for A in compressed rows; every product exactly.
+// R = B - A X for A in compressed rows; every product exactly. False if an index was out of range.
 template <class I>
-void exact_sparse_residual(std::int64_t rows, std::int64_t columns, const I* starts, const I* places,
+bool exact_sparse_residual(std::int64_t rows, std::int64_t columns, const I* starts, const I* places,
                            const double* values, std::int64_t count, const double* x, const double* b,
                            double* r, int threads) {
     const std::int64_t entries = starts[rows];
+    int invalid = 0;
     share_range(rows, 4096, threads_for<double>(entries, threads),
-                [=](std::int64_t begin, std::int64_t end) {
+                [=, &invalid](std::int64_t begin, std::int64_t end) {
         for (std::int64_t c = 0; c < count; ++c)
             for (std::int64_t i = begin; i < end; ++i) {
                 TwiceSum<double> sum = {b[i + c * rows], 0.0};
-                for (I entry = starts[i]; entry < starts[i + 1]; ++entry)
-                    sum.add_product(-values[entry], x[places[entry] + c * columns]);
+                bool valid = starts[i] >= 0 && starts[i + 1] <= entries;
+                for (I entry = starts[i]; valid && entry < starts[i + 1]; ++entry) {
+                    const I place = places[entry];
+                    valid = place >= 0 && place < columns;
+                    if (valid) sum.add_product(-values[entry], x[place + c * columns]);
+                }
+                if (!valid) __atomic_store_n(&invalid, 1, __ATOMIC_RELAXED);
                 r[i + c * rows] = sum.high + sum.low;
             }
     });
+    return invalid == 0;
 }
 
 // The same for A in compressed columns, on one thread; `low` has room for a column of R.

@@ -136,11 +136,12 @@ struct ExactKernels {
                      std::int64_t count, const double* x, const double* b, double* r,
                      std::int64_t block, int threads);
 
-    // A in compressed rows, with indices of 32 or of 64 bits.
-    void (*sparse_residual)(std::int64_t rows, std::int64_t columns, const std::int32_t* starts,
+    // A in compressed rows, with indices of 32 or of 64 bits. False if one of them, or of the starts
+    // before starts[rows], is out of range: R is of no use then.
+    bool (*sparse_residual)(std::int64_t rows, std::int64_t columns, const std::int32_t* starts,
                             const std::int32_t* places, const double* values, std::int64_t count,
                             const double* x, const double* b, double* r, int threads);
-    void (*long_sparse_residual)(std::int64_t rows, std::int64_t columns, const std::int64_t* starts,
+    bool (*long_sparse_residual)(std::int64_t rows, std::int64_t columns, const std::int64_t* starts,
                                  const std::int64_t* places, const double* values, std::int64_t count,
                                  const double* x, const double* b, double* r, int threads);
 

@@ -3,7 +3,7 @@
 cpp/emulated/kernels.hpp, cpp/emulated/sparse.hpp, cpp/native/kernels.hpp, cpp/native/columns.hpp
 and the headers of cpp/sparse/ state what each kernel computes; the bindings are in cpp/bindings/.
 Most kernels write results into the arrays they are given. An array of another type or memory order
-than a kernel takes raises TypeError.
+than a kernel takes raises TypeError, one whose shape or indices do not fit ValueError.
 """
 
 from typing import Any
