@@ -296,6 +296,38 @@ def passes(a: Arrays) -> None:
         kernels.native_convert(source, target, fmt, threads)
 
 
+def columns(a: Arrays) -> None:
+    """Norms, shifts and permutations of blocks of columns, and the angles of a look."""
+    n, count, which, dtype = a.size(), int(a.rng.integers(0, 4)), a.rng.integers(9), real_type(a)
+    if which == 0:
+        kernels.native_angles(a.matrix(n, a.rng.choice((np.float64, np.complex128))))
+    elif which <= 2:
+        weights = a.numbers(a.length(2 * n)) if a.flag() else None
+        norms = kernels.native_max_norms if which == 1 else kernels.native_max_moduli
+        norms(a.numbers(2 * n, count), weights, a.numbers(a.length(count)))
+    elif which == 3:
+        shifts = a.rng.choice((0, 1, -1, 60, -1200, 2**31 - 1, -(2**31)), a.length(count))
+        x, y = a.numbers(n, count), a.numbers(a.length(n), count)
+        kernels.native_shift(x, a.array(shifts, np.int32), y)
+    elif which == 4:
+        norms_of_columns = [a.numbers(a.length(count)) for _ in range(4)]
+        r, x, b, errors = norms_of_columns
+        kernels.native_backward_errors(r, float(a.rng.choice(NUMBERS)), x, b, errors)
+    elif which == 5:
+        kernels.native_order(a.indices(n, n), a.zeros(a.length(n)))
+    elif which == 6:
+        order = a.order(n) if a.flag() else None
+        x, y = a.numbers(a.length(n), count), a.numbers(n, count, dtype=dtype)
+        (kernels.native_gather(order, x, y) if a.flag() else kernels.native_scatter(order, y, x))
+    else:
+        order = a.order(n) if a.flag() else None
+        pairs, parts = a.numbers(a.length(2 * n), count), a.numbers(n, 2 * count, dtype=dtype)
+        if which == 7:
+            kernels.native_gather_pairs(order, a.flag(), pairs, parts)
+        else:
+            kernels.native_scatter_pairs(order, a.flag(), parts, pairs)
+
+
 def residuals(a: Arrays) -> None:
     n, count, which = a.size(), int(a.rng.integers(0, 12)), a.rng.integers(4)
     shape = (lambda rows: (rows, a.length(count))) if a.flag() else (lambda rows: (rows,))
@@ -498,8 +530,9 @@ def text(a: Arrays) -> None:
 SHARES: dict[Callable[[Arrays], None], float] = {
     factors: 0.12,
     substitution: 0.1,
-    passes: 0.12,
-    residuals: 0.12,
+    passes: 0.08,
+    columns: 0.08,
+    residuals: 0.08,
     stack: 0.04,
     patterns: 0.08,
     left_looking: 0.05,

@@ -429,7 +429,7 @@ def test_the_reward_of_a_climb_where_the_safe_action_is_unsuited():
 @pytest.mark.parametrize("budget", [8, 12, 40])
 @pytest.mark.parametrize("n", [60, 300])
 def test_gmres_that_gets_as_far_as_it_is_asked_to_is_not_hopeless(n, budget):
-    """One tiny singular value: FP32's factors miss one direction, and GMRES needs few iterations."""
+    """One tiny singular value: FP32's factors miss a direction, and GMRES needs few iterations."""
     system = rw.problems.randsvd(n, kappa=1e9, mode=4, rng=0)
     outcome = rw.VerifiedSolve(budget=budget).run(system, f"lu:fp32-{REST}", "native")
     assert outcome.converged, outcome.reason
