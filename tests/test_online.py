@@ -222,7 +222,7 @@ def test_where_a_format_fails_a_lower_one_is_not_tried_next():
     cases = [{"bf16": Tried(i < 6, 8, 0), "fp32": fp32, "fp64": AT_ONCE} for i in range(10)]
     both = Facts.gathered([(SEEN, 1.0, tried) for tried in cases])
     world = World(learner(both, explore=0.0))
-    if "bf16" not in world.learner.prior.formats(SEEN.method):
+    if "bf16" not in world.learner.prior.formats(SEEN.method, world.learner.prior.prices):
         pytest.skip("this processor has no BF16 instructions")
     starts = world.starts(30, set())
     assert "bf16" not in starts[starts.index("fp64") :]

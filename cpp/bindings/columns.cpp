@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
+#include <vector>
 
 #include "bindings/bindings.hpp"
 #include "native/columns.hpp"
@@ -50,8 +51,44 @@ void bind_norms_and_shifts(nb::module_& m) {
                     columns == length(exponents.size()),
                 "the shapes do not match; pass two blocks of one shape, and an exponent for each column");
         nb::gil_scoped_release release;
+        bool finite = true;
         for (std::int64_t j = 0; j < columns; ++j)
-            shift(rows, x.data() + j * rows, exponents.data()[j], y.data() + j * rows);
+            finite &= shift(rows, x.data() + j * rows, exponents.data()[j], y.data() + j * rows);
+        return finite;
+    });
+    // The max norms of the columns are computed unless they are given.
+    define(m, "native_unit_columns", [](MatrixIn<double> x, Weights sizes, MatrixOut<double> y,
+                                        VectorOut<std::int32_t> exponents) {
+        const std::int64_t rows = length(x.shape(0)), columns = length(x.shape(1));
+        require(rows == length(y.shape(0)) && columns == length(y.shape(1)) &&
+                    columns == length(exponents.size()) && (!sizes || columns == length(sizes->size())),
+                "the shapes do not match; pass two blocks of one shape, and numbers for each column");
+        nb::gil_scoped_release release;
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const double* column = x.data() + j * rows;
+            const double size = sizes ? sizes->data()[j] : max_norm(rows, column, nullptr);
+            exponents.data()[j] = to_unit_size(rows, column, size, y.data() + j * rows);
+        }
+    });
+    define(m, "native_turn_pairs", [](MatrixIn<double> x, MatrixOut<double> y) {
+        const std::int64_t rows = length(x.shape(0)), columns = length(x.shape(1));
+        require(rows % 2 == 0 && rows == length(y.shape(0)) && 2 * columns == length(y.shape(1)),
+                "the shapes do not match; pass pairs of real and imaginary parts, and twice the columns");
+        nb::gil_scoped_release release;
+        for (std::int64_t j = 0; j < columns; ++j) {
+            double* for_re = y.data() + 2 * j * rows;
+            turn_pairs(rows / 2, x.data() + j * rows, for_re, for_re + rows);
+        }
+    });
+    define(m, "native_nearest", [](MatrixIn<double> points, VectorIn<double> place, double reach, int most) {
+        require(points.shape(0) == place.size(), "the place has another length; pass a number for each row");
+        require(most >= 1, "most < 1; pass at least 1");
+        std::vector<std::int64_t> found(static_cast<std::size_t>(most));
+        std::vector<double> squares(found.size());
+        found.resize(static_cast<std::size_t>(
+            nearest(length(place.size()), length(points.shape(1)), points.data(), place.data(), reach, most,
+                    found.data(), squares.data())));
+        return found;
     });
     define(m, "native_backward_errors", [](VectorIn<double> r, double norm, VectorIn<double> x,
                                            VectorIn<double> b, VectorOut<double> errors) {

@@ -54,14 +54,24 @@ inline double max_modulus(std::int64_t n, const double* x, const double* weights
     return largest != largest ? largest : result;  // hypot(inf, NaN) is infinite
 }
 
-// y = 2**exponent x, rounded once.
-inline void shift(std::int64_t n, const double* x, int exponent, double* y) {
-    if (exponent >= -1022 && exponent <= 1023) {
-        const double power = std::ldexp(1.0, exponent);
-        for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * power;
-    } else {
-        for (std::int64_t i = 0; i < n; ++i) y[i] = std::ldexp(x[i], exponent);
+// y = 2**exponent x, rounded once. Returns whether all of y is finite.
+inline bool shift(std::int64_t n, const double* x, int exponent, double* y) {
+    const bool in_range = exponent >= -1022 && exponent <= 1023;
+    const double power = std::ldexp(1.0, in_range ? exponent : 0);
+    double sum = 0;  // 0 times a number is 0 if that is finite, else NaN
+    for (std::int64_t i = 0; i < n; ++i) {
+        y[i] = in_range ? x[i] * power : std::ldexp(x[i], exponent);
+        sum += 0 * y[i];
     }
+    return sum == 0;
+}
+
+// y = 2**-exponent x with max |y_i| in [1, 2) for a `size` that is max |x_i|; y = x if that is zero, or
+// not finite. Returns the exponent.
+inline int to_unit_size(std::int64_t n, const double* x, double size, double* y) {
+    const int exponent = size > 0 && std::isfinite(size) ? std::ilogb(size) : 0;
+    shift(n, x, -exponent, y);
+    return exponent;
 }
 
 // ||r|| / (||A|| ||x|| + ||b||): 0 if r is, infinite if the divisor is not finite.
@@ -80,7 +90,7 @@ inline void gather(std::int64_t n, const std::int32_t* order, const double* x, T
 // y[order_i] = x_i, converted. Returns whether all are finite.
 template <class T>
 inline bool scatter(std::int64_t n, const std::int32_t* order, const T* x, double* y) {
-    double sum = 0;  // 0 times a number is 0 if that is finite, else NaN
+    double sum = 0;
     for (std::int64_t i = 0; i < n; ++i) {
         const double value = static_cast<double>(x[i]);
         sum += 0 * value;
@@ -111,6 +121,39 @@ inline bool scatter_pairs(std::int64_t n, const std::int32_t* order, double sign
         sum += 0 * pair[0] + 0 * pair[1];
     }
     return sum == 0;
+}
+
+// From the pairs (x, y) of complex numbers, (x, -y) and (y, x): their inner products with the pairs
+// (p, q) of other numbers are the real and the imaginary parts of (p + iq)(x + iy).
+inline void turn_pairs(std::int64_t n, const double* pairs, double* for_re, double* for_im) {
+    for (std::int64_t i = 0; i < 2 * n; i += 2) {
+        for_re[i] = for_im[i + 1] = pairs[i];
+        for_re[i + 1] = -pairs[i + 1];
+        for_im[i] = pairs[i + 1];
+    }
+}
+
+// The columns of `points` (size x count) nearest to `place`, at most `most` of them and none at a squared
+// distance above `reach`, nearest first, of two alike the first one. Returns how many there are.
+inline std::int64_t nearest(std::int64_t size, std::int64_t count, const double* points, const double* place,
+                            double reach, std::int64_t most, std::int64_t* found, double* squares) {
+    std::int64_t known = 0;
+    for (std::int64_t j = 0; j < count; ++j) {
+        double square = 0;
+        for (std::int64_t i = 0; i < size; ++i) {
+            const double away = points[i + j * size] - place[i];
+            square += away * away;
+        }
+        if (!(square <= reach) || (known == most && !(square < squares[known - 1]))) continue;
+        std::int64_t at = known < most ? known++ : known - 1;
+        for (; at > 0 && square < squares[at - 1]; --at) {
+            squares[at] = squares[at - 1];
+            found[at] = found[at - 1];
+        }
+        squares[at] = square;
+        found[at] = j;
+    }
+    return known;
 }
 
 }  // namespace roundwise

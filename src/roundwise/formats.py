@@ -7,8 +7,8 @@ A format holds the numbers ``±m * 2**(e - p + 1)`` with an integer significand
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 from roundwise._forking import cached_property
 from roundwise.exceptions import UnknownNameError
@@ -80,7 +80,7 @@ class FloatFormat:
                 "a format whose top code is NaN has no infinity; choose another overflow"
             )
 
-    @property
+    @cached_property
     def unit_roundoff(self) -> float:
         """``u = 2**-p``: the largest relative error of rounding to nearest, in range."""
         return math.ldexp(1.0, -self.p)
@@ -118,6 +118,19 @@ class FloatFormat:
 
     def __str__(self) -> str:
         return self.name
+
+    @cached_property
+    def _facts(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        """As a dataclass compares, but at once where both are the same object: mostly they are."""
+        if self is other:
+            return True
+        return isinstance(other, FloatFormat) and self._facts == other._facts
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 FP64X2 = FloatFormat("fp64x2", 106, -969, 1023)

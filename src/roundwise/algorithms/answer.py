@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from roundwise.algorithms.base import OutcomeStatus
 from roundwise.algorithms.refinement import Refined
 from roundwise.algorithms.stage import Vector
+from roundwise.algorithms.stopping import largest
 
 Array = NDArray[np.float64]
 
@@ -63,6 +64,4 @@ def _largest_correction(refined: Refined) -> float:
     """The largest correction of any column, relative to x; 0 if there was none."""
     progress = refined.progress
     steps = range(1, progress.steps + 1)
-    return max(
-        (float(progress.relative_correction(k).max(initial=0.0)) for k in steps), default=0.0
-    )
+    return max((largest(progress.relative_correction(k)) for k in steps), default=0.0)

@@ -11,6 +11,7 @@ to end, and the two stages say in which formats the residual and the update are 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,11 +28,12 @@ from roundwise.algorithms.scaling import (
     ScaledColumns,
     ScaledMatrix,
     norms_of,
+    scaled_back,
     scaled_system,
-    shifted,
+    unit_columns,
 )
 from roundwise.algorithms.stage import Stage, Stages, Vector
-from roundwise.algorithms.stopping import Progress, StoppingRule
+from roundwise.algorithms.stopping import Progress, StoppingRule, largest
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.formats import FP64
@@ -68,13 +70,13 @@ class Refined:
 
     def keep_better(self, errors: NDArray[np.float64]) -> None:
         """Keep the columns of X whose backward error is smaller; NaN is never smaller."""
-        better = np.asarray(errors < self.errors)
-        if better.all():
+        pairs = enumerate(zip(errors.tolist(), self.errors.tolist(), strict=True))
+        columns = [j for j, (now, before) in pairs if now < before]
+        if len(columns) == len(errors):
             self.best, self.errors = self.X, errors
-        elif better.any():
+        elif columns:
             assert self.X is not None
             self.best, self.errors = self.best.copy(), self.errors.copy()
-            columns = np.flatnonzero(better)
             self.best[:, columns], self.errors[columns] = self.X[:, columns], errors[columns]
 
 
@@ -97,7 +99,8 @@ def refine(
     scaled, B = system[0], system[1].B
     b_norms = scaled.residual_norms(B)
     progress = Progress(scaled.n, update.fmt)
-    refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
+    none = np.array([math.inf] * B.shape[1])
+    refined = Refined(progress, residual.backend.xp.zeros_like(B), none)
     try:
         sizes = None if scaled.weighs_rows else b_norms
         X = with_unit_columns(start, B, sizes).Z if callable(start) else start
@@ -129,8 +132,8 @@ def refine(
             progress.inner_residual = correction.residual
             refined.history.append(
                 {
-                    "backward_error": float(errors.max(initial=0.0)),
-                    "correction": float(progress.z_norms[-1].max(initial=0.0)),
+                    "backward_error": largest(errors),
+                    "correction": largest(z_norms),
                     "inner_iterations": correction.iterations,
                     "inner_residual": correction.residual,
                 }
@@ -158,14 +161,12 @@ def with_unit_columns(
     This changes nothing unless numbers leave the format's range, which small residuals would.
     """
     sizes = column_norms(B) if sizes is None else sizes
-    if not sizes.any():
+    if not any(sizes.tolist()):
         return Correction(np.zeros_like(B))
-    exponents = np.frexp(sizes)[1] - 1
-    correction = solve(shifted(B, -exponents))
-    with np.errstate(over="ignore"):
-        Z = shifted(correction.Z, exponents)
-    # The norm of what stays on a device tells whether it is finite.
-    if exponents.max() > 0 and isinstance(Z, np.ndarray) and not np.isfinite(Z).all():
+    unit, exponents = unit_columns(B, sizes)
+    correction = solve(unit)
+    Z, is_finite = scaled_back(correction.Z, exponents)
+    if not is_finite:
         raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
     return Correction(Z, correction.iterations, correction.residual)
 

@@ -55,11 +55,11 @@ class ScaledMatrix:
     columns: NDArray[np.int32] | None = None  # f, if columns had to be scaled, too
     is_exact: bool = True  # no entry became subnormal or zero
 
-    @property
+    @cached_property  # asked for again and again
     def n(self) -> int:
         return int(self.A.shape[0])
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         return bool(sparse.issparse(self.A))
 
@@ -158,7 +158,7 @@ def shifted(X: Any, exponents: Any) -> Any:
                 return X * math.ldexp(1.0, power)  # one launch, and no copy to the device
             exponents = array_module(X).asarray(exponents)
         elif X.shape[1:] == exponents.shape[-1:] == (exponents.size,) and X.dtype == np.float64:
-            return _shifted_columns(X, exponents)
+            return _shifted_columns(X, exponents)[0]
     if X.dtype.kind == "c":
         result = np.empty_like(X)
         result.real, result.imag = np.ldexp(X.real, exponents), np.ldexp(X.imag, exponents)
@@ -167,12 +167,35 @@ def shifted(X: Any, exponents: Any) -> Any:
     return result
 
 
-def _shifted_columns(X: Array, exponents: NDArray[np.int32]) -> Array:
-    """The same with one exponent for each column, in one pass."""
+def _shifted_columns(X: Array, exponents: NDArray[np.int32]) -> tuple[Array, bool]:
+    """The same with one exponent for each column, in one pass, and whether all is finite."""
     result = np.empty(X.shape, order="F")
-    exponents = np.ascontiguousarray(exponents.reshape(-1), dtype=np.int32)
-    _kernels.native_shift(np.asfortranarray(X), exponents, result)
-    return result
+    powers = np.ascontiguousarray(exponents, np.int32).reshape(-1)
+    return result, _kernels.native_shift(np.asfortranarray(X), powers, result)
+
+
+def unit_columns(B: Any, sizes: Array | None) -> tuple[Any, NDArray[np.int32]]:
+    """Columns over powers of two, with max norms in [1, 2), and the exponents of these powers.
+
+    Zeros stay zeros. `sizes` are the max norms of the columns, where they are known.
+    """
+    if not isinstance(B, np.ndarray):
+        exponents = np.frexp(column_norms(B) if sizes is None else sizes)[1] - 1
+        return shifted(B, -exponents), exponents
+    unit, exponents = np.empty(B.shape, order="F"), np.empty(B.shape[1], np.int32)
+    _kernels.native_unit_columns(np.asfortranarray(B), sizes, unit, exponents)
+    return unit, exponents
+
+
+def scaled_back(Z: Any, exponents: NDArray[np.int32]) -> tuple[Any, bool]:
+    """Columns times powers of two, and whether these keep them finite.
+
+    Of what stays on a device the norms tell that, which are computed anyway.
+    """
+    if isinstance(Z, np.ndarray):
+        X, is_finite = _shifted_columns(Z, exponents)
+        return X, is_finite or not exponents.max() > 0
+    return shifted(Z, exponents), True
 
 
 def norms_of(scaled: ScaledMatrix, X: Any, R: Any) -> tuple[Array, Array]:

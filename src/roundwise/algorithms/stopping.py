@@ -35,6 +35,7 @@ class Progress:
     backward_errors: list[Array] = field(default_factory=list)
     inner_iterations: int = 0  # in all steps so far
     inner_residual: float = 0.0  # of the last step
+    _relative: list[Array] = field(default_factory=list)  # what `relative_correction` has computed
 
     @property
     def steps(self) -> int:
@@ -45,7 +46,9 @@ class Progress:
         """``||z|| / ||x||`` after a step; that of step 0, which made x from nothing, is 1."""
         if step == 0:
             return np.ones_like(self.x_norms[0])
-        return self.z_norms[step - 1] / np.maximum(self.x_norms[step - 1], _TINY)
+        for k in range(len(self._relative), step):
+            self._relative.append(self.z_norms[k] / np.maximum(self.x_norms[k], _TINY))
+        return self._relative[step - 1]
 
     def rates(self) -> Array:
         """Ratios of relative corrections to the ones before; a row for each step."""
@@ -67,6 +70,13 @@ class Progress:
 
 
 _TINY = float(np.finfo(np.float64).tiny)
+
+
+def largest(numbers: Array) -> float:
+    """The largest of a number for each column; NaN if there is one, 0 if there is no column."""
+    found = numbers.tolist()
+    total = sum(found)
+    return total if total != total else max(found, default=0.0)
 
 
 class StoppingRule:
@@ -231,14 +241,14 @@ class HalvingRule(StoppingRule):
     max_steps: int = 30
 
     def after_residual(self, progress: Progress) -> OutcomeStatus | None:
-        good = progress.backward_errors[-1] <= self.tolerance
-        steps = progress.steps
-        if good.all():
+        errors, steps = progress.backward_errors[-1].tolist(), progress.steps
+        if all(error <= self.tolerance for error in errors):
             if steps >= self.least_steps:
                 return OutcomeStatus.CONVERGED
         elif steps > 0:
-            now, before = (progress.relative_correction(step) for step in (steps, steps - 1))
-            if not (good | (now <= 0.5 * before)).all():
+            now, before = (progress.relative_correction(k).tolist() for k in (steps, steps - 1))
+            numbers = zip(errors, now, before, strict=True)
+            if not all(e <= self.tolerance or z <= 0.5 * last for e, z, last in numbers):
                 return OutcomeStatus.STAGNATED
         return OutcomeStatus.ITERATION_LIMIT if steps >= self.max_steps else None
 

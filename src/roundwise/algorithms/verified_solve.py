@@ -213,6 +213,8 @@ class VerifiedSolve(Algorithm):
             errors = _errors(system, X, residual.residual(matrix(residual), X, system[1].B))
             unknown = residual.backend.residual_error(FP64, n, sparse)
         bounds = upper_bounds(errors, n, unknown)
+        if not self.least_steps and passes(bounds, tolerance):
+            return errors, True
         doubtful = ~(bounds <= tolerance) & ~(errors - min(unknown, 1.0) > tolerance)
         if self.least_steps:
             doubtful |= np.isfinite(errors)

@@ -31,10 +31,11 @@ def checked_vector(x: Any, length: int | None = None) -> Float64Array:
 
 def checked_block(b: Any, rows: int) -> Float64Array:
     """b as a float64 block of columns, not copied if it is one already."""
-    b = _real(np.asarray(b), "b")
+    b = np.asarray(b)
     if b.ndim not in (1, 2) or b.shape[0] != rows:
         raise ValueError(f"b has shape {b.shape}; pass ({rows},) or ({rows}, k)")
-    return np.asarray(b if b.ndim == 2 else b[:, None], dtype=np.float64)
+    block: Float64Array = b if b.ndim == 2 else b[:, None]
+    return block if b.dtype == np.float64 else _real(block, "b").astype(np.float64)
 
 
 def checked_basis(V: Any, length: int) -> Float64Array:

@@ -48,16 +48,13 @@ CHOLESKY_FROM = 1250
 """Below this n, what LAPACK's Cholesky gains over our LU (``make bench``) is spent on finding out
 that A is symmetric."""
 
-TINY = 128
-"""Below this n, not even LAPACK's LU takes long enough to look whether A is symmetric."""
-
 SAFE_EXPONENT = 200
 """Squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
 
 
 def cholesky_from() -> int:
     """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
-    return CHOLESKY_FROM if has_own_lu() else TINY
+    return CHOLESKY_FROM if has_own_lu() else complex_look.TINY
 
 
 def symmetric_pattern(problem: Any) -> float:
@@ -82,8 +79,9 @@ def structure(problem: Any) -> dict[str, float]:
         symmetric = _kernels.sparse_is_symmetric(A.indptr, A.indices, A.data)
         strong = has_strong_diagonal(A, symmetric)
         positive = bool((A.diagonal() > 0).all())
-    elif problem.A.dtype.kind == "c":  # LU is LAPACK's
-        positive = len(problem.A) >= TINY and complex_look.has_positive_diagonal(problem.A)
+    elif problem.A.dtype.kind == "c":
+        large = len(problem.A) >= complex_look.cholesky_from()
+        positive = large and complex_look.has_positive_diagonal(problem.A)
         symmetric, strong = positive and complex_look.is_hermitian(problem.A), False
     else:
         positive = problem.n >= cholesky_from() and bool((np.diagonal(problem.A) > 0).all())

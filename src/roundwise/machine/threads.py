@@ -64,7 +64,7 @@ def get_num_threads() -> int:
     >>> rw.get_num_threads() >= 1
     True
     """
-    return _threads or _asked_for() or usable_cores()
+    return _threads or _asked_for() or min(_kernels.usable_cores(), _quota())
 
 
 def factorization_threads() -> int:
@@ -72,8 +72,8 @@ def factorization_threads() -> int:
 
     Whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
     """
-    library = blas.bundled("scipy")
-    return get_num_threads() if library is None else min(get_num_threads(), library.threads)
+    library, threads = blas.bundled("scipy"), get_num_threads()
+    return threads if library is None else min(threads, library.threads)
 
 
 ONE_THREAD = 1

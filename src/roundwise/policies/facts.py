@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.costs import Work
 from roundwise.exceptions import RoundwiseError
@@ -66,28 +67,23 @@ class Experience:
     @classmethod
     def of(cls, kind: str, rows: Array) -> Experience:
         """From rows of a kind's table; formats that some system was not tried in are left out."""
-        systems, fill_at = rows.tolist(), len(PLACE)  # plain numbers: there are ten of them
-        start = fill_at + 1
-        places = {fmt.name: start + 3 * i for i, fmt in enumerate(KINDS[kind].formats)}  # of `met`
-        met = {fmt: sum(row[place] for row in systems) for fmt, place in places.items()}
+        columns = rows.T.tolist()  # plain numbers: there are ten of each
+        start, everyone = len(PLACE) + 1, list(range(len(rows)))
+        places = {fmt.name: start + 3 * i for i, fmt in enumerate(KINDS[kind].formats)}
+        met = {fmt: sum(columns[place]) for fmt, place in places.items()}
         formats = [fmt for fmt, count in met.items() if not math.isnan(count)]
         climbs: dict[str, dict[str, Work]] = {fmt: {} for fmt in formats}
         for first, name in enumerate(formats):
-            reached = systems
+            reached = everyone
             for fmt in formats[first:]:
                 if not reached:
                     break
-                place = places[fmt]
-                steps, iterations = (sum(row[place + k] for row in reached) for k in (1, 2))
-                climbs[name][fmt] = Work(len(reached), int(steps), int(iterations))
-                reached = [row for row in reached if not row[place]]
-        fills = math.prod(row[fill_at] for row in systems)
-        return cls(
-            len(rows),
-            fills ** (1 / len(rows)) if len(rows) else 1.0,
-            {fmt: int(met[fmt]) for fmt in formats},
-            climbs,
-        )
+                suffices, steps, iterations = columns[places[fmt] : places[fmt] + 3]
+                work = sum([steps[i] for i in reached]), sum([iterations[i] for i in reached])
+                climbs[name][fmt] = Work(len(reached), int(work[0]), int(work[1]))
+                reached = [i for i in reached if not suffices[i]]
+        fill = math.prod(columns[start - 1]) ** (1 / len(rows)) if everyone else 1.0
+        return cls(len(rows), fill, {fmt: int(met[fmt]) for fmt in formats}, climbs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +127,11 @@ class Facts:
         """The facts of the systems of that kind most like this one; None if there are too few."""
         if seen.kind not in self._positions:
             return None
-        away = self._positions[seen.kind] - np.array(seen.position)[:, None]
-        squares = np.einsum("ij,ij->j", away, away)
-        near = np.flatnonzero(squares <= RADIUS**2)
+        points, place = self._positions[seen.kind], np.array(seen.position)
+        near = _kernels.native_nearest(points, place, RADIUS**2, NEIGHBOURS)
         if len(near) < ENOUGH:
             return None
-        nearest = near[np.argsort(squares[near], kind="stable")[:NEIGHBOURS]]
-        return Experience.of(seen.kind, self.tables[seen.kind][nearest])
+        return Experience.of(seen.kind, self.tables[seen.kind][near])
 
     @cached_property
     def _positions(self) -> dict[str, Array]:

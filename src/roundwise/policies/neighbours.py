@@ -132,7 +132,7 @@ class NeighbourPolicy(Baseline):
 
     def states(self, contexts: Contexts) -> list[Seen | None]:
         rows = contexts.tolist()
-        return [Seen.of(row) if all(abs(x) < HUGE for x in row) else None for row in rows]
+        return [Seen.of(row) if max(map(abs, row)) < HUGE else None for row in rows]
 
     def expected(self, state: Seen) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
@@ -155,6 +155,7 @@ class NeighbourPolicy(Baseline):
         If no similar system is known, it is the worst case.
         """
         experience, prices = self.facts.of(seen), self.prices
+        shape = _shape(seen, experience)
         found = {}
         for method in seen.methods:
             formats = self.formats(method, prices)
@@ -163,8 +164,9 @@ class NeighbourPolicy(Baseline):
                 if action is None or not (allowed is None or action in allowed):
                     continue
                 if experience is None or fmt in experience.climbs:
-                    expected = _expectation(seen, method.name, formats[i:], experience, prices)
-                    found[action] = expected
+                    lu = method.name if seen.is_sparse else "lu"
+                    names = method.name, lu
+                    found[action] = _expectation(shape, names, formats[i:], experience, prices)
         return found
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
@@ -238,14 +240,24 @@ def _shape(seen: Seen, known: Experience | None) -> Shape:
 
 
 def _seconds(prices: Prices, method: str, shape: Shape, climb: Mapping[str, Work]) -> float:
-    return sum(prices.seconds(shape, method, fmt, work) for fmt, work in climb.items())
+    total = 0.0
+    for fmt, work in climb.items():
+        total += prices.seconds(shape, method, fmt, work)
+    return total
 
 
 def _expectation(
-    seen: Seen, method: str, formats: tuple[str, ...], known: Experience | None, prices: Prices
+    shape: Shape,
+    methods: tuple[str, str],
+    formats: tuple[str, ...],
+    known: Experience | None,
+    prices: Prices,
 ) -> Expectation:
-    """What starting in the first of these formats leads to; the others are climbed to."""
-    fmt, shape = formats[0], _shape(seen, known)
+    """What starting in the first of these formats leads to; the others are climbed to.
+
+    `methods` are the one to start with, and the one that it is compared with.
+    """
+    fmt, (method, lu) = formats[0], methods
     easy, failed = Work(1, 1), Work(1, WORST_STEPS, WORST_ITERATIONS)
     sure = _seconds(prices, method, shape, {fmt: easy})
     unlucky = {f: easy if f == FP64.name else failed for f in formats}
@@ -257,7 +269,6 @@ def _expectation(
     risked = 0.0
     if fmt != FP64.name and known.met[fmt] < CONFIDENT * known.systems:
         risked = _seconds(prices, method, shape, dict.fromkeys(_uncertain(formats, known), easy))
-    lu = method if seen.is_sparse else "lu"
     intolerable = risked > TOLERATED * prices.seconds(shape, lu, FP64.name, easy)
     if intolerable:
         seconds = max(seconds, risked)

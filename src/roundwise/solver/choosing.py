@@ -23,7 +23,7 @@ from roundwise.backends import NativeBackend
 from roundwise.backends.complex.backend import ComplexBackend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import compute_features, look
+from roundwise.features import look
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking, shipped_facts
 from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
@@ -156,14 +156,17 @@ def structure(matrix: GivenMatrix, positive_definite: bool | None) -> dict[str, 
     If the caller knows whether A is positive definite, that is not computed. For a sparse A these
     are only the features that small systems need; `examined` adds the others.
     """
-    names = ["symmetric_pattern"] if matrix.is_sparse else ["looks_positive_definite"]
     known = dict.fromkeys(STRUCTURE, 0.0)
+    positive = "looks_positive_definite"
+    if matrix.is_sparse:
+        known["symmetric_pattern"] = look.symmetric_pattern(matrix)
+    if positive_definite is not None:
+        known[positive] = float(positive_definite)
+    elif not matrix.is_sparse:
+        known[positive] = look.structure(matrix)[positive]
     if matrix.columns is not None and not matrix.is_sparse:
-        names = []  # rows and columns are scaled: A is no longer symmetric; its pattern may be
-    elif positive_definite is not None:
-        known["looks_positive_definite"] = float(positive_definite)
-        names = names if matrix.is_sparse else []
-    return known | {name: f.value for name, f in compute_features(matrix, names).items()}  # type: ignore[arg-type]
+        known[positive] = 0.0  # rows and columns are scaled: A is no longer symmetric
+    return known
 
 
 def examined(matrix: GivenMatrix, known: dict[str, float]) -> Orders | None:

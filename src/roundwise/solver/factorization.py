@@ -460,19 +460,14 @@ class Factorization:
         timings["verify"] += verified
         timings["refine"] += end - made - verified
         stage_seconds = {stage.name: stage.seconds for stage in stages.values()}
-        return _Try(
-            replace(
-                outcome,
-                x=None,
-                action=str(action),
-                arithmetic=self._backend.arithmetic,
-                seconds=end - start,
-                timings=stage_seconds | {"factor": stage_seconds["factor"] + made - start},
-            ),
-            outcome.x,
-            answer,
-            factors,
-        )
+        facts = {
+            "x": None,
+            "action": str(action),
+            "arithmetic": self._backend.arithmetic,
+            "seconds": end - start,
+            "timings": stage_seconds | {"factor": stage_seconds["factor"] + made - start},
+        }
+        return _Try(Outcome(**vars(outcome) | facts), outcome.x, answer, factors)
 
     def _accuracy_of(
         self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool

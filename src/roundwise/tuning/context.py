@@ -51,9 +51,11 @@ class Context:
         missing = [name for name in self.features if name not in values]
         if missing:
             raise ValueError(f"features lack {', '.join(missing)}; pass all of {self.features}")
-        pairs = zip(self.features, self.floors, strict=True)
-        numbers = ((float(values[name]), floor) for name, floor in pairs)
-        return np.array([x if floor is None else log10_floored(x, floor) for x, floor in numbers])
+        vector = [float(values[name]) for name in self.features]
+        for i, floor in enumerate(self.floors):
+            if floor is not None:
+                vector[i] = log10_floored(vector[i], floor)
+        return np.array(vector)
 
     def to_dict(self) -> dict[str, Any]:
         return {"features": list(self.features), "floors": list(self.floors)}

@@ -162,8 +162,7 @@ class NativeBackend(NativeVectors):
         if isinstance(A, ExactMatrix):
             return exact.residual(A.array, X, B)
         if A.fmt == FP64:
-            assert isinstance(A, DenseMatrix | SparseMatrix)
-            return exact.residual(A.array, X, B, exact.block_for(A.shape[1]))
+            return exact.residual(A.array, X, B, exact.block_for(A.shape[1]))  # type: ignore[attr-defined]
         if A.fmt != COMPUTED_IN[A.fmt]:
             return super().residual(A, X, B)
         with np.errstate(all="ignore"):

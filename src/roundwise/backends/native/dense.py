@@ -258,6 +258,11 @@ class DenseFactors(PermutedFactors):
     def _float64(self) -> Vector:
         return converted(self._packed, self._storage, np.float64)
 
+    @cached_property
+    def _unswapped(self) -> NDArray[np.int32]:
+        """No interchanges, for LAPACK: the rows are in order."""
+        return np.arange(len(self._packed), dtype=np.int32)
+
     @property
     def pivots(self) -> Vector | None:
         """The magnitudes of the diagonal of the U that was computed, of A or of A'."""
@@ -298,14 +303,13 @@ class DenseFactors(PermutedFactors):
         y = gathered(b, rows, self.fmt)
         packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
-        shared = has_own_lu() and len(y) >= _LARGE_ORDER and columns <= _FEW_COLUMNS
+        shared = len(y) >= _LARGE_ORDER and columns <= _FEW_COLUMNS and has_own_lu()
         own = shared or packed.dtype != y.dtype
         threads = solve_threads(packed) if shared else ONE_THREAD
         if self._is_lu and own:
             _kernels.native_getrs(packed, storage, y, flip, threads)
         elif self._is_lu:
-            unswapped = np.arange(len(y), dtype=np.int32)
-            y, _ = _GETRS[y.dtype](packed, unswapped, y, trans=int(flip), overwrite_b=True)
+            y, _ = _GETRS[y.dtype](packed, self._unswapped, y, trans=int(flip), overwrite_b=True)
         elif own and not self._transposed:
             _kernels.native_potrs(packed, storage, y, threads)
         else:

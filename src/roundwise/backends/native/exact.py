@@ -11,6 +11,7 @@ of a solve a theorem, and what refinement to full accuracy needs.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ EXACT_UP_TO = 100
 twice the precision, which takes hardly longer than plain float64."""
 
 
+@lru_cache
 def block_for(n: int) -> int:
     """The block size of FP64 residuals of dense systems.
 
@@ -73,11 +75,7 @@ def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:
 def _complex_residual(rows: Array, X: Vector, B: Vector, block: int) -> Array:
     """The same for an (n, 2 n) array of the real and imaginary parts of A."""
     pairs, parts = (np.empty((len(M), 2 * X.shape[1]), order="F") for M in (X, rows))
-    pairs[0::2, 0::2], pairs[1::2, 0::2] = (
-        X[0::2],
-        -X[1::2],
-    )  # (p, q) (x, -y)' = Re (p + iq)(x + iy)
-    pairs[0::2, 1::2], pairs[1::2, 1::2] = X[1::2], X[0::2]  # (p, q) (y, x)' is the imaginary part
+    _kernels.native_turn_pairs(np.asfortranarray(X), pairs)
     _kernels.native_gather_pairs(None, False, np.asfortranarray(B), parts)
     R: Array = np.empty(X.shape, order="F")
     _kernels.native_scatter_pairs(None, False, residual(rows, pairs, parts, block), R)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 from roundwise.algorithms.scaling import TINY, ScaledMatrix, given_norm, is_moderate, moderate
 from roundwise.backends import Backend
 from roundwise.backends.complex.backend import OVER_ROOT_2
@@ -33,6 +34,7 @@ from roundwise.solver.inputs import (
     check_complex,
     check_shape,
     dense_array,
+    stand_in,
 )
 
 Array = NDArray[np.float64]
@@ -66,7 +68,7 @@ class GivenComplex(GivenMatrix):
     def is_complex(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         return not isinstance(self.A, RealForm)
 
@@ -115,7 +117,7 @@ class SeenComplex(GivenMatrix):
     def is_complex(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def n(self) -> int:
         n = int(self.A.shape[0])
         return n if self.is_sparse else round(AS_LARGE * n)
@@ -145,7 +147,7 @@ def checked_complex(A: Any, backend: Backend, columns: int = 1, copy: bool = Fal
             made = moderate(np.asarray(dense), norm, largest, own=True)
             made = replace(made, A=RealForm(compressed_block(made.A)))
     facts = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
-    b = np.broadcast_to(0.0, (made.A.shape[0], columns))
+    b = stand_in(made.A.shape[0], columns)
     return GivenComplex(*facts, dtype=np.float32 if single else np.float64, b=b)
 
 
