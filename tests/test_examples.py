@@ -26,6 +26,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def test_example(name, promise, capsys, monkeypatch):
     # A figure is drawn; there is no window to show it in.
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    monkeypatch.setattr("sys.argv", [name])  # pytest's arguments are not the example's
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert promise in capsys.readouterr().out
 

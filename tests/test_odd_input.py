@@ -136,7 +136,7 @@ class Foreign:
     """An array of another package, which speaks DLPack and nothing else."""
 
     def __init__(self, array):
-        self._array = array
+        self._array = array.copy()  # NumPy 2.0 imports arrays read-only, and exports no such ones
 
     def __dlpack__(self, **options):
         return self._array.__dlpack__(**options)

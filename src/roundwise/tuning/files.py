@@ -51,7 +51,8 @@ def write_tuner(path: Path, content: Mapping[str, Any], arrays: Arrays) -> None:
     The arrays that the replaced JSON names are removed, and no other file.
     """
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    # Without allow_pickle=False, which NumPy 2.0 takes for an array; reading refuses pickles.
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
     packed = buffer.getvalue()
     digest = hashlib.sha256(packed).hexdigest()
     beside = _arrays_beside(path, digest)
