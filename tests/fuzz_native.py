@@ -141,7 +141,7 @@ def sparse(a: Arrays) -> None:
         values = a.numbers(a.length(entries))
         most = float(a.rng.choice((0, 10, 1e9)))
         short = a.array(starts, np.int32)
-        lu = _kernels.LeftLookingLU(short, indices, values, bool(a.rng.integers(2)), most, most)
+        lu = _kernels.LeftLookingLU(short, indices, values, bool(a.rng.integers(2)), *[most] * 4)
         lu.solve(a.numbers(a.length(n)), a.numbers(a.length(n)))
     else:
         pattern = _kernels.sparse_pattern(starts, a.array(indices, np.int64))
