@@ -248,10 +248,14 @@ def test_an_order_that_leads_to_too_much_work_is_kept(form):
 
 
 def test_orders_of_exchanged_rows_or_of_blocks_are_not_kept():
+    """Of blocks only if there is nothing outside them."""
     A = poisson_2d(20).A
-    blocks = sparse.csr_array(sparse.block_diag([A, A]))
+    apart = sparse.csr_array(sparse.block_diag([A, A]))
+    pattern = _kernels.sparse_pattern(apart.indptr, apart.indices)
+    assert np.array_equal(factorized(apart, most_work=10.0).order, _kernels.sparse_amd(pattern))
+    triangular = sparse.csr_array(sparse.block_array([[A, A], [None, A]]))
     exchanged = sparse.csr_array(A[np.arange(400)[::-1]])
-    for M in (blocks, exchanged):
+    for M in (triangular, exchanged):
         lu = factorized(M, most_work=10.0)
         assert lu.result == "too much work"
         assert len(lu.order) == 0

@@ -172,7 +172,8 @@ class LeftLookingLU::Factorizer {
             by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts, heights);
             lu_.counted_ = by_degree.empty() ? std::numeric_limits<double>::infinity() : counts.flops;
             if (lu_.counted_ > most_work_) {
-                if (blocks == 1 && assigned_to_itself()) {
+                // Each column has an entry on the diagonal then, and all others are within blocks.
+                if (starts[n_] + n_ == indptr_[n_] && assigned_to_itself()) {
                     lu_.pattern_ = std::move(pattern);
                     lu_.order_ = std::move(by_degree);
                 }

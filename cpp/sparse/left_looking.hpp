@@ -55,7 +55,8 @@ class LeftLookingLU {
     bool has_strong_diagonal() const { return has_strong_diagonal_; }
 
     // The pattern of A + A' and its order of minimum degree, if they were found and there is too much work:
-    // that is, if the entries on the diagonal are the assigned ones, and A is a single block. Empty otherwise.
+    // that is, if the entries on the diagonal are the assigned ones, and no entry is outside the diagonal
+    // blocks, so that it is the pattern that was ordered. Empty otherwise.
     const Pattern& pattern() const { return pattern_; }
     const std::vector<std::int32_t>& order() const { return order_; }
 

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import Action
+from roundwise.actions import ActionSpace
 from roundwise.algorithms.methods import Method
-from roundwise.backends import get_backend
+from roundwise.backends import Backend, get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.features import LOOK
 from roundwise.formats import FP64
@@ -100,6 +100,7 @@ class NeighbourPolicy(Baseline):
         self._given, self._prices = facts, prices
         self.facts = Facts({}) if facts is None else facts
         self._crossovers: dict[str, tuple[Prices, int]] = {}
+        self._starts: tuple[ActionSpace, dict[tuple[str, str], int]] | None = None
 
     @property
     def prices(self) -> Prices:
@@ -150,12 +151,12 @@ class NeighbourPolicy(Baseline):
 
         If no similar system is known, it is the worst case.
         """
-        experience, prices = self.facts.of(seen), self.prices
-        found = {}
+        experience, prices, starts = self.facts.of(seen), self.prices, self._start_indices()
+        backend, found = get_backend("native"), {}
         for method in seen.methods:
-            formats = self.formats(method)
+            formats = _formats(method, prices, backend)
             for i, fmt in enumerate(formats):
-                action = self.space.find(Action((fmt, FP64, FP64, FP64), method.name))
+                action = starts.get((method.name, fmt))
                 if action is None or not (allowed is None or action in allowed):
                     continue
                 if experience is None or fmt in experience.climbs:
@@ -163,15 +164,18 @@ class NeighbourPolicy(Baseline):
                     found[action] = expected
         return found
 
+    def _start_indices(self) -> dict[tuple[str, str], int]:
+        """By method and format, the actions with FP64 in all stages but the first."""
+        if self._starts is None or self._starts[0] is not self.space:
+            rest = (FP64, FP64, FP64)
+            pairs = enumerate(self.space)
+            indices = {(a.method, a[0].name): i for i, a in pairs if tuple(a[1:]) == rest}
+            self._starts = self.space, indices
+        return self._starts[1]
+
     def formats(self, method: Method) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        backend, prices = get_backend("native"), self.prices
-        return tuple(
-            fmt.name
-            for fmt in method.formats
-            if prices.prices(method.name, fmt.name)
-            and backend.runs(method.name, fmt, method.sparse)
-        )
+        return _formats(method, self.prices, get_backend("native"))
 
     def priced(self, seen: Seen, climb: Mapping[str, Work], method: str | None = None) -> float:
         """The seconds of work by format, with the fill-in of similar systems."""
@@ -221,6 +225,14 @@ class NeighbourPolicy(Baseline):
             if kind not in KINDS or table.ndim != 2 or table.shape[1] != len(columns_of(kind)):
                 raise ValueError(f"the saved facts of {kind!r} systems are corrupt; save again")
         self.facts = Facts({kind: np.array(arrays[kind], dtype=np.float64) for kind in arrays})
+
+
+def _formats(method: Method, prices: Prices, backend: Backend) -> tuple[str, ...]:
+    return tuple(
+        fmt.name
+        for fmt in method.formats
+        if prices.prices(method.name, fmt.name) and backend.runs(method.name, fmt, method.sparse)
+    )
 
 
 def _shape(seen: Seen, known: Experience | None) -> Shape:

@@ -5,7 +5,8 @@ that the policy may choose for it the seconds of analysis and factorization, of 
 refinement passed the gate, with how many steps. Our own engines are timed as the front door runs
 them: the order that was found to count the fill serves to factorize, and is not found again. An
 attempt is priced from these parts, so that a busy machine disturbs it little: with one thread
-(``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts.
+(``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts. What a plain `solve`
+tries before it looks is measured as a whole, and what counting takes after it.
 
 A library that cannot be stopped may take minutes on a matrix that does not suit it. So methods that
 the policy would never choose for a system are not tried on it, and a line is begun before a system
@@ -39,9 +40,11 @@ from roundwise.policies.neighbours import SPARSE_CROSSOVER
 from roundwise.problems import LinearSystem, policy_systems
 from roundwise.problems.gallery import FAMILIES, System
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
+from roundwise.solver import default_policy
+from roundwise.solver.at_once import sparse_at_once
 from roundwise.tuning import LOOK_CONTEXT
 
-ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 3, 1.0
+ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 5, 1.0
 """A call is repeated so often, or until it has taken so long; the least time counts. The first call
 finds nothing in the cache, so there is a second one unless the first took longer than SLOW."""
 
@@ -51,9 +54,9 @@ HARDEST = 4e9
 OWN = ("cholesky", "ldl", "lu")
 """Our own engines, which take the order that was found for counting."""
 
-VERSION = 3
+VERSION = 4
 """Of what a line means: our own engines begin with what was found for counting (2), which is the
-whole symbolic analysis (3)."""
+whole symbolic analysis (3); with the attempt at once, and with ranking as part of the look (4)."""
 
 COUNTS = ("static_pivots", "factor_entries", "factor_flops", "nd_flops")
 BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
@@ -82,8 +85,11 @@ class Timed:
     name: str
     family: str
     features: Mapping[str, float]
-    look: float  # seconds of the features but the symbolic counts
-    counting: float  # seconds of these
+    look: float  # seconds of the features but the symbolic counts, and of ranking the actions
+    counting: float  # seconds of these counts
+    at_once: float  # seconds of the attempt of a plain solve to do without a look
+    met_at_once: bool  # whether that gave an answer
+    counting_then: float  # if it did not: seconds of counting with the orders that it has found
     matvec: float
     attempts: Mapping[str, Attempt]
 
@@ -213,6 +219,11 @@ def timed(system: System) -> dict[str, Any] | None:
     values = {name: feature.value for name, feature in features.items()} | orders.counts
     if values["factor_flops"] > HARDEST:
         return None
+    policy = default_policy()
+    ranking, _ = least(lambda: policy.rank(seen(values)))
+    at_once, x = least(lambda: sparse_at_once(problem.A, problem.b, None, policy.at_once))
+    found = x if isinstance(x, Orders) else None
+    counting_then, _ = least(lambda: counted(problem.A, features, found))
     attempts = {
         f"{method.name}:{fmt}": asdict(attempt)
         for method in seen(values).methods
@@ -225,14 +236,17 @@ def timed(system: System) -> dict[str, Any] | None:
     family = system.family
     if family == "file":
         family = re.match(r"\d+-([A-Za-z]*)", system.name).group(1)  # type: ignore[union-attr]
-    row = Timed(system.name, family, values, look, counting, matvec, {})
+    before = look + ranking, counting, at_once, isinstance(x, np.ndarray), counting_then
+    row = Timed(system.name, family, values, *before, matvec, {})
     return asdict(row) | {"attempts": attempts}
 
 
-def counted(A: Any, features: Mapping[str, SupportsFloat]) -> Orders:
+def counted(A: Any, features: Mapping[str, SupportsFloat], found: Orders | None = None) -> Orders:
     """The orders of a matrix once its fill was counted, as the front door does it."""
     symmetric, strong = (bool(float(features[name])) for name in ("symmetric", "strong_diagonal"))
     orders = Orders(A, not symmetric, strong)
+    if found is not None and (symmetric or strong):
+        orders.know_of(found)
     assert orders.counts
     return orders
 
