@@ -63,7 +63,7 @@ def test_errors_are_exact(form):
 def test_symmetric_patterns_keep_their_pivots_on_the_diagonal(monkeypatch):
     poisson = poisson_2d(32).A
     monkeypatch.setattr(_kernels, "sparse_is_symmetric", lambda *arrays: False)
-    monkeypatch.setattr(small_sparse, "PANELS", np.inf)
+    monkeypatch.setattr(small_sparse, "LU_FROM", np.inf)
     assert poisson.nnz >= small_sparse.LOOK_FROM
     assert small_sparse._suits_symmetric_mode(poisson.tocsc())
     assert not small_sparse._suits_symmetric_mode(sparse.csc_array(A))

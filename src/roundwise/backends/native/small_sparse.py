@@ -41,8 +41,8 @@ WORK = {MEDIUM: 500.0, LARGEST: 150.0}
 """By the entries of A: the multiplications for each of them up to which the left-looking LU is
 tried. The larger A is, the more do engines gain that work on large blocks."""
 
-PANELS = 80.0
-"""The same where the supernodal engine may follow, whose dense panels are faster from there on."""
+CHOLESKY_FROM, LU_FROM = 55.0, 70.0
+"""The same where the supernodal engine follows, whose dense panels are faster from there on."""
 
 LONG_ROWS = 6
 """A that looks positive definite, with so many entries in a row on average, takes more than that,
@@ -178,7 +178,8 @@ def _factorized(A: Any, panels: bool) -> _Inverse | Orders | None:
     work = next(work for most, work in WORK.items() if entries <= most) * entries
     few_flops = FEW_FLOPS * entries if entries <= MEDIUM else work
     # The supernodal engine needs the whole order, so that it is not given up.
-    counted, if_strong = (np.inf, PANELS * entries) if large else (few_flops, work)
+    panels_from = (CHOLESKY_FROM if definite else LU_FROM) * entries
+    counted, if_strong = (np.inf, panels_from) if large else (few_flops, work)
     limits = if_strong if definite else work, counted, 0.0 if large else IF_WEAK * entries
     own = _kernels.LeftLookingLU(*arrays, by_columns, *limits, if_strong)
     if own.result == "factorized":
