@@ -78,7 +78,7 @@ CORRECTIONS = 2
 
 
 @dataclass(frozen=True)
-class _Inverse:
+class Inverse:
     """What applies ``A^-1``; `is_exact` unless small pivots were replaced by larger ones."""
 
     solve: Solve
@@ -99,9 +99,14 @@ def solve_sparse_at_once(
     are float64, as b's are. x is corrected where its backward error is above the tolerance or its
     digits are few. Inf and NaN are left to the caller.
     """
-    inverse = _factorized(A, panels)
-    if not isinstance(inverse, _Inverse):
-        return inverse
+    inverse = factorized(A, panels)
+    return solved(A, b, tolerance, inverse) if isinstance(inverse, Inverse) else inverse
+
+
+def solved(
+    A: Any, b: Array, tolerance: float, inverse: Inverse
+) -> tuple[Array, float] | Orders | None:
+    """The same with factors that were made before."""
     solve, b = inverse.solve, np.asfortranarray(b)
     sums, residuals = np.empty(len(b)), np.empty_like(b)
     x = solve(b)
@@ -161,11 +166,12 @@ def _column_maxima(A: Any, sizes: Array) -> Array:
     return maxima
 
 
-def _factorized(A: Any, panels: bool) -> _Inverse | Orders | None:
-    """None if A is singular in FP64, or better left to other engines; orders as above."""
+def factorized(A: Any, panels: bool) -> Inverse | Orders | None:
+    """None if A is singular in FP64, or better left to other engines; orders, `panels`: as above.
+
+    A has at most LARGEST entries.
+    """
     entries = A.nnz
-    if entries > LARGEST:
-        return None
     by_columns, large = A.format == "csc", entries >= LOOK_FROM
     arrays = A.indptr, A.indices, A.data
     symmetric = large and _kernels.sparse_is_symmetric(*arrays)
@@ -189,7 +195,7 @@ def _factorized(A: Any, panels: bool) -> _Inverse | Orders | None:
             own.solve(b, x)
             return x
 
-        return _Inverse(solve)
+        return Inverse(solve)
     if own.result in ("singular pattern", "zero pivot"):
         return None
     if large and own.work == 0 and (symmetric or own.has_strong_diagonal):
@@ -205,11 +211,11 @@ def _factorized(A: Any, panels: bool) -> _Inverse | Orders | None:
     if own.work == 0 and large and _suits_symmetric_mode(columns):
         factors = superlu(columns, pattern_is_regular=True, **OPTIONS["mmd"])
         trans = "N" if by_columns else "T"
-        return None if factors is None else _Inverse(lambda b: factors.solve(b, trans))
+        return None if factors is None else Inverse(lambda b: factors.solve(b, trans))
     return _by_partial_pivoting(A)
 
 
-def _in_panels(A: Any, kinds: Sequence[str], orders: Orders, wanted: bool) -> _Inverse | Orders:
+def _in_panels(A: Any, kinds: Sequence[str], orders: Orders, wanted: bool) -> Inverse | Orders:
     """By the first of the supernodal factorizations that succeeds; else the orders alone.
 
     These alone, too, if there is too much work, or if nothing more is `wanted`.
@@ -222,7 +228,7 @@ def _in_panels(A: Any, kinds: Sequence[str], orders: Orders, wanted: bool) -> _I
         except ArithmeticFailure:
             continue
         solve = partial(factors.solve, transpose=A.format == "csc" and not symmetric)
-        return _Inverse(solve, factors.replaced_pivots == 0, orders)
+        return Inverse(solve, factors.replaced_pivots == 0, orders)
     return orders
 
 
@@ -238,7 +244,7 @@ def _stored_columns(A: Any) -> sparse.csc_array:
     return sparse.csc_array((A.data, A.indices, A.indptr), shape=A.shape)
 
 
-def _by_partial_pivoting(A: Any) -> _Inverse | None:
+def _by_partial_pivoting(A: Any) -> Inverse | None:
     """By SuperLU with COLAMD, of A or of its transpose.
 
     The factors of A have at most the pattern of those of ``A'A`` (George & Ng 1985), which has at
@@ -253,7 +259,7 @@ def _by_partial_pivoting(A: Any) -> _Inverse | None:
         columns = columns.T.tocsc()
     trans = "N" if (A.format == "csc") != turned else "T"
     factors = superlu(columns, pattern_is_regular=True, **OPTIONS["colamd"])
-    return None if factors is None else _Inverse(lambda b: factors.solve(b, trans))
+    return None if factors is None else Inverse(lambda b: factors.solve(b, trans))
 
 
 @lru_cache(maxsize=8)
