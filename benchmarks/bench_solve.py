@@ -7,7 +7,10 @@ BLAS have stopped spinning. PARDISO, KLU and CHOLMOD join on sparse systems wher
 installed (`make extras`; scikit-sparse), MKL and torch on dense ones. Writes out/solve.csv,
 out/solve-summary.csv, out/solve-peers.csv, out/solve.png and out/solve-dense-MACHINE.json; `make
 speed-docs` puts them into README.md and docs/benchmarks.md. With ``--dense`` it writes the last one
-alone, which belongs into docs/machines/ (docs/native.md shows what is there).
+alone, which belongs into docs/machines/ (docs/native.md shows what is there). With ``--sparse`` it
+compares with `spsolve` alone, on all matrices of the shared folder, and writes
+out/solve-sparse.csv; on a busy machine add ``--processor-time``, and set OPENBLAS_NUM_THREADS=1 and
+ROUNDWISE_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
+import sparse_applications
 from dense_peers import absent
 from dense_peers import peers as dense_peers
 from scipy.sparse.linalg import splu, spsolve
@@ -372,8 +376,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a taste, with small systems")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, help="of each size with --dense")
+    parser.add_argument("--repeats", type=int, help="of each system with --dense or --sparse")
     parser.add_argument("--dense", action="store_true", help="dense systems alone, n <= 8000")
+    parser.add_argument(
+        "--sparse", action="store_true", help="all matrices of the shared folder against spsolve"
+    )
+    parser.add_argument("--processor-time", action="store_true", help="with --sparse")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of the dense systems, but at least ten of a size"
     )
@@ -381,6 +389,10 @@ def main() -> None:
     quick, seed = asked.quick, asked.seed
     OUT.mkdir(exist_ok=True)
     print(f"{Machine.this()}")
+    if asked.sparse:
+        path = OUT / "solve-sparse.csv"
+        sparse_applications.run(MATRICES, path, asked.repeats or 7, asked.processor_time)
+        return
     print("\n".join(f"without {reason}" for reason in absent()))
     if asked.dense:
         rows: list[Row] = []

@@ -4,8 +4,8 @@ beside FP64, a second factorization beside the first, and memory beside the fact
 Run on an idle machine: ``make sparse-docs`` (some minutes; bcsstk23 and bcsstk24 are among the
 systems where ``../shared/matrices`` has them). With ``--processor-time`` it counts the processor
 seconds of one thread, which a machine that is not idle changes less. Contenders take turns; medians
-of three calls, one where spsolve takes longer than three seconds. Writes out/sparse.md, which
-``docs/refresh.py sparse`` puts into the page.
+of three calls, one where spsolve takes longer than three seconds. Writes out/sparse.md and
+out/sequences.md, which ``docs/refresh.py sparse`` puts into the page.
 """
 
 from __future__ import annotations
@@ -138,15 +138,18 @@ def main() -> None:
         clock = time.process_time
     rows = [solve_row(name, A, clock) for name, A in systems(asked.quick)]
     solved = Table("", HEADER, rows, formats=DIGITS)
-    square, cube = (40, 8) if asked.quick else (300, 30)
-    problems = [("Laplace 2-D", square), ("Laplace 3-D", cube), ("convection-diffusion 3-D", cube)]
+    square, *cubes = (40, 8) if asked.quick else (300, 20, 30, 40)
+    problems = [("Laplace 2-D", square)]
+    for side in cubes:
+        problems += [("Laplace 3-D", side), ("convection-diffusion 3-D", side)]
     again = bench_sequences.calls_table(problems, 3)
     kind = "processor seconds of one thread" if asked.processor_time else "seconds"
     note = f"{kind.capitalize()}, on {Machine.this()}."
-    parts = [format_markdown(replace(table, caption="")).strip() for table in (solved, again)]
     OUT.mkdir(exist_ok=True)
-    (OUT / "sparse.md").write_text("\n\n".join([*parts, note]) + "\n", encoding="utf-8")
-    print((OUT / "sparse.md").read_text(encoding="utf-8"))
+    for name, table in (("sparse", solved), ("sequences", again)):
+        text = f"{format_markdown(replace(table, caption='')).strip()}\n\n{note}\n"
+        (OUT / f"{name}.md").write_text(text, encoding="utf-8")
+        print(text)
 
 
 if __name__ == "__main__":

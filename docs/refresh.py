@@ -171,8 +171,10 @@ def accuracy() -> None:
 
 
 def sparse() -> None:
-    measured = (CACHE / "sparse.md").read_text(encoding="utf-8").strip()
-    update(ROOT / "docs" / "sparse-engines.md", {"sparse-speed": measured})
+    blocks = {"sparse-speed": "sparse.md", "sparse-sequences": "sequences.md"}
+    measured = {name: (CACHE / file).read_text(encoding="utf-8") for name, file in blocks.items()}
+    found = {name: text.strip() for name, text in measured.items()}
+    update(ROOT / "docs" / "sparse-engines.md", found)
 
 
 def scale() -> None:

@@ -395,7 +395,7 @@ def left_looking(a: Arrays) -> None:
     n = a.size()
     starts, indices = a.compressed(n, diagonal=True)
     values = a.numbers(a.length(len(indices)))
-    most = (float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(3))
+    most = (float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(4))
     lu = kernels.LeftLookingLU(starts, indices, values, a.flag(), *most)
     shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 4)))
     kernels.counted("LeftLookingLU.solve", lu.solve)(a.numbers(*shape), a.numbers(*shape))

@@ -95,7 +95,7 @@ template <class T> bool supernodal(const Matrix& a, sparse::Kind kind, int threa
 bool left_looking(const Matrix& a) {
     const std::vector<std::int32_t> starts(a.indptr.begin(), a.indptr.end());
     const sparse::LeftLookingLU lu(a.n, starts.data(), a.indices.data(), a.values.data(), false, 1e12, 1e12,
-                                   1e12);
+                                   1e12, 1e12);
     std::vector<double> x = sums(a, false);
     if (lu.result() != sparse::LeftLookingLU::Result::factorized) return false;
     lu.solve(x.data(), x.data());

@@ -30,7 +30,7 @@ from roundwise.backends.native.dense import has_own_lu
 from roundwise.features import FEATURES, Feature
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import POLICIES, FixedAction, Policy
-from roundwise.problems import poisson_2d, randsvd
+from roundwise.problems import laplace_3d, poisson_2d, randsvd
 from roundwise.rewards import Reward
 from roundwise.solver.choosing import get_chooser, native_ladder
 from roundwise.tuning import Context, TunerFileError
@@ -386,13 +386,13 @@ def calls():
     rng = np.random.default_rng(0)
     n = max(700, get_chooser("default").at_once)  # large enough to be looked at
     dense = rng.standard_normal((n, n)), rng.standard_normal(n)
-    grid, small = poisson_2d(120), (np.eye(50) + 0.01, np.ones(50))
+    grid, small = laplace_3d(22), (np.eye(50) + 0.01, np.ones(50))
     systems = training_systems()
     front_door = rw.Tuner(rw.VerifiedSolve())
     gmres_ir = rw.Tuner(rw.GmresIR.paper(), FORMATS, episodes=5)
     passing = (
         lambda: rw.solve(*dense),
-        lambda: rw.solve(grid.A, grid.b),
+        lambda: rw.solve(grid, grid @ np.ones(grid.shape[0])),
         lambda: rw.solve(*small),
         lambda: rw.lstsq(dense[0][:, :100], dense[1]),
         lambda: front_door.fit(systems),

@@ -14,10 +14,11 @@ U = 2.0**-53
 MUCH = 1e12
 
 
-def factorized(A, most_work=MUCH, most_counted=MUCH, most_if_weak=MUCH):
+def factorized(A, most_work=MUCH, most_counted=MUCH, most_if_weak=MUCH, most_if_strong=MUCH):
     A = sparse.csr_array(A) if A.format != "csc" else A
     arrays = (A.indptr, A.indices, A.data, A.format == "csc")
-    return _kernels.LeftLookingLU(*arrays, most_work, most_counted, most_if_weak)
+    limits = most_work, most_counted, most_if_weak, most_if_strong
+    return _kernels.LeftLookingLU(*arrays, *limits)
 
 
 def solution(A, b):
@@ -196,9 +197,11 @@ def test_rows_and_columns_of_any_size():
 def test_arrays_are_checked():
     A = sparse.csr_array(poisson_2d(3).A)
     with pytest.raises(ValueError, match="differ in length"):
-        _kernels.LeftLookingLU(A.indptr, A.indices, A.data[:-1].copy(), False, MUCH, MUCH, 0.0)
+        _kernels.LeftLookingLU(
+            A.indptr, A.indices, A.data[:-1].copy(), False, MUCH, MUCH, 0.0, MUCH
+        )
     with pytest.raises(ValueError, match="out of range"):
-        _kernels.LeftLookingLU(A.indptr, A.indices + 1, A.data, False, MUCH, MUCH, 0.0)
+        _kernels.LeftLookingLU(A.indptr, A.indices + 1, A.data, False, MUCH, MUCH, 0.0, MUCH)
     with pytest.raises(ValueError, match="differ in shape"):
         factorized(A).solve(np.ones(8), np.empty(8))
 
@@ -229,3 +232,38 @@ def test_singular_systems_are_refused_even_if_solvable(n):
     for S in (A, sparse.csr_array(A @ tiny), sparse.csc_array(tiny @ A)):
         with pytest.raises(rw.SolveFailed, match="A is singular"):
             rw.solve(S, S @ np.ones(n))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_an_order_that_leads_to_too_much_work_is_kept(form):
+    A = convection_diffusion_2d(20, 0.1, (3.0, 5.0)).A.asformat(form)
+    lu = factorized(A, most_if_strong=10.0)
+    assert lu.result == "too much work"
+    assert lu.has_strong_diagonal
+    pattern = _kernels.sparse_pattern(A.indptr, A.indices)
+    assert np.array_equal(lu.pattern.indices, pattern.indices)
+    assert np.array_equal(lu.pattern.indptr, pattern.indptr)
+    assert np.array_equal(lu.order, _kernels.sparse_amd(pattern))
+    assert factorized(A, most_if_strong=MUCH).result == "factorized"
+
+
+def test_orders_of_exchanged_rows_or_of_blocks_are_not_kept():
+    """Of blocks only if there is nothing outside them."""
+    A = poisson_2d(20).A
+    apart = sparse.csr_array(sparse.block_diag([A, A]))
+    pattern = _kernels.sparse_pattern(apart.indptr, apart.indices)
+    assert np.array_equal(factorized(apart, most_work=10.0).order, _kernels.sparse_amd(pattern))
+    triangular = sparse.csr_array(sparse.block_array([[A, A], [None, A]]))
+    exchanged = sparse.csr_array(A[np.arange(400)[::-1]])
+    for M in (triangular, exchanged):
+        lu = factorized(M, most_work=10.0)
+        assert lu.result == "too much work"
+        assert len(lu.order) == 0
+        assert lu.pattern.n == 0
+
+
+@pytest.mark.parametrize(("smallest", "strong"), [(2.0**-9, True), (2.0**-12, False), (0.0, False)])
+def test_a_diagonal_is_strong_if_all_of_its_entries_are(smallest, strong):
+    A = np.eye(5) + np.diag(np.ones(4), 1) + np.diag(np.ones(4), -1)
+    A[2, 2] = smallest
+    assert factorized(sparse.csr_array(A)).has_strong_diagonal == strong

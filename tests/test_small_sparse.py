@@ -6,9 +6,13 @@ from exact import backward_error
 from scipy import sparse
 
 import roundwise as rw
+import roundwise._kernels as _kernels
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact, small_sparse
-from roundwise.problems import poisson_2d
-from roundwise.solver import front_door
+from roundwise.experiments.default_policy.sparse_times import saddle_point
+from roundwise.problems import convection_diffusion_2d, poisson_2d
+from roundwise.problems.pde import laplace_3d
+from roundwise.solver import choosing, front_door
 
 U = 2.0**-53
 RNG = np.random.default_rng(2)
@@ -22,8 +26,8 @@ def at_once(monkeypatch):
     """What came of the attempts to solve at once."""
     tried = []
 
-    def noted(*args):
-        tried.append(attempt(*args))
+    def noted(*args, **options):
+        tried.append(attempt(*args, **options))
         return tried[-1]
 
     attempt = front_door.sparse_at_once
@@ -58,6 +62,8 @@ def test_errors_are_exact(form):
 
 def test_symmetric_patterns_keep_their_pivots_on_the_diagonal(monkeypatch):
     poisson = poisson_2d(32).A
+    monkeypatch.setattr(_kernels, "sparse_is_symmetric", lambda *arrays: False)
+    monkeypatch.setattr(small_sparse, "LU_FROM", np.inf)
     assert poisson.nnz >= small_sparse.LOOK_FROM
     assert small_sparse._suits_symmetric_mode(poisson.tocsc())
     assert not small_sparse._suits_symmetric_mode(sparse.csc_array(A))
@@ -174,3 +180,80 @@ def test_weak_diagonals_are_left_to_partial_pivoting(form, dense_lines, monkeypa
     dense_in_stored = {"rows": form == "csc", "columns": form == "csr", "none": False}
     assert turned == dense_in_stored[dense_lines]
     assert abs(W @ x - b).max() <= 1e-9 * abs(b).max()
+
+
+@pytest.fixture
+def factorizations(monkeypatch):
+    """The kinds of supernodal factorizations that were made at once."""
+    made = []
+
+    class Noted(small_sparse.SupernodalSymbolic):
+        def factorize(self, *args, **options):
+            made.append(self.kind)
+            return super().factorize(*args, **options)
+
+    monkeypatch.setattr(small_sparse, "SupernodalSymbolic", Noted)
+    return made
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize(
+    ("A", "kind"),
+    [
+        (laplace_3d(10), "cholesky"),
+        (poisson_2d(65).A, "cholesky"),
+        (-poisson_2d(65).A, "ldl"),
+        (convection_diffusion_2d(65, 0.1, (3.0, 5.0)).A, "lu"),
+        (saddle_point(40, np.random.default_rng(1)), "ldl"),
+    ],
+)
+def test_much_work_is_left_to_dense_panels(A, kind, form, index, at_once, factorizations):
+    A = A.asformat(form).copy()
+    A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
+    X = np.random.default_rng(0).standard_normal((A.shape[0], 2))
+    B = A @ X
+    x = rw.solve(A, B)
+    assert at_once[0] is x
+    assert factorizations == [kind]
+    np.testing.assert_allclose(x, X, atol=1e-8)
+
+
+def test_an_indefinite_matrix_with_a_positive_diagonal(at_once, factorizations):
+    A = poisson_2d(65).A
+    A = sparse.csr_array(A - 0.37 * sparse.diags_array(A.diagonal()))
+    x = rw.solve(A, A @ np.ones(A.shape[0]))
+    assert at_once[0] is x
+    assert factorizations == ["cholesky", "ldl"]
+    np.testing.assert_allclose(x, 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize(
+    "A", [poisson_2d(65).A, laplace_3d(16), convection_diffusion_2d(65, 0.1, (3.0, 5.0)).A]
+)
+def test_a_look_goes_on_with_the_order_that_was_found(A, form, monkeypatch, at_once):
+    monkeypatch.setattr(small_sparse, "MOST_FLOPS", 0.0)
+    seen, know_of = [], Orders.know_of
+
+    def noted(self, others):
+        know_of(self, others)
+        seen.append((self, dict(self._analysed)))
+
+    monkeypatch.setattr(choosing.Orders, "know_of", noted)
+    A = A.asformat(form)
+    x = rw.solve(A, A @ np.ones(A.shape[0]))
+    ((taken, analysed),) = seen
+    assert isinstance(at_once[0], Orders)
+    assert analysed["amd"] is taken.symbolic("amd")
+    fresh = Orders(sparse.csr_array(A), strong=True)
+    assert np.array_equal(taken.symbolic("amd").order, fresh.symbolic("amd").order)
+    np.testing.assert_allclose(x, 1.0, atol=1e-8)
+
+
+def test_a_solver_that_learns_is_given_the_choice(at_once, factorizations):
+    A = poisson_2d(65).A
+    solver = rw.Solver()
+    np.testing.assert_allclose(solver.solve(A, A @ np.ones(A.shape[0])), 1.0, atol=1e-8)
+    assert isinstance(at_once[0], Orders)
+    assert factorizations == []

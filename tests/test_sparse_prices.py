@@ -270,7 +270,8 @@ def measured(i, attempts=EXACT, symmetric=0.0, **features):
         for name, (entry, flop) in attempts.items()
     }
     tried = {name: replace(a, alone=a.factor) for name, a in tried.items()}
-    return Timed(f"system-{i}", f"family-{i % 4}", known, 1e-4, 1e-4, 1e-9 * 5 * n, tried)
+    before = 1e-4, 1e-4, 1e-5, False, 1e-4  # looking, counting, and an attempt at once that failed
+    return Timed(f"system-{i}", f"family-{i % 4}", known, *before, 1e-9 * 5 * n, tried)
 
 
 def test_exact_times_give_their_prices_back():
@@ -314,8 +315,9 @@ def test_who_knows_the_best_method_takes_the_least_time():
     shown = {
         row[1]: float(row[3].split()[0]) for row in table.rows if row[0] == "default engines, all"
     }
-    assert shown["oracle"] == 1.0
-    assert shown[sparse_methods.UNPAID] <= shown[sparse_methods.POLICY]
+    assert shown["oracle"] == shown[sparse_methods.ORACLE_AT_ONCE] == 1.0
+    assert shown[sparse_methods.UNPAID] <= shown[sparse_methods.ASKED]
+    assert shown[sparse_methods.ASKED] <= shown[sparse_methods.POLICY]
     always = [
         sparse_methods.alone(row, f"{SAFE}:fp64")
         / min(sparse_methods.alone(row, name) for name in row.attempts)
@@ -324,6 +326,20 @@ def test_who_knows_the_best_method_takes_the_least_time():
     mean = math.exp(np.mean(np.log(always)))
     assert shown["always SuperLU (COLAMD, FP64)"] == pytest.approx(mean, abs=0.01)
     assert shown["LinearSolve.jl's rule"] == pytest.approx(mean, abs=0.01)  # SuperLU stands for it
+
+
+def test_a_plain_solve_chooses_only_if_it_is_not_done_at_once():
+    row = measured(3)
+    (name, attempt), *_ = row.attempts.items()
+    climb = attempt.seconds(row.matvec)
+    assert sparse_methods.climb_seconds(row, name) == climb
+    paid = row.at_once + row.look + row.counting_then
+    assert sparse_methods.plain_seconds(row, name) == pytest.approx(paid + climb)
+    quick = replace(row, met_at_once=True)
+    assert sparse_methods.plain_seconds(quick, name) == row.at_once
+    assert sparse_methods.best_seconds(quick) == row.at_once
+    fastest = min(sparse_methods.alone(row, name) for name in row.attempts)
+    assert sparse_methods.best_seconds(row) == fastest
 
 
 def test_systems_of_applications_are_compared_by_themselves():

@@ -83,13 +83,13 @@ template <class Index, class T> void bind_values(nb::module_& m) {
 
 void factorize(LeftLookingLU* self, VectorIn<std::int32_t> indptr, VectorIn<std::int32_t> indices,
                VectorIn<double> values, bool by_columns, double most_work, double most_counted,
-               double most_if_weak) {
+               double most_if_weak, double most_if_strong) {
     require(values.size() == indices.size(), "values and indices differ in length; pass as many");
     const IeeeArithmetic arithmetic;
     nb::gil_scoped_release release;
     const std::int32_t n = checked<std::int32_t>(indptr, indices);
     new (self) LeftLookingLU(n, indptr.data(), indices.data(), values.data(), by_columns,
-                             most_work, most_counted, most_if_weak);
+                             most_work, most_counted, most_if_weak, most_if_strong);
 }
 
 void solve(const LeftLookingLU& self, ColumnsOf<const double> b, ColumnsOf<double> x) {
@@ -127,11 +127,19 @@ void bind_left_looking(nb::module_& m) {
     bind_values<std::int64_t, double>(m);
     nb::class_<LeftLookingLU>(m, "LeftLookingLU")
         .def("__init__", &factorize, nb::arg().noconvert(), nb::arg().noconvert(), nb::arg().noconvert(),
-             nb::arg(), nb::arg(), nb::arg(), nb::arg())
+             nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg())
         .def_prop_ro("result", &result_of)
         .def_prop_ro("entries", &LeftLookingLU::entries)
         .def_prop_ro("counted", &LeftLookingLU::counted)
         .def_prop_ro("work", &LeftLookingLU::work)
+        .def_prop_ro("has_strong_diagonal", &LeftLookingLU::has_strong_diagonal)
+        .def_prop_ro("pattern", &LeftLookingLU::pattern, nb::rv_policy::reference_internal)
+        .def_prop_ro("order",
+                     [](nb::handle self) {
+                         const auto& order = nb::cast<const LeftLookingLU&>(self).order();
+                         using View = nb::ndarray<nb::numpy, const std::int32_t, nb::ndim<1>>;
+                         return View(order.data(), {order.size()}, self);
+                     })
         .def("solve", &solve, nb::arg().noconvert(), nb::arg().noconvert());
 }
 

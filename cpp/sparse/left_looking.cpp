@@ -38,7 +38,7 @@ class LeftLookingLU::Factorizer {
     const Index n_;
     const Index *indptr_, *indices_;
     const double* values_;
-    double most_work_, most_counted_, most_if_weak_;
+    double most_work_, most_counted_, most_if_weak_, most_if_strong_;
     Vector<Index> row_of_, column_of_;  // the assignment, for columns and for rows
     Vector<Index> block_of_;            // of each column, and of the row assigned to it
     Vector<Index> place_of_;            // of each row that has been a pivot; -1 for others
@@ -60,9 +60,10 @@ class LeftLookingLU::Factorizer {
 
   public:
     Factorizer(LeftLookingLU& lu, const Index* indptr, const Index* indices, const double* values,
-               double most_work, double most_counted, double most_if_weak)
+               double most_work, double most_counted, double most_if_weak, double most_if_strong)
         : lu_(lu), n_(lu.n_), indptr_(indptr), indices_(indices), values_(values), most_work_(most_work),
-          most_counted_(std::max(most_work, most_counted)), most_if_weak_(most_if_weak) {}
+          most_counted_(std::max(most_work, most_counted)), most_if_weak_(most_if_weak),
+          most_if_strong_(most_if_strong) {}
 
     Result run() {
         scale_rows();
@@ -71,6 +72,7 @@ class LeftLookingLU::Factorizer {
         const bool weak = has_weak_diagonal();
         if (weak && most_if_weak_ <= 0) return Result::weak_diagonal;
         if (weak) most_work_ = most_counted_ = std::min(most_work_, most_if_weak_);
+        if (lu_.has_strong_diagonal_) most_work_ = std::min(most_work_, most_if_strong_);
         if (!order(blocks)) return weak ? Result::weak_diagonal : Result::too_much_work;
         return factorize();
     }
@@ -128,17 +130,22 @@ class LeftLookingLU::Factorizer {
         return true;
     }
 
-    bool has_weak_diagonal() const {
-        Index weak = 0;
+    // Finds whether the diagonal is strong, too. Rows of M, which are columns of A, are scaled.
+    bool has_weak_diagonal() {
+        Index weak = 0, strong_ones = 0;
         for (Index j = 0; j < n_; ++j) {
-            double largest = 0, assigned = 0;
+            double largest = 0, largest_in_block = 0, assigned = 0;
             for_each_entry(j, [&](Index i, double value) {
                 const double size_here = std::fabs(value) * lu_.scale_[i];
-                if (block_of_[column_of_[i]] == block_of_[j]) largest = std::max(largest, size_here);
+                largest = std::max(largest, size_here);
+                if (block_of_[column_of_[i]] == block_of_[j])
+                    largest_in_block = std::max(largest_in_block, size_here);
                 if (i == row_of_[j]) assigned = std::max(assigned, size_here);
             });
-            weak += assigned < diagonal_pivot * largest;
+            weak += assigned < diagonal_pivot * largest_in_block;
+            strong_ones += row_of_[j] == j && assigned > 0 && assigned >= strong * std::sqrt(largest);
         }
+        lu_.has_strong_diagonal_ = strong_ones == n_;
         return weak > most_weak * n_;
     }
 
@@ -158,13 +165,20 @@ class LeftLookingLU::Factorizer {
         if (columns.empty()) {
             for (Index j = 0; j < n_; ++j) by_degree[j] = j;
         } else {
-            const Pattern pattern =
+            Pattern pattern =
                 symmetrized<Index>(n_, starts.data(), columns.data(), starts[n_]);
             Counts counts;
             Vector<Index> heights;
             by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts, heights);
             lu_.counted_ = by_degree.empty() ? std::numeric_limits<double>::infinity() : counts.flops;
-            if (lu_.counted_ > most_work_) return false;
+            if (lu_.counted_ > most_work_) {
+                // Each column has an entry on the diagonal then, and all others are within blocks.
+                if (starts[n_] + n_ == indptr_[n_] && assigned_to_itself()) {
+                    lu_.pattern_ = std::move(pattern);
+                    lu_.order_ = std::move(by_degree);
+                }
+                return false;
+            }
             most_work_ = std::min(patience * counts.flops + least_patience * indptr_[n_],
                                   beyond_most * most_work_);
             reserve(static_cast<std::int64_t>(counts.entries));
@@ -178,6 +192,12 @@ class LeftLookingLU::Factorizer {
         lu_.column_at_.resize(size(n_));
         for (const Index j : by_degree) lu_.column_at_[start[block_of_[j] + 1]++] = j;
         start.pop_back();
+        return true;
+    }
+
+    bool assigned_to_itself() const {
+        for (Index j = 0; j < n_; ++j)
+            if (row_of_[j] != j) return false;
         return true;
     }
 
@@ -365,10 +385,12 @@ class LeftLookingLU::Factorizer {
 
 LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
                              const double* values, bool by_columns, double most_work,
-                             double most_counted, double most_if_weak)
+                             double most_counted, double most_if_weak, double most_if_strong)
     : n_(n) {
     if (!by_columns) {  // the columns of M
-        result_ = Factorizer(*this, indptr, indices, values, most_work, most_counted, most_if_weak).run();
+        result_ = Factorizer(*this, indptr, indices, values, most_work, most_counted, most_if_weak,
+                             most_if_strong)
+                      .run();
         return;
     }
     const auto entries = static_cast<std::size_t>(indptr[n]);
@@ -383,7 +405,7 @@ LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const s
             numbers[to] = values[e];
         }
     result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work, most_counted,
-                         most_if_weak)
+                         most_if_weak, most_if_strong)
                   .run();
 }
 

@@ -36,7 +36,7 @@ MEASURED_WITH = 2
 """Threads of the machine that generic prices were measured on."""
 
 MOST_KNOWN = 1000
-"""Prices of dense work that are kept."""
+"""Prices of methods, for matrices of some shape, that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +109,22 @@ class Prices:
 
     def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
         """The seconds that this work takes."""
-        if method in self.sparse.factor:
-            factor, step, iteration = self._sparse(shape, method, fmt, work)
-        else:
-            known: dict[Any, tuple[float, float, float]] = self._known  # type: ignore[attr-defined]
-            key = shape.n, shape.columns, method, fmt
-            if key not in known:
-                if len(known) > MOST_KNOWN:
-                    known.clear()
-                known[key] = self._dense(shape, method, fmt)
-            factor, step, iteration = known[key]
+        known: dict[Any, tuple[float, ...]] = self._known  # type: ignore[attr-defined]
+        is_sparse = method in self.sparse.factor
+        key = shape if is_sparse else (shape.n, shape.columns), method, fmt
+        if (rates := known.get(key)) is None:
+            if len(known) > MOST_KNOWN:
+                known.clear()
+            priced = self._sparse if is_sparse else self._dense
+            rates = known[key] = priced(shape, method, fmt)
+        factor, conversion, step, iteration = rates
+        if work.iterations:
+            factor += conversion
         steps = work.runs + work.steps
         return work.runs * factor + steps * step + shape.columns * work.iterations * iteration
 
-    def _dense(self, shape: Shape, method: str, fmt: str) -> tuple[float, float, float]:
+    def _dense(self, shape: Shape, method: str, fmt: str) -> tuple[float, ...]:
+        """Seconds of a factorization, of its conversion to FP64, of a step and of an iteration."""
         n, profile = shape.n, self.profile
         rate = profile.rate(fmt, n)
         share = self.cholesky[fmt] if method == "cholesky" else 1.0
@@ -132,7 +134,7 @@ class Prices:
         single = self._pass(n, FP64.name, 1)
         applied = self.applied[fmt] * n * n if fmt in self.applied else single
         iteration = applied + (1 + 2 * BASIS / n) * single + profile.inner_overhead
-        return factor, step, iteration
+        return factor, 0.0, step, iteration
 
     def _pass(self, n: int, fmt: str, columns: int) -> float:
         """A product or a triangular solve with a block of columns."""
@@ -142,18 +144,16 @@ class Prices:
             return compute
         return max(compute, n * n * get_format(fmt).storage_bytes / rate.bytes_per_second)
 
-    def _sparse(
-        self, shape: Shape, method: str, fmt: str, work: Work
-    ) -> tuple[float, float, float]:
+    def _sparse(self, shape: Shape, method: str, fmt: str) -> tuple[float, ...]:
+        """The same."""
         prices, profile = self.sparse, self.profile
         product = prices.matvec * shape.entries
         factor = prices.factor_seconds(shape, method, fmt)
-        if work.iterations and fmt != FP64.name:
-            factor += prices.conversion * shape.filled
+        conversion = 0.0 if fmt == FP64.name else prices.conversion * shape.filled
         solve = prices.solve[method]
         step = shape.columns * (solve[fmt] * shape.filled + product) + profile.outer_overhead
         iteration = solve[FP64.name] * shape.filled + product + profile.inner_overhead
-        return factor + profile.run_overhead, step, iteration
+        return factor + profile.run_overhead, conversion, step, iteration
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""

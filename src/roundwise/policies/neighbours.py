@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.actions import ActionSpace
 from roundwise.algorithms.methods import Method
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
@@ -100,6 +101,7 @@ class NeighbourPolicy(Baseline):
         self.facts = Facts({}) if facts is None else facts
         # What was found with these prices: crossovers by kind, formats by dense method.
         self._found: tuple[Prices | None, dict[str, int], dict[str, tuple[str, ...]]] = None, {}, {}
+        self._starts: tuple[ActionSpace, dict[tuple[str, str], int]] | None = None
 
     @property
     def prices(self) -> Prices:
@@ -154,13 +156,13 @@ class NeighbourPolicy(Baseline):
 
         If no similar system is known, it is the worst case.
         """
-        experience, prices = self.facts.of(seen), self.prices
+        experience, prices, starts = self.facts.of(seen), self.prices, self._start_indices()
         shape = _shape(seen, experience)
         found = {}
         for method in seen.methods:
             formats = self.formats(method, prices)
             for i, fmt in enumerate(formats):
-                action = self.space.find(f"{method.name}:{fmt}-fp64-fp64-fp64")
+                action = starts.get((method.name, fmt))
                 if action is None or not (allowed is None or action in allowed):
                     continue
                 if experience is None or fmt in experience.climbs:
@@ -168,6 +170,15 @@ class NeighbourPolicy(Baseline):
                     names = method.name, lu
                     found[action] = _expectation(shape, names, formats[i:], experience, prices)
         return found
+
+    def _start_indices(self) -> dict[tuple[str, str], int]:
+        """By method and format, the actions with FP64 in all stages but the first."""
+        if self._starts is None or self._starts[0] is not self.space:
+            rest = (FP64, FP64, FP64)
+            pairs = enumerate(self.space)
+            indices = {(a.method, a[0].name): i for i, a in pairs if tuple(a[1:]) == rest}
+            self._starts = self.space, indices
+        return self._starts[1]
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""

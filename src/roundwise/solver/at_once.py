@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.complex.backend import OVER_ROOT_2
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
@@ -60,10 +61,14 @@ def parts_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | 
 
 
 @np.errstate(all="ignore")
-def sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Array | None:
+def sparse_at_once(
+    A: Any, b: Any, tol: float | None, bound: int, panels: bool = True
+) -> Array | Orders | None:
     """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
 
-    One with so many entries that it is as good as dense is solved as such, if n < bound.
+    One with so many entries that it is as good as dense is solved as such, if n < bound. Where no
+    x is returned, there may be orders of A's pattern that a look can go on with; `panels` is False
+    for a caller who would rather have them than an x by the engine that needs them.
     """
     if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
         return None
@@ -71,13 +76,16 @@ def sparse_at_once(A: Any, b: Any, tol: float | None, bound: int) -> Array | Non
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     arrays = A.indptr, A.indices, A.data
     fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    if not (fits and A.indices.dtype == A.indptr.dtype == np.int32 and A.has_canonical_format):
+    if not (fits and A.indices.dtype == A.indptr.dtype and A.has_canonical_format):
         return None
+    if A.indices.dtype == np.int64:  # as SciPy makes them of coordinates in 64 bits
+        A = type(A)((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
+        A.has_canonical_format = True
     if MOSTLY_ZERO * A.nnz > n * n:
         return dense_at_once(A.toarray(), b, tol, bound)
     tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
-    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown))
-    if solved is None:
-        return None  # perhaps few digits are right, or A is singular: that is looked into
+    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown), panels)
+    if not isinstance(solved, tuple):
+        return solved  # perhaps few digits are right, or A is singular: that is looked into
     x, error = solved
     return x if passes(upper_bounds(error, n, unknown), tolerance) else None

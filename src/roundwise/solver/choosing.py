@@ -177,8 +177,10 @@ def examined(matrix: GivenMatrix, known: dict[str, float]) -> Orders | None:
     known |= look.structure(matrix)
     if said:
         known["looks_positive_definite"] = known["symmetric"]
-    strong = bool(known["strong_diagonal"])
-    orders = Orders(matrix.A, matched=not known["symmetric"], strong=strong)
+    symmetric, strong = bool(known["symmetric"]), bool(known["strong_diagonal"])
+    orders = Orders(matrix.A, matched=not symmetric, strong=strong)
+    if matrix.orders is not None and (symmetric or strong):  # rows stay where they are
+        orders.know_of(matrix.orders)
     known |= orders.counts
     return orders
 

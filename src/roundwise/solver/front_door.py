@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Real
 from time import perf_counter
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
 from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
@@ -213,6 +215,7 @@ def _solve_here(
     if name is not None or transposed:
         A = given = _meant(A, name, lower, transposed)
     at_once = not full_output and name is None and accuracy == "backward"
+    orders: Orders | None = None
     if sparse.issparse(A) and A.shape[0] == 0:
         A = A.toarray()
     if sparse.issparse(A):
@@ -220,9 +223,11 @@ def _solve_here(
             F = _complex_factored(A, b, chooser, tol, name, accuracy)
             return F.solve(b, full_output=full_output)
         if at_once and chooser.at_once:
-            x = sparse_at_once(A, b, tol, chooser.at_once)
-            if x is not None:
-                return x
+            # A Solver learns from a choice, and keeps analyses of the patterns it has met.
+            found = sparse_at_once(A, b, tol, chooser.at_once, panels=patterns is None)
+            if isinstance(found, np.ndarray):
+                return found
+            orders = found
     elif not sparse.issparse(b):
         A, b = dense_array("A", A, real=False), dense_array("b", b, real=False)
         if A.ndim != 2 or b.ndim > 2 or A.size == 0 or b.size == 0:
@@ -253,7 +258,8 @@ def _solve_here(
     matrix = checked_matrix(A, BACKEND, columns)
     known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
     with known as (matrix, analyses):
-        choice = _choice(chooser, matrix, name)
+        choice = _choice(chooser, replace(matrix, orders=orders), name)
+        del orders
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
         del choice  # F drops the orders in it when they have served

@@ -24,6 +24,7 @@ from roundwise.algorithms.scaling import (
 )
 from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.storage import converted
 from roundwise.formats import FP32
 
@@ -44,6 +45,7 @@ class GivenMatrix(ScaledMatrix):
 
     dtype: Any  # float32 or float64: of the matrix as it was given
     b: Array  # stands for the right-hand sides: only its shape is looked at
+    orders: Orders | None = None  # of a sparse A's pattern, as far as they were found before
 
     @property
     def is_complex(self) -> bool:

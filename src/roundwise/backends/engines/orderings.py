@@ -162,6 +162,17 @@ class Orders:
             self._found[ordering] = ORDERINGS[ordering](self.pattern)
         return self._found[ordering]
 
+    def know(self, pattern: SparsePattern, ordering: str, order: Order) -> None:
+        """The pattern, rows where they are, and one of its orders, as found elsewhere."""
+        self.__dict__["pattern"] = pattern
+        self._found[ordering] = order
+
+    def know_of(self, others: Orders) -> None:
+        """Take over what was found of a matrix with the same pattern, rows where they are."""
+        self.__dict__["pattern"] = others.pattern
+        self._found.update(others._found)
+        self._analysed.update(others._analysed)
+
     @cached_property
     def _analysed(self) -> dict[str, SparseSymbolic]:
         return {}

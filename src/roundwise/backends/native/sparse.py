@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,11 +78,16 @@ def canonical_rows(A: Any) -> sparse.csr_array:
     return csr
 
 
-def engine_methods() -> dict[str, tuple[Engine, str]]:
+def engine_methods() -> Mapping[str, tuple[Engine, str]]:
     """Each engine with each of its orderings, by the name of the method."""
+    return _methods_of(tuple(ENGINES.values()))
+
+
+@lru_cache(maxsize=8)  # a choice asks for them some fifty times
+def _methods_of(engines: tuple[Engine, ...]) -> Mapping[str, tuple[Engine, str]]:
     return {
         f"{engine.name}/{ordering}": (engine, ordering)
-        for engine in ENGINES.values()
+        for engine in engines
         for ordering in engine.orderings
     }
 

@@ -5,7 +5,9 @@ that the policy may choose for it the seconds of analysis and factorization, of 
 refinement passed the gate, with how many steps. Our own engines are timed as the front door runs
 them: the order that was found to count the fill serves to factorize, and is not found again. An
 attempt is priced from these parts, so that a busy machine disturbs it little: with one thread
-(``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts.
+(``ROUNDWISE_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1``) processor time counts. Of what a plain `solve`
+tries before it looks the same parts are measured, and what counting takes after it. Verifying the
+answer is not counted, for nobody.
 
 A library that cannot be stopped may take minutes on a matrix that does not suit it. So methods that
 the policy would never choose for a system are not tried on it, and a line is begun before a system
@@ -17,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -28,8 +30,10 @@ from scipy import sparse
 
 from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
+from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import ArithmeticFailure, NativeBackend
 from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.native import small_sparse
 from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.features import LOOK, compute_features
 from roundwise.formats import FP64, FloatFormat
@@ -39,9 +43,11 @@ from roundwise.policies.neighbours import SPARSE_CROSSOVER
 from roundwise.problems import LinearSystem, policy_systems
 from roundwise.problems.gallery import FAMILIES, System
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
+from roundwise.solver import default_policy
+from roundwise.solver.at_once import MOSTLY_ZERO, sparse_at_once
 from roundwise.tuning import LOOK_CONTEXT
 
-ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 3, 1.0
+ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 5, 1.0
 """A call is repeated so often, or until it has taken so long; the least time counts. The first call
 finds nothing in the cache, so there is a second one unless the first took longer than SLOW."""
 
@@ -51,9 +57,9 @@ HARDEST = 4e9
 OWN = ("cholesky", "ldl", "lu")
 """Our own engines, which take the order that was found for counting."""
 
-VERSION = 3
+VERSION = 4
 """Of what a line means: our own engines begin with what was found for counting (2), which is the
-whole symbolic analysis (3)."""
+whole symbolic analysis (3); with the attempt at once, and with ranking as part of the look (4)."""
 
 COUNTS = ("static_pivots", "factor_entries", "factor_flops", "nd_flops")
 BACKEND, ALGORITHM = NativeBackend(), VerifiedSolve()
@@ -82,8 +88,11 @@ class Timed:
     name: str
     family: str
     features: Mapping[str, float]
-    look: float  # seconds of the features but the symbolic counts
-    counting: float  # seconds of these
+    look: float  # seconds of the features but the symbolic counts, and of ranking the actions
+    counting: float  # seconds of these counts
+    at_once: float  # seconds of the attempt of a plain solve to do without a look
+    met_at_once: bool  # whether that gave an answer
+    counting_then: float  # if it did not: seconds of counting with the orders that it has found
     matvec: float
     attempts: Mapping[str, Attempt]
 
@@ -213,6 +222,11 @@ def timed(system: System) -> dict[str, Any] | None:
     values = {name: feature.value for name, feature in features.items()} | orders.counts
     if values["factor_flops"] > HARDEST:
         return None
+    policy = default_policy()
+    ranking, _ = least(lambda: policy.rank(seen(values)))
+    matvec, _ = least(lambda: problem.A @ problem.b)
+    at_once, found = attempted_at_once(problem)
+    counting_then, _ = least(lambda: counted(problem.A, features, found))
     attempts = {
         f"{method.name}:{fmt}": asdict(attempt)
         for method in seen(values).methods
@@ -221,18 +235,49 @@ def timed(system: System) -> dict[str, Any] | None:
         if BACKEND.runs(method.name, fmt, sparse=True)
         if (attempt := attempted(problem, method.name, fmt, orders)) is not None
     }
-    matvec, _ = least(lambda: problem.A @ problem.b)
     family = system.family
     if family == "file":
         family = re.match(r"\d+-([A-Za-z]*)", system.name).group(1)  # type: ignore[union-attr]
-    row = Timed(system.name, family, values, look, counting, matvec, {})
+    tried = at_once.seconds(matvec), at_once.met, counting_then
+    before = look + ranking, counting, *tried
+    row = Timed(system.name, family, values, *before, matvec, {})
     return asdict(row) | {"attempts": attempts}
 
 
-def counted(A: Any, features: Mapping[str, SupportsFloat]) -> Orders:
+def attempted_at_once(problem: LinearSystem) -> tuple[Attempt, Orders | None]:
+    """What a plain `solve` tries before it looks, and the orders that it hands on.
+
+    Each solve with the factors after the first counts as a step, even if it serves to verify x.
+    """
+    A, b = sparse.csr_array(problem.A), problem.b
+    if A.nnz > small_sparse.LARGEST:
+        return Attempt(0.0, 0.0, False, 0, 0, 0.0), None
+    if MOSTLY_ZERO * A.nnz > problem.n**2:
+        seconds, x = least(lambda: sparse_at_once(A, b, None, default_policy().at_once))
+        return Attempt(seconds, 0.0, x is not None, 0, 0, seconds), None
+    A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    factor, inverse = least(lambda: small_sparse.factorized(A, panels=True))
+    if not isinstance(inverse, small_sparse.Inverse):
+        return Attempt(factor, 0.0, False, 0, 0, factor), inverse
+    solve, _ = least(lambda: inverse.solve(b))
+    solves = []
+
+    def counting(rhs: Any) -> Any:
+        solves.append(1)
+        return inverse.solve(rhs)
+
+    tolerance = default_tolerance(problem.n)
+    found = small_sparse.solved(A, b, tolerance, replace(inverse, solve=counting))
+    met = isinstance(found, tuple) and found[1] <= tolerance
+    return Attempt(factor, solve, met, len(solves) - 1, 0, factor), inverse.orders
+
+
+def counted(A: Any, features: Mapping[str, SupportsFloat], found: Orders | None = None) -> Orders:
     """The orders of a matrix once its fill was counted, as the front door does it."""
     symmetric, strong = (bool(float(features[name])) for name in ("symmetric", "strong_diagonal"))
     orders = Orders(A, not symmetric, strong)
+    if found is not None and (symmetric or strong):
+        orders.know_of(found)
     assert orders.counts
     return orders
 
