@@ -298,7 +298,7 @@ def passes(a: Arrays) -> None:
 
 def columns(a: Arrays) -> None:
     """Norms, shifts and permutations of blocks of columns, and the angles of a look."""
-    n, count, which, dtype = a.size(), int(a.rng.integers(0, 4)), a.rng.integers(9), real_type(a)
+    n, count, which, dtype = a.size(), int(a.rng.integers(0, 4)), a.rng.integers(12), real_type(a)
     if which == 0:
         kernels.native_angles(a.matrix(n, a.rng.choice((np.float64, np.complex128))))
     elif which <= 2:
@@ -315,6 +315,15 @@ def columns(a: Arrays) -> None:
         kernels.native_backward_errors(r, float(a.rng.choice(NUMBERS)), x, b, errors)
     elif which == 5:
         kernels.native_order(a.indices(n, n), a.zeros(a.length(n)))
+    elif which == 9:
+        sizes = a.numbers(a.length(count)) if a.flag() else None
+        unit, exponents = a.numbers(a.length(n), count), a.zeros(a.length(count))
+        kernels.native_unit_columns(a.numbers(n, count), sizes, unit, exponents)
+    elif which == 10:
+        kernels.native_turn_pairs(a.numbers(a.length(2 * n), count), a.numbers(2 * n, 2 * count))
+    elif which == 11:
+        most, reach = int(a.rng.choice((0, 1, 3, 10**6, -1))), float(a.rng.choice(NUMBERS))
+        kernels.native_nearest(a.numbers(count, n), a.numbers(a.length(count)), reach, most)
     elif which == 6:
         order = a.order(n) if a.flag() else None
         x, y = a.numbers(a.length(n), count), a.numbers(n, count, dtype=dtype)
