@@ -13,7 +13,7 @@ from roundwise.machine.threads import pass_threads
 Complex = NDArray[np.complex128]
 Real = NDArray[np.float64]
 
-CHOLESKY_FROM = 2000
+CHOLESKY_FROM = 1200
 """Below this n our LU in fp32 takes no more time than a comparison of A with its transpose and
 LAPACK's Cholesky."""
 
