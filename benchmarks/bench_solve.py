@@ -354,7 +354,7 @@ def figure(rows: list[Row], path: Path) -> None:
             label = "_"
     left.set_xticks(range(len(groups)), groups)
     left.set_xlabel("n")
-    left.legend(loc="upper right")
+    left.legend(loc="upper left")
     known = np.array([row["kappa"] != "" and 1000 <= row["n"] < 2000 for row in dense])
     kappas = np.array([row["kappa"] for row, k in zip(dense, known, strict=True) if k], dtype=float)
     right.semilogx(kappas, ours[known], "o", color="C0", ms=4, label="roundwise.solve")
