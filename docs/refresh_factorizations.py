@@ -5,6 +5,7 @@ benchmarks/factorization_rates.py writes, one file for each machine; measures no
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def draw(machines: list[dict[str, Any]], path: Path) -> None:
             axes.set_yscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:.0f}")
             axes.yaxis.set_major_formatter("{x:.0f}")
-            axes.set_title(f"{fmt}, n = {size}\n{record['machine']}", fontsize=8)
+            name = re.sub(r" ?\([^)]*\)", "", record["machine"])  # the table has it in full
+            axes.set_title(f"{fmt}, n = {size}\n{name}", fontsize=8)
             axes.set_xlabel("threads")
             axes.set_ylabel("Gflop/s")
             axes.legend(fontsize=8)
