@@ -222,6 +222,9 @@ def test_input_that_cannot_be_solved_with(backend):
         rw.solve(cupy.asarray(np.where(A[0, 0] == A, np.nan, A)), cupy.asarray(b))
     with pytest.raises(ValueError, match="NaN or infinite"):
         rw.solve(cupy.asarray(A), cupy.asarray(np.full(4, np.inf)))
+    badly_scaled = np.ldexp(A, [[200], [-200], [0], [100]])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        rw.solve(cupy.asarray(badly_scaled), cupy.asarray([1.0, np.nan, 1.0, 1.0]))
     with pytest.raises(TypeError, match="complex"):
         rw.solve(cupy.asarray(A.astype(complex)), cupy.asarray(b))
     with pytest.raises(ValueError, match="square"):

@@ -212,7 +212,7 @@ class ActionSpace:
     @cached_property
     def by_method(self) -> dict[str, tuple[int, ...]]:
         """The indices of the actions of each method."""
-        of = {method: [] for method in self.methods}  # type: dict[str, list[int]]
+        of: dict[str, list[int]] = {method: [] for method in self.methods}
         for i, action in enumerate(self.actions):
             of[action.method].append(i)
         return {method: tuple(indices) for method, indices in of.items()}
@@ -268,8 +268,8 @@ class ActionSpace:
                 ladder.append(higher)
         return tuple(dict.fromkeys((*ladder, self.safe)))
 
-    def find(self, action: Action | str) -> int | None:
-        """Where an action, or its text form, stands in the space; None if it is not there."""
+    def find(self, action: Action) -> int | None:
+        """Where an action stands in the space; None if it is not there."""
         return self._indices.get(str(action))
 
     def to_dict(self) -> dict[str, Any]:

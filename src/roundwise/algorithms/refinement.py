@@ -11,7 +11,6 @@ to end, and the two stages say in which formats the residual and the update are 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -99,8 +98,7 @@ def refine(
     scaled, B = system[0], system[1].B
     b_norms = scaled.residual_norms(B)
     progress = Progress(scaled.n, update.fmt)
-    none = np.array([math.inf] * B.shape[1])
-    refined = Refined(progress, residual.backend.xp.zeros_like(B), none)
+    refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
     try:
         sizes = None if scaled.weighs_rows else b_norms
         X = with_unit_columns(start, B, sizes).Z if callable(start) else start

@@ -343,16 +343,16 @@ def plain_columns(b: Array) -> ScaledColumns:
 
 
 def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
-    """Right-hand sides of a scaled matrix, each column of max norm in [1/2, 1).
+    """Right-hand sides of a scaled matrix, each column scaled to a max norm in [1/2, 1).
 
-    Where neither A nor a column needs it, they are left as they are. A norm that is not finite is a
-    `ValueError`.
+    If A was not scaled and the columns are of moderate size, they are left as they are. Columns
+    with NaN or infinite entries are a `ValueError`.
     """
     B = b[:, None] if b.ndim == 1 else b
+    norms = column_norms(B)
+    if not np.isfinite(norms).all():
+        raise ValueError(f"b {NOT_FINITE}")
     if matrix.rows is None and matrix.columns is None:  # one number for each column tells all
-        norms = column_norms(B)
-        if not np.isfinite(norms).all():
-            raise ValueError(f"b {NOT_FINITE}")
         powers = np.frexp(norms)[1]
         if abs(powers).max(initial=0) <= MODERATE:
             return ScaledColumns(array_module(B).asfortranarray(B))

@@ -86,7 +86,7 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     if copy and made.A is form and not (is_sparse or is_ours):
         made = replace(made, A=form.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
-    return GivenMatrix(*scaled, dtype=dtype, b=stand_in(made.n, columns))
+    return GivenMatrix(*scaled, dtype=dtype, b=np.broadcast_to(0.0, (made.n, columns)))
 
 
 def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenMatrix:
@@ -105,12 +105,7 @@ def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenM
         made = replace(made, A=A.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
     dtype = np.float32 if A.dtype == np.float32 else np.float64
-    return GivenMatrix(*scaled, dtype=dtype, b=stand_in(made.n, columns))
-
-
-def stand_in(n: int, columns: int) -> Array:
-    """Right-hand sides of which only the shape is looked at: zeros that take no memory."""
-    return np.ndarray((n, columns), np.float64, bytes(8), 0, (0, 0))
+    return GivenMatrix(*scaled, dtype=dtype, b=np.broadcast_to(0.0, (made.n, columns)))
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:

@@ -34,7 +34,6 @@ from roundwise.solver.inputs import (
     check_complex,
     check_shape,
     dense_array,
-    stand_in,
 )
 
 Array = NDArray[np.float64]
@@ -147,7 +146,7 @@ def checked_complex(A: Any, backend: Backend, columns: int = 1, copy: bool = Fal
             made = moderate(np.asarray(dense), norm, largest, own=True)
             made = replace(made, A=RealForm(compressed_block(made.A)))
     facts = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
-    b = stand_in(made.A.shape[0], columns)
+    b = np.broadcast_to(0.0, (made.A.shape[0], columns))
     return GivenComplex(*facts, dtype=np.float32 if single else np.float64, b=b)
 
 

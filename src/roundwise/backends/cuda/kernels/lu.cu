@@ -126,7 +126,8 @@ struct RowState {
 };
 
 // PHASE steps, whose columns are the first PHASE registers; returns whether there were rows for all
-// of them. The pivot of step j is the largest entry, up to a relative 2^-12, or else row j has it.
+// of them. With ON_DIAGONAL, row j is the pivot row of step j. Otherwise it is the row with the largest
+// entry in column j, or one whose entry is smaller by a relative 2^-12 at most.
 template <bool ON_DIAGONAL>
 __device__ __forceinline__ bool select_phase(REAL (&r)[W], int phase, RowState& row, int w,
                                              Candidates& candidates) {
@@ -153,7 +154,7 @@ __device__ __forceinline__ bool select_phase(REAL (&r)[W], int phase, RowState& 
             const unsigned top = largest(candidates.key[side]);
             if (top == 0) return false;  // fewer than w rows in all
             is_pivot = key == top;
-            slot = (0u - top & 255u) / 32;
+            slot = ((0u - top) & 255u) / 32;
         }
         row.step = is_pivot ? j : row.step;
         row.is_active = row.is_active && !is_pivot;
