@@ -150,6 +150,22 @@ def test_lu_pivots_as_lapack_where_nothing_is_rounded(kernel, n):
 
 
 @lu_kernel
+@pytest.mark.parametrize("exponent", [0, -60, 60, -120, 120])
+def test_multipliers_are_rounded_as_quotients_are(kernel, exponent):
+    """Kernels that multiply by a reciprocal correct the product; no multiplier may exceed 1."""
+    n, rng, dtype = 700, np.random.default_rng(exponent + 200), computed_in(kernel)
+    for _ in range(20):
+        A = np.eye(n, dtype=dtype)
+        A[:, 0] = np.ldexp(rng.uniform(1, 2, n) * rng.choice([-1, 1], n), exponent).astype(dtype)
+        largest = A[np.abs(A[:, 0]).argmax(), 0]
+        A[rng.integers(0, n, 50), 0] = np.nextafter(largest, dtype(0))  # quotients next to 1
+        code, perm, L, _ = lu(A, kernel)
+        assert code == 0
+        assert np.abs(L).max() <= 1
+        assert np.array_equal(L[1:, 0], (A[perm, 0] / A[perm[0], 0])[1:].astype(np.float64))
+
+
+@lu_kernel
 def test_the_first_of_equal_pivots_is_taken(kernel):
     code, perm, L, U = lu([[1, 1], [-1, 1]], kernel)
     assert (code, list(perm)) == (0, [0, 1])

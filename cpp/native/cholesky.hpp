@@ -34,10 +34,10 @@ template <class T>
 inline void solve_rows_below(std::int64_t rows, std::int64_t n, const T* l, T* b, std::int64_t step) {
     constexpr std::int64_t width = Lanes<T>::count;
     for (std::int64_t j = 0; j < n; j += pivot_columns) {
-        T factors[block_order * pivot_columns];  // the rows j.. of L, as subtract_columns wants them
+        T factors[block_order * row_numbers<T>];  // the rows j.. of L, as subtract_columns wants them
         for (std::int64_t k = 0; k < j; ++k)
             for (std::int64_t c = 0; c < pivot_columns; ++c)
-                factors[k * pivot_columns + c] = l[(j + c) * block_order + k];
+                factors[k * row_numbers<T> + c] = l[(j + c) * block_order + k];
         T* block = b + j * step;
         subtract_columns<pivot_columns>(rows, j, b, factors, block, step);
         const T* triangle = l + j * block_order + j;
@@ -59,7 +59,7 @@ template <class Tile> struct CholeskyFactorization {
     using T = typename Tile::Number;
     using Unit = typename Tile::Unit;
 
-    static constexpr bool solves = false;
+    static constexpr bool packs = false, solves = false;
     static constexpr int columns = Tile::columns, team_weight = Tile::team_weight;
     static constexpr std::int64_t solved_rows = 128;  // at a time, so that a cache holds them
 
@@ -90,6 +90,7 @@ template <class Tile> struct CholeskyFactorization {
         panels[which].width = width;
     }
 
+    void pack(std::int64_t, std::int64_t, std::int64_t) const {}
     void solve(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const {}
 
     // Only what lies on or below the diagonal, in whole tiles.

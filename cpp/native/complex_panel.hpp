@@ -35,7 +35,7 @@ inline void interchange(std::int64_t begin, std::int64_t count, const std::int32
 constexpr int complex_columns = ROUNDWISE_VECTOR_BYTES == 64 ? 8 : 4;
 
 template <int columns, class T>
-inline void subtract_columns(std::int64_t m, std::int64_t k, Planes<T> a, const Complex<T>* b, Planes<T> c,
+inline void subtract_columns(std::int64_t m, std::int64_t k, Planes<T> a, Planes<T> b, Planes<T> c,
                              std::int64_t step) {
     constexpr int width = Lanes<T>::count;
     if constexpr (columns > complex_columns) {
@@ -49,7 +49,7 @@ inline void subtract_columns(std::int64_t m, std::int64_t k, Planes<T> a, const 
             for (std::int64_t l = 0; l < k; ++l) {
                 const ComplexVector<T> column = load_some(a + (i + l * step), valid);
                 for (int j = 0; j < columns; ++j)
-                    subtract_multiple(sum[j], column, b[l * pivot_columns + j]);
+                    subtract_multiple<T>(sum[j], column, b[l * row_numbers<T> + j]);
             }
             for (int j = 0; j < columns; ++j) store_some(c + (i + j * step), sum[j], valid);
         };
@@ -59,21 +59,11 @@ inline void subtract_columns(std::int64_t m, std::int64_t k, Planes<T> a, const 
     }
 }
 
-template <class T>
-inline void solve_unit_lower(std::int64_t n, std::int64_t columns, Planes<T> a, Planes<T> b,
-                             std::int64_t step) {
-    constexpr int width = Lanes<T>::count;
-    for (std::int64_t j = 0; j < columns; ++j, b = b + step)
-        for (std::int64_t k = 0; k < n; ++k) {
-            const Complex<T> factor = b[k];
-            for (std::int64_t i = k + 1; i < n; i += width) {
-                const std::int64_t valid = n - i < width ? n - i : width;
-                ComplexVector<T> x = load_some(b + i, valid);
-                subtract_multiple(x, load_some(a + (i + k * step), valid), factor);
-                store_some(b + i, x, valid);
-            }
-        }
-}
+template <class T> struct RowsOfEight<Planes<T>> {
+    static constexpr int step = row_numbers<T>;
+    T re[block_order * step], im[block_order * step];
+    Planes<T> numbers() { return {re, im}; }
+};
 
 // The real parts of the triangle, then the imaginary ones.
 template <class T> inline Planes<T> planes_of_triangle(Complex<T>* triangle) {
@@ -118,7 +108,7 @@ inline void solve_triangle(std::int64_t columns, Complex<T>* triangle, Planes<T>
 
 // Division by a pivot: 1 / pivot is computed in double, of the pivot times a power of two that keeps it
 // from overflowing; entries are multiplied by both.
-template <class T> struct Quotient {
+template <class T> struct Quotient<Complex<T>> {
     T scale, re, im;
 
     explicit Quotient(Complex<T> pivot) {
@@ -141,76 +131,20 @@ template <class T> struct Quotient {
     }
 };
 
-template <class T>
-inline void divide(std::int64_t begin, std::int64_t end, Planes<T> x, Complex<T> divisor) {
-    constexpr int width = Lanes<T>::count;
-    const Quotient<T> quotient(divisor);
-    for (std::int64_t i = begin; i < end; i += width) {
-        const std::int64_t valid = end - i < width ? end - i : width;
-        store_some(x + i, quotient(load_some(x + i, valid)), valid);
-    }
-}
-
 // |re| + |im|, by which LAPACK chooses a pivot, too: as cheap as it is close to the modulus.
 template <class T> inline typename Carrier<T>::Signed magnitude(Complex<T> x) {
     return magnitude(bit_cast<T>(magnitude(x.re)) + bit_cast<T>(magnitude(x.im)));
 }
 
-template <int k, class T>
-inline void advance_complex_column(std::int64_t begin, std::int64_t end, Planes<T> a, std::int64_t step,
-                                   Complex<T> pivot, const Complex<T>* u, Candidate<Complex<T>>& found) {
-    using Integer = typename Carrier<T>::Signed;
-    using Integers = Vector<Integer>;
-    constexpr auto mask = static_cast<Integer>(Carrier<T>::abs_mask);
-    constexpr std::int64_t width = Lanes<T>::count, segment = 32 * width;
-    const Quotient<T> quotient(k > 0 ? pivot : Complex<T>{1, 0});
-    const auto absolute = [](Vector<T> x) { return bit_cast<Vector<T>>(bit_cast<Integers>(x) & mask); };
-    found.size = -1;
-    const Planes<T> target = a + k * step;
-    for (std::int64_t first = begin; first < end; first += segment) {
-        const std::int64_t last = end - first < segment ? end : first + segment;
-        Integers largest = {};
-        for (std::int64_t i = first; i < last; i += width) {
-            const std::int64_t valid = last - i < width ? last - i : width;
-            ComplexVector<T> sum = load_some(target + i, valid);
-            if constexpr (k > 0) {
-                for (int l = 0; l < k - 1; ++l)
-                    subtract_multiple(sum, load_some(a + (l * step + i), valid), u[l]);
-                const Planes<T> divided = a + ((k - 1) * step + i);
-                const ComplexVector<T> y = quotient(load_some(divided, valid));
-                store_some(divided, y, valid);
-                subtract_multiple(sum, y, u[k - 1]);
-                store_some(target + i, sum, valid);
-                if (valid < width) sum = load_some(target + i, valid);  // without 0 times infinity
-            }
-            const Integers m = bit_cast<Integers>(absolute(sum.re) + absolute(sum.im)) & mask;
-            largest = m > largest ? m : largest;
-        }
-        Integer top = 0;
-        for (int lane = 0; lane < width; ++lane) top = largest[lane] > top ? largest[lane] : top;
-        if (top > found.size) {
-            found.size = top;
-            found.row = first;
-        }
-    }
-    if (found.size < 0) return;  // there are no rows
-    while (magnitude<T>(target[found.row]) != found.size) ++found.row;
+template <class T> inline void prefetch_to_write(Planes<T> x) {
+    prefetch_to_write(x.re);
+    prefetch_to_write(x.im);
 }
 
 template <class T>
-inline void advance_column(std::int64_t k, std::int64_t begin, std::int64_t end, Planes<T> a,
-                           std::int64_t step, Complex<T> pivot, const Complex<T>* u,
-                           Candidate<Complex<T>>& found) {
-    switch (k) {
-    case 0: return advance_complex_column<0>(begin, end, a, step, pivot, u, found);
-    case 1: return advance_complex_column<1>(begin, end, a, step, pivot, u, found);
-    case 2: return advance_complex_column<2>(begin, end, a, step, pivot, u, found);
-    case 3: return advance_complex_column<3>(begin, end, a, step, pivot, u, found);
-    case 4: return advance_complex_column<4>(begin, end, a, step, pivot, u, found);
-    case 5: return advance_complex_column<5>(begin, end, a, step, pivot, u, found);
-    case 6: return advance_complex_column<6>(begin, end, a, step, pivot, u, found);
-    default: return advance_complex_column<7>(begin, end, a, step, pivot, u, found);
-    }
+inline Vector<typename Carrier<T>::Signed> magnitudes(const ComplexVector<T>& x) {
+    const auto absolute = [](const Vector<T>& part) { return bit_cast<Vector<T>>(magnitudes(part)); };
+    return magnitudes(absolute(x.re) + absolute(x.im));
 }
 
 }  // namespace ROUNDWISE_LEVEL

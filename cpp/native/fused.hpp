@@ -60,5 +60,13 @@ template <class T> inline void fused_subtract(Vector<T>& c, Vector<T> a, const T
     c = fused(-a, broadcast<T>(b), c);
 }
 
+// The same under the name that it has for complex numbers (planes.hpp).
+inline void subtract_multiple(Vector<float>& c, const Vector<float>& a, const float& b) {
+    fused_subtract<float>(c, a, b);
+}
+inline void subtract_multiple(Vector<double>& c, const Vector<double>& a, const double& b) {
+    fused_subtract<double>(c, a, b);
+}
+
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

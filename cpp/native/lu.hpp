@@ -51,7 +51,7 @@ template <class Tile> struct Factorization {
                   "no strip may lie in two blocks");
     static_assert(owned_rows % Tile::rows == 0, "no strip may belong to two members of a team");
 
-    static constexpr bool solves = true;
+    static constexpr bool packs = true, solves = true;
     static constexpr int columns = Tile::columns, team_weight = Tile::team_weight;
 
     std::int64_t n, step;  // numbers from column to column
@@ -159,12 +159,21 @@ template <class Tile> struct Factorization {
             if (j + width == n) return 0;  // the last block has nothing below or right of it
             interchange_packed(panel, j, j + width, groups);
             if (member.index == 0) copy_triangle(at(j, j), step, panel.triangles + k * block_order);
-            const Rows own = member.rows(j + block_order, n);
-            for (std::int64_t row = own.begin; row < own.end; row += Tile::rows)
-                Tile::pack_rows(own.end - row, block_order, at(row, j), step,
-                                panel.rows_from(row) + k / Tile::depth * Tile::rows);
+            if (k + block_order < panel.width) pack_block(panel, k, member.rows(j + block_order, n));
         }
         return 0;
+    }
+
+    // Packs some rows of the block of L that begins with column k of a panel.
+    void pack_block(const Panel<Tile>& panel, std::int64_t k, Rows rows) const {
+        for (std::int64_t row = rows.begin; row < rows.end; row += Tile::rows)
+            Tile::pack_rows(rows.end - row, block_order, at(row, panel.begin + k), step,
+                            panel.rows_from(row) + k / Tile::depth * Tile::rows);
+    }
+
+    // Packs some rows of the last block of a panel, which its team did not need.
+    void pack(std::int64_t which, std::int64_t i, std::int64_t rows) const {
+        pack_block(panels[which], panels[which].width - block_order, {i, i + rows});
     }
 
     // Applies the interchanges of all later panels to the columns of L, in one pass over each column.

@@ -27,17 +27,24 @@ inline void interchange(std::int64_t begin, std::int64_t count, const std::int32
 // registers hold.
 constexpr int panel_vectors = ROUNDWISE_VECTOR_BYTES == 64 ? 2 : 1;
 
+// The vectors that hold pivot_columns numbers, and how many numbers they hold.
+template <class T> constexpr int row_vectors = (pivot_columns + Lanes<T>::count - 1) / Lanes<T>::count;
+template <class T> constexpr int row_numbers = row_vectors<T> * Lanes<T>::count;
+
 // C -= A B for one strip of rows and `columns` columns. A and C have `step` numbers from column to
-// column. B (k x pivot_columns) is stored by rows; k is small.
+// column. B (k x pivot_columns) is stored by rows, row_numbers apart; k is small.
 template <int columns, int vectors, class T>
 inline void subtract_strip(std::int64_t k, const T* a, const T* b, T* c, std::int64_t step) {
     constexpr int width = Lanes<T>::count;
     Vector<T> sum[columns][vectors];
     for (int j = 0; j < columns; ++j)
         for (int v = 0; v < vectors; ++v) sum[j][v] = load(c + j * step + v * width);
-    for (std::int64_t l = 0; l < k; ++l, a += step, b += pivot_columns) {
+    for (std::int64_t l = 0; l < k; ++l, a += step, b += row_numbers<T>) {
         Vector<T> column[vectors];
-        for (int v = 0; v < vectors; ++v) column[v] = load(a + v * width);
+        for (int v = 0; v < vectors; ++v) {
+            column[v] = load(a + v * width);
+            __builtin_prefetch(a + (vectors + v) * width);  // for the next strip
+        }
         for (int j = 0; j < columns; ++j)
             for (int v = 0; v < vectors; ++v) fused_subtract<T>(sum[j][v], column[v], b[j]);
     }
@@ -51,7 +58,7 @@ inline void subtract_strip_end(std::int64_t valid, std::int64_t k, const T* a, c
                                std::int64_t step) {
     Vector<T> sum[columns];
     for (int j = 0; j < columns; ++j) sum[j] = load_some(c + j * step, valid);
-    for (std::int64_t l = 0; l < k; ++l, a += step, b += pivot_columns) {
+    for (std::int64_t l = 0; l < k; ++l, a += step, b += row_numbers<T>) {
         const Vector<T> column = load_some(a, valid);
         for (int j = 0; j < columns; ++j) fused_subtract<T>(sum[j], column, b[j]);
     }
@@ -72,18 +79,46 @@ inline void subtract_columns(std::int64_t m, std::int64_t k, const T* a, const T
     }
 }
 
-// In place X = L^-1 B, L the unit lower triangle of a, n x n.
-template <class T>
-inline void solve_unit_lower(std::int64_t n, std::int64_t columns, const T* a, T* b,
-                             std::int64_t step) {
-    for (std::int64_t j = 0; j < columns; ++j, b += step)
-        for (std::int64_t k = 0; k < n; ++k)
-            for (std::int64_t i = k + 1; i < n; ++i) fused_subtract<T>(b[i], a[i + k * step], b[k]);
-}
-
 // The order of the triangles with which rows of U are solved for, and of the blocks of columns
 // that are factorized without packing.
 constexpr std::int64_t block_order = 64;
+
+// Memory for some rows of pivot_columns numbers each, as subtract_columns takes them.
+template <class Numbers> struct RowsOfEight;
+template <class T> struct RowsOfEight<T*> {
+    static constexpr int step = row_numbers<T>;
+    T memory[block_order * step];
+    T* numbers() { return memory; }
+};
+
+// X = L^-1 B for B n x count, n a multiple of pivot_columns, and L the unit lower triangle of a. X is
+// stored by rows in x, B by columns in b. A row of X is computed as one vector, so that all members of a
+// team can compute all of X in less time than it takes them to share it.
+template <class T, class Numbers>
+inline void solve_by_rows(std::int64_t n, std::int64_t count, Numbers a, Numbers b, std::int64_t step,
+                          RowsOfEight<Numbers>& rows) {
+    constexpr std::int64_t x_step = RowsOfEight<Numbers>::step, width = Lanes<typename Carrier<T>::Signed>::count;
+    constexpr int vectors = x_step / width, together = vectors < pivot_columns ? pivot_columns / vectors : 1;
+    const Numbers x = rows.numbers();
+    for (std::int64_t j = 0; j < count; ++j)
+        for (std::int64_t l = 0; l < n; ++l) x[l * x_step + j] = T(b[l + j * step]);
+    for (std::int64_t i = 0; i < n; i += together) {
+        decltype(load(x)) sum[together][vectors];
+        const auto subtract = [&](int r, std::int64_t l, int v) {
+            subtract_multiple(sum[r][v], load(x + (l * x_step + v * width)), T(a[i + r + l * step]));
+        };
+        for (int r = 0; r < together; ++r)
+            for (int v = 0; v < vectors; ++v) sum[r][v] = load(x + ((i + r) * x_step + v * width));
+        for (std::int64_t l = 0; l < i; ++l)
+            for (int r = 0; r < together; ++r)
+                for (int v = 0; v < vectors; ++v) subtract(r, l, v);
+        for (int r = 0; r < together; ++r)
+            for (int v = 0; v < vectors; ++v) {
+                for (int l = 0; l < r; ++l) subtract(r, i + l, v);
+                store(x + ((i + r) * x_step + v * width), sum[r][v]);
+            }
+    }
+}
 
 // Copies the strictly lower triangle of a block, with zeros elsewhere, so that whole vectors can be
 // used.
@@ -150,65 +185,108 @@ template <class T> inline std::int64_t find_pivot(std::int64_t n, const T* x) {
     return i;
 }
 
+// Divides by a pivot, whose magnitude is not less than that of what is divided, so that |l| <= 1.
+//
+// A division takes as long as a dozen multiply-adds. q + (x - q p) / p from q = x (1/p) takes three, and
+// rounds as a division does (Markstein, 1990), where nothing underflows.
+template <class T> struct Quotient {
+    T pivot, inverse;
+    bool quick;
+
+    explicit Quotient(T divisor) : pivot(divisor), inverse(1 / divisor), quick(false) {
+#if defined(__FMA__) || defined(__aarch64__)
+        const int e = exponent_of(divisor);
+        constexpr int most = sizeof(T) == 4 ? 100 : 900;
+        quick = -most < e && e < most;
+#endif
+    }
+
+    Vector<T> operator()(Vector<T> x) const {
+        if (!quick) return x / pivot;
+        const Vector<T> q = x * inverse;
+        Vector<T> rest = x;
+        fused_subtract<T>(rest, q, pivot);
+        return fused(rest, broadcast<T>(inverse), q);
+    }
+};
+
+template <class T> inline void prefetch_to_write(const T* x) { __builtin_prefetch(x, 1); }
+
+// The same for vectors.
+inline Vector<std::int32_t> magnitudes(const Vector<float>& x) {
+    return bit_cast<Vector<std::int32_t>>(x) & static_cast<std::int32_t>(Carrier<float>::abs_mask);
+}
+inline Vector<std::int64_t> magnitudes(const Vector<double>& x) {
+    return bit_cast<Vector<std::int64_t>>(x) & static_cast<std::int64_t>(Carrier<double>::abs_mask);
+}
+
 // One pass over rows begin..end of the columns a, a + step, ... that are factorized one by one. Divides
 // column k - 1 by its pivot, subtracts from column k the products of the columns before it with u, and
-// finds the first entry of largest magnitude in column k. With k = 0 it only does the last.
-template <int k, class T>
-inline void advance_column(std::int64_t begin, std::int64_t end, T* a, std::int64_t step, T pivot,
-                           const T* u, Candidate<T>& found) {
+// finds the first entry of largest magnitude in column k. With k = 0 it only does the last. On the way it
+// prefetches what lies `ahead` of column k: other threads have updated the next columns, so that they come
+// from the caches of other cores.
+template <int k, class T, class Numbers>
+inline void advance_column(std::int64_t begin, std::int64_t end, Numbers a, std::int64_t step, T pivot,
+                           const T* u, std::int64_t ahead, Candidate<T>& found) {
     using Integer = typename Carrier<T>::Signed;
-    using Integers = Vector<Integer>;
-    constexpr auto mask = static_cast<Integer>(Carrier<T>::abs_mask);
-    constexpr std::int64_t width = Lanes<T>::count, segment = 32 * width;
+    constexpr std::int64_t width = Lanes<Integer>::count;
     found.size = -1;
-    T* target = a + k * step;
-    for (std::int64_t first = begin; first < end; first += segment) {
-        const std::int64_t last = end - first < segment ? end : first + segment;
-        Integers largest = {};
-        for (std::int64_t i = first; i < last; i += width) {
-            const std::int64_t valid = last - i < width ? last - i : width;
-            Vector<T> sum = load_some(target + i, valid);
-            if constexpr (k > 0) {
-                for (int l = 0; l < k - 1; ++l)
-                    fused_subtract<T>(sum, load_some(a + l * step + i, valid), u[l]);
-                T* divided = a + (k - 1) * step + i;
-                const Vector<T> quotient = load_some(divided, valid) / pivot;  // keeps |l| <= 1
-                store_some<T>(divided, quotient, valid);
-                fused_subtract<T>(sum, quotient, u[k - 1]);
-                store_some<T>(target + i, sum, valid);
-                if (valid < width) sum = load_first(target + i, valid);  // without 0 times infinity
-            }
-            const Integers m = bit_cast<Integers>(sum) & mask;
-            largest = m > largest ? m : largest;
+    if (begin >= end) return;
+    const Quotient<T> quotient(k > 0 ? pivot : T{1});
+    const Numbers target = a + k * step;
+    Vector<Integer> largest = Vector<Integer>{} - 1, where = {};  // of each lane, and how many vectors before
+    Integer vectors = 0;
+    const auto advance = [&](std::int64_t i, std::int64_t valid) {
+        prefetch_to_write(target + (i + ahead));
+        auto sum = load_some(target + i, valid);
+        if constexpr (k > 0) {
+            for (int l = 0; l < k - 1; ++l) subtract_multiple(sum, load_some(a + (l * step + i), valid), u[l]);
+            const Numbers divided = a + ((k - 1) * step + i);
+            const auto quotients = quotient(load_some(divided, valid));
+            store_some(divided, quotients, valid);
+            subtract_multiple(sum, quotients, u[k - 1]);
+            store_some(target + i, sum, valid);
+            if (valid < width) sum = load_some(target + i, valid);  // without 0 times infinity
         }
-        Integer top = 0;
-        for (int lane = 0; lane < width; ++lane) top = largest[lane] > top ? largest[lane] : top;
-        if (top > found.size) {
-            found.size = top;
-            found.row = first;
-        }
+        const Vector<Integer> m = magnitudes(sum);
+        where = m > largest ? vectors + Vector<Integer>{} : where;
+        largest = m > largest ? m : largest;
+        ++vectors;
+    };
+    std::int64_t i = begin;
+    for (; i + width <= end; i += width) advance(i, width);
+    if (i < end) advance(i, end - i);
+    for (int lane = 0; lane < width && begin + lane < end; ++lane) {
+        const auto row = static_cast<std::int32_t>(begin + where[lane] * width + lane);
+        if (largest[lane] < found.size || (largest[lane] == found.size && row > found.row)) continue;
+        found.size = largest[lane];
+        found.row = row;
     }
-    if (found.size < 0) return;  // there are no rows
-    while (magnitude(target[found.row]) != found.size) ++found.row;
 }
 
-template <class T>
-inline void advance_column(std::int64_t k, std::int64_t begin, std::int64_t end, T* a, std::int64_t step,
-                           T pivot, const T* u, Candidate<T>& found) {
+template <class T, class Numbers>
+inline void advance_column(std::int64_t k, std::int64_t begin, std::int64_t end, Numbers a, std::int64_t step,
+                           T pivot, const T* u, std::int64_t ahead, Candidate<T>& found) {
     switch (k) {
-    case 0: return advance_column<0>(begin, end, a, step, pivot, u, found);
-    case 1: return advance_column<1>(begin, end, a, step, pivot, u, found);
-    case 2: return advance_column<2>(begin, end, a, step, pivot, u, found);
-    case 3: return advance_column<3>(begin, end, a, step, pivot, u, found);
-    case 4: return advance_column<4>(begin, end, a, step, pivot, u, found);
-    case 5: return advance_column<5>(begin, end, a, step, pivot, u, found);
-    case 6: return advance_column<6>(begin, end, a, step, pivot, u, found);
-    default: return advance_column<7>(begin, end, a, step, pivot, u, found);
+    case 0: return advance_column<0>(begin, end, a, step, pivot, u, ahead, found);
+    case 1: return advance_column<1>(begin, end, a, step, pivot, u, ahead, found);
+    case 2: return advance_column<2>(begin, end, a, step, pivot, u, ahead, found);
+    case 3: return advance_column<3>(begin, end, a, step, pivot, u, ahead, found);
+    case 4: return advance_column<4>(begin, end, a, step, pivot, u, ahead, found);
+    case 5: return advance_column<5>(begin, end, a, step, pivot, u, ahead, found);
+    case 6: return advance_column<6>(begin, end, a, step, pivot, u, ahead, found);
+    default: return advance_column<7>(begin, end, a, step, pivot, u, ahead, found);
     }
 }
 
-template <class T> inline void divide(std::int64_t begin, std::int64_t end, T* x, T divisor) {
-    for (std::int64_t i = begin; i < end; ++i) x[i] /= divisor;
+template <class T, class Numbers>
+inline void divide(std::int64_t begin, std::int64_t end, Numbers x, T divisor) {
+    constexpr std::int64_t width = Lanes<typename Carrier<T>::Signed>::count;
+    const Quotient<T> quotient(divisor);
+    for (std::int64_t i = begin; i < end; i += width) {
+        const std::int64_t valid = end - i < width ? end - i : width;
+        store_some(x + i, quotient(load_some(x + i, valid)), valid);
+    }
 }
 
 // LU of `count` columns (at most pivot_columns) from row and column `block` on, by the members of a
@@ -216,7 +294,7 @@ template <class T> inline void divide(std::int64_t begin, std::int64_t end, T* x
 // each member in `top`, as they were when they became pivot rows. Returns what LuKernels::lu returns.
 template <class T, class Numbers>
 inline int factorize_columns(std::int64_t block, std::int64_t count, Numbers a, std::int64_t step, Rows own,
-                             std::int32_t* pivots, Member<T>& member) {
+                             std::int64_t ahead, std::int32_t* pivots, Member<T>& member) {
     T top[pivot_columns][pivot_columns], u[pivot_columns] = {}, pivot = {};
     const Numbers columns = a + block * step;
     for (std::int64_t j = 0; j < count; ++j) {
@@ -226,12 +304,13 @@ inline int factorize_columns(std::int64_t block, std::int64_t count, Numbers a, 
         }
         const std::int64_t row = block + j;
         Candidate<T>& mine = member.mine();
-        advance_column(j, own.begin < row ? row : own.begin, own.end, columns, step, pivot, u, mine);
+        advance_column(j, own.begin < row ? row : own.begin, own.end, columns, step, pivot, u, ahead,
+                       mine);
         if (mine.size >= 0)
             for (std::int64_t c = 0; c < count; ++c) mine.numbers[c] = columns[mine.row + c * step];
         if (member.index == 0) {
             for (std::int64_t l = 0; l < j; ++l) columns[block + l + j * step] = u[l];
-            for (std::int64_t c = 0; c < count; ++c) mine.top[c] = columns[row + c * step];
+            for (std::int64_t c = 0; c < count; ++c) member.next_top()[c] = columns[row + c * step];
         }
         member.meet();
         int winner = 0;
@@ -241,10 +320,10 @@ inline int factorize_columns(std::int64_t block, std::int64_t count, Numbers a, 
         if (best.size == 0) return static_cast<int>(row + 1);
         if (best.size >= static_cast<typename Carrier<T>::Signed>(Carrier<T>::infinity))
             return -static_cast<int>(row + 1);
-        pivots[j] = static_cast<std::int32_t>(best.row);
+        pivots[j] = best.row;
         for (std::int64_t c = 0; c < count; ++c) {
             top[j][c] = best.numbers[c];
-            if (winner == member.index) columns[best.row + c * step] = member.of(0).top[c];
+            if (winner == member.index) columns[best.row + c * step] = member.top()[c];
             if (member.index == 0) columns[row + c * step] = best.numbers[c];
         }
         pivot = best.numbers[j];
@@ -264,34 +343,34 @@ inline int factorize_block(std::int64_t n, std::int64_t begin, std::int64_t widt
                            std::int64_t step, std::int32_t* pivots, Member<T>& member) {
     const auto at = [=](std::int64_t i, std::int64_t j) { return a + (i + j * step); };
     const Rows own = member.rows(begin, n);
+    RowsOfEight<Numbers> u = {};  // where there are fewer than eight columns, the others are computed in vain
     for (std::int64_t block = begin; block < begin + width; block += pivot_columns) {
         const std::int64_t k = block - begin, left = begin + width - block;
         const std::int64_t count = left < pivot_columns ? left : pivot_columns;
         if (k > 0) {
-            const Rows part = member.share_of(count);
-            solve_unit_lower(k, part.end - part.begin, at(begin, begin), at(begin, block + part.begin),
-                             step);
-            member.meet();
-            T u[block_order * pivot_columns];
-            for (std::int64_t j = 0; j < pivot_columns; ++j)
-                for (std::int64_t l = 0; l < k; ++l)
-                    u[l * pivot_columns + j] = j < count ? *at(begin + l, block + j) : T{};
+            solve_by_rows<T>(k, count, at(begin, begin), at(begin, block), step, u);
             const std::int64_t first = own.begin < block ? block : own.begin;
             if (first < own.end) {
                 if (count == pivot_columns)
-                    subtract_columns<pivot_columns>(own.end - first, k, at(first, begin), u,
+                    subtract_columns<pivot_columns>(own.end - first, k, at(first, begin), u.numbers(),
                                                     at(first, block), step);
                 else
                     for (std::int64_t j = 0; j < count; ++j)
-                        subtract_columns<1>(own.end - first, k, at(first, begin), u + j,
+                        subtract_columns<1>(own.end - first, k, at(first, begin), u.numbers() + j,
                                             at(first, block + j), step);
             }
         }
+        const std::int64_t ahead = left >= 2 * pivot_columns ? pivot_columns * step : 0;
         std::int32_t found[pivot_columns];
-        const int code = factorize_columns(block, count, a, step, own, found, member);
+        const int code = factorize_columns(block, count, a, step, own, ahead, found, member);
         if (code != 0) return code;
-        if (member.index == 0)
+        // Nobody reads what is written here before the next meeting: all have met since they computed u.
+        if (member.index == 0) {
             for (std::int64_t j = 0; j < count; ++j) pivots[block + j] = found[j];
+            for (std::int64_t j = 0; j < count; ++j)
+                for (std::int64_t l = 0; l < k; ++l)
+                    *at(begin + l, block + j) = T(u.numbers()[l * RowsOfEight<Numbers>::step + j]);
+        }
         // Interchange in the other columns, those left of the eight and those right of them.
         const Rows part = member.share_of(width - count);
         const std::int64_t middle = k < part.begin ? part.begin : k < part.end ? k : part.end;

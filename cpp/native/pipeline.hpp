@@ -3,6 +3,8 @@
 // The matrix is cut into panels of columns. Step s has panel s, which is factorized already, and
 // updates the columns to its right. It is a list of tasks, claimed in order:
 //
+//   pack     some rows of the panel (LU only): the team leaves it to all threads, each of which then has
+//            them in its cache
 //   solve    for some columns of the next panel: interchanges, and rows of U (LU only)
 //   update   a block of rows of some columns of the next panel: subtract a product
 //   join     the team that factorizes the next panel; several members
@@ -25,10 +27,10 @@ constexpr std::int64_t solved_columns = 96;   // of a task that solves, at most
 constexpr std::int64_t updated_columns = 384; // of a task that updates, at most
 
 // The width of the next panel when `order` columns are left. Wide panels suit large matrices: each
-// entry is read from memory less often. Narrow ones suit small matrices, where threads would wait for
-// a panel.
+// entry is read from memory less often. Narrow ones suit small matrices, where many threads would wait
+// for a panel, and two are as fast with either.
 inline std::int64_t panel_width(std::int64_t order) {
-    const std::int64_t width = order > 1500 ? 256 : order > 512 ? 128 : 64;
+    const std::int64_t width = order > 1500 ? 256 : order > 1000 ? 128 : 64;
     return order < width ? order : width;
 }
 
@@ -60,11 +62,13 @@ struct StepPlan {
     std::int64_t begin, width;  // of the panel
     Cut ahead, rest;
     int team;
+    std::int64_t packs, packed_rows;  // tasks that pack, and the rows of each
 };
 
 // The state of a step, zero at the start.
 struct alignas(64) Step {
     std::int64_t claimed;
+    alignas(64) std::int64_t packed;     // tasks done that pack
     alignas(64) std::int64_t completed;  // tasks that solve or update
     alignas(64) std::int64_t ahead;      // tasks done that update the next panel
     alignas(64) std::int64_t joined;     // members of the team of this step's own panel, or `closed` more
@@ -75,10 +79,11 @@ struct alignas(64) Step {
 constexpr std::int64_t closed_team = 1 << 20;
 
 // Work does the tasks:
-//   static constexpr bool solves;               whether there are tasks that solve
+//   static constexpr bool packs, solves;        whether there are such tasks
 //   static constexpr int team_weight;           time of a panel's operation over that of an update's
 //   void begin(panel, begin, width), int factorize(panel, member)   the latter by each of a team
-//   void solve(panel, j, count, strip), void update(panel, i, rows, j, count, strip)
+//   void pack(panel, i, rows), void solve(panel, j, count, strip)
+//   void update(panel, i, rows, j, count, strip)
 // `panel` is 0 or 1: there is memory for two packed panels.
 template <class Work> struct Pipeline {
     using T = typename Work::T;
@@ -114,9 +119,12 @@ template <class Work> struct Pipeline {
         return chunks < 3 ? 1 : threads < chunks ? threads : static_cast<int>(chunks);
     }
 
+    // A team tells each other a few cache lines for every column, which takes longer than to factorize a
+    // short column alone. And where other processes take cores away, all wait for the member that lost one.
     int largest_team_for(std::int64_t rows) const {
+        if (threads < 4 || rows < 1500) return 1;
         const int most = threads < largest_team ? threads : largest_team;
-        return threads < 4 ? 1 : ceil_div(rows, 128) < most ? static_cast<int>(ceil_div(rows, 128)) : most;
+        return ceil_div(rows, 256) < most ? static_cast<int>(ceil_div(rows, 256)) : most;
     }
 
     // So many that the panel takes about as long as the update beside it.
@@ -129,7 +137,11 @@ template <class Work> struct Pipeline {
 
     StepPlan plan(std::int64_t begin, std::int64_t width) const {
         const std::int64_t next = begin + width, next_width = panel_width(n - next), rows = n - next;
-        StepPlan p{begin, width, {}, {}, team_for(rows, next_width)};
+        StepPlan p{begin, width, {}, {}, team_for(rows, next_width), 0, 0};
+        if (Work::packs) {
+            p.packed_rows = ceil_div(ceil_div(rows, owned_rows), 2 * threads) * owned_rows;
+            p.packs = ceil_div(rows, p.packed_rows);
+        }
         const std::int64_t wide = ceil_div(solved_columns, Work::columns) * Work::columns;
         std::int64_t narrow = ceil_div(ceil_div(next_width, threads), Work::columns) * Work::columns;
         if (narrow > wide) narrow = wide;
@@ -147,8 +159,8 @@ template <class Work> struct Pipeline {
     // What each member does. Returns what Work::factorize returned.
     int run() const {
         std::int64_t width = panel_width(n);
-        StepPlan now{0, 0, {}, {}, 0}, before = now;
-        join(0, {0, width, {}, {}, 0}, largest_team_for(n), now, before);  // there is nothing else to do
+        StepPlan now{}, before = now;
+        join(0, {0, width, {}, {}, 0, 0, 0}, largest_team_for(n), now, before);  // there is nothing else to do
         std::int64_t begin = 0, step = 0;
         for (;; ++step) {
             wait_for(steps[step].factorized);
@@ -163,16 +175,23 @@ template <class Work> struct Pipeline {
 
     void do_tasks(std::int64_t step, const StepPlan& now, const StepPlan& before) const {
         const std::int64_t next = now.begin + now.width;
-        const StepPlan next_panel{next, now.ahead.end - next, {}, {}, 0};
+        const StepPlan next_panel{next, now.ahead.end - next, {}, {}, 0, 0, 0};
         for (;;) {
             std::int64_t task = __atomic_fetch_add(&steps[step].claimed, 1, __ATOMIC_ACQ_REL);
+            if (task < now.packs) {
+                const std::int64_t i = next + task * now.packed_rows, left = n - i;
+                work.pack(step % 2, i, left < now.packed_rows ? left : now.packed_rows);
+                __atomic_add_fetch(&steps[step].packed, 1, __ATOMIC_ACQ_REL);
+                continue;
+            }
+            task -= now.packs;
             if (task < solve_count(now.ahead)) {
                 solve(step, now.ahead, 0, task, before);
                 continue;
             }
             task -= solve_count(now.ahead);
             if (task < now.ahead.updates()) {
-                update(step, now.ahead, 0, 0, task, before);
+                update(step, now, now.ahead, 0, 0, task, before);
                 __atomic_add_fetch(&steps[step].ahead, 1, __ATOMIC_ACQ_REL);
                 continue;
             }
@@ -188,7 +207,7 @@ template <class Work> struct Pipeline {
             }
             task -= solve_count(now.rest);
             if (task >= now.rest.updates()) return;
-            update(step, now.rest, solve_count(now.ahead), now.ahead.chunks(), task, before);
+            update(step, now, now.rest, solve_count(now.ahead), now.ahead.chunks(), task, before);
         }
     }
 
@@ -216,7 +235,7 @@ template <class Work> struct Pipeline {
         __atomic_add_fetch(&steps[step].completed, 1, __ATOMIC_ACQ_REL);
     }
 
-    void update(std::int64_t step, const Cut& cut, std::int64_t solve_offset, std::int64_t chunk_offset,
+    void update(std::int64_t step, const StepPlan& now, const Cut& cut, std::int64_t solve_offset, std::int64_t chunk_offset,
                 std::int64_t task, const StepPlan& before) const {
         const std::int64_t chunk = task / cut.row_blocks, j = cut.begin + chunk * cut.width;
         const std::int64_t end = cut.end - j < cut.width ? cut.end : j + cut.width;
@@ -226,6 +245,7 @@ template <class Work> struct Pipeline {
                 wait_until(solved(step)[solve_offset + c], 1);
         else
             wait_for_columns(step, j, end, before);
+        wait_until(steps[step].packed, now.packs);
         const std::int64_t i = cut.row + task % cut.row_blocks * cut.height, left = n - i;
         work.update(step % 2, i, left < cut.height ? left : cut.height, j, end - j,
                     cut.strip + (j - cut.begin) / Work::columns);

@@ -14,24 +14,21 @@ constexpr std::int64_t owned_rows = 64;  // rows are given to members in blocks 
 constexpr int pivot_columns = 8;         // columns that are factorized one by one
 
 // What a member tells the others of a column: the largest magnitude in its rows, the row, and this
-// row's numbers in all columns that are factorized one by one. The first member, to which the top
-// rows belong, also tells the row with which the pivot row is interchanged.
-template <class T> struct Candidate {
-    typename Carrier<T>::Signed size;
-    std::int64_t row;
-    T numbers[pivot_columns], top[pivot_columns];
-};
-
-// One member's part of what all read. There are two candidates: while some still read that of one
-// meeting, the next one may be written.
-template <class T> struct alignas(64) Seat {
+// row's numbers in all columns that are factorized one by one. `turn` tells that they are written, and
+// lies beside them: another core fetches both at once.
+template <class T> struct alignas(64) Candidate {
     std::int64_t turn;  // meetings that this member has come to, ever
-    Candidate<T> candidates[2];
+    typename Carrier<T>::Signed size;
+    std::int32_t row;
+    T numbers[pivot_columns];
 };
 
+// What all read. Of everything that is written for a meeting there are two: while some still read that of
+// one meeting, the next one may be written.
 template <class T> struct Table {
-    Seat<T> seats[largest_team];
-    std::int64_t turn;  // of the last meeting of the last team
+    Candidate<T> candidates[largest_team][2];
+    alignas(64) T top[2][pivot_columns];  // the row with which the pivot row is interchanged
+    std::int64_t turn;                    // of the last meeting of the last team
 };
 
 struct Rows {
@@ -65,13 +62,15 @@ template <class T> struct Member {
     void meet() {
         ++turn;
         if (size == 1) return;
-        __atomic_store_n(&table->seats[index].turn, turn, __ATOMIC_RELEASE);
-        for (int other = 0; other < size; ++other) wait_until(table->seats[other].turn, turn);
+        __atomic_store_n(&table->candidates[index][turn % 2].turn, turn, __ATOMIC_RELEASE);
+        for (int other = 0; other < size; ++other) wait_until(of(other).turn, turn);
     }
 
     // Where to write before the next meeting, and what to read after it.
-    Candidate<T>& mine() const { return table->seats[index].candidates[(turn + 1) % 2]; }
-    const Candidate<T>& of(int other) const { return table->seats[other].candidates[turn % 2]; }
+    Candidate<T>& mine() const { return table->candidates[index][(turn + 1) % 2]; }
+    T* next_top() const { return table->top[(turn + 1) % 2]; }
+    const Candidate<T>& of(int other) const { return table->candidates[other][turn % 2]; }
+    const T* top() const { return table->top[turn % 2]; }
 };
 
 }  // namespace ROUNDWISE_LEVEL
