@@ -345,7 +345,8 @@ def residuals(a: Arrays) -> None:
     if which == 0:
         kernels.native_exact_residual(a.matrix(n), a.flag(), x, b, r, a.block(), a.threads())
     elif which == 1:
-        kernels.native_backward_error(a.matrix(n), a.flag(), x, b, a.block(), least, most)
+        threads = a.threads()
+        kernels.native_backward_error(a.matrix(n), a.flag(), x, b, a.block(), least, most, threads)
     elif which == 2:
         starts, indices = a.compressed(n, a.rng.choice((np.int32, np.int64)))
         values = a.numbers(a.length(len(indices)))

@@ -78,13 +78,13 @@ def test_blocks_that_are_too_short_are_refused():
         with pytest.raises(ValueError, match="at least 4 products"):
             exact.residual(A, x, b, block)
         with pytest.raises(ValueError, match="at least 4 products"):
-            _kernels.native_backward_error(A.T, True, x, b, block, 1e-290, 1e290)
+            _kernels.native_backward_error(A.T, True, x, b, block, 1e-290, 1e290, 1)
 
 
 def test_what_would_be_read_past_an_end_is_refused():
     tall = np.ones((3, 2), order="F")
     with pytest.raises(ValueError, match="not square"):
-        _kernels.native_backward_error(tall, False, np.ones(2), np.ones(3), 0, 1e-290, 1e290)
+        _kernels.native_backward_error(tall, False, np.ones(2), np.ones(3), 0, 1e-290, 1e290, 1)
     for indptr, indices in (([0, 1, 2], [0, 2]), ([0, 1, 2], [-1, 0]), ([0, 9, 2], [0, 1])):
         for kind in (np.int32, np.int64):
             pattern = np.array(indptr, kind), np.array(indices, kind)

@@ -16,6 +16,17 @@ namespace roundwise {
 
 namespace {
 
+// Of a square matrix. The pass over a large one is shared by threads; which of the two it is depends on the
+// size alone, so that the last bits do not depend on the threads.
+double largest_row_sum(std::int64_t n, const double* a, bool transpose, int threads) {
+    if (n * n < 1 << 17) return exact_kernels().largest_row_sum(n, n, a, transpose);
+    const NativeKernels<double>& kernels = native_kernels<double>();
+    const Workspace memory(std::max<std::int64_t>(2, norm_parts) * n * static_cast<std::int64_t>(sizeof(double)));
+    double* workspace = static_cast<double*>(memory.get());
+    return transpose ? kernels.column_norms(n, n, a, threads, workspace).one
+                     : kernels.norms(n, n, a, threads, workspace).inf;
+}
+
 template <class T>
 int factorize(const LuKernels<T>& kernels, const MatrixOut<T>& a, const VectorOut<std::int32_t>& pivots,
               int threads) {
@@ -264,17 +275,18 @@ void bind_exact(nb::module_& m) {
     // divisor is outside `least` to `most`.
     define(m, "native_backward_error", [](MatrixIn<double> a, bool transpose, ArrayIn<double> x,
                                           ArrayIn<double> b, std::int64_t block, double least,
-                                          double most) {
+                                          double most, int threads) {
         const Block shape(x);
         const std::int64_t n = length(a.shape(0)), count = shape.count;
         require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
         require_blocks(n, n, shape, Block(b), Block(b));
         require_block(block);
+        require(threads >= 1, "threads < 1; pass at least 1");
         nb::gil_scoped_release release;
         const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
         double* r = static_cast<double*>(workspace.get());
-        exact_kernels().residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, 1);
-        const double norm = exact_kernels().largest_row_sum(n, n, a.data(), transpose);
+        exact_kernels().residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, threads);
+        const double norm = largest_row_sum(n, a.data(), transpose, threads);
         return worst_backward_error(n, count, norm, x.data(), b.data(), r, least, most);
     });
     // The same of a sparse A in compressed rows or columns, every product exactly. Also the largest

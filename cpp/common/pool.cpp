@@ -21,7 +21,9 @@ namespace roundwise {
 
 namespace {
 
-constexpr auto awake = std::chrono::microseconds(100);  // before a worker sleeps
+// Before a worker sleeps. A solve calls kernels with some hundred microseconds of Python between them, and
+// waking many threads takes as long again, or milliseconds where other machines share the cores.
+constexpr auto awake = std::chrono::milliseconds(1);
 
 // A woken thread wakes so many others before it begins: all are awake soon, and nobody spends long on
 // it.

@@ -117,12 +117,15 @@ inline void matvec_stored(std::int64_t rows, std::int64_t columns, const S* a, b
             dot_columns<1>(rows, end - begin, a + begin * rows, rows, x, 0,
                            [=](std::int64_t j, int, T value) { y[begin + j] = value; });
         });
-    else
-        share_range(rows, 1024, used, [=](std::int64_t begin, std::int64_t end) {
+    else {
+        const std::int64_t even = (rows / (2 * used) + 63) / 64 * 64;
+        const std::int64_t strip = even < 64 ? 64 : even < 1024 ? even : 1024;
+        share_range(rows, strip, used, [=](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) y[i] = 0;
             subtract_product<1>(end - begin, columns, a + begin, rows, x, 0, y + begin, 0);
             for (std::int64_t i = begin; i < end; ++i) y[i] = 0 - y[i];
         });
+    }
 }
 
 }  // namespace ROUNDWISE_LEVEL

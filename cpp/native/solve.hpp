@@ -13,8 +13,13 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 constexpr std::int64_t diagonal_block = 32;   // solved entry by entry
-constexpr std::int64_t phase_block = 256;     // columns of one phase
-constexpr std::int64_t task_rows = 256, task_columns = 16;
+constexpr std::int64_t phase_block = 256;     // columns of one phase, at most
+constexpr std::int64_t task_columns = 16;
+
+// Columns of one phase, and rows of a task. While a thread solves with a block on the diagonal the others
+// wait, so that small matrices have small blocks.
+inline std::int64_t phase_columns(std::int64_t n) { return n < 1500 ? 128 : phase_block; }
+inline std::int64_t task_rows(std::int64_t n) { return n < 1500 ? 64 : 128; }
 
 // Which of the two triangles of a packed matrix of order n, and how it is used.
 struct TriangleKind {
@@ -117,14 +122,14 @@ template <int C, class T, class Shape>
 inline void substitute(const Shape& triangle, T* b, Phase*& phase) {
     const std::int64_t n = triangle.n;
     std::int64_t solved = 0, size = 0;
-    for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
+    const std::int64_t most = task_rows(n);
+    for_each_block(triangle, 0, n, phase_columns(n), [&](std::int64_t begin, std::int64_t count) {
         const std::int64_t top = triangle.lower ? begin : 0;  // the first row not solved yet
         const std::int64_t rows = size == 0 ? 0 : triangle.lower ? n - begin : begin + count;
-        const std::int64_t tasks = rows == 0 ? 1 : (rows + task_rows - 1) / task_rows;
+        const std::int64_t tasks = rows == 0 ? 1 : (rows + most - 1) / most;
         share(*phase++, tasks,
               [&](std::int64_t task) {
-                  const std::int64_t i = task * task_rows;
-                  const std::int64_t height = rows - i < task_rows ? rows - i : task_rows;
+                  const std::int64_t i = task * most, height = rows - i < most ? rows - i : most;
                   triangle.template subtract<C>(top + i, height, solved, size, b);
               },
               [&] { solve_block<C>(triangle, begin, count, b); });
@@ -138,7 +143,7 @@ inline void substitute(const Shape& triangle, T* b, Phase*& phase) {
 template <int C, class T, class Shape>
 inline void substitute_transposed(const Shape& triangle, T* b, Phase*& phase) {
     const std::int64_t n = triangle.n;
-    for_each_block(triangle, 0, n, phase_block, [&](std::int64_t begin, std::int64_t count) {
+    for_each_block(triangle, 0, n, phase_columns(n), [&](std::int64_t begin, std::int64_t count) {
         const std::int64_t top = triangle.lower ? begin + count : 0;
         const std::int64_t rows = triangle.lower ? n - top : begin;
         share(*phase++, (count + task_columns - 1) / task_columns,
@@ -169,7 +174,7 @@ inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool tran
 // Bytes of the phases that all columns of B need: `group` at a time, the rest one at a time, each time
 // with two triangles.
 inline std::int64_t bytes_of_phases(std::int64_t n, std::int64_t columns, std::int64_t group) {
-    const std::int64_t phases = 2 * ((n + phase_block - 1) / phase_block);
+    const std::int64_t phases = 2 * ((n + phase_columns(n) - 1) / phase_columns(n));
     return (columns / group + columns % group) * phases * static_cast<std::int64_t>(sizeof(Phase));
 }
 

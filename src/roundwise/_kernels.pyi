@@ -182,6 +182,7 @@ def native_backward_error(
     block: int,
     least: float,
     most: float,
+    threads: int,
     /,
 ) -> float: ...
 def native_sparse_backward_errors(

@@ -55,8 +55,9 @@ _POTRF = {_F64: lapack.dpotrf, _F32: lapack.spotrf}
 _GETRS = {_F64: lapack.dgetrs, _F32: lapack.sgetrs}
 _POTRS = {_F64: lapack.dpotrs, _F32: lapack.spotrs}
 _FEW_COLUMNS = 4
-_LARGE_ORDER = 2000
-_BYTES_PER_THREAD = 4 << 20
+_LARGE = 12 << 20
+"""Bytes of factors from which our threads share a substitution."""
+_BYTES_PER_THREAD = 1 << 20
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -91,7 +92,7 @@ def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
 
 
 def solve_threads(packed: NDArray[Any]) -> int:
-    """Threads for one solve: one more for every few mebibytes that it reads."""
+    """Threads for one solve: one more for every mebibyte that it reads."""
     return max(1, min(factorization_threads(), packed.nbytes // _BYTES_PER_THREAD))
 
 
@@ -303,7 +304,7 @@ class DenseFactors(PermutedFactors):
         y = gathered(b, rows, self.fmt)
         packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
-        shared = len(y) >= _LARGE_ORDER and columns <= _FEW_COLUMNS and has_own_lu()
+        shared = packed.nbytes >= _LARGE and columns <= _FEW_COLUMNS and has_own_lu()
         own = shared or packed.dtype != y.dtype
         threads = solve_threads(packed) if shared else ONE_THREAD
         if self._is_lu and own:

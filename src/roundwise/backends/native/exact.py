@@ -87,13 +87,14 @@ LEAST, MOST = 1e-264, 1e300
 
 
 def backward_error(A: Array, x: Array, b: Array) -> float:
-    """The largest ``||b - A x|| / (||A|| ||x|| + ||b||)`` over the columns, on one thread.
+    """The largest ``||b - A x|| / (||A|| ||x|| + ||b||)`` over the columns.
 
     For small dense systems: all norms in one call, with residuals in blocks of `block_for`.
     Infinite where the divisor is so large or small that A and b should be scaled first.
     """
     columns, transpose = (A.T, True) if A.flags.c_contiguous else (A, False)
-    return _kernels.native_backward_error(columns, transpose, x, b, block_for(len(A)), LEAST, MOST)
+    block, threads = block_for(len(A)), pass_threads(A.size)
+    return _kernels.native_backward_error(columns, transpose, x, b, block, LEAST, MOST, threads)
 
 
 def sparse_backward_errors(

@@ -11,6 +11,9 @@ from scipy.linalg import lapack
 
 from roundwise.backends.native import exact
 from roundwise.backends.native.dense import getrf
+from roundwise.backends.native.storage import stored
+from roundwise.formats import FP64
+from roundwise.machine.threads import PASS
 
 Array = NDArray[np.float64]
 
@@ -25,7 +28,8 @@ def solve_at_once(A: Array, b: Array) -> tuple[Array, float, float] | None:
         A = A.copy()
     # A C-ordered matrix is the transpose of one whose columns are contiguous.
     columns, flip = (A.T, 1) if A.flags.c_contiguous else (A, 0)
-    lu, swaps, info = getrf(columns.copy(order="F"))
+    work = columns.copy(order="F") if A.size < PASS else stored(columns, FP64, copy=True)
+    lu, swaps, info = getrf(work)
     if info != 0:
         return None
     x, _ = lapack.dgetrs(lu, swaps, b, trans=flip)
