@@ -44,9 +44,9 @@ LOOK = (
 )
 """The features that the front door decides by."""
 
-CHOLESKY_FROM = 1250
-"""Below this n, what LAPACK's Cholesky gains over our LU (``make bench``) is spent on finding out
-that A is symmetric."""
+CHOLESKY_FROM = 700
+"""Below this n, what Cholesky gains over LU (``make bench``) is no more than what looking and
+choosing take."""
 
 SAFE_EXPONENT = 200
 """Squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
@@ -55,6 +55,12 @@ SAFE_EXPONENT = 200
 def cholesky_from() -> int:
     """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
     return CHOLESKY_FROM if has_own_lu() else complex_look.TINY
+
+
+def looks_positive_definite(A: Any) -> bool:
+    """Whether a dense real A is symmetric with a positive diagonal, and so large that it matters."""
+    large = len(A) >= cholesky_from()
+    return large and bool((np.diagonal(A) > 0).all()) and is_symmetric(A)
 
 
 def symmetric_pattern(problem: Any) -> float:
@@ -84,8 +90,8 @@ def structure(problem: Any) -> dict[str, float]:
         positive = large and complex_look.has_positive_diagonal(problem.A)
         symmetric, strong = positive and complex_look.is_hermitian(problem.A), False
     else:
-        positive = problem.n >= cholesky_from() and bool((np.diagonal(problem.A) > 0).all())
-        symmetric, strong = positive and is_symmetric(problem.A), False
+        positive = symmetric = looks_positive_definite(problem.A)
+        strong = False
     return {
         "symmetric": float(symmetric),
         "looks_positive_definite": float(symmetric and positive),

@@ -14,7 +14,7 @@ from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
-from roundwise.features.look import cholesky_from
+from roundwise.features.look import looks_positive_definite
 from roundwise.solver.complex.systems import joined_parts, split_parts
 from roundwise.solver.structures import SEEN_FROM
 from roundwise.solver.trust.examining import SUSPICIOUS
@@ -33,13 +33,13 @@ def dense_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | 
     """
     n = len(A) if A.ndim == 2 else 0
     fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
-    if not (fits and 0 < n < min(bound, cholesky_from())):
+    if not (fits and 0 < n < bound):
         return None
     if not A.dtype == b.dtype == np.float64:
         if A.dtype == b.dtype == np.float32:
             return None
         A, b = A.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
-    if n >= SEEN_FROM and structured_method(A) is not None:
+    if n >= SEEN_FROM and (structured_method(A) is not None or looks_positive_definite(A)):
         return None
     solved = solve_at_once(A, b)
     if solved is None:

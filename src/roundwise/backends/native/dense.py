@@ -304,9 +304,11 @@ class DenseFactors(PermutedFactors):
         y = gathered(b, rows, self.fmt)
         packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
-        shared = packed.nbytes >= _LARGE and columns <= _FEW_COLUMNS and has_own_lu()
-        own = shared or packed.dtype != y.dtype
+        few = columns <= _FEW_COLUMNS and has_own_lu()
+        shared = few and packed.nbytes >= _LARGE
         threads = solve_threads(packed) if shared else ONE_THREAD
+        # LAPACK's potrs takes two to five times as long as ours.
+        own = shared or packed.dtype != y.dtype or (few and not self._is_lu)
         if self._is_lu and own:
             _kernels.native_getrs(packed, storage, y, flip, threads)
         elif self._is_lu:
