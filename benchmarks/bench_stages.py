@@ -41,6 +41,7 @@ STAGES = {
     "native_symmetric": "symmetry",
     "native_look": "look",
     "native_exact_residual": "residuals",
+    "native_backward_error": "residuals",
     "native_matvec": "products",
     "native_getrs": "substitute",
     "native_potrs": "substitute",
