@@ -1,5 +1,7 @@
 """Rates of LU and Cholesky by number of threads: ours, OpenBLAS's and MKL's, kept for each machine.
 
+And those of OpenBLAS's products of two matrices, which no factorization exceeds.
+
 ``python benchmarks/factorization_rates.py`` measures this machine and writes
 docs/factorizations/NAME.json, where NAME tells the processor and its cores. docs/refresh_native.py
 draws what all machines left there, so that the page can be made on any of them.
@@ -22,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from threadpoolctl import threadpool_limits
 from timing import PAUSE
 
@@ -46,6 +48,16 @@ def ours(what: str, fmt: str, n: int) -> Call:
     if fmt == "bf16":
         return lambda a, t: _kernels.native_bf16_cholesky(a, False, LEVEL, t)
     return lambda a, t: _kernels.native_cholesky(a, False, t)
+
+
+def product(fmt: str, n: int) -> dict[str, Call]:
+    if fmt == "bf16":
+        return {}
+    gemm, c = (
+        getattr(blas, "dgemm" if fmt == "fp64" else "sgemm"),
+        np.zeros((n, n), DTYPES[fmt], "F"),
+    )
+    return {"OpenBLAS": lambda a, _: gemm(1.0, a, a, c=c, overwrite_c=True)}
 
 
 def openblas(what: str, fmt: str) -> Call | None:
@@ -96,6 +108,8 @@ def mkl_in_torch(what: str, fmt: str) -> Call | None:
 
 
 def contenders(what: str, fmt: str, n: int) -> dict[str, Call]:
+    if what == "product":
+        return product(fmt, n)
     found = {
         "ours": ours(what, fmt, n),
         "OpenBLAS": openblas(what, fmt),
@@ -111,7 +125,7 @@ def rates(
     A = np.asfortranarray(np.random.default_rng(0).standard_normal((n, n)), DTYPES[fmt])
     if what == "cholesky":
         A = np.asfortranarray(np.eye(n) + 1 / n, DTYPES[fmt])
-    work, flops = A.copy(order="F"), (2 if what == "lu" else 1) / 3 * n**3
+    work, flops = A.copy(order="F"), {"lu": 2 / 3, "cholesky": 1 / 3, "product": 2}[what] * n**3
     calls = contenders(what, fmt, n)
     for t in threads:
         seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -152,7 +166,7 @@ def main() -> None:
     name = f"{Machine.this().cpu}, {cores} cores"
     found = []
     for n in asked.sizes:
-        for what in ("lu", "cholesky"):
+        for what in ("lu", "cholesky", "product"):
             for fmt in DTYPES:
                 counts = threads if what == "lu" and n == asked.sizes[0] else threads[-1:]
                 found += rates(what, fmt, n, counts, asked.repeats)

@@ -45,7 +45,7 @@ def table(machines: list[dict[str, Any]]) -> Table:
         for (what, fmt, n), rates in by_case.items():
             found = [rates.get(by) for by in BY]
             rows.append([record["machine"], most, what, fmt, n, *found])
-    header = ("machine", "threads", "factorization", "format", "n", *BY)
+    header = ("machine", "threads", "operation", "format", "n", *BY)
     return Table("", header, rows, formats=dict.fromkeys(BY, ".0f"))
 
 

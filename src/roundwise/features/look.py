@@ -58,7 +58,7 @@ def cholesky_from() -> int:
 
 
 def looks_positive_definite(A: Any) -> bool:
-    """Whether a dense real A is symmetric with a positive diagonal, and so large that it matters."""
+    """Whether a dense real A, if it is large enough, is symmetric with a positive diagonal."""
     large = len(A) >= cholesky_from()
     return large and bool((np.diagonal(A) > 0).all()) and is_symmetric(A)
 

@@ -307,7 +307,7 @@ class DenseFactors(PermutedFactors):
         few = columns <= _FEW_COLUMNS and has_own_lu()
         shared = few and packed.nbytes >= _LARGE
         threads = solve_threads(packed) if shared else ONE_THREAD
-        # LAPACK's potrs takes two to five times as long as ours.
+        # LAPACK's potrs takes longer than ours even where one thread suffices; its getrs does not.
         own = shared or packed.dtype != y.dtype or (few and not self._is_lu)
         if self._is_lu and own:
             _kernels.native_getrs(packed, storage, y, flip, threads)
