@@ -143,6 +143,10 @@ class Arrays:
                 values = values + 1j * self.rng.permutation(values)
             return self.array(values, dtype, order)
 
+    def exponents(self, count: int) -> np.ndarray:
+        values = (0, 0, 1, -1, 60, -1200, 2200, 2**31 - 1, -(2**31))
+        return self.array(self.rng.choice(values, count), np.int32)
+
     def stored(self, *shape: int, dtype: Any) -> np.ndarray:
         """Numbers of this type, or, as uint16, the bits of some in a format of 16 bits."""
         if dtype != np.uint16:
@@ -262,7 +266,7 @@ def substitution(a: Arrays) -> None:
 
 def passes(a: Arrays) -> None:
     n, m, dtype, threads = a.size(), a.size(), real_type(a), a.threads()
-    which = a.rng.integers(9)
+    which = a.rng.integers(12)
     if which == 0:
         kernels.native_norms(a.numbers(n, m, dtype=dtype), threads)
     elif which == 1:
@@ -288,6 +292,17 @@ def passes(a: Arrays) -> None:
         V = a.numbers(m, a.length(n), dtype=dtype, order="C")
         w, h = a.numbers(n, dtype=dtype), a.numbers(a.length(m), dtype=dtype)
         kernels.native_orthogonalize(V, w, h)
+    elif which == 9:
+        largest = a.zeros(a.length(n)), a.zeros(a.length(m))
+        scales = a.exponents(a.length(n)), a.exponents(a.length(m))
+        kernels.native_largest_exponents(a.numbers(n, m), *scales, *largest, threads)
+    elif which == 10:
+        scales, scaled = (a.exponents(a.length(n)), a.exponents(m)), a.numbers(n, a.length(m))
+        kernels.native_scale(a.numbers(n, m), *scales, scaled, threads)
+    elif which == 11:
+        transpose, lengths = a.flag(), (a.length(n), a.length(m))
+        sums, weights = (a.numbers(one) for one in (lengths[::-1] if transpose else lengths))
+        kernels.native_magnitude_sums(a.numbers(n, m), transpose, weights, sums, threads)
     else:
         pairs = [pair for pair in PAIRS if pair[0] != pair[1]]
         stored, computed, fmt = stored_as(a, *pairs)
@@ -306,9 +321,8 @@ def columns(a: Arrays) -> None:
         norms = kernels.native_max_norms if which == 1 else kernels.native_max_moduli
         norms(a.numbers(2 * n, count), weights, a.numbers(a.length(count)))
     elif which == 3:
-        shifts = a.rng.choice((0, 1, -1, 60, -1200, 2**31 - 1, -(2**31)), a.length(count))
         x, y = a.numbers(n, count), a.numbers(a.length(n), count)
-        kernels.native_shift(x, a.array(shifts, np.int32), y)
+        kernels.native_shift(x, a.exponents(a.length(count)), y)
     elif which == 4:
         norms_of_columns = [a.numbers(a.length(count)) for _ in range(4)]
         r, x, b, errors = norms_of_columns

@@ -10,6 +10,7 @@ import pytest
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.algorithms.methods import is_symmetric
+from roundwise.algorithms.scaling import moderate
 from roundwise.backends import NativeBackend
 from roundwise.backends.native import exact
 from roundwise.backends.native.storage import largest_entry, stored
@@ -216,3 +217,128 @@ def test_inner_products_of_few_columns(shape):
         np.testing.assert_array_equal(np.tril(gram), np.tril(A.T.astype(int) @ A.astype(int)))
     with pytest.raises(ValueError, match="shapes do not match"):
         _kernels.native_gram(A, np.empty((shape[1] + 1, shape[1]), order="F"), 1)
+
+
+# Scaling by powers of two
+
+EDGES = [0.0, -0.0, 5e-324, -1.5e-323, 1e-310, 2.0**-1022, -1.0, 1.5, 1.7e308]
+
+
+def wide_range(rows, columns, seed=0):
+    """Numbers of all sizes, subnormal ones and zeros among them; the first row has only zeros."""
+    rng = np.random.default_rng(seed)
+    A = np.ldexp(rng.standard_normal((rows, columns)), rng.integers(-1100, 1020, (rows, columns)))
+    A = np.where(rng.random(A.shape) < 0.2, rng.choice(EDGES, A.shape), A)
+    A[0] = 0.0
+    return np.asfortranarray(A)
+
+
+def exponents(count, size, seed):
+    return np.random.default_rng(seed).integers(-size, size + 1, count).astype(np.int32)
+
+
+def bits(x):
+    return x.view(np.int64)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (8, 40), (61, 33), (LARGE, LARGE)])
+@pytest.mark.parametrize("size", [0, 30, 2200])
+def test_largest_exponents_are_those_of_frexp(level, shape, size):
+    A = wide_range(*shape)
+    row_scale, column_scale = exponents(shape[0], size, 1), exponents(shape[1], size, 2)
+    powers = np.frexp(A)[1].astype(np.int64) - row_scale[:, None] - column_scale
+    powers[A == 0] = -(10**9)
+    for threads in THREADS:
+        rows, columns = np.empty(shape[0], np.int32), np.empty(shape[1], np.int32)
+        _kernels.native_largest_exponents(A, row_scale, column_scale, rows, columns, threads)
+        for axis, found in ((1, rows), (0, columns)):
+            expected = powers.max(axis=axis)
+            np.testing.assert_array_equal(found, np.where(expected == -(10**9), 0, expected))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (8, 40), (61, 33), (LARGE, LARGE)])
+@pytest.mark.parametrize("size", [0, 30, 600, 1100])
+def test_scaled_entries_are_those_of_ldexp(level, shape, size):
+    A = wide_range(*shape)
+    row_scale, column_scale = exponents(shape[0], size, 1), exponents(shape[1], size, 2)
+    with np.errstate(all="ignore"):
+        expected = np.ldexp(A, -(row_scale[:, None] + column_scale))
+    is_exact = bool((np.abs(expected[A != 0]) >= 2.0**-1022).all())
+    for threads in THREADS:
+        scaled = np.empty_like(A)
+        found = _kernels.native_scale(A, row_scale, column_scale, scaled, threads)
+        np.testing.assert_array_equal(bits(scaled), bits(expected))
+        assert found is is_exact
+    own = A.copy(order="F")
+    _kernels.native_scale(own, row_scale, column_scale, own, 2)
+    np.testing.assert_array_equal(bits(own), bits(expected))
+
+
+@pytest.mark.parametrize("power", [*range(-2200, 2201, 100), -1075, -1074, -1022, 1023, 1024, 1074])
+def test_scaled_entries_are_rounded_once(level, power):
+    """At the ends of float64's range, and halfway between its subnormal numbers."""
+    halfway = [
+        np.ldexp(k + half, e) for k in (1, 2, 3) for half in (0.5, 0.5 + 2.0**-50) for e in (0, 60)
+    ]
+    A = np.array([[*EDGES, *halfway, math.inf, -math.inf]], order="F").T.copy(order="F")
+    scaled, zero = np.empty_like(A), np.zeros(1, np.int32)
+    with np.errstate(all="ignore"):
+        expected = np.ldexp(A, power)
+    for in_rows in (power, 7, 1200):
+        rows = np.full(len(A), -in_rows, np.int32)
+        _kernels.native_scale(A, rows, zero + in_rows - power, scaled, 1)
+        np.testing.assert_array_equal(bits(scaled), bits(expected))
+
+
+@pytest.mark.parametrize("value", [2.0**-1022, np.nextafter(2.0**-1022, 0), 1.5, 0.0])
+def test_scaling_tells_whether_an_entry_is_lost(level, value):
+    A, scaled = gaussian(LARGE), np.empty((LARGE, LARGE), order="F")
+    A[LARGE - 1, 3] = 8 * value
+    scales = np.zeros(LARGE, np.int32), np.full(LARGE, 3, np.int32)
+    for threads in THREADS:
+        is_exact = _kernels.native_scale(A, *scales, scaled, threads)
+        assert is_exact == (value >= 2.0**-1022 or value == 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 129), (300, 61)])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_sums_of_magnitudes(level, shape, transpose):
+    A = gaussian(*shape)
+    M = A.T if transpose else A
+    weights = np.ldexp(1.0, exponents(M.shape[1], 30, 1))
+    sums = np.empty(len(M))
+    _kernels.native_magnitude_sums(A, transpose, weights, sums, 2)
+    for row, found in zip(M.tolist(), sums, strict=True):
+        exact_sum = sum(abs(Fraction(x)) * Fraction(w) for x, w in zip(row, weights, strict=True))
+        assert found == pytest.approx(float(exact_sum), rel=len(row) * 2.0**-53)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_sums_of_magnitudes_depend_on_no_level_and_no_threads(transpose):
+    A, weights, found = gaussian(LARGE), np.ldexp(1.0, exponents(LARGE, 30, 1)), []
+    before = _kernels.active_level()
+    for level in _kernels.available_levels():
+        _kernels.set_level(level)
+        for threads in THREADS:
+            found.append(np.empty(LARGE))
+            _kernels.native_magnitude_sums(A, transpose, weights, found[-1], threads)
+    _kernels.set_level(before)
+    assert all(np.array_equal(found[0], other) for other in found)
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_matrix_is_scaled_alike_in_both_orders(order, own):
+    A = np.array(np.ldexp(gaussian(LARGE), exponents(LARGE, 300, 1)[:, None]), order=order)
+    given = A.copy(order="K")
+    scaled = moderate(A, 1.0, 2.0**300, own=own)
+    assert scaled.A.flags[f"{order}_CONTIGUOUS"]
+    assert (scaled.A is A) == own
+    powers = scaled.rows[:, None] + scaled.columns
+    np.testing.assert_array_equal(np.ldexp(scaled.A, powers), given)
+    largest = np.abs(scaled.A).max(axis=0)
+    assert ((largest >= 0.5) & (largest < 1)).all()
+    shares = np.ldexp(scaled.A, powers - int(scaled.rows.max()) - int(scaled.columns.max()))
+    assert scaled.norm == pytest.approx(np.abs(shares).sum(axis=1).max(), rel=1e-14)
+    transposed = scaled.transposed(NativeBackend())
+    assert transposed.norm == pytest.approx(np.abs(shares).sum(axis=0).max(), rel=1e-14)

@@ -1,5 +1,5 @@
-// Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, a look at some
-// lines and the angles between them; and the cores that there are. native/kernels.hpp and
+// Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, scaling
+// by powers of two, a look at some lines and the angles between them; and the cores that there are. native/kernels.hpp and
 // native/angles.hpp state what each computes.
 #include <complex>
 #include <thread>
@@ -72,6 +72,53 @@ void bind_look(nb::module_& m) {
     });
 }
 
+// n x m numbers, and as many exponents for rows and for columns.
+template <class Matrix, class Rows, class Columns>
+void require_lines(const Matrix& a, const Rows& rows, const Columns& columns, int threads) {
+    require(a.shape(0) == rows.size() && a.shape(1) == columns.size(),
+            "the lengths do not match; pass a number for each row and for each column");
+    require(threads >= 1, "threads < 1; pass at least 1");
+}
+
+Workspace scaling_workspace(std::int64_t rows) {
+    return Workspace(scaling_kernels().workspace(rows) * static_cast<std::int64_t>(sizeof(std::int64_t)));
+}
+
+void bind_scaling(nb::module_& m) {
+    using Exponents = VectorIn<std::int32_t>;
+    define(m, "native_largest_exponents",
+           [](MatrixIn<double> a, Exponents row_scale, Exponents column_scale, VectorOut<std::int32_t> rows,
+              VectorOut<std::int32_t> columns, int threads) {
+        require_lines(a, row_scale, column_scale, threads);
+        require_lines(a, rows, columns, threads);
+        const std::int64_t count = length(a.shape(0));
+        nb::gil_scoped_release release;
+        const Workspace workspace = scaling_workspace(count);
+        scaling_kernels().largest_exponents(count, length(a.shape(1)), a.data(), row_scale.data(),
+                                            column_scale.data(), rows.data(), columns.data(), threads,
+                                            static_cast<std::int64_t*>(workspace.get()));
+    });
+    define(m, "native_scale", [](MatrixIn<double> a, Exponents row_scale, Exponents column_scale,
+                                 MatrixOut<double> scaled, int threads) {
+        require_lines(a, row_scale, column_scale, threads);
+        require_lines(scaled, row_scale, column_scale, threads);
+        const std::int64_t count = length(a.shape(0));
+        nb::gil_scoped_release release;
+        const Workspace workspace = scaling_workspace(count);
+        return scaling_kernels().scale(count, length(a.shape(1)), a.data(), row_scale.data(),
+                                       column_scale.data(), scaled.data(), threads,
+                                       static_cast<std::int64_t*>(workspace.get()));
+    });
+    define(m, "native_magnitude_sums", [](MatrixIn<double> a, bool transpose, VectorIn<double> weights,
+                                          VectorOut<double> sums, int threads) {
+        if (transpose) require_lines(a, weights, sums, threads);
+        else require_lines(a, sums, weights, threads);
+        nb::gil_scoped_release release;
+        scaling_kernels().magnitude_sums(length(a.shape(0)), length(a.shape(1)), a.data(), transpose,
+                                         weights.data(), sums.data(), threads);
+    });
+}
+
 template <class T> void bind_angles(nb::module_& m) {
     define(m, "native_angles", [](MatrixOut<T> products) {
         const std::int64_t count = length(products.shape(0));
@@ -99,6 +146,7 @@ void bind_passes(nb::module_& m) {
     bind_passes_of<float>(m);
     bind_passes_of<double>(m);
     bind_look(m);
+    bind_scaling(m);
     bind_angles<double>(m);
     bind_angles<std::complex<double>>(m);
 }

@@ -20,6 +20,7 @@ ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<float>, float_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<double>, double_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, ComplexKernels, complex_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, LookKernels, look_kernels)
+ROUNDWISE_DECLARE_TABLE(native_, ScalingKernels, scaling_kernels)
 ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
 ROUNDWISE_DECLARE_TABLE(stack_, StackKernels, stack_kernels)
 
@@ -110,6 +111,10 @@ const ComplexKernels& complex_kernels() {
 }
 
 const LookKernels& look_kernels() { return ROUNDWISE_TABLE(native_level(), native_, look_kernels); }
+
+const ScalingKernels& scaling_kernels() {
+    return ROUNDWISE_TABLE(native_level(), native_, scaling_kernels);
+}
 
 const ExactKernels& exact_kernels() { return ROUNDWISE_TABLE(native_level(), exact_, exact_kernels); }
 

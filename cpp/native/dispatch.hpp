@@ -17,6 +17,7 @@ Level native_level();
 template <class T> const NativeKernels<T>& native_kernels();
 const ComplexKernels& complex_kernels();
 const LookKernels& look_kernels();
+const ScalingKernels& scaling_kernels();
 const ExactKernels& exact_kernels();
 const StackKernels& stack_kernels();
 

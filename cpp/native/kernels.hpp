@@ -124,6 +124,28 @@ struct LookKernels {
     void (*gram)(std::int64_t n, std::int64_t count, const double* a, double* products, int threads);
 };
 
+// Scaling a finite matrix by powers of two, 2**-(e_i + f_j) a_ij, with e in row_scale and f in
+// column_scale.
+struct ScalingKernels {
+    std::int64_t (*workspace)(std::int64_t rows);  // numbers, for each of the first two
+
+    // The largest exponent (as of frexp) of each row and of each column after scaling, as if numbers had
+    // no smallest and no largest exponent; 0 if there are only zeros.
+    void (*largest_exponents)(std::int64_t rows, std::int64_t columns, const double* a,
+                              const std::int32_t* row_scale, const std::int32_t* column_scale,
+                              std::int32_t* largest_of_rows, std::int32_t* largest_of_columns, int threads,
+                              std::int64_t* workspace);
+
+    // The scaled matrix, each entry rounded once; it may be a itself. Returns whether no entry but a zero
+    // became subnormal or zero.
+    bool (*scale)(std::int64_t rows, std::int64_t columns, const double* a, const std::int32_t* row_scale,
+                  const std::int32_t* column_scale, double* scaled, int threads, std::int64_t* workspace);
+
+    // |A| w, or |A'| w. The same bits on all levels if w has powers of two whose products are in range.
+    void (*magnitude_sums)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+                           const double* weights, double* sums, int threads);
+};
+
 // The smallest `block` of exact.hpp: columns of A are taken by fours.
 constexpr std::int64_t least_block = 4;
 

@@ -4,6 +4,7 @@
 #include "native/complex_lu.hpp"
 #include "native/complex_solve.hpp"
 #include "native/look.hpp"
+#include "native/scaling.hpp"
 #include "native/vectors.hpp"
 
 namespace roundwise {
@@ -93,6 +94,9 @@ constexpr ComplexKernels complex_kernels = {complex_lu_workspace<float>, complex
 
 extern const LookKernels look_kernels;
 constexpr LookKernels look_kernels = {look_workspace, look, gram};
+
+extern const ScalingKernels scaling_kernels;
+constexpr ScalingKernels scaling_kernels = {scaling_workspace, largest_exponents, scale, magnitude_sums};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

@@ -16,6 +16,9 @@ namespace ROUNDWISE_LEVEL {
 struct Bf16 { std::uint16_t bits; };
 struct Fp16 { std::uint16_t bits; };
 
+// A double of which only the magnitude counts.
+struct Magnitude { double value; };
+
 // A vector of `count` numbers of type E, which may be shorter or longer than a register.
 template <class E, int count> struct Pack {
     typedef E type __attribute__((vector_size(count * sizeof(E))));
@@ -117,6 +120,8 @@ template <class T, int count, class S> inline PackOf<T, count> widen(const S* so
         else x = widen_fp16<count>(halves);
         if constexpr (sizeof(T) == 4) return x;
         else return __builtin_convertvector(x, Doubles<count>);
+    } else if constexpr (__is_same(S, Magnitude)) {
+        return bit_cast<Doubles<count>>(load_pack<PackOf<std::int64_t, count>>(source) & 0x7fffffffffffffff);
     } else {
         const auto x = load_pack<PackOf<S, count>>(source);
         if constexpr (sizeof(S) == sizeof(T)) return x;
@@ -142,7 +147,7 @@ template <class S, int count, class T> inline void narrow(PackOf<T, count> x, S*
 // Loads only the first `valid` numbers; the other lanes are zero.
 template <class T, int count, class S>
 inline PackOf<T, count> widen_first(const S* source, std::int64_t valid) {
-    if constexpr (sizeof(S) == sizeof(T) && count == Lanes<T>::count) return load_first(source, valid);
+    if constexpr (__is_same(S, T) && count == Lanes<T>::count) return load_first(source, valid);
     S padded[count] = {};
     std::memcpy(padded, source, static_cast<std::size_t>(valid) * sizeof(S));
     return widen<T, count>(padded);

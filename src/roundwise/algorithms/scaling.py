@@ -20,6 +20,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module, column_norms, norms_of_blocks
+from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]
 
@@ -29,9 +30,8 @@ MODERATE = 40
 LARGEST_SUM = 900
 """`scaled_down` leaves A alone if its largest entry is below 2**900: sums cannot overflow then."""
 
-PART, DEVICE_PART = 2**15, 2**24
-"""Entries of a dense matrix that are scaled at a time: they stay in the cache, or keep a GPU
-busy."""
+DEVICE_PART = 2**24
+"""Entries of a GPU's matrix that are scaled at a time: they keep it busy."""
 
 ZERO_EXPONENT = -(2**28)
 """Stands for the exponent of a zero entry; sums of a few do not leave int32."""
@@ -240,7 +240,7 @@ def equilibrated(A: Any) -> ScaledMatrix:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some rows or columns of a dense matrix, or all entries of a sparse one."""
+    """Some rows or columns of a GPU's matrix, or all entries of a sparse one."""
 
     entries: NDArray[Any]
     rows: Any  # index of the entries' rows: a slice, or the row of each
@@ -253,12 +253,12 @@ class _Part:
 
 
 def _parts(A: Any, entries: NDArray[Any]) -> Iterator[_Part]:
-    """A matrix like A with these entries, in parts that stay in the cache."""
+    """A matrix like A with these entries, in parts."""
     n, whole = A.shape[0], slice(None)
     if sparse.issparse(A):
         yield _Part(entries, np.repeat(np.arange(n), np.diff(A.indptr)), A.indices)
         return
-    for first in range(0, n, step := max(1, _part_of(A) // n)):
+    for first in range(0, n, step := max(1, DEVICE_PART // n)):
         lines = slice(first, first + step)
         if A.flags.c_contiguous:
             yield _Part(entries[lines], lines, whole)
@@ -266,8 +266,9 @@ def _parts(A: Any, entries: NDArray[Any]) -> Iterator[_Part]:
             yield _Part(entries[:, lines], whole, lines)
 
 
-def _part_of(A: Any) -> int:
-    return PART if isinstance(A, np.ndarray) else DEVICE_PART
+def _by_columns(A: Array) -> tuple[Array, bool]:
+    """A, or its transpose if rows are contiguous, as kernels take it, and whether it is that."""
+    return (A, False) if A.flags.f_contiguous else (A.T, True)
 
 
 @np.errstate(under="ignore")  # what vanishes is nothing beside the rest of its row and column
@@ -282,31 +283,59 @@ def _scaled(A: Any, by_rows_and_columns: bool | None, own: bool = False) -> Scal
     else:  # a symmetric matrix stays symmetric
         rows[:], columns[:] = rows.max(), 0
     entries = given if own else np.empty_like(given, dtype=np.float64)
-    is_exact = True
-    for old, new in zip(_parts(A, given), _parts(A, entries), strict=True):
-        wide = old.entries.astype(np.float64, copy=False)
-        nonzeros = np.count_nonzero(wide)
-        new.entries[...] = np.ldexp(wide, -(old.of_rows(rows) + columns[old.columns]))
-        is_exact &= bool(np.count_nonzero(np.abs(new.entries) >= SMALLEST_NORMAL) == nonzeros)
+    is_exact = _scale(A, given, rows, columns, entries)
     if sparse.issparse(A):
         entries = sparse.csr_array((entries, A.indices, A.indptr), shape=A.shape)
     matrix = ScaledMatrix(entries, 0.0, rows, columns if by_rows_and_columns else None, is_exact)
     return replace(matrix, norm=given_norm(matrix))
 
 
+def _scale(
+    A: Any,
+    given: NDArray[Any],
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    entries: NDArray[Any],
+) -> bool:
+    """Scaled entries from the given ones; whether no entry became subnormal or zero."""
+    if isinstance(A, np.ndarray):
+        by_columns, is_transposed = _by_columns(A)
+        scales, target = (rows, columns), entries
+        if is_transposed:
+            scales, target = (columns, rows), entries.T
+        return _kernels.native_scale(by_columns, *scales, target, pass_threads(A.size))
+    is_exact = True
+    for old, new in zip(_parts(A, given), _parts(A, entries), strict=True):
+        wide = old.entries.astype(np.float64, copy=False)
+        nonzeros = np.count_nonzero(wide)
+        new.entries[...] = np.ldexp(wide, -(old.of_rows(rows) + columns[old.columns]))
+        is_exact &= bool(np.count_nonzero(np.abs(new.entries) >= SMALLEST_NORMAL) == nonzeros)
+    return is_exact
+
+
 def given_norm(matrix: ScaledMatrix) -> float:
     """The infinity norm of the matrix as it was given, over 2**(max(e) + max(f))."""
     A, n, columns = matrix.A, matrix.n, matrix.columns
     weights = None if columns is None else _powers_of_two(columns - columns.max())
-    if matrix.is_sparse:
+    if matrix.is_sparse or isinstance(A, np.ndarray):
         sizes = np.ones(n) if weights is None else weights
-        return float(matrix.residual_norms((abs(A) @ sizes)[:, None])[0])
-    sums, step = array_module(A).empty((n, 1)), max(1, _part_of(A) // n)
+        row_sums = abs(A) @ sizes if matrix.is_sparse else _row_sums(A, sizes)
+        return float(matrix.residual_norms(row_sums[:, None])[0])
+    sums, step = array_module(A).empty((n, 1)), max(1, DEVICE_PART // n)
     for first in range(0, n, step):
         rows = abs(A[first : first + step])
         rows = rows if weights is None else rows * weights
         sums[first : first + step, 0] = rows.sum(axis=1)
     return float(matrix.residual_norms(sums)[0])
+
+
+def _row_sums(A: Array, weights: Array) -> Array:
+    """``|A| weights``."""
+    by_columns, is_transposed = _by_columns(A)
+    sums = np.empty(len(A))
+    threads = pass_threads(A.size)
+    _kernels.native_magnitude_sums(by_columns, is_transposed, weights, sums, threads)
+    return sums
 
 
 def _largest_exponents(
@@ -316,6 +345,8 @@ def _largest_exponents(
 
     If `scale` is given, those of ``2**-scale[i]`` times row i.
     """
+    if isinstance(A, np.ndarray):
+        return _dense_exponents(A, scale)
     xp = array_module(entries)
     rows, columns = (xp.full(A.shape[0], ZERO_EXPONENT, dtype=np.int32) for _ in range(2))
     for part in _parts(A, entries):
@@ -334,6 +365,20 @@ def _largest_exponents(
             columns[part.columns] = np.maximum(columns[part.columns], exponents.max(axis=0))
     for lines in (rows, columns):
         lines[lines < ZERO_EXPONENT // 2] = 0
+    return rows, columns
+
+
+def _dense_exponents(
+    A: Array, scale: NDArray[np.int32] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The same of NumPy's arrays, by one compiled pass."""
+    by_columns, is_transposed = _by_columns(A)
+    rows, columns = (np.empty(len(A), np.int32) for _ in range(2))
+    zeros = np.zeros_like(rows)
+    scales, largest = (zeros if scale is None else scale, zeros), (rows, columns)
+    if is_transposed:
+        scales, largest = scales[::-1], largest[::-1]
+    _kernels.native_largest_exponents(by_columns, *scales, *largest, pass_threads(A.size))
     return rows, columns
 
 
