@@ -13,6 +13,7 @@
 #endif
 #if defined(__linux__)
 #include <linux/futex.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -23,7 +24,7 @@ namespace {
 
 // Before a worker sleeps. A solve calls kernels with some hundred microseconds of Python between them, and
 // waking many threads takes as long again, or milliseconds where other machines share the cores.
-constexpr auto awake = std::chrono::milliseconds(1);
+constexpr auto awake = std::chrono::microseconds(300);
 
 // A woken thread wakes so many others before it begins: all are awake soon, and nobody spends long on
 // it.
@@ -71,9 +72,7 @@ void Signal::wait(std::uint32_t seen) {
     const auto begin = std::chrono::steady_clock::now();
     for (int spins = 0; value_.load() == seen; ++spins) {
         pause();
-        if (spins % 32 != 31) continue;
-        if (std::chrono::steady_clock::now() - begin > awake) break;
-        std::this_thread::yield();
+        if (spins % 32 == 31 && std::chrono::steady_clock::now() - begin > awake) break;
     }
     sleepers_.fetch_add(1);  // before the value is compared again: whoever changes it looks afterwards
 #if defined(__linux__)
@@ -196,6 +195,7 @@ void Pool::work(Worker& self) {
     const IeeeArithmetic ieee;
 #if defined(__linux__)
     pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds: short sleeps (pause.hpp) stay short
 #endif
     for (;;) {
         const std::uint32_t seen = signal_.value();
