@@ -24,7 +24,12 @@ namespace {
 
 // Before a worker sleeps. A solve calls kernels with some hundred microseconds of Python between them, and
 // waking many threads takes as long again, or milliseconds where other machines share the cores.
-constexpr auto awake = std::chrono::microseconds(300);
+// Many keep their cores meanwhile (pause.hpp). Where several threads call kernels, these cores are wanted by
+// them.
+constexpr auto awake = std::chrono::microseconds(300), awake_among_callers = std::chrono::microseconds(20);
+
+// So long after calls by two threads they count as several.
+constexpr auto together = std::chrono::milliseconds(50);
 
 // A woken thread wakes so many others before it begins: all are awake soon, and nobody spends long on
 // it.
@@ -68,11 +73,13 @@ void Signal::wake(int most) {
 #endif
 }
 
-void Signal::wait(std::uint32_t seen) {
+void Signal::wait(std::uint32_t seen, std::chrono::microseconds most) {
     const auto begin = std::chrono::steady_clock::now();
     for (int spins = 0; value_.load() == seen; ++spins) {
         pause();
-        if (spins % 32 == 31 && std::chrono::steady_clock::now() - begin > awake) break;
+        if (spins % 32 != 31) continue;
+        if (std::chrono::steady_clock::now() - begin > most) break;
+        if (few_cores()) std::this_thread::yield();
     }
     sleepers_.fetch_add(1);  // before the value is compared again: whoever changes it looks afterwards
 #if defined(__linux__)
@@ -204,7 +211,8 @@ void Pool::work(Worker& self) {
         Job* job = join(self, member, more);
         if (self.state.load() == State::ended) return;
         if (job == nullptr) {
-            signal_.wait(seen);
+            const auto since = std::chrono::steady_clock::now() - callers_changed_.load();
+            signal_.wait(seen, since < together ? awake_among_callers : awake);
             continue;
         }
         if (more) signal_.wake(woken_by_each);
@@ -216,6 +224,8 @@ void Pool::work(Worker& self) {
 }
 
 void Pool::run(int threads, MemberBody body, void* context) {
+    static thread_local const char me = 0;  // its address tells threads apart
+    if (last_caller_.exchange(&me) != &me) callers_changed_.store(std::chrono::steady_clock::now());
     if (count_.load() < threads - 1) grow(threads - 1);
     else follow_caller();
     Job job{body, context, threads};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -43,9 +44,9 @@ class Signal {
     // Wakes up to `most` of those that sleep.
     void wake(int most);
 
-    // Returns when the value is another one than `seen`, or by chance: spins for a moment, as the next
+    // Returns when the value is another one than `seen`, or by chance: spins for as long as `most`, as the next
     // kernel of a solve usually follows within microseconds, then sleeps.
-    void wait(std::uint32_t seen);
+    void wait(std::uint32_t seen, std::chrono::microseconds most);
 };
 
 // One call of run_members. It takes members until its caller's part is done: by then all tasks are
@@ -76,6 +77,8 @@ class Pool {
     std::mutex growing_;  // guards workers_
     std::vector<std::unique_ptr<Worker>> workers_;
     std::atomic<int> count_{0};  // of workers_
+    std::atomic<const void*> last_caller_{nullptr};
+    std::atomic<std::chrono::steady_clock::time_point> callers_changed_{};  // when another thread called last
 #if defined(__linux__)
     cpu_set_t allowed_;                      // the cores that workers may use; guarded by growing_
     std::atomic<bool> taken_[CPU_SETSIZE]{};  // the cores that those who run are on
