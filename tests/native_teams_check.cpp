@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#define ROUNDWISE_TEAM_ROWS 100  // so that small matrices have teams
 #include "native/cholesky.hpp"
 #include "native/complex_lu.hpp"
 

@@ -22,6 +22,11 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
+#if !defined(ROUNDWISE_TEAM_ROWS)  // tests have smaller matrices
+#define ROUNDWISE_TEAM_ROWS 1500
+#endif
+
+constexpr std::int64_t team_rows = ROUNDWISE_TEAM_ROWS;  // of a panel that is factorized by a team, at least
 constexpr std::int64_t widest_panel = 256;
 constexpr std::int64_t solved_columns = 96;   // of a task that solves, at most
 constexpr std::int64_t updated_columns = 384; // of a task that updates, at most
@@ -123,9 +128,10 @@ template <class Work> struct Pipeline {
     // A team tells each other a few cache lines for every column, which takes longer than to factorize a
     // short column alone. And where other processes take cores away, all wait for the member that lost one.
     int largest_team_for(std::int64_t rows) const {
-        if (threads < 4 || rows < 1500) return 1;
-        const int most = threads < largest_team ? threads : largest_team;
-        return ceil_div(rows, 256) < most ? static_cast<int>(ceil_div(rows, 256)) : most;
+        if (threads < 4 || rows < team_rows) return 1;
+        const std::int64_t members = ceil_div(6 * rows, team_rows);
+        const std::int64_t most = threads < largest_team ? threads : largest_team;
+        return static_cast<int>(members < most ? members : most);
     }
 
     // So many that the panel takes about as long as the update beside it.
@@ -236,8 +242,8 @@ template <class Work> struct Pipeline {
         __atomic_add_fetch(&steps[step].completed, 1, __ATOMIC_ACQ_REL);
     }
 
-    void update(std::int64_t step, const StepPlan& now, const Cut& cut, std::int64_t solve_offset, std::int64_t chunk_offset,
-                std::int64_t task, const StepPlan& before) const {
+    void update(std::int64_t step, const StepPlan& now, const Cut& cut, std::int64_t solve_offset,
+                std::int64_t chunk_offset, std::int64_t task, const StepPlan& before) const {
         const std::int64_t chunk = task / cut.row_blocks, j = cut.begin + chunk * cut.width;
         const std::int64_t end = cut.end - j < cut.width ? cut.end : j + cut.width;
         if (Work::solves)
