@@ -1,6 +1,6 @@
 """Rates of LU and Cholesky by number of threads: ours, OpenBLAS's and MKL's, kept for each machine.
 
-And those of OpenBLAS's products of two matrices, which no factorization exceeds.
+And those of OpenBLAS's products of two matrices, to compare with.
 
 ``python benchmarks/factorization_rates.py`` measures this machine and writes
 docs/factorizations/NAME.json, where NAME tells the processor and its cores. docs/refresh_native.py
@@ -53,10 +53,8 @@ def ours(what: str, fmt: str, n: int) -> Call:
 def product(fmt: str, n: int) -> dict[str, Call]:
     if fmt == "bf16":
         return {}
-    gemm, c = (
-        getattr(blas, "dgemm" if fmt == "fp64" else "sgemm"),
-        np.zeros((n, n), DTYPES[fmt], "F"),
-    )
+    gemm = blas.dgemm if fmt == "fp64" else blas.sgemm
+    c = np.zeros((n, n), DTYPES[fmt], order="F")
     return {"OpenBLAS": lambda a, _: gemm(1.0, a, a, c=c, overwrite_c=True)}
 
 

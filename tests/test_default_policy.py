@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -337,6 +338,16 @@ def test_small_systems_go_straight_to_fp64():
     choice = chooser.choose(below, None)
     assert str(choice.ladder[0]) == "lu:fp64-fp64-fp64-fp64"
     assert str(crossover) in choice.reason
+
+
+def test_the_documented_crossovers_are_those_of_the_shipped_prices():
+    policy = default_policy()
+    if "bf16" not in policy.formats(KINDS["dense"], generic_prices(2)):
+        pytest.skip("the page has those of processors with BF16")
+    found = [policy._find_crossover("dense", generic_prices(threads)) for threads in (2, 4, 8, 16)]
+    told = "n = {} with two threads, {} with four, {} with eight and {} with sixteen".format(*found)
+    page = (Path(__file__).parents[1] / "docs" / "native.md").read_text(encoding="utf-8")
+    assert told in " ".join(page.split())
 
 
 def test_unknown_systems_go_to_fp64_and_the_reason_says_so():

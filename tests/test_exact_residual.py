@@ -71,6 +71,22 @@ def test_threads_change_nothing(order):
         assert len(set(results)) == 1
 
 
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("n", [300, 400])  # above 362 threads share the passes
+def test_threads_do_not_change_a_backward_error(n, order):
+    rng = np.random.default_rng(n)
+    A = np.array(rng.standard_normal((n, n)), order=order)
+    x, b = rng.standard_normal((2, n))
+    a, transpose = (A.T, True) if order == "C" else (A, False)
+    found = {
+        _kernels.native_backward_error(a, transpose, x, b, 0, 1e-290, 1e290, threads)
+        for threads in (1, 2, 3)
+    }
+    norm = np.abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max()
+    assert len(found) == 1
+    assert found.pop() == pytest.approx(np.abs(b - A @ x).max() / norm, rel=1e-12)
+
+
 def test_blocks_that_are_too_short_are_refused():
     """Columns of A are taken by fours: shorter blocks would be off by more than they say."""
     A, x, b = np.eye(3), np.ones(3), np.ones(3)

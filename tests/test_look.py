@@ -117,6 +117,10 @@ def test_entries_columns_and_structure(monkeypatch):
     monkeypatch.setattr(look, "cholesky_from", lambda: n)
     assert looked(spd)["looks_positive_definite"] == 1
     assert looked(A)["looks_positive_definite"] == looked(-spd)["looks_positive_definite"] == 0
+    indefinite = A + A.T + np.diag(np.full(n, 10.0))
+    indefinite[n // 2, 3] = indefinite[3, n // 2] = 100.0
+    assert (np.diagonal(indefinite) > 0).all()
+    assert looked(indefinite)["looks_positive_definite"] == 0  # a minor of two rows tells
     almost = spd.copy()
     almost[40, 30] = np.nextafter(almost[40, 30], np.inf)
     assert looked(almost)["looks_positive_definite"] == 0

@@ -16,12 +16,14 @@ namespace roundwise {
 
 namespace {
 
-// Of a square matrix. The pass over a large one is shared by threads; which of the two it is depends on the
-// size alone, so that the last bits do not depend on the threads.
+// The infinity norm of a square matrix, or of its transpose. From 1 MiB on, where threads_for grants several
+// threads, they share the pass. Which of the two passes it is depends on the size alone: their sums may differ
+// in the last bits, and must not do so with the number of threads.
 double largest_row_sum(std::int64_t n, const double* a, bool transpose, int threads) {
     if (n * n < 1 << 17) return exact_kernels().largest_row_sum(n, n, a, transpose);
     const NativeKernels<double>& kernels = native_kernels<double>();
-    const Workspace memory(std::max<std::int64_t>(2, norm_parts) * n * static_cast<std::int64_t>(sizeof(double)));
+    const std::int64_t numbers = std::max<std::int64_t>(2, norm_parts) * n;
+    const Workspace memory(numbers * static_cast<std::int64_t>(sizeof(double)));
     double* workspace = static_cast<double*>(memory.get());
     return transpose ? kernels.column_norms(n, n, a, threads, workspace).one
                      : kernels.norms(n, n, a, threads, workspace).inf;

@@ -1,6 +1,6 @@
-// Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, scaling
-// by powers of two, a look at some lines and the angles between them; and the cores that there are. native/kernels.hpp and
-// native/angles.hpp state what each computes.
+// Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, scaling by powers
+// of two, a look at some lines and the angles between them; and the cores that there are.
+// native/kernels.hpp and native/angles.hpp state what each computes.
 #include <complex>
 #include <thread>
 

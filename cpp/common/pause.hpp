@@ -18,12 +18,14 @@ inline void pause() {
 #endif
 }
 
-// How threads wait matters if threads of another library spin on the same cores, as BLAS's do after a call. A
-// thread that yields gets its core back after a time slice, as much as twelve milliseconds; one that sleeps gets
-// it at once when it wakes up, but may lose it while others wait for what it does. With two cores it is better to
-// leave the work to the thread that has a core for itself: a solve just after a product of NumPy took 1.4 times its
-// time at rest if the other yielded, and 1.9 times if it slept. With sixteen, that one thread would take far longer
-// than all do with half of each core.
+// Whether the machine has so few cores that a waiting thread should yield rather than sleep.
+//
+// That matters where threads of another library spin on the same cores, as BLAS's do for a while after a call. A
+// thread that yields lets such a thread run for a whole time slice. On two cores this is right: the calling thread,
+// which has a core for itself, does the work meanwhile. A solve just after a product of NumPy took 1.4 times its
+// time at rest that way, and 1.9 times if the waiting thread slept and took tasks again when it woke up, which the
+// other then had to wait for (`make stages`, second table). On sixteen cores the calling thread cannot do the work
+// of all, so that the others sleep and come back.
 inline bool few_cores() {
     static const bool few = std::thread::hardware_concurrency() <= 4;
     return few;

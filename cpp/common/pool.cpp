@@ -22,13 +22,12 @@ namespace roundwise {
 
 namespace {
 
-// Before a worker sleeps. A solve calls kernels with some hundred microseconds of Python between them, and
-// waking many threads takes as long again, or milliseconds where other machines share the cores.
-// Many keep their cores meanwhile (pause.hpp). Where several threads call kernels, these cores are wanted by
-// them.
+// How long a worker spins before it sleeps. A solve calls kernels with some hundred microseconds of Python between
+// them, and waking many workers takes as long again. If several threads of Python call kernels, they need the
+// cores themselves, and workers sleep sooner.
 constexpr auto awake = std::chrono::microseconds(300), awake_among_callers = std::chrono::microseconds(20);
 
-// So long after calls by two threads they count as several.
+// If the calling thread was another one than before, several threads count as callers for so long.
 constexpr auto together = std::chrono::milliseconds(50);
 
 // A woken thread wakes so many others before it begins: all are awake soon, and nobody spends long on

@@ -90,8 +90,6 @@ template <class Tile> struct CholeskyFactorization {
         panels[which].width = width;
     }
 
-    void pack(std::int64_t, std::int64_t, std::int64_t) const {}
-    void solve(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const {}
 
     // Only what lies on or below the diagonal, in whole tiles.
     void update(std::int64_t which, std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t count,

@@ -11,7 +11,7 @@
 //   solve, update   the same for all columns right of the next panel
 //
 // So the next panel is factorized while other threads update. A task waits only for tasks that were
-// claimed before it, those of its columns: the threads never meet all at once. A thread that starts
+// claimed before it, those that pack and those of its columns: the threads never meet all at once. A thread that starts
 // late, or that the system refused to start, delays nobody. How work is cut may depend on the number
 // of threads, because each number is computed by the same operations whatever the cut.
 #pragma once
@@ -118,8 +118,8 @@ template <class Work> struct Pipeline {
         arena.clear(start);
     }
 
-    // More threads than columns for them have nothing to do: on sixteen cores, one for every 48 columns was
-    // the fastest at n = 300 to 1500.
+    // More threads than columns for them have nothing to do. `factorization_rates.py --sizes 1000` shows what
+    // each of them gains.
     static int useful_threads(std::int64_t n, int threads) {
         if (n < 288) return 1;
         return threads < n / 48 ? threads : static_cast<int>(n / 48);
@@ -167,7 +167,7 @@ template <class Work> struct Pipeline {
     int run() const {
         std::int64_t width = panel_width(n);
         StepPlan now{}, before = now;
-        join(0, {0, width, {}, {}, 0, 0, 0}, largest_team_for(n), now, before);  // there is nothing else to do
+        join(0, 0, width, largest_team_for(n), now, before);  // there is nothing else to do
         std::int64_t begin = 0, step = 0;
         for (;; ++step) {
             wait_for(steps[step].factorized);
@@ -182,12 +182,12 @@ template <class Work> struct Pipeline {
 
     void do_tasks(std::int64_t step, const StepPlan& now, const StepPlan& before) const {
         const std::int64_t next = now.begin + now.width;
-        const StepPlan next_panel{next, now.ahead.end - next, {}, {}, 0, 0, 0};
         for (;;) {
             std::int64_t task = __atomic_fetch_add(&steps[step].claimed, 1, __ATOMIC_ACQ_REL);
             if (task < now.packs) {
                 const std::int64_t i = next + task * now.packed_rows, left = n - i;
-                work.pack(step % 2, i, left < now.packed_rows ? left : now.packed_rows);
+                if constexpr (Work::packs)
+                    work.pack(step % 2, i, left < now.packed_rows ? left : now.packed_rows);
                 __atomic_add_fetch(&steps[step].packed, 1, __ATOMIC_ACQ_REL);
                 continue;
             }
@@ -204,7 +204,7 @@ template <class Work> struct Pipeline {
             }
             task -= now.ahead.updates();
             if (task < now.team) {
-                join(step + 1, next_panel, now.team, now, before);
+                join(step + 1, next, now.ahead.end - next, now.team, now, before);
                 continue;
             }
             task -= now.team;
@@ -237,7 +237,8 @@ template <class Work> struct Pipeline {
         const std::int64_t j = cut.begin + task * cut.solve_width;
         const std::int64_t end = cut.end - j < cut.solve_width ? cut.end : j + cut.solve_width;
         wait_for_columns(step, j, end, before);
-        work.solve(step % 2, j, end - j, cut.strip + (j - cut.begin) / Work::columns);
+        if constexpr (Work::solves)
+            work.solve(step % 2, j, end - j, cut.strip + (j - cut.begin) / Work::columns);
         __atomic_store_n(&solved(step)[offset + task], 1, __ATOMIC_RELEASE);
         __atomic_add_fetch(&steps[step].completed, 1, __ATOMIC_ACQ_REL);
     }
@@ -262,7 +263,7 @@ template <class Work> struct Pipeline {
 
     // Joins the team that factorizes the panel of `step`, unless it has begun. The first to come leads:
     // it waits until the panel is up to date and its memory free, and closes the team.
-    void join(std::int64_t step, const StepPlan& panel, int size, const StepPlan& now,
+    void join(std::int64_t step, std::int64_t begin, std::int64_t width, int size, const StepPlan& now,
               const StepPlan& before) const {
         Step& state = steps[step];
         const std::int64_t ticket = __atomic_fetch_add(&state.joined, 1, __ATOMIC_ACQ_REL);
@@ -272,7 +273,7 @@ template <class Work> struct Pipeline {
             else wait_until(steps[step - 1].ahead, now.ahead.updates());
             if (step > 1) wait_until(steps[step - 2].completed, task_count(before));
             const std::int64_t members = __atomic_fetch_add(&state.joined, closed_team, __ATOMIC_ACQ_REL);
-            work.begin(step % 2, panel.begin, panel.width);
+            work.begin(step % 2, begin, width);
             __atomic_store_n(&state.team, members < size ? members : size, __ATOMIC_RELEASE);
         } else {
             wait_until(state.team, 1);

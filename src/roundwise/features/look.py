@@ -58,9 +58,17 @@ def cholesky_from() -> int:
 
 
 def looks_positive_definite(A: Any) -> bool:
-    """Whether a dense real A, if it is large enough, is symmetric with a positive diagonal."""
-    large = len(A) >= cholesky_from()
-    return large and bool((np.diagonal(A) > 0).all()) and is_symmetric(A)
+    """Whether a dense real A, if it is large enough, is symmetric with a positive diagonal.
+
+    In the middle row, ``a_ij**2 <= a_ii a_jj`` must hold, as it does if A is positive definite:
+    most symmetric matrices that are not show it there, and Cholesky need not be tried.
+    """
+    if len(A) < cholesky_from():
+        return False
+    diagonal, middle = np.diagonal(A), len(A) // 2
+    row = A[middle]
+    positive = bool((diagonal > 0).all() and (row * row <= diagonal[middle] * diagonal).all())
+    return positive and is_symmetric(A)
 
 
 def symmetric_pattern(problem: Any) -> float:
