@@ -218,6 +218,26 @@ def test_solves(fmt, n, layout):
     check_solves(native.matrix(LAYOUTS[layout](A), fmt).lu(), A, fmt)
 
 
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("columns", [None, 1, 3, 5])
+@pytest.mark.parametrize("granted", [1, 4])
+def test_threads_share_the_substitution_of_small_systems(monkeypatch, flip, columns, granted):
+    """By our kernel or by LAPACK's: the same backward error, and b stays as it is."""
+    monkeypatch.setattr(native_dense, "factorization_threads", lambda: granted)
+    n, rng = 700, np.random.default_rng(4)
+    A = rng.standard_normal((n, n))
+    b = rng.standard_normal(n if columns is None else (n, columns))
+    given = b.copy()
+    lu, swaps, info = native_dense.getrf(np.array(A, order="F"))
+    assert info == 0
+    x = native_dense.getrs(lu, swaps, b, flip)
+    assert x.shape == b.shape
+    assert (b == given).all()
+    M = A.T if flip else A
+    scale = np.abs(M).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max()
+    assert np.abs(b - M @ x).max() <= n * 2.0**-53 * scale
+
+
 @each_wide_format
 @each_size
 @each_layout

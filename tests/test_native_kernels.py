@@ -411,8 +411,20 @@ def factors(n, kind, storage, seed=0):
 @pairs
 @pytest.mark.parametrize("kind", ["lu", "cholesky"])
 @pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 100, 257])
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 64, 65, 257])
 def test_triangular_solves(storage, arithmetic, kind, transpose, n, simd_level):
+    check_triangular_solves(storage, arithmetic, kind, transpose, n)
+
+
+@pairs
+@pytest.mark.parametrize("kind", ["lu", "cholesky"])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_large_triangular_solves(storage, arithmetic, kind, transpose):
+    """More blocks than are multiplied with at once, and threads that wait for each other."""
+    check_triangular_solves(storage, arithmetic, kind, transpose, 1409)
+
+
+def check_triangular_solves(storage, arithmetic, kind, transpose, n):
     bits, L, U = factors(n, kind, storage)
     first, second = (U.T, L.T) if transpose else (L, U)
     rng = np.random.default_rng(n)
@@ -439,7 +451,7 @@ def test_products_and_solves_do_not_depend_on_threads(storage, arithmetic):
     rng = np.random.default_rng(0)
     B = fortran(rng.standard_normal((n, 5)), DTYPES[arithmetic])
     results = []
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 16):
         out = []
         for transpose in (False, True):
             y, X = np.empty(n, B.dtype), B.copy(order="F")

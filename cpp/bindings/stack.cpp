@@ -43,7 +43,7 @@ struct Stack {
         const std::int64_t numbers = padded(n * n) + 4 * block();
         const std::int64_t lu = eliminated() ? 0
                                              : native_kernels<double>().lu_workspace(n, 1) +
-                                                   native_kernels<double>().solve_workspace(n, columns);
+                                                   native_kernels<double>().solve_workspace(columns);
         return 8 * (numbers + padded((n + 1) / 2)) + (lu + 63) / 64 * 64;
     }
 

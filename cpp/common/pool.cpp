@@ -53,6 +53,25 @@ struct SignalsBlocked {
 };
 #endif
 
+#if defined(__linux__)
+// Asks for short turns on the core (Linux 6.12 and later), unless there are few cores. A worker that wakes up beside
+// a spinning thread of another library then runs at once instead of some milliseconds later. On sixteen cores that
+// halves the time of a solve just after a product of NumPy; on two it gains nothing.
+void ask_for_short_turns() {
+    if (few_cores()) return;
+    struct {
+        std::uint32_t size, policy;
+        std::uint64_t flags;
+        std::int32_t nice;
+        std::uint32_t priority;
+        std::uint64_t runtime, deadline, period;
+    } attributes{};  // struct sched_attr of the kernel, which not every C library declares
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+    attributes.runtime = 100000;  // nanoseconds, the least that Linux accepts
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+#endif
+
 }  // namespace
 
 void SpinLock::lock() {
@@ -201,6 +220,7 @@ void Pool::work(Worker& self) {
     const IeeeArithmetic ieee;
 #if defined(__linux__)
     pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
+    ask_for_short_turns();
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds: short sleeps (pause.hpp) stay short
 #endif
     for (;;) {

@@ -26,22 +26,40 @@ template <class T> inline void divide_complex(T& re, T& im, T y_re, T y_im) {
     }
 }
 
+template <class T> struct ComplexDiagonal {
+    DiagonalCopy<T> re, im;
+};
+
 // B has 2 C columns for C complex ones: real parts, imaginary parts, real parts, ...
 template <class S> struct ComplexTriangle : TriangleKind {
     const S *re, *im;
+    template <class T> using Diagonal = ComplexDiagonal<T>;
     std::int64_t step() const { return 2 * n; }  // from column to column
+
+    void prefetch_part(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size) const {
+        prefetch(re + top + first * step(), step(), rows, size);
+        prefetch(im + top + first * step(), step(), rows, size);
+    }
+
+    template <class T> void copy_diagonal(std::int64_t begin, std::int64_t count, Diagonal<T>& copy) const {
+        copy.re.take(re + begin + begin * step(), step(), count, transpose);
+        copy.im.take(im + begin + begin * step(), step(), count, transpose);
+    }
 
     template <int C, class T>
     void subtract(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size, T* b) const {
-        const std::int64_t place = top + first * step();
-        subtract_product<2 * C>(rows, size, re + place, step(), b + first, n, b + top, n);
-        T turned[2 * C * phase_block];  // i times these rows of B
-        for (int c = 0; c < 2 * C; c += 2)
-            for (std::int64_t j = 0; j < size; ++j) {
-                turned[j + c * phase_block] = -b[first + j + (c + 1) * n];
-                turned[j + (c + 1) * phase_block] = b[first + j + c * n];
-            }
-        subtract_product<2 * C>(rows, size, im + place, step(), turned, phase_block, b + top, n);
+        subtract_product<2 * C>(rows, size, re + top + first * step(), step(), b + first, n, b + top, n);
+        constexpr std::int64_t most = 256;
+        T turned[2 * C * most];  // i times some rows of B
+        for (const std::int64_t end = first + size; first < end; first += most) {
+            const std::int64_t count = end - first < most ? end - first : most;
+            for (int c = 0; c < 2 * C; c += 2)
+                for (std::int64_t j = 0; j < count; ++j) {
+                    turned[j + c * most] = -b[first + j + (c + 1) * n];
+                    turned[j + (c + 1) * most] = b[first + j + c * n];
+                }
+            subtract_product<2 * C>(rows, count, im + top + first * step(), step(), turned, most, b + top, n);
+        }
     }
 
     template <int C, class T>
@@ -59,15 +77,12 @@ template <class S> struct ComplexTriangle : TriangleKind {
 };
 
 template <int C, class T, class S>
-inline void solve_diagonal(const ComplexTriangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
-                           std::int64_t x_step) {
-    T re[diagonal_block * diagonal_block], im[diagonal_block * diagonal_block];
-    copy_diagonal(triangle, triangle.re, triangle.step(), begin, count, re);
-    copy_diagonal(triangle, triangle.im, triangle.step(), begin, count, im);
+inline void solve_diagonal(const ComplexTriangle<S>& triangle, const ComplexDiagonal<T>& block, std::int64_t count,
+                           T* x, std::int64_t x_step) {
     for (int c = 0; c < C; ++c) {
         T *x_re = x + 2 * c * x_step, *x_im = x_re + x_step;
         for_each_row(triangle, count, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
-            const T *l_re = re + k * diagonal_block, *l_im = im + k * diagonal_block;
+            const T *l_re = block.re.values + k * diagonal_block, *l_im = block.im.values + k * diagonal_block;
             if (!triangle.unit) divide_complex(x_re[k], x_im[k], l_re[k], l_im[k]);
             const T p = x_re[k], q = x_im[k];
             for (std::int64_t i = first; i < last; ++i) {
@@ -80,27 +95,22 @@ inline void solve_diagonal(const ComplexTriangle<S>& triangle, std::int64_t begi
 
 constexpr std::int64_t complex_group = 2;  // complex columns that are solved for at a time
 
-inline std::int64_t complex_solve_workspace(std::int64_t n, std::int64_t columns) {
-    return bytes_of_phases(n, columns, complex_group);
+inline std::int64_t complex_solve_workspace(std::int64_t columns) {
+    return bytes_of_phases(columns, complex_group);
 }
 
 template <class T, class S>
 inline void complex_solve_stored(std::int64_t n, const S* a, bool transpose, std::int64_t columns, T* b,
                                  int threads, Phase* phases) {
-    std::memset(phases, 0, static_cast<std::size_t>(complex_solve_workspace(n, columns)));
+    std::memset(phases, 0, static_cast<std::size_t>(complex_solve_workspace(columns)));
     const ComplexTriangle<S> lower{{n, true, true, transpose}, a, a + n};
     const ComplexTriangle<S> upper{{n, false, false, transpose}, a, a + n};
     auto body = [=](int) {
         Phase* phase = phases;
         const auto solve = [&](auto group, T* part) {
             constexpr int count = decltype(group)::count;
-            if (transpose) {
-                substitute_transposed<count>(upper, part, phase);
-                substitute_transposed<count>(lower, part, phase);
-            } else {
-                substitute<count>(lower, part, phase);
-                substitute<count>(upper, part, phase);
-            }
+            substitute<count>(transpose ? upper : lower, part, *phase++);
+            substitute<count>(transpose ? lower : upper, part, *phase++);
         };
         std::int64_t j = 0;
         for (; j + complex_group <= columns; j += complex_group)

@@ -1,8 +1,9 @@
 // Triangular solves with packed factors; see NativeKernels::solve in kernels.hpp.
 //
-// A triangle is cut into blocks of columns, taken in the order of substitution. Each block is a
-// phase. Its large part, the product with the block's entries off the diagonal, is cut into tasks.
-// The thread that completes the last task solves with the block's triangle on the diagonal.
+// The rows of B are cut into blocks. The thread that claims a block subtracts the products with all blocks
+// that are solved before it, in the order of substitution and each as soon as it is solved, and then solves
+// with the block's triangle on the diagonal. So threads wait for each other only at the end of a block, and
+// the results do not depend on their number.
 #pragma once
 
 #include "native/kernels.hpp"
@@ -12,24 +13,73 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
-constexpr std::int64_t diagonal_block = 32;   // solved entry by entry
-constexpr std::int64_t phase_block = 256;     // columns of one phase, at most
-constexpr std::int64_t task_columns = 16;
+constexpr std::int64_t diagonal_block = 32;  // solved entry by entry
+constexpr std::int64_t block_rows = 64;      // of a block of B; blocks are solved one after the other
 
-// Columns of one phase, and rows of a task. While a thread solves with a block on the diagonal the others
-// wait, so that small matrices have small blocks.
-inline std::int64_t phase_columns(std::int64_t n) { return n < 1500 ? 128 : phase_block; }
-inline std::int64_t task_rows(std::int64_t n) { return n < 1500 ? 64 : 128; }
+// How many of the blocks before one are multiplied with at once, if so many are left. Long columns are read
+// faster than short ones, but the blocks before must all be solved.
+inline std::int64_t taken_together(std::int64_t left) { return left >= 16 ? 16 : left >= 4 ? 4 : 1; }
 
 // Which of the two triangles of a packed matrix of order n, and how it is used.
 struct TriangleKind {
     std::int64_t n;
     bool lower, unit, transpose;
     bool forward() const { return lower != transpose; }
+    std::int64_t blocks() const { return (n + block_rows - 1) / block_rows; }
+};
+
+struct BlockRows {
+    std::int64_t begin, count;
+};
+
+// The rows of B in blocks first..last, numbered in the order of substitution.
+inline BlockRows rows_of_blocks(const TriangleKind& triangle, std::int64_t first, std::int64_t last) {
+    const std::int64_t blocks = triangle.blocks();
+    const std::int64_t begin = (triangle.forward() ? first : blocks - last) * block_rows;
+    const std::int64_t end = (triangle.forward() ? last : blocks - first) * block_rows;
+    return {begin, (end < triangle.n ? end : triangle.n) - begin};
+}
+
+// Starts reading a part of a matrix into the second cache.
+template <class S> inline void prefetch(const S* a, std::int64_t a_step, std::int64_t rows, std::int64_t columns) {
+    constexpr std::int64_t line = 64 / sizeof(S);
+    for (std::int64_t j = 0; j < columns; ++j)
+        for (std::int64_t i = 0; i < rows; i += line) __builtin_prefetch(a + i + j * a_step, 0, 2);
+}
+
+// A small block of a triangle on its diagonal, or its transpose, column by column.
+template <class T> struct DiagonalCopy {
+    T values[diagonal_block * diagonal_block];
+
+    // The block at `a` that has count rows and columns.
+    template <class S> void take(const S* a, std::int64_t a_step, std::int64_t count, bool transpose) {
+        constexpr int lanes = Lanes<T>::count;
+        for (std::int64_t j = 0; j < count; ++j) {
+            T column[diagonal_block];
+            const S* source = a + j * a_step;
+            T* target = transpose ? column : values + j * diagonal_block;
+            for (std::int64_t i = 0; i < count; i += lanes) {
+                const std::int64_t valid = count - i < lanes ? count - i : lanes;
+                store_first<T>(target + i, valid == lanes ? widen<T, lanes>(source + i)
+                                                          : widen_first<T, lanes>(source + i, valid), valid);
+            }
+            if (transpose)
+                for (std::int64_t i = 0; i < count; ++i) values[j + i * diagonal_block] = column[i];
+        }
+    }
 };
 
 template <class S> struct Triangle : TriangleKind {
     const S* a;
+    template <class T> using Diagonal = DiagonalCopy<T>;
+
+    void prefetch_part(std::int64_t top, std::int64_t rows, std::int64_t first, std::int64_t size) const {
+        prefetch(a + top + first * n, n, rows, size);
+    }
+
+    template <class T> void copy_diagonal(std::int64_t begin, std::int64_t count, Diagonal<T>& copy) const {
+        copy.take(a + begin + begin * n, n, count, transpose);
+    }
 
     // Subtracts from rows top..top + rows of B (n x C) the products of columns first..first + size of
     // the matrix with the rows of B that have these numbers.
@@ -47,25 +97,6 @@ template <class S> struct Triangle : TriangleKind {
     }
 };
 
-// Copies a small block of a triangle on its diagonal, or its transpose, column by column.
-template <class T, class S>
-inline void copy_diagonal(const TriangleKind& triangle, const S* a, std::int64_t a_step, std::int64_t begin,
-                          std::int64_t count, T (&block)[diagonal_block * diagonal_block]) {
-    for (std::int64_t j = 0; j < count; ++j) {
-        T column[diagonal_block];
-        const S* source = a + begin + (begin + j) * a_step;
-        T* target = triangle.transpose ? column : block + j * diagonal_block;
-        constexpr int lanes = Lanes<T>::count;
-        for (std::int64_t i = 0; i < count; i += lanes) {
-            const std::int64_t valid = count - i < lanes ? count - i : lanes;
-            store_first<T>(target + i, valid == lanes ? widen<T, lanes>(source + i)
-                                                      : widen_first<T, lanes>(source + i, valid), valid);
-        }
-        if (triangle.transpose)
-            for (std::int64_t i = 0; i < count; ++i) block[j + i * diagonal_block] = column[i];
-    }
-}
-
 // Calls step(k, first, last) for k in the order of substitution within a block of `count` rows: row k
 // is to be divided by its pivot, and then subtracted from rows first..last.
 template <class Step>
@@ -76,84 +107,76 @@ inline void for_each_row(const TriangleKind& triangle, std::int64_t count, const
     }
 }
 
-// In place X (count x C) = T^-1 X for the triangle's block of rows and columns begin..begin + count.
-template <int C, class T, class S>
-inline void solve_diagonal(const Triangle<S>& triangle, std::int64_t begin, std::int64_t count, T* x,
+// In place X (count x C) = T^-1 X for a small block of a triangle.
+template <int C, class T>
+inline void solve_diagonal(const TriangleKind& triangle, const DiagonalCopy<T>& block, std::int64_t count, T* x,
                            std::int64_t x_step) {
-    T block[diagonal_block * diagonal_block];
-    copy_diagonal(triangle, triangle.a, triangle.n, begin, count, block);
     for (int c = 0; c < C; ++c, x += x_step)
         for_each_row(triangle, count, [&](std::int64_t k, std::int64_t first, std::int64_t last) {
-            const T* column = block + k * diagonal_block;
+            const T* column = block.values + k * diagonal_block;
             if (!triangle.unit) x[k] /= column[k];
             for (std::int64_t i = first; i < last; ++i) x[i] -= column[i] * x[k];
         });
 }
 
-// Calls body(first, size) for the blocks of columns begin..begin + count, in the order of
-// substitution.
-template <class Body>
-inline void for_each_block(const TriangleKind& triangle, std::int64_t begin, std::int64_t count,
-                           std::int64_t size, const Body& body) {
-    const std::int64_t blocks = (count + size - 1) / size;
-    for (std::int64_t step = 0; step < blocks; ++step) {
-        const std::int64_t offset = (triangle.forward() ? step : blocks - 1 - step) * size;
-        body(begin + offset, count - offset < size ? count - offset : size);
+// The triangle's part on the diagonal that belongs to one block of B.
+template <class T, class Shape> class DiagonalPart {
+    const Shape& triangle_;
+    const BlockRows rows_;
+    typename Shape::template Diagonal<T> copies_[block_rows / diagonal_block];
+
+    std::int64_t parts() const { return (rows_.count + diagonal_block - 1) / diagonal_block; }
+    BlockRows rows_of(std::int64_t part) const {
+        const std::int64_t offset = part * diagonal_block, left = rows_.count - offset;
+        return {rows_.begin + offset, left < diagonal_block ? left : diagonal_block};
     }
-}
 
-// The same as solve_diagonal for a block of any size, in place in b (n x C).
-template <int C, class T, class Shape>
-inline void solve_block(const Shape& triangle, std::int64_t begin, std::int64_t count, T* b) {
-    const std::int64_t n = triangle.n, end = begin + count;
-    for_each_block(triangle, begin, count, diagonal_block, [&](std::int64_t first, std::int64_t size) {
-        // The rows below (lower) or above (upper) the small block; solved already if transposed.
-        const std::int64_t top = triangle.lower ? first + size : begin;
-        const std::int64_t rows = triangle.lower ? end - top : first - begin;
-        if (triangle.transpose) triangle.template subtract_transposed<C>(top, rows, first, size, b);
-        solve_diagonal<C>(triangle, first, size, b + first, n);
-        if (!triangle.transpose) triangle.template subtract<C>(top, rows, first, size, b);
-    });
-}
+  public:
+    DiagonalPart(const Shape& triangle, BlockRows rows) : triangle_(triangle), rows_(rows) {
+        triangle.prefetch_part(rows.begin, rows.count, rows.begin, rows.count);
+        for (std::int64_t part = 0; part < parts(); ++part)
+            triangle.template copy_diagonal<T>(rows_of(part).begin, rows_of(part).count, copies_[part]);
+    }
 
-// T X = B. Each phase subtracts the product with the block solved last from all rows that are not
-// solved yet, then solves with the next block. The first phase has nothing to subtract, and one task.
-template <int C, class T, class Shape>
-inline void substitute(const Shape& triangle, T* b, Phase*& phase) {
-    const std::int64_t n = triangle.n;
-    std::int64_t solved = 0, size = 0;
-    const std::int64_t most = task_rows(n);
-    for_each_block(triangle, 0, n, phase_columns(n), [&](std::int64_t begin, std::int64_t count) {
-        const std::int64_t top = triangle.lower ? begin : 0;  // the first row not solved yet
-        const std::int64_t rows = size == 0 ? 0 : triangle.lower ? n - begin : begin + count;
-        const std::int64_t tasks = rows == 0 ? 1 : (rows + most - 1) / most;
-        share(*phase++, tasks,
-              [&](std::int64_t task) {
-                  const std::int64_t i = task * most, height = rows - i < most ? rows - i : most;
-                  triangle.template subtract<C>(top + i, height, solved, size, b);
-              },
-              [&] { solve_block<C>(triangle, begin, count, b); });
-        solved = begin;
-        size = count;
-    });
-}
+    // In place in b (n x C).
+    template <int C> void solve(T* b) const {
+        for (std::int64_t step = 0; step < parts(); ++step) {
+            const std::int64_t part = triangle_.forward() ? step : parts() - 1 - step;
+            const auto [first, size] = rows_of(part);
+            // The rows below (lower) or above (upper) the small block; solved already if transposed.
+            const std::int64_t top = triangle_.lower ? first + size : rows_.begin;
+            const std::int64_t rows = triangle_.lower ? rows_.begin + rows_.count - top : first - top;
+            if (triangle_.transpose) triangle_.template subtract_transposed<C>(top, rows, first, size, b);
+            solve_diagonal<C>(triangle_, copies_[part], size, b + first, triangle_.n);
+            if (!triangle_.transpose) triangle_.template subtract<C>(top, rows, first, size, b);
+        }
+    }
+};
 
-// T' X = B. Each phase subtracts from its block the products with everything that is solved, as dot
-// products with columns, then solves with the block.
+// T X = B or T' X = B, in place in b (n x C).
 template <int C, class T, class Shape>
-inline void substitute_transposed(const Shape& triangle, T* b, Phase*& phase) {
-    const std::int64_t n = triangle.n;
-    for_each_block(triangle, 0, n, phase_columns(n), [&](std::int64_t begin, std::int64_t count) {
-        const std::int64_t top = triangle.lower ? begin + count : 0;
-        const std::int64_t rows = triangle.lower ? n - top : begin;
-        share(*phase++, (count + task_columns - 1) / task_columns,
-              [&](std::int64_t task) {
-                  const std::int64_t j = begin + task * task_columns, end = begin + count;
-                  triangle.template subtract_transposed<C>(
-                      top, rows, j, end - j < task_columns ? end - j : task_columns, b);
-              },
-              [&] { solve_block<C>(triangle, begin, count, b); });
-    });
+inline void substitute(const Shape& triangle, T* b, Phase& phase) {
+    for (;;) {
+        const std::int64_t own = __atomic_fetch_add(&phase.claimed, 1, __ATOMIC_ACQ_REL);
+        if (own >= triangle.blocks()) break;
+        const BlockRows rows = rows_of_blocks(triangle, own, own + 1);
+        const DiagonalPart<T, Shape> diagonal(triangle, rows);
+        for (std::int64_t first = 0; first < own;) {
+            const std::int64_t last = first + taken_together(own - first);
+            const BlockRows solved = rows_of_blocks(triangle, first, last);
+            const auto [top, height] = triangle.transpose ? solved : rows;
+            const auto [left, width] = triangle.transpose ? rows : solved;
+            if (__atomic_load_n(&phase.completed, __ATOMIC_ACQUIRE) < last)  // there is time to read what is next
+                triangle.prefetch_part(top, height, left, width);
+            wait_until(phase.completed, last);
+            if (triangle.transpose) triangle.template subtract_transposed<C>(top, height, left, width, b);
+            else triangle.template subtract<C>(top, height, left, width, b);
+            first = last;
+        }
+        diagonal.template solve<C>(b);
+        __atomic_store_n(&phase.completed, own + 1, __ATOMIC_RELEASE);
+    }
+    wait_until(phase.completed, triangle.blocks());
 }
 
 // Solves for C columns of B.
@@ -162,30 +185,26 @@ inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool tran
                           Phase*& phase) {
     const bool cholesky = factors == Factors::cholesky;
     const Triangle<S> lower{{n, true, !cholesky, false}, a}, lower_transposed{{n, true, !cholesky, true}, a};
-    if (cholesky || !transpose) substitute<C>(lower, b, phase);
-    if (!cholesky) {
-        const Triangle<S> upper{{n, false, false, transpose}, a};
-        if (transpose) substitute_transposed<C>(upper, b, phase);
-        else substitute<C>(upper, b, phase);
-    }
-    if (cholesky || transpose) substitute_transposed<C>(lower_transposed, b, phase);
+    const Triangle<S> upper{{n, false, false, transpose}, a};
+    if (cholesky || !transpose) substitute<C>(lower, b, *phase++);
+    if (!cholesky) substitute<C>(upper, b, *phase++);
+    if (cholesky || transpose) substitute<C>(lower_transposed, b, *phase++);
 }
 
-// Bytes of the phases that all columns of B need: `group` at a time, the rest one at a time, each time
-// with two triangles.
-inline std::int64_t bytes_of_phases(std::int64_t n, std::int64_t columns, std::int64_t group) {
-    const std::int64_t phases = 2 * ((n + phase_columns(n) - 1) / phase_columns(n));
-    return (columns / group + columns % group) * phases * static_cast<std::int64_t>(sizeof(Phase));
+// Bytes of the phases for all columns of B, `group` at a time and the rest one at a time: one for each of
+// two triangles.
+inline std::int64_t bytes_of_phases(std::int64_t columns, std::int64_t group) {
+    return 2 * (columns / group + columns % group) * static_cast<std::int64_t>(sizeof(Phase));
 }
 
-inline std::int64_t solve_workspace(std::int64_t n, std::int64_t columns) {
-    return bytes_of_phases(n, columns, 4);
+inline std::int64_t solve_workspace(std::int64_t columns) {
+    return bytes_of_phases(columns, 4);
 }
 
 template <class T, class S>
 inline void solve_stored(Factors factors, std::int64_t n, const S* a, bool transpose,
                          std::int64_t columns, T* b, int threads, Phase* phases) {
-    std::memset(phases, 0, static_cast<std::size_t>(solve_workspace(n, columns)));
+    std::memset(phases, 0, static_cast<std::size_t>(solve_workspace(columns)));
     auto body = [=](int) {
         Phase* phase = phases;
         std::int64_t j = 0;

@@ -20,7 +20,7 @@ from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.features import complex_look
 from roundwise.features.angles import ROWS, angles_from
-from roundwise.machine.threads import pass_threads
+from roundwise.machine.threads import factorization_threads
 
 Array = NDArray[np.float64]
 
@@ -206,6 +206,5 @@ def _lines_of(A: Array, lines: Any, diagonal: Any) -> tuple[Array, Array, Array]
     count = len(lines)
     largest, norms, gram = np.empty(count), np.empty(count), np.empty((count, count), order="F")
     A = A.astype(np.float64, copy=False)
-    threads = pass_threads(count * len(A))
-    _kernels.native_look(A, lines, diagonal, largest, norms, gram, threads)
+    _kernels.native_look(A, lines, diagonal, largest, norms, gram, factorization_threads())
     return largest, norms, gram

@@ -55,8 +55,9 @@ _POTRF = {_F64: lapack.dpotrf, _F32: lapack.spotrf}
 _GETRS = {_F64: lapack.dgetrs, _F32: lapack.sgetrs}
 _POTRS = {_F64: lapack.dpotrs, _F32: lapack.spotrs}
 _FEW_COLUMNS = 4
-_LARGE = 12 << 20
-"""Bytes of factors from which our threads share a substitution."""
+_SHARED = 12 << 20
+"""Bytes of factors times threads from which our threads share a substitution."""
+_LEAST_SHARED = 3 << 19
 _BYTES_PER_THREAD = 1 << 20
 
 
@@ -94,6 +95,30 @@ def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
 def solve_threads(packed: NDArray[Any]) -> int:
     """Threads for one solve: one more for every mebibyte that it reads."""
     return max(1, min(factorization_threads(), packed.nbytes // _BYTES_PER_THREAD))
+
+
+def sharing_threads(packed: NDArray[Any]) -> int:
+    """The same for factors that LAPACK could apply, too; 1 if it takes less time than we do."""
+    if packed.nbytes < _LEAST_SHARED or not has_own_lu():
+        return ONE_THREAD
+    granted = factorization_threads()
+    shared = granted > 1 and packed.nbytes * granted >= _SHARED
+    return max(2, solve_threads(packed)) if shared else ONE_THREAD
+
+
+def getrs(lu: NDArray[Any], swaps: NDArray[np.int32], b: NDArray[Any], flip: bool) -> NDArray[Any]:
+    """x for one or more columns b in FP64, by the factors of `getrf` or by their transpose."""
+    threads = sharing_threads(lu)
+    if threads == 1 or (b.ndim == 2 and b.shape[1] > _FEW_COLUMNS):
+        return np.asarray(lapack.dgetrs(lu, swaps, b, trans=int(flip))[0])
+    columns, order = b.reshape(len(b), -1), interchanged(swaps)
+    y = np.array(columns if flip else columns[order], order="F")
+    _kernels.native_getrs(lu, FP64.name, y, flip, threads)
+    if flip:
+        x = np.empty_like(y)
+        x[order] = y
+        y = x
+    return y.reshape(b.shape)
 
 
 def has_own_lu() -> bool:
@@ -305,10 +330,12 @@ class DenseFactors(PermutedFactors):
         packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
         few = columns <= _FEW_COLUMNS and has_own_lu()
-        shared = few and packed.nbytes >= _LARGE
-        threads = solve_threads(packed) if shared else ONE_THREAD
         # LAPACK's potrs takes longer than ours even where one thread suffices; its getrs does not.
-        own = shared or packed.dtype != y.dtype or (few and not self._is_lu)
+        own = packed.dtype != y.dtype or (few and not self._is_lu)
+        threads = ONE_THREAD
+        if few:
+            threads = solve_threads(packed) if own else sharing_threads(packed)
+            own = own or threads > 1
         if self._is_lu and own:
             _kernels.native_getrs(packed, storage, y, flip, threads)
         elif self._is_lu:
