@@ -1,5 +1,5 @@
-// LU and Cholesky of one level by teams of threads; see test_portability.py. Fails if the results of
-// several threads are not the bits of one thread.
+// LU, Cholesky and substitution of one level by teams of threads; see test_portability.py and sanitize.py.
+// Fails if the results of several threads are not the bits of one thread.
 //
 // On an idle core or two teams rarely form, because nobody waits for late threads. So this program
 // has its own versions of the functions of common/parallel.cpp: all threads start, and the leader of
@@ -12,6 +12,7 @@
 #define ROUNDWISE_TEAM_ROWS 100  // so that small matrices have teams
 #include "native/cholesky.hpp"
 #include "native/complex_lu.hpp"
+#include "native/complex_solve.hpp"
 
 namespace roundwise {
 
@@ -141,10 +142,39 @@ bool check_complex() {
     return good;
 }
 
+// The matrix serves as factors. It has so many rows that threads share it, and the last block is not full.
+template <class T> bool check_substitution(const char* name) {
+    constexpr std::int64_t n = 601, columns = 5;
+    std::vector<T> packed = matrix<T>(n, Kind::definite), planes = matrix<T>(2 * n, Kind::definite);
+    planes.resize(static_cast<std::size_t>(2 * n * n));
+    for (auto* a : {&packed, &planes})
+        for (T& x : *a) x /= n;  // so that solutions stay finite
+    const auto solved = [&](int kind, bool transpose, int threads) {
+        std::vector<T> b(static_cast<std::size_t>(2 * n * columns), T{1});
+        std::vector<Line> memory(static_cast<std::size_t>(complex_solve_workspace(columns) / 64 + 1));
+        Phase* phases = reinterpret_cast<Phase*>(memory.data());
+        if (kind == 2) complex_solve_stored<T, T>(n, planes.data(), transpose, columns, b.data(), threads, phases);
+        else solve_stored<T, T>(kind == 1 ? Factors::cholesky : Factors::lu, n, packed.data(), transpose, columns,
+                                b.data(), threads, phases);
+        return b;
+    };
+    bool good = true;
+    for (int kind : {0, 1, 2})
+        for (bool transpose : {false, true})
+            for (int threads : {2, 4})
+                if (solved(kind, transpose, threads) != solved(kind, transpose, 1)) {
+                    std::printf("substitution in %s, kind %d, threads %d: other bits\n", name, kind, threads);
+                    good = false;
+                }
+    return good;
+}
+
 int main() {
     bool good = check<Bf16Tile>("bf16");
     good = check_complex() && good;
     good = check<PlainTile<float>>("fp32") && good;
     good = check<PlainTile<double>>("fp64") && good;
+    good = check_substitution<float>("fp32") && good;
+    good = check_substitution<double>("fp64") && good;
     return good ? 0 : 1;
 }

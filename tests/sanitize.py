@@ -2,7 +2,7 @@
 
 Compiles the kernels of the level that every processor has with the sanitizers for addresses and
 undefined behaviour, then with that for threads, and runs tests/*_check.cpp, which factorize and
-solve dense and sparse systems by two threads. A finding of a sanitizer ends the program with an
+solve dense and sparse systems by several threads. A finding of a sanitizer ends the program with an
 error, and so this one. `--strict` first compiles every C++ file outside of bindings/ with warnings
 as errors.
 """
@@ -35,6 +35,7 @@ LEVELS = {
     "cpp/native/exact.cpp": ("exact_baseline", "off"),
     "cpp/native/stack.cpp": ("stack_baseline", "fast"),
     "cpp/sparse/level.cpp": ("sparse_baseline", "fast"),
+    "tests/native_teams_check.cpp": ("native_portable", "fast"),
 }
 CHECKS = (
     "portability_check",
@@ -42,6 +43,8 @@ CHECKS = (
     "sparse_portability_check",
     "sparse_numeric_check",
 )
+ALONE = "native_teams_check"
+"""Has threads of its own, so that it is not linked with the rest."""
 
 
 def sources() -> list[str]:
@@ -96,12 +99,13 @@ def main() -> None:
             if given.only not in (None, name):
                 continue
             flags = ["-O0", "-g1", *flags]  # nothing is optimized away, and compiling is quick
-            files = [*sources(), *(f"tests/{check}.cpp" for check in CHECKS)]
+            checks = (*CHECKS, ALONE)
+            files = [*sources(), *(f"tests/{check}.cpp" for check in checks)]
             objects = compile_all(given.compiler, flags, files, folder, given.jobs)
             library = objects[: len(sources())]
-            for check, main_object in zip(CHECKS, objects[len(library) :], strict=True):
-                program = str(folder / check)
-                command = [given.compiler, *flags, main_object, *library, "-pthread", "-o", program]
+            for check, main_object in zip(checks, objects[len(library) :], strict=True):
+                program, linked = str(folder / check), [] if check == ALONE else library
+                command = [given.compiler, *flags, main_object, *linked, "-pthread", "-o", program]
                 subprocess.run(command, check=True)
                 done = subprocess.run([program], capture_output=True, text=True, check=False)
                 if done.returncode:
