@@ -21,7 +21,7 @@ from roundwise.problems import poisson_2d, randsvd
 from roundwise.solver.trust.error_bound import Inverse, relative_errors
 from roundwise.solver.trust.examining import FEW_DIGITS
 from roundwise.solver.trust.proving import Prover
-from roundwise.solver.trust.weakness import Weighed
+from roundwise.solver.trust.weakness import Weighed, orthogonal_factors
 
 SYSTEMS = int(os.environ.get("ROUNDWISE_BOUNDS", 300))
 POLICIES = ("default", *(fmt.name for fmt in rw.backends.native_formats()))
@@ -272,3 +272,18 @@ def test_products_that_vanish_are_counted():
     errors = prover.errors(X, B, residual)
     assert np.isfinite(errors).all()
     assert (errors >= abs(X - B)).all()
+
+
+@pytest.mark.parametrize("n", [1, 5, 512, 513, 516, 3000])
+def test_few_columns_are_factorized_in_blocks_of_rows(n):
+    """Q has orthonormal columns, R is a triangle, and Q R is the matrix; columns nearly agree."""
+    rng = np.random.default_rng(n)
+    Y = rng.standard_normal((n, 1)) + 1e-9 * rng.standard_normal((n, 6))
+    Q, R = orthogonal_factors(Y)
+    count = min(n, 6)
+    assert Q.shape == (n, count)
+    assert R.shape == (count, 6)
+    bound = 100 * max(n, 6) * 2.0**-53
+    assert np.abs(Q.T @ Q - np.eye(count)).max() <= bound
+    assert np.abs(Q @ R - Y).max() <= bound * np.abs(Y).max()
+    assert (np.tril(R, -1) == 0).all()

@@ -209,6 +209,7 @@ inline void solve_stored(Factors factors, std::int64_t n, const S* a, bool trans
         Phase* phase = phases;
         std::int64_t j = 0;
         for (; j + 4 <= columns; j += 4) solve_columns<4>(factors, n, a, transpose, b + j * n, phase);
+        for (; j + 2 <= columns; j += 2) solve_columns<2>(factors, n, a, transpose, b + j * n, phase);
         for (; j < columns; ++j) solve_columns<1>(factors, n, a, transpose, b + j * n, phase);
     };
     run_together(threads_for<S>(n * n, threads), body);

@@ -319,7 +319,7 @@ def given_norm(matrix: ScaledMatrix) -> float:
     weights = None if columns is None else _powers_of_two(columns - columns.max())
     if matrix.is_sparse or isinstance(A, np.ndarray):
         sizes = np.ones(n) if weights is None else weights
-        row_sums = abs(A) @ sizes if matrix.is_sparse else _row_sums(A, sizes)
+        row_sums = abs(A) @ sizes if matrix.is_sparse else magnitude_product(A, sizes)
         return float(matrix.residual_norms(row_sums[:, None])[0])
     sums, step = array_module(A).empty((n, 1)), max(1, DEVICE_PART // n)
     for first in range(0, n, step):
@@ -329,8 +329,8 @@ def given_norm(matrix: ScaledMatrix) -> float:
     return float(matrix.residual_norms(sums)[0])
 
 
-def _row_sums(A: Array, weights: Array) -> Array:
-    """``|A| weights``."""
+def magnitude_product(A: Array, weights: Array) -> Array:
+    """``|A| weights`` for a float64 array."""
     by_columns, is_transposed = _by_columns(A)
     sums = np.empty(len(A))
     threads = pass_threads(A.size)

@@ -59,6 +59,8 @@ _SHARED = 12 << 20
 """Bytes of factors times threads from which our threads share a substitution."""
 _LEAST_SHARED = 3 << 19
 _BYTES_PER_THREAD = 1 << 20
+_THREADED_LU = 288
+"""The order from which our LU takes several threads (cpp/native/pipeline.hpp)."""
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -97,19 +99,25 @@ def solve_threads(packed: NDArray[Any]) -> int:
     return max(1, min(factorization_threads(), packed.nbytes // _BYTES_PER_THREAD))
 
 
-def sharing_threads(packed: NDArray[Any]) -> int:
-    """The same for factors that LAPACK could apply, too; 1 if it takes less time than we do."""
-    if packed.nbytes < _LEAST_SHARED or not has_own_lu():
-        return ONE_THREAD
+def own_solve_threads(packed: NDArray[Any], columns: int) -> int:
+    """Threads of our kernel for a solve that LAPACK could do, too; 0 if LAPACK is to do it.
+
+    For one column LAPACK's takes one thread. For more it wakes those of BLAS, which go on spinning
+    beside the threads of the next LU, so that ours does it even where it takes a little longer.
+    """
+    if columns > _FEW_COLUMNS or len(packed) < _THREADED_LU or not has_own_lu():
+        return 0
     granted = factorization_threads()
-    shared = granted > 1 and packed.nbytes * granted >= _SHARED
-    return max(2, solve_threads(packed)) if shared else ONE_THREAD
+    shared = packed.nbytes >= max(_LEAST_SHARED, _SHARED // granted)
+    if shared and granted > 1:
+        return max(2, solve_threads(packed))
+    return solve_threads(packed) if columns > 1 else 0
 
 
 def getrs(lu: NDArray[Any], swaps: NDArray[np.int32], b: NDArray[Any], flip: bool) -> NDArray[Any]:
     """x for one or more columns b in FP64, by the factors of `getrf` or by their transpose."""
-    threads = sharing_threads(lu)
-    if threads == 1 or (b.ndim == 2 and b.shape[1] > _FEW_COLUMNS):
+    threads = own_solve_threads(lu, 1 if b.ndim == 1 else b.shape[1])
+    if threads == 0:
         return np.asarray(lapack.dgetrs(lu, swaps, b, trans=int(flip))[0])
     columns, order = b.reshape(len(b), -1), interchanged(swaps)
     y = np.array(columns if flip else columns[order], order="F")
@@ -330,17 +338,16 @@ class DenseFactors(PermutedFactors):
         packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
         few = columns <= _FEW_COLUMNS and has_own_lu()
-        # LAPACK's potrs takes longer than ours even where one thread suffices; its getrs does not.
-        own = packed.dtype != y.dtype or (few and not self._is_lu)
-        threads = ONE_THREAD
-        if few:
-            threads = solve_threads(packed) if own else sharing_threads(packed)
-            own = own or threads > 1
-        if self._is_lu and own:
+        # LAPACK's potrs takes longer than ours even where one thread suffices.
+        if packed.dtype != y.dtype or (few and not self._is_lu):
+            threads = solve_threads(packed) if few else ONE_THREAD
+        else:
+            threads = own_solve_threads(packed, columns)
+        if self._is_lu and threads:
             _kernels.native_getrs(packed, storage, y, flip, threads)
         elif self._is_lu:
             y, _ = _GETRS[y.dtype](packed, self._unswapped, y, trans=int(flip), overwrite_b=True)
-        elif own and not self._transposed:
+        elif threads and not self._transposed:
             _kernels.native_potrs(packed, storage, y, threads)
         else:
             y, _ = _POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.scaling import LARGEST_SUM, norms_of
+from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
 from roundwise.backends.complex.backend import ROOT_2
@@ -287,6 +287,8 @@ class Examiner:
         A, X, n = self._matrix.A, np.abs(answer.X), self._matrix.n
         if self._matrix.is_sparse:
             sizes = np.asarray(abs(A) @ X)
+        elif isinstance(A, np.ndarray):
+            sizes = np.column_stack([magnitude_product(A, x) for x in np.ascontiguousarray(X.T)])
         else:  # in blocks of rows: A is not copied as a whole
             sizes = np.vstack([np.abs(A[i : i + ROWS]) @ X for i in range(0, n, ROWS)])
         signs = np.where(np.random.default_rng(1).random(X.shape) < 0.5, -1.0, 1.0)

@@ -32,6 +32,9 @@ DIRECTIONS = 6
 STEPS = 12
 """How often others are shrunk, at most."""
 
+ROWS = 512
+"""Of a block of few columns that LAPACK factorizes on one thread."""
+
 GAIN = 4.0
 """They are shrunk as long as two steps make the bound of the condition number grow by this."""
 
@@ -188,15 +191,20 @@ class Weighed:
 
     def _weakest(self, M: Factors, Y: Array) -> Iterator[Array]:
         """The combination of Y's columns that A maps to the least, improved step by step."""
-        A = self._backend.matrix(self.A, FP64)
         for _ in range(STEPS):
             Y = _orthonormal(Y)
-            image = np.column_stack([on_host(A.matvec(y)) for y in Y.T])
+            image = self._images(Y)
             if Y.shape[1] == 1:
                 yield Y[:, 0]
             else:
-                yield np.asarray(Y @ np.linalg.svd(image, full_matrices=False)[2][-1])
+                least = np.linalg.svd(orthogonal_factors(image)[1])[2][-1]
+                yield np.einsum("ij,j->i", Y, least)
             Y = Y - _solutions(M, image)
+
+    def _images(self, Y: Array) -> Array:
+        """``A Y``, by our own threads."""
+        A = self._backend.matrix(self.A, FP64)
+        return np.column_stack([on_host(A.matvec(y)) for y in Y.T])
 
     def _tells_all(self, M: Factors) -> bool:
         """Whether ``||I - M^-1 A|| < 1/4`` in the 2-norm, as good as surely: then M lost nothing.
@@ -205,7 +213,7 @@ class Weighed:
         0.008; for two of them it is below 1e-4.
         """
         V = _noise(self.A.shape[0], 2)
-        left = V - _solutions(M, on_host(self.A @ self._backend.array(V)))
+        left = V - _solutions(M, self._images(V))
         return bool(100 * np.linalg.norm(left, axis=0).max() < 0.25)
 
     def _rate(self, M: Factors, y: Array) -> float:
@@ -238,4 +246,19 @@ def _orthonormal(Y: Array) -> Array:
     """A basis of the columns' span, each of which is scaled first."""
     sizes = np.abs(Y).max(axis=0)
     Y = Y / np.where(sizes > 0, sizes, 1.0)
-    return Y if Y.shape[1] == 1 else np.linalg.qr(Y)[0]
+    return Y if Y.shape[1] == 1 else orthogonal_factors(Y)[0]
+
+
+def orthogonal_factors(Y: Array) -> tuple[Array, Array]:
+    """Q and R of a matrix with few columns, by LAPACK on one thread.
+
+    That of the whole matrix would wake BLAS's threads, which go on spinning beside the next LU. So
+    blocks of rows are factorized, and then their triangles (TSQR).
+    """
+    if len(Y) <= ROWS:
+        return np.linalg.qr(Y)
+    parts = [np.linalg.qr(Y[i : i + ROWS]) for i in range(0, len(Y), ROWS)]
+    Q, R = orthogonal_factors(np.vstack([R for _, R in parts]))
+    bounds = np.cumsum([len(R) for _, R in parts])[:-1]
+    pieces = zip(parts, np.split(Q, bounds), strict=True)
+    return np.vstack([first @ second for (first, _), second in pieces]), R
