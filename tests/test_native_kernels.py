@@ -449,7 +449,7 @@ def test_products_and_solves_do_not_depend_on_threads(storage, arithmetic):
     bits, _, _ = factors(n, "lu", storage)
     spd, _, _ = factors(n, "cholesky", storage)
     rng = np.random.default_rng(0)
-    B = fortran(rng.standard_normal((n, 5)), DTYPES[arithmetic])
+    B = fortran(rng.standard_normal((n, 7)), DTYPES[arithmetic])
     results = []
     for threads in (1, 2, 3, 16):
         out = []

@@ -26,18 +26,15 @@ inline void pause() {
 // time at rest that way, and 1.9 times if the waiting thread slept and took tasks again when it woke up, which the
 // other then had to wait for (`make stages`, second table). On sixteen cores the calling thread cannot do the work
 // of all, so that the others sleep and come back.
-inline bool few_cores() {
-    static const bool few = std::thread::hardware_concurrency() <= 4;
-    return few;
-}
+inline const bool few_cores = std::thread::hardware_concurrency() <= 4;
 
 // Returns when ready() is true: spins, then lets other threads use the core, as the one that is waited for may
 // need it. Many threads spin for about a millisecond, longer than one of them takes for a panel of an LU.
 template <class Ready> void spin_until(const Ready& ready) {
-    const int most = few_cores() ? 4000 : 20000;
+    const int most = few_cores ? 4000 : 20000;
     for (int spins = 0; !ready(); ++spins) {
         if (spins < most) pause();
-        else if (few_cores()) std::this_thread::yield();
+        else if (few_cores) std::this_thread::yield();
         else std::this_thread::sleep_for(std::chrono::microseconds(10));
     }
 }

@@ -53,12 +53,12 @@ struct SignalsBlocked {
 };
 #endif
 
-#if defined(__linux__)
+#if defined(SYS_sched_setattr)
 // Asks for short turns on the core (Linux 6.12 and later), unless there are few cores. A worker that wakes up beside
-// a spinning thread of another library then runs at once instead of some milliseconds later. On sixteen cores that
-// halves the time of a solve just after a product of NumPy; on two it gains nothing.
+// a spinning thread of another library then runs at once instead of some milliseconds later. On sixteen cores a
+// solve just after a product of NumPy took about half as long with it; on two it gained nothing.
 void ask_for_short_turns() {
-    if (few_cores()) return;
+    if (few_cores) return;
     struct {
         std::uint32_t size, policy;
         std::uint64_t flags;
@@ -67,9 +67,12 @@ void ask_for_short_turns() {
         std::uint64_t runtime, deadline, period;
     } attributes{};  // struct sched_attr of the kernel, which not every C library declares
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-    attributes.runtime = 100000;  // nanoseconds, the least that Linux accepts
+    if (attributes.policy != SCHED_OTHER && attributes.policy != SCHED_BATCH) return;  // others have no such turns
+    attributes.runtime = 100000;  // nanoseconds, the shortest that Linux gives
     syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
+#else
+void ask_for_short_turns() {}
 #endif
 
 }  // namespace
@@ -97,7 +100,7 @@ void Signal::wait(std::uint32_t seen, std::chrono::microseconds most) {
         pause();
         if (spins % 32 != 31) continue;
         if (std::chrono::steady_clock::now() - begin > most) break;
-        if (few_cores()) std::this_thread::yield();
+        if (few_cores) std::this_thread::yield();
     }
     sleepers_.fetch_add(1);  // before the value is compared again: whoever changes it looks afterwards
 #if defined(__linux__)
@@ -218,9 +221,9 @@ void Pool::leave(Job& job, Worker& self) {
 
 void Pool::work(Worker& self) {
     const IeeeArithmetic ieee;
+    ask_for_short_turns();
 #if defined(__linux__)
     pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
-    ask_for_short_turns();
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds: short sleeps (pause.hpp) stay short
 #endif
     for (;;) {

@@ -74,7 +74,6 @@ constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<Plain
                                            solve<T>,
                                            solve_workspace,
                                            complex_solve<T>,
-                                           complex_solve_workspace,
                                            narrow<T>,
                                            widen<T>,
                                            norms<T>,

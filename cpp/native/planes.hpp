@@ -8,7 +8,7 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 template <class T> struct Complex {
-    T re, im = 0;
+    T re = 0, im = 0;
     Complex operator-() const { return {-re, -im}; }
 };
 

@@ -2,8 +2,8 @@
 //
 // The rows of B are cut into blocks. The thread that claims a block subtracts the products with all blocks
 // that are solved before it, in the order of substitution and each as soon as it is solved, and then solves
-// with the block's triangle on the diagonal. So threads wait for each other only at the end of a block, and
-// the results do not depend on their number.
+// with the block's triangle on the diagonal. A thread waits only for blocks that others have claimed, and the
+// results do not depend on the number of threads.
 #pragma once
 
 #include "native/kernels.hpp"
@@ -14,10 +14,11 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 constexpr std::int64_t diagonal_block = 32;  // solved entry by entry
-constexpr std::int64_t block_rows = 64;      // of a block of B; blocks are solved one after the other
+constexpr std::int64_t block_rows = 64;      // of B, which a thread claims at a time
+static_assert(block_rows % diagonal_block == 0, "a block has whole small ones, but for the last");
 
-// How many of the blocks before one are multiplied with at once, if so many are left. Long columns are read
-// faster than short ones, but the blocks before must all be solved.
+// How many solved blocks one product is with, of those that are left. Long products read the matrix faster,
+// short ones can begin sooner.
 inline std::int64_t taken_together(std::int64_t left) { return left >= 16 ? 16 : left >= 4 ? 4 : 1; }
 
 // Which of the two triangles of a packed matrix of order n, and how it is used.
@@ -40,11 +41,14 @@ inline BlockRows rows_of_blocks(const TriangleKind& triangle, std::int64_t first
     return {begin, (end < triangle.n ? end : triangle.n) - begin};
 }
 
-// Starts reading a part of a matrix into the second cache.
+// Starts reading a part of a matrix into the second cache. Columns need not begin with a cache line.
 template <class S> inline void prefetch(const S* a, std::int64_t a_step, std::int64_t rows, std::int64_t columns) {
     constexpr std::int64_t line = 64 / sizeof(S);
-    for (std::int64_t j = 0; j < columns; ++j)
-        for (std::int64_t i = 0; i < rows; i += line) __builtin_prefetch(a + i + j * a_step, 0, 2);
+    for (std::int64_t j = 0; j < columns; ++j) {
+        const S* column = a + j * a_step;
+        for (std::int64_t i = 0; i < rows; i += line) __builtin_prefetch(column + i, 0, 2);
+        __builtin_prefetch(column + rows - 1, 0, 2);
+    }
 }
 
 // A small block of a triangle on its diagonal, or its transpose, column by column.
@@ -119,8 +123,8 @@ inline void solve_diagonal(const TriangleKind& triangle, const DiagonalCopy<T>& 
         });
 }
 
-// The triangle's part on the diagonal that belongs to one block of B.
-template <class T, class Shape> class DiagonalPart {
+// The part of a triangle on the diagonal that belongs to one block of B.
+template <class T, class Shape> class DiagonalBlock {
     const Shape& triangle_;
     const BlockRows rows_;
     typename Shape::template Diagonal<T> copies_[block_rows / diagonal_block];
@@ -132,7 +136,7 @@ template <class T, class Shape> class DiagonalPart {
     }
 
   public:
-    DiagonalPart(const Shape& triangle, BlockRows rows) : triangle_(triangle), rows_(rows) {
+    DiagonalBlock(const Shape& triangle, BlockRows rows) : triangle_(triangle), rows_(rows) {
         triangle.prefetch_part(rows.begin, rows.count, rows.begin, rows.count);
         for (std::int64_t part = 0; part < parts(); ++part)
             triangle.template copy_diagonal<T>(rows_of(part).begin, rows_of(part).count, copies_[part]);
@@ -153,20 +157,21 @@ template <class T, class Shape> class DiagonalPart {
     }
 };
 
-// T X = B or T' X = B, in place in b (n x C).
+// T X = B or T' X = B, in place in b (n x C). phase.completed counts the blocks that are solved. Only the owner of
+// the next one changes it.
 template <int C, class T, class Shape>
 inline void substitute(const Shape& triangle, T* b, Phase& phase) {
     for (;;) {
         const std::int64_t own = __atomic_fetch_add(&phase.claimed, 1, __ATOMIC_ACQ_REL);
         if (own >= triangle.blocks()) break;
         const BlockRows rows = rows_of_blocks(triangle, own, own + 1);
-        const DiagonalPart<T, Shape> diagonal(triangle, rows);
+        const DiagonalBlock<T, Shape> diagonal(triangle, rows);
         for (std::int64_t first = 0; first < own;) {
             const std::int64_t last = first + taken_together(own - first);
             const BlockRows solved = rows_of_blocks(triangle, first, last);
             const auto [top, height] = triangle.transpose ? solved : rows;
             const auto [left, width] = triangle.transpose ? rows : solved;
-            if (__atomic_load_n(&phase.completed, __ATOMIC_ACQUIRE) < last)  // there is time to read what is next
+            if (__atomic_load_n(&phase.completed, __ATOMIC_ACQUIRE) < last)  // not solved yet: read the matrix meanwhile
                 triangle.prefetch_part(top, height, left, width);
             wait_until(phase.completed, last);
             if (triangle.transpose) triangle.template subtract_transposed<C>(top, height, left, width, b);
@@ -184,21 +189,16 @@ template <int C, class T, class S>
 inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool transpose, T* b,
                           Phase*& phase) {
     const bool cholesky = factors == Factors::cholesky;
-    const Triangle<S> lower{{n, true, !cholesky, false}, a}, lower_transposed{{n, true, !cholesky, true}, a};
-    const Triangle<S> upper{{n, false, false, transpose}, a};
-    if (cholesky || !transpose) substitute<C>(lower, b, *phase++);
-    if (!cholesky) substitute<C>(upper, b, *phase++);
-    if (cholesky || transpose) substitute<C>(lower_transposed, b, *phase++);
+    const Triangle<S> lower{{n, true, !cholesky, transpose && !cholesky}, a}, upper{{n, false, false, transpose}, a};
+    const Triangle<S> lower_transposed{{n, true, false, true}, a};
+    substitute<C>(!cholesky && transpose ? upper : lower, b, *phase++);
+    substitute<C>(cholesky ? lower_transposed : transpose ? lower : upper, b, *phase++);
 }
 
-// Bytes of the phases for all columns of B, `group` at a time and the rest one at a time: one for each of
-// two triangles.
-inline std::int64_t bytes_of_phases(std::int64_t columns, std::int64_t group) {
-    return 2 * (columns / group + columns % group) * static_cast<std::int64_t>(sizeof(Phase));
-}
-
+// Bytes of two phases, one for each triangle, for every column of B: columns that are solved for together need
+// fewer.
 inline std::int64_t solve_workspace(std::int64_t columns) {
-    return bytes_of_phases(columns, 4);
+    return 2 * columns * static_cast<std::int64_t>(sizeof(Phase));
 }
 
 template <class T, class S>

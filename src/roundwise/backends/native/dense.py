@@ -1,9 +1,8 @@
 """Dense matrices and factors in native arithmetic.
 
 LU and Cholesky are our own on x86, where they take less time than OpenBLAS's (``make bench``), and
-LAPACK's elsewhere. So are solves with few columns and large factors, which take the time of reading
-the factors: our threads share it. Others are LAPACK's where factors are stored in the format they
-are used in.
+LAPACK's elsewhere. So are solves with few columns, unless LAPACK takes less time on one thread, and
+solves with factors that are stored in another format than they are used in. Others are LAPACK's.
 
 Both want columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
 it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
@@ -56,8 +55,9 @@ _GETRS = {_F64: lapack.dgetrs, _F32: lapack.sgetrs}
 _POTRS = {_F64: lapack.dpotrs, _F32: lapack.spotrs}
 _FEW_COLUMNS = 4
 _SHARED = 12 << 20
-"""Bytes of factors times threads from which our threads share a substitution."""
+"""Bytes of factors times threads from which our threads take less time than LAPACK's one."""
 _LEAST_SHARED = 3 << 19
+"""Bytes of factors below which they do not, however many there are."""
 _BYTES_PER_THREAD = 1 << 20
 _THREADED_LU = 288
 """The order from which our LU takes several threads (cpp/native/pipeline.hpp)."""
@@ -107,26 +107,23 @@ def own_solve_threads(packed: NDArray[Any], columns: int) -> int:
     """
     if columns > _FEW_COLUMNS or len(packed) < _THREADED_LU or not has_own_lu():
         return 0
-    granted = factorization_threads()
-    shared = packed.nbytes >= max(_LEAST_SHARED, _SHARED // granted)
-    if shared and granted > 1:
-        return max(2, solve_threads(packed))
-    return solve_threads(packed) if columns > 1 else 0
+    granted, threads = factorization_threads(), solve_threads(packed)
+    if granted > 1 and packed.nbytes >= max(_LEAST_SHARED, _SHARED // granted):
+        return max(2, threads)
+    return threads if columns > 1 else 0
 
 
 def getrs(lu: NDArray[Any], swaps: NDArray[np.int32], b: NDArray[Any], flip: bool) -> NDArray[Any]:
-    """x for one or more columns b in FP64, by the factors of `getrf` or by their transpose."""
+    """x for float64 b, a vector or columns, by the factors of `getrf` or by their transpose."""
     threads = own_solve_threads(lu, 1 if b.ndim == 1 else b.shape[1])
     if threads == 0:
         return np.asarray(lapack.dgetrs(lu, swaps, b, trans=int(flip))[0])
-    columns, order = b.reshape(len(b), -1), interchanged(swaps)
-    y = np.array(columns if flip else columns[order], order="F")
+    order, columns = interchanged(swaps), np.asfortranarray(b.reshape(len(b), -1))
+    y, x = np.empty_like(columns), np.empty_like(columns)
+    _kernels.native_gather(None if flip else order, columns, y)
     _kernels.native_getrs(lu, FP64.name, y, flip, threads)
-    if flip:
-        x = np.empty_like(y)
-        x[order] = y
-        y = x
-    return y.reshape(b.shape)
+    _kernels.native_scatter(order if flip else None, y, x)
+    return x.reshape(b.shape)
 
 
 def has_own_lu() -> bool:
