@@ -3,8 +3,9 @@
 And those of OpenBLAS's products of two matrices, to compare with.
 
 ``python benchmarks/factorization_rates.py`` measures this machine and writes
-docs/factorizations/NAME.json, where NAME tells the processor and its cores. docs/refresh_native.py
-draws what all machines left there, so that the page can be made on any of them.
+docs/factorizations/NAME.json, where NAME tells the processor and its cores.
+docs/refresh_factorizations.py draws what all machines left there, so that the page can be made on
+any of them.
 
 MKL is that of the wheel ``mkl``, or the one inside of torch. Every contender starts after a pause:
 the threads of a BLAS library go on spinning after a call.

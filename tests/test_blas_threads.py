@@ -11,7 +11,7 @@ from roundwise.backends.native.dense import has_own_lu
 from roundwise.machine import blas
 
 SCRIPT = """
-import os, sys, time
+import os, time
 from pathlib import Path
 
 import numpy as np
@@ -19,28 +19,27 @@ import numpy as np
 import roundwise as rw
 
 
-def of_blas():
-    "Nanoseconds that threads have run which are neither ours nor the one that calls."
-    total = 0
+def of_blas(file):
+    "What Linux tells in such a file of threads that are neither ours nor the one that calls."
     for task in Path("/proc/self/task").iterdir():
         ours = (task / "comm").read_text().startswith("roundwise")
         if int(task.name) != os.getpid() and not ours:
-            total += int((task / "schedstat").read_text().split()[0])
-    return total
+            yield (task / file).read_text()
 
 
-def asleep():
-    "Waits until BLAS's threads, which spin when they are started, have gone to sleep."
-    before = -1
-    while before != (now := of_blas()):
-        before = now
-        time.sleep(0.2)
-    return now
+def seconds():
+    return sum(int(text.split()[0]) for text in of_blas("schedstat")) / 1e9
+
+
+def until_asleep():
+    "BLAS's threads spin when they are started, and after a call."
+    while any(text.rsplit(")", 1)[1].split()[0] != "S" for text in of_blas("stat")):
+        time.sleep(0.02)
 
 
 rw.set_num_threads(2)
 rng = np.random.default_rng(0)
-asleep()
+until_asleep()
 for n in (300, 700, 1600):
     A, B = rng.standard_normal((n, n)), rng.standard_normal((n, 4))
     for name, M, b, options in (
@@ -52,10 +51,11 @@ for n in (300, 700, 1600):
         ("full output", A, B[:, 0], {"full_output": True}),
         ("forward", A, B[:, 0], {"accuracy": "forward"}),
     ):
-        before = of_blas()
+        before = seconds()
         rw.solve(M, b, **options)
-        if (ran := asleep() - before) > 0:
-            print(f"n = {n}, {name}: BLAS's threads ran for {ran / 1e6:.1f} ms")
+        until_asleep()
+        if (ran := seconds() - before) > 0:
+            print(f"n = {n}, {name}: BLAS's threads ran for {ran:.3f} s")
 """
 
 

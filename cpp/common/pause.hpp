@@ -22,10 +22,9 @@ inline void pause() {
 //
 // That matters where threads of another library spin on the same cores, as BLAS's do for a while after a call. A
 // thread that yields lets such a thread run for a whole time slice. On two cores this is right: the calling thread,
-// which has a core for itself, does the work meanwhile. A solve just after a product of NumPy took 1.4 times its
-// time at rest that way, and 1.9 times if the waiting thread slept and took tasks again when it woke up, which the
-// other then had to wait for (`make stages`, second table). On sixteen cores the calling thread cannot do the work
-// of all, so that the others sleep and come back.
+// which has a core for itself, does the work meanwhile, and need not wait for tasks that the other took (`make
+// stages`, second table). On many cores the calling thread cannot do the work of all, so that the others sleep for
+// some microseconds and come back.
 inline const bool few_cores = std::thread::hardware_concurrency() <= 4;
 
 // Returns when ready() is true: spins, then lets other threads use the core, as the one that is waited for may

@@ -55,8 +55,8 @@ struct SignalsBlocked {
 
 #if defined(SYS_sched_setattr)
 // Asks for short turns on the core (Linux 6.12 and later), unless there are few cores. A worker that wakes up beside
-// a spinning thread of another library then runs at once instead of some milliseconds later. On sixteen cores a
-// solve just after a product of NumPy took about half as long with it; on two it gained nothing.
+// a spinning thread of another library then runs at once instead of some milliseconds later. Where there are few
+// cores, the calling thread does most of the work meanwhile (pause.hpp).
 void ask_for_short_turns() {
     if (few_cores) return;
     struct {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise._forking import cached_property
-from roundwise.backends import ArithmeticFailure, Backend, Factors
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.backends.arrays import on_host
 from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
@@ -32,8 +32,8 @@ DIRECTIONS = 6
 STEPS = 12
 """How often others are shrunk, at most."""
 
-ROWS = 512
-"""Of a block of few columns that LAPACK factorizes on one thread."""
+QR_ROWS = 512
+"""Rows of a tall matrix whose QR factorization LAPACK leaves to one thread."""
 
 GAIN = 4.0
 """They are shrunk as long as two steps make the bound of the condition number grow by this."""
@@ -201,10 +201,13 @@ class Weighed:
                 yield np.einsum("ij,j->i", Y, least)
             Y = Y - _solutions(M, image)
 
+    @cached_property
+    def _matrix(self) -> Matrix:
+        return self._backend.matrix(self.A, FP64)
+
     def _images(self, Y: Array) -> Array:
-        """``A Y``, by our own threads."""
-        A = self._backend.matrix(self.A, FP64)
-        return np.column_stack([on_host(A.matvec(y)) for y in Y.T])
+        """``A Y`` column by column, which our own threads compute."""
+        return np.column_stack([on_host(self._matrix.matvec(y)) for y in Y.T])
 
     def _tells_all(self, M: Factors) -> bool:
         """Whether ``||I - M^-1 A|| < 1/4`` in the 2-norm, as good as surely: then M lost nothing.
@@ -252,12 +255,13 @@ def _orthonormal(Y: Array) -> Array:
 def orthogonal_factors(Y: Array) -> tuple[Array, Array]:
     """Q and R of a matrix with few columns, by LAPACK on one thread.
 
-    That of the whole matrix would wake BLAS's threads, which go on spinning beside the next LU. So
-    blocks of rows are factorized, and then their triangles (TSQR).
+    Given the whole matrix, LAPACK would wake BLAS's threads, which go on spinning beside the next
+    LU. So it factorizes blocks of rows, and then their triangles (TSQR, Demmel et al., SIAM J.
+    Sci. Comput. 34(1), 2012).
     """
-    if len(Y) <= ROWS:
+    if len(Y) <= QR_ROWS:
         return np.linalg.qr(Y)
-    parts = [np.linalg.qr(Y[i : i + ROWS]) for i in range(0, len(Y), ROWS)]
+    parts = [np.linalg.qr(Y[i : i + QR_ROWS]) for i in range(0, len(Y), QR_ROWS)]
     Q, R = orthogonal_factors(np.vstack([R for _, R in parts]))
     bounds = np.cumsum([len(R) for _, R in parts])[:-1]
     pieces = zip(parts, np.split(Q, bounds), strict=True)
