@@ -68,6 +68,7 @@ template <class F> void define(nb::module_& m, const char* name, F f) {
 void bind_emulated(nb::module_& m);  // in emulated.cpp
 void bind_native(nb::module_& m);    // in native.cpp
 void bind_passes(nb::module_& m);    // in passes.cpp
+void bind_threads(nb::module_& m);   // in threads.cpp
 void bind_columns(nb::module_& m);   // in columns.cpp
 void bind_sparse(nb::module_& m);    // in sparse.cpp
 void bind_supernodal(nb::module_& m);  // in supernodal.cpp

@@ -18,6 +18,7 @@ NB_MODULE(_kernels, m) {
     bind_emulated(m);
     bind_native(m);
     bind_passes(m);
+    bind_threads(m);
     bind_columns(m);
     bind_sparse(m);
     bind_supernodal(m);

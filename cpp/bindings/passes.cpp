@@ -1,16 +1,11 @@
 // Passes over a matrix before anything is factorized: norms by columns, copies, symmetry, scaling by powers
-// of two, a look at some lines and the angles between them; and the cores that there are.
+// of two, a look at some lines and the angles between them.
 // native/kernels.hpp and native/angles.hpp state what each computes.
 #include <complex>
-#include <thread>
 
 #include "bindings/bindings.hpp"
 #include "native/angles.hpp"
 #include "native/dispatch.hpp"
-
-#if defined(__linux__)
-#include <sched.h>
-#endif
 
 namespace roundwise {
 
@@ -129,20 +124,9 @@ template <class T> void bind_angles(nb::module_& m) {
     });
 }
 
-// The cores that the calling thread may use now.
-int usable_cores() {
-#if defined(__linux__)
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-#endif
-    const unsigned int known = std::thread::hardware_concurrency();
-    return known == 0 ? 1 : static_cast<int>(known);
-}
-
 }  // namespace
 
 void bind_passes(nb::module_& m) {
-    m.def("usable_cores", &usable_cores);
     bind_passes_of<float>(m);
     bind_passes_of<double>(m);
     bind_look(m);

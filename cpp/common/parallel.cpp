@@ -48,6 +48,12 @@ void run_members(int threads, MemberBody body, void* context) {
     else pool.load()->run(threads, body, context);
 }
 
+bool is_worker(int id) { return pool.load()->has_worker(id); }
+
+void avoid_core(int core) { pool.load()->avoid(core); }
+void use_all_cores() { pool.load()->avoid(-1); }
+void rest_workers() { pool.load()->rest(); }
+
 void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body,
                  void* context) {
     const std::int64_t grains = (count + grain - 1) / grain;

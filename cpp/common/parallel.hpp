@@ -19,6 +19,16 @@ void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody 
 using MemberBody = void (*)(void* context, int member);
 void run_members(int threads, MemberBody body, void* context);
 
+// Whether Linux's thread of this number is one of those that are started here.
+bool is_worker(int id);
+
+// Lets them leave this core to others; calls use one thread less, until all cores may be used again.
+void avoid_core(int core);
+void use_all_cores();
+
+// Lets those that wait for the next kernel sleep at once instead of spinning for a while.
+void rest_workers();
+
 // One step of such a kernel: tasks, each of which is done by the member that claims it first. All
 // fields must be zero at the start; a Phase is used once.
 struct alignas(64) Phase {

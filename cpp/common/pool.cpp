@@ -121,7 +121,7 @@ void Signal::wait(std::uint32_t seen, std::chrono::microseconds most) {
 void Pool::grow(int workers) {
     const std::lock_guard<std::mutex> hold(growing_);
 #if defined(__linux__)
-    if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
+    allowed_ = callers_cores();
     cpu_set_t others = allowed_;
     const int core = sched_getcpu();
     if (core >= 0) CPU_CLR(static_cast<unsigned>(core), &others);
@@ -146,14 +146,24 @@ void Pool::grow(int workers) {
     count_.store(static_cast<int>(workers_.size()));
 }
 
+#if defined(__linux__)
+// Those that the caller may use, but for the one that is left to others; none if Linux does not tell.
+cpu_set_t Pool::callers_cores() const {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) != 0) CPU_ZERO(&cores);
+    const int avoided = avoided_.load();
+    if (avoided >= 0) CPU_CLR(static_cast<unsigned>(avoided), &cores);
+    return cores;
+}
+#endif
+
 // Workers keep the cores that they were allowed when they were started; if the caller's have changed,
 // theirs follow.
 void Pool::follow_caller() {
 #if defined(__linux__)
-    cpu_set_t now;
-    if (sched_getaffinity(0, sizeof now, &now) != 0) return;
+    const cpu_set_t now = callers_cores();
     const std::lock_guard<std::mutex> hold(growing_);
-    if (CPU_EQUAL(&now, &allowed_)) return;
+    if (CPU_COUNT(&now) == 0 || CPU_EQUAL(&now, &allowed_)) return;
     allowed_ = now;
     for (const auto& worker : workers_)
         pthread_setaffinity_np(worker->thread.native_handle(), sizeof now, &now);
@@ -224,6 +234,7 @@ void Pool::work(Worker& self) {
     ask_for_short_turns();
 #if defined(__linux__)
     pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
+    self.id.store(static_cast<int>(syscall(SYS_gettid)));
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds: short sleeps (pause.hpp) stay short
 #endif
     for (;;) {
@@ -234,7 +245,8 @@ void Pool::work(Worker& self) {
         if (self.state.load() == State::ended) return;
         if (job == nullptr) {
             const auto since = std::chrono::steady_clock::now() - callers_changed_.load();
-            signal_.wait(seen, since < together ? awake_among_callers : awake);
+            const auto spinning = since < together ? awake_among_callers : awake;
+            signal_.wait(seen, resting_.load() ? std::chrono::microseconds(0) : spinning);
             continue;
         }
         if (more) signal_.wake(woken_by_each);
@@ -247,9 +259,11 @@ void Pool::work(Worker& self) {
 
 void Pool::run(int threads, MemberBody body, void* context) {
     static thread_local const char me = 0;  // its address tells threads apart
+    if (avoided_.load() >= 0 && threads > 1) --threads;
     if (last_caller_.exchange(&me) != &me) callers_changed_.store(std::chrono::steady_clock::now());
     if (count_.load() < threads - 1) grow(threads - 1);
     else follow_caller();
+    resting_.store(false);
     Job job{body, context, threads};
     const int core = take_core(false);
     bool room;
@@ -279,6 +293,18 @@ void Pool::run(int threads, MemberBody body, void* context) {
         signal_.wake(woken_by_each);
     }
     spin_until([&] { return job.running.load() == 0; });
+}
+
+void Pool::rest() {
+    resting_.store(true);
+    signal_.change();  // those that spin look for a job once more, and sleep
+}
+
+bool Pool::has_worker(int id) {
+    const std::lock_guard<std::mutex> hold(growing_);
+    for (const auto& worker : workers_)
+        if (worker->id.load() == id) return true;
+    return false;
 }
 
 void Pool::before_fork() {

@@ -67,6 +67,7 @@ class Pool {
     struct Worker {
         std::thread thread;
         std::atomic<State> state{State::idle};
+        std::atomic<int> id{0};  // Linux's number of the thread
     };
 
     SpinLock lock_;        // guards jobs_, active_, stopping_ and what a Job says of it
@@ -77,11 +78,15 @@ class Pool {
     std::mutex growing_;  // guards workers_
     std::vector<std::unique_ptr<Worker>> workers_;
     std::atomic<int> count_{0};  // of workers_
+    std::atomic<int> avoided_{-1};      // a core that is left to other libraries, if not negative
+    std::atomic<bool> resting_{false};  // workers sleep rather than spin
     std::atomic<const void*> last_caller_{nullptr};
     std::atomic<std::chrono::steady_clock::time_point> callers_changed_{};  // when another thread called last
 #if defined(__linux__)
     cpu_set_t allowed_;                      // the cores that workers may use; guarded by growing_
     std::atomic<bool> taken_[CPU_SETSIZE]{};  // the cores that those who run are on
+
+    cpu_set_t callers_cores() const;
 #endif
 
     void grow(int workers);
@@ -95,6 +100,9 @@ class Pool {
 
   public:
     void run(int threads, MemberBody body, void* context);
+    bool has_worker(int id);
+    void avoid(int core) { avoided_.store(core); }
+    void rest();
 
     // Around a fork: threads do not survive it, so that those asleep are ended before. Those that run a
     // kernel for another thread go on in the parent.

@@ -14,6 +14,7 @@ from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
+from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.choosing import Choice
 from roundwise.solver.inputs import GivenMatrix
 from roundwise.solver.trust.examining import Examiner
@@ -75,7 +76,9 @@ class Factored:
         analysis = self._analyses[action.method]
         if isinstance(analysis, EngineAnalysis) and level + 1 < len(self.ladder):
             return analysis.factorize(A, action[0], self._choice.granted)
-        return analysis.factorize(A, action[0])
+        on_cores = self._backend.on_host and not self.matrix.is_sparse
+        with cores_to_ourselves(self.matrix.n if on_cores else 0):
+            return analysis.factorize(A, action[0])
 
     def _analysed(self, method: str) -> Analysis:
         """The analysis by a method, which reuses the orders found when the method was chosen."""

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
+from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
 from roundwise.solver.complex.factorization import factor_complex, small_complex
@@ -193,7 +194,10 @@ def solve_knowing(
                 accuracy=accuracy,
                 learner=learner,
             )
-    x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
+    # Its first passes over a dense A use all cores, not only its factorization.
+    order = len(A) if isinstance(A, np.ndarray) and A.ndim == 2 else 0
+    with cores_to_ourselves(order):
+        x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
     return x if type(b) is np.ndarray else returned(x, A, b)
 
 

@@ -1,0 +1,41 @@
+// The cores that there are, and the threads of this process, ours and others.
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "bindings/bindings.hpp"
+#include "common/pause.hpp"
+#include "common/spinning.hpp"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace roundwise {
+
+namespace {
+
+// The cores that the calling thread may use now.
+int usable_cores() {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+    const unsigned int known = std::thread::hardware_concurrency();
+    return known == 0 ? 1 : static_cast<int>(known);
+}
+
+}  // namespace
+
+void bind_threads(nb::module_& m) {
+    m.def("usable_cores", &usable_cores);
+    m.def("few_cores", [] { return few_cores; });
+    m.def("move_others_aside", [](std::int64_t nanoseconds, double share, const std::vector<int>& spared) {
+        return move_others_aside({nanoseconds, share, spared});
+    });
+    m.def("move_others_back", &move_others_back);
+}
+
+}  // namespace roundwise
