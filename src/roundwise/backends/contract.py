@@ -124,6 +124,9 @@ class Factors(ABC):
     def solve(self, b: Vector, transpose: bool = False) -> Vector:
         """Solve ``A x = b`` (or ``A' x = b``) by substitution, for a vector or a block of them."""
 
+    def discard(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Tells that nobody will use these factors any more: their memory may serve others."""
+
 
 class Matrix(ABC):
     """A matrix rounded to a format; dense or sparse as it came.

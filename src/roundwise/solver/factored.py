@@ -69,6 +69,12 @@ class Factored:
                 self._factors = self._made(level)
             return self._factors
 
+    def discard(self) -> None:
+        """Tells that there will be no other solve."""
+        if self._factors is not None:
+            self._factors.discard()
+            self._factors = None
+
     def _made(self, level: int) -> Factors:
         action, A = self.ladder[level], self.matrix.A
         if action.method not in self._analyses:

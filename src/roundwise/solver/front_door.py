@@ -267,7 +267,7 @@ def _solve_here(
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
         del choice  # F drops the orders in it when they have served
-        return F.solve(b, full_output=full_output)
+        return F.solve_once(b, full_output)
 
 
 def factor(

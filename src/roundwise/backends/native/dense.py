@@ -24,6 +24,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
+from roundwise.backends.native import spare
 from roundwise.backends.native.indefinite import is_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
 from roundwise.backends.native.storage import (
@@ -41,6 +42,7 @@ from roundwise.backends.native.storage import (
     require_native,
     scattered,
     stored,
+    work_array,
 )
 from roundwise.backends.native.structured import BandedFactors, TriangularFactors
 from roundwise.backends.permuted import PermutedFactors
@@ -215,7 +217,7 @@ class DenseMatrix(Matrix):
             work, swaps, info = getrf(work)
         if info != 0:
             raise self._failure(info, work, kernel, Status.ZERO_PIVOT, np.asarray)
-        packed = narrowed(work, self.fmt, kernel)
+        packed = self._narrowed(work, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, interchanged(swaps), self._transposed)
 
     def cholesky(self) -> DenseFactors:
@@ -240,14 +242,20 @@ class DenseMatrix(Matrix):
             ):
                 failure = ArithmeticFailure(Status.INDEFINITE, kernel, self.fmt, info - 1)
             raise failure
-        packed = narrowed(work, self.fmt, kernel)
+        packed = self._narrowed(work, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, None, not lower)
+
+    def _narrowed(self, work: NDArray[Any], kernel: str) -> NDArray[Any]:
+        packed = narrowed(work, self.fmt, kernel)
+        if packed is not work:
+            spare.keep(work)
+        return packed
 
     def _work(self) -> NDArray[Any]:
         """A new array to factorize in place, in the type that is computed with."""
         if self.fmt == FP16:  # FP32 on the rounded matrix
             return converted(stored(self._columns, FP16), FP16, np.float32)
-        return stored(self._columns, COMPUTED_IN[self.fmt], copy=True)
+        return work_array(self._columns, COMPUTED_IN[self.fmt])
 
     def _failure(
         self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, part: Any
@@ -284,6 +292,10 @@ class DenseFactors(PermutedFactors):
         self.flops = (2 if self._is_lu else 1) / 3 * n**3
         self._packed, self._storage, self._transposed = packed, storage, transposed
         self._around = None, None  # `_solve_factored` permutes where it converts
+
+    def discard(self) -> None:
+        packed, self._packed = self._packed, np.empty((0, 0))
+        spare.keep(packed)
 
     @cached_property
     def _float64(self) -> Vector:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends.native import exact
+from roundwise.backends.native import exact, spare
 from roundwise.backends.native.dense import getrf, getrs
-from roundwise.backends.native.storage import stored
+from roundwise.backends.native.storage import work_array
 from roundwise.formats import FP64
 from roundwise.machine.threads import PASS
 
@@ -27,11 +27,12 @@ def solve_at_once(A: Array, b: Array) -> tuple[Array, float, float] | None:
         A = A.copy()
     # A C-ordered matrix is the transpose of one whose columns are contiguous.
     columns, flip = (A.T, True) if A.flags.c_contiguous else (A, False)
-    work = columns.copy(order="F") if A.size < PASS else stored(columns, FP64, copy=True)
+    work = columns.copy(order="F") if A.size < PASS else work_array(columns, FP64)
     lu, swaps, info = getrf(work)
     if info != 0:
         return None
     x = getrs(lu, swaps, b, flip)
     pivots = np.abs(lu.diagonal())
     ratio = pivots[pivots.argmin()] / pivots[pivots.argmax()]  # min() would take twice as long
+    spare.keep(lu)
     return x, exact.backward_error(A, x, np.asfortranarray(b)), ratio

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import roundwise._kernels as _kernels
 from roundwise.backends.checks import Float64Array, require_nonzero_diagonal
 from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat
+from roundwise.backends.native import spare
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.machine.threads import ONE_THREAD as ONE_THREAD
 from roundwise.machine.threads import pass_threads
@@ -51,15 +52,24 @@ def has_16_bits(fmt: FloatFormat) -> bool:
     return fmt is not FP64 and fmt is not FP32 and fmt in (BF16, FP16)
 
 
-def stored(values: NDArray[Any], fmt: FloatFormat, copy: bool = False) -> NDArray[Any]:
+def stored(values: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
     """A Fortran-ordered float64 or float32 array as it lies in memory in a format."""
     if fmt == FP64 or values.dtype == DTYPES[fmt]:  # nothing to round
-        if copy and values.dtype == DTYPES[fmt] and values.ndim == 2 and values.flags.f_contiguous:
-            result = np.empty_like(values, order="F")
-            _kernels.native_copy(values, result, pass_threads(values.size))
-            return result
-        return values.astype(DTYPES[fmt], order="F", copy=copy)
+        return values.astype(DTYPES[fmt], order="F", copy=False)
     return converted(values, fmt, DTYPES[fmt])
+
+
+def work_array(values: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+    """The same of a matrix, to be overwritten; `spare.keep` it when it has served."""
+    dtype, threads = DTYPES[fmt], pass_threads(values.size)
+    work = spare.empty(values.shape, dtype)
+    if values.dtype == dtype and values.flags.f_contiguous:
+        _kernels.native_copy(values, work, threads)
+    elif fmt == FP64 or values.dtype == dtype:
+        work[...] = values
+    else:
+        _kernels.native_convert(values, work, fmt.name, threads)
+    return work
 
 
 def converted(numbers: NDArray[Any], fmt: FloatFormat, dtype: Any) -> NDArray[Any]:
