@@ -94,7 +94,7 @@ void Signal::wake(int most) {
 #endif
 }
 
-void Signal::wait(std::uint32_t seen, std::chrono::microseconds most) {
+void Signal::wait(std::uint32_t seen, std::chrono::microseconds most, std::atomic<bool>& asleep) {
     const auto begin = std::chrono::steady_clock::now();
     for (int spins = 0; value_.load() == seen; ++spins) {
         pause();
@@ -102,6 +102,7 @@ void Signal::wait(std::uint32_t seen, std::chrono::microseconds most) {
         if (std::chrono::steady_clock::now() - begin > most) break;
         if (few_cores) std::this_thread::yield();
     }
+    asleep.store(true);
     sleepers_.fetch_add(1);  // before the value is compared again: whoever changes it looks afterwards
 #if defined(__linux__)
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr,
@@ -113,6 +114,7 @@ void Signal::wait(std::uint32_t seen, std::chrono::microseconds most) {
     }
 #endif
     sleepers_.fetch_sub(1);
+    asleep.store(false);
 }
 
 // Workers that were started may run elsewhere; new ones are moved off this core at once: Linux often
@@ -165,8 +167,30 @@ void Pool::follow_caller() {
     const std::lock_guard<std::mutex> hold(growing_);
     if (CPU_COUNT(&now) == 0 || CPU_EQUAL(&now, &allowed_)) return;
     allowed_ = now;
-    for (const auto& worker : workers_)
+    for (const auto& worker : workers_) {
+        worker->kept_off.store(false);
         pthread_setaffinity_np(worker->thread.native_handle(), sizeof now, &now);
+    }
+#endif
+}
+
+// Linux often wakes a thread on the core of the one that wakes it, where it waits for up to some milliseconds while
+// another core is idle. On few cores that is half of the threads or more, so that those asleep are forbidden this core
+// until they are awake.
+void Pool::keep_sleepers_off_this_core() {
+#if defined(__linux__)
+    const int core = sched_getcpu();
+    if (!few_cores || core < 0) return;
+    const std::lock_guard<std::mutex> hold(growing_);
+    cpu_set_t others = allowed_;
+    CPU_CLR(static_cast<unsigned>(core), &others);
+    if (CPU_COUNT(&others) == 0) return;
+    for (const auto& worker : workers_) {
+        if (!worker->asleep.load() || worker->kept_off.load()) continue;
+        worker->allowed = allowed_;
+        worker->kept_off.store(true);
+        pthread_setaffinity_np(worker->thread.native_handle(), sizeof others, &others);
+    }
 #endif
 }
 
@@ -246,7 +270,10 @@ void Pool::work(Worker& self) {
         if (job == nullptr) {
             const auto since = std::chrono::steady_clock::now() - callers_changed_.load();
             const auto spinning = since < together ? awake_among_callers : awake;
-            signal_.wait(seen, resting_.load() ? std::chrono::microseconds(0) : spinning);
+            signal_.wait(seen, resting_.load() ? std::chrono::microseconds(0) : spinning, self.asleep);
+#if defined(__linux__)
+            if (self.kept_off.exchange(false)) sched_setaffinity(0, sizeof self.allowed, &self.allowed);
+#endif
             continue;
         }
         if (more) signal_.wake(woken_by_each);
@@ -275,6 +302,7 @@ void Pool::run(int threads, MemberBody body, void* context) {
     }
     if (room) {
         signal_.change();
+        keep_sleepers_off_this_core();
         signal_.wake(woken_by_each);
     }
     body(context, 0);

@@ -45,8 +45,8 @@ class Signal {
     void wake(int most);
 
     // Returns when the value is another one than `seen`, or by chance: spins for as long as `most`, as the next
-    // kernel of a solve usually follows within microseconds, then sleeps.
-    void wait(std::uint32_t seen, std::chrono::microseconds most);
+    // kernel of a solve usually follows within microseconds, then sleeps, which it tells in `asleep`.
+    void wait(std::uint32_t seen, std::chrono::microseconds most, std::atomic<bool>& asleep);
 };
 
 // One call of run_members. It takes members until its caller's part is done: by then all tasks are
@@ -68,6 +68,11 @@ class Pool {
         std::thread thread;
         std::atomic<State> state{State::idle};
         std::atomic<int> id{0};  // Linux's number of the thread
+        std::atomic<bool> asleep{false};
+        std::atomic<bool> kept_off{false};  // a core, until it wakes up
+#if defined(__linux__)
+        cpu_set_t allowed;  // the cores that it may use then
+#endif
     };
 
     SpinLock lock_;        // guards jobs_, active_, stopping_ and what a Job says of it
@@ -91,6 +96,7 @@ class Pool {
 
     void grow(int workers);
     void follow_caller();
+    void keep_sleepers_off_this_core();
     void forget_ended();
     void work(Worker& self);
     Job* join(Worker& self, int& member, bool& more);
