@@ -13,7 +13,7 @@ from roundwise.algorithms.methods import is_symmetric
 from roundwise.algorithms.scaling import moderate
 from roundwise.backends import NativeBackend
 from roundwise.backends.native import exact
-from roundwise.backends.native.storage import largest_entry, stored
+from roundwise.backends.native.storage import largest_entry, work_array
 from roundwise.features import look
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import checked_matrix
@@ -79,7 +79,7 @@ def test_a_copy_has_the_same_bits(dtype):
         copy = np.zeros_like(A)
         _kernels.native_copy(A, copy, threads)
         assert A.tobytes("F") == copy.tobytes("F")
-    made = stored(A, FP64 if dtype is np.float64 else FP32, copy=True)
+    made = work_array(A, FP64 if dtype is np.float64 else FP32)
     assert made.tobytes("F") == A.tobytes("F")
     assert not np.shares_memory(made, A)
 

@@ -90,18 +90,28 @@ def test_threads_stay_on_the_cores_that_their_caller_may_use():
     allowed = os.sched_getaffinity(0)
     A = np.ones((N, N), order="F")
     _kernels.native_symmetric(A, 3)
-    one = min(allowed)
     try:
-        os.sched_setaffinity(0, {one})
-        assert threads.usable_cores() == 1
-        _kernels.native_symmetric(A, 3)
-        assert set(ours()) == {str(one)}
-        assert len(ours()) >= 2
+        for one in (min(allowed), max(allowed)):
+            os.sched_setaffinity(0, {one})
+            assert threads.usable_cores() == 1
+            _kernels.native_symmetric(A, 3)
+            assert set(ours()) == {str(one)}
+            assert len(ours()) >= 2
     finally:
         os.sched_setaffinity(0, allowed)
-    _kernels.native_symmetric(A, 3)
-    if len(allowed) > 1:
-        assert str(one) not in ours()
+
+
+@linux
+def test_a_thread_that_sleeps_is_kept_off_one_core_at_most():
+    allowed = os.sched_getaffinity(0)
+    A = np.ones((N, N), order="F")
+    for _ in range(20):
+        _kernels.native_symmetric(A, 3)
+        for task in Path("/proc/self/task").iterdir():
+            if (task / "comm").read_text().startswith("roundwise"):
+                cores = os.sched_getaffinity(int(task.name))
+                assert cores <= allowed
+                assert len(cores) >= max(1, len(allowed) - 1)
 
 
 @linux

@@ -186,9 +186,11 @@ void Pool::keep_sleepers_off_this_core() {
     CPU_CLR(static_cast<unsigned>(core), &others);
     if (CPU_COUNT(&others) == 0) return;
     for (const auto& worker : workers_) {
-        if (!worker->asleep.load() || worker->kept_off.load()) continue;
-        worker->allowed = allowed_;
-        worker->kept_off.store(true);
+        if (!worker->asleep.load()) continue;
+        if (!worker->kept_off.load()) {
+            worker->allowed = allowed_;
+            worker->kept_off.store(true);
+        }
         pthread_setaffinity_np(worker->thread.native_handle(), sizeof others, &others);
     }
 #endif

@@ -233,12 +233,6 @@ class Factorization:
             return self._solve_parts(b, trans, full_output)
         return self._solve(b, trans, full_output, self._tolerance)
 
-    def solve_once(self, b: Any, full_output: bool) -> Any:
-        """The first solve and the last one: the memory of the factors may serve others then."""
-        answer = self.solve(b, full_output=full_output)
-        self._factored.discard()
-        return answer
-
     def _solve(
         self, b: Any, trans: Any, full_output: bool, tolerance: Callable[[Any], float | None]
     ) -> Any:
@@ -511,6 +505,13 @@ class Factorization:
             and factored.examiner.shows_signs(last.factors)
         )
         return factored.examiner.singularity if asked or unholdable else Singularity.NONSINGULAR
+
+
+def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
+    """Its first solve and its last one: the memory of the factors may serve others then."""
+    answer = F.solve(b, full_output=full_output)
+    F._factored.discard()
+    return answer
 
 
 def _remade(

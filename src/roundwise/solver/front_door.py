@@ -22,7 +22,7 @@ from roundwise.solver.complex.systems import is_complex
 from roundwise.solver.device.choosing import DeviceLearner
 from roundwise.solver.device.devices import place_of
 from roundwise.solver.device.solving import factor_on_device, solve_on_device
-from roundwise.solver.factorization import Factorization
+from roundwise.solver.factorization import Factorization, solved_once
 from roundwise.solver.inputs import checked_matrix, dense_array, empty_answer
 from roundwise.solver.kinds import returned
 from roundwise.solver.patterns import KnownPatterns
@@ -267,7 +267,7 @@ def _solve_here(
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
         del choice  # F drops the orders in it when they have served
-        return F.solve_once(b, full_output)
+        return solved_once(F, b, full_output)
 
 
 def factor(
