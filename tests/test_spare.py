@@ -12,7 +12,7 @@ import roundwise as rw
 from roundwise.backends.native import spare
 from roundwise.backends.native.dense import has_own_lu
 
-keeps = pytest.mark.skipif(not hasattr(mmap, "MADV_FREE"), reason="this system cannot keep memory")
+keeps = pytest.mark.skipif(not spare.KEEPS, reason="this system cannot keep memory")
 N = 1500  # FP32 and FP64 factors of this order are large enough to be kept
 
 
@@ -62,6 +62,20 @@ class TestMemory:
     def test_views_and_arrays_of_others_are_not_kept(self):
         spare.keep(np.empty((1000, 1000)))
         spare.keep(spare.empty((1000, 1000), np.float64).T)
+        assert spare._kept is None
+
+    def test_where_there_is_no_memory_numpy_says_so(self, monkeypatch):
+        def refuse(*_, **__):
+            raise OSError(12, "Cannot allocate memory")
+
+        monkeypatch.setattr(mmap, "mmap", refuse)
+        assert spare.empty((1000, 1000), np.float64).base is None
+
+    def test_a_system_that_refuses_advice_still_solves(self, monkeypatch, system):
+        monkeypatch.setattr(mmap, "MADV_HUGEPAGE", -1)
+        monkeypatch.setattr(mmap, "MADV_FREE", -1)
+        A, b = system
+        np.testing.assert_allclose(A @ rw.solve(A, b), b, atol=1e-8)
         assert spare._kept is None
 
     def test_an_array_can_be_pickled_and_copied(self):

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
-#include "common/pause.hpp"
 #include "common/spinning.hpp"
 
 #if defined(__linux__)
@@ -31,7 +30,6 @@ int usable_cores() {
 
 void bind_threads(nb::module_& m) {
     m.def("usable_cores", &usable_cores);
-    m.def("few_cores", [] { return few_cores; });
     m.def("move_others_aside", [](std::int64_t nanoseconds, double share, const std::vector<int>& spared) {
         return move_others_aside({nanoseconds, share, spared});
     });

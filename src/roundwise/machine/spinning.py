@@ -1,15 +1,15 @@
 """The cores for a large solve: threads of other libraries that spin there are moved to one of them.
 
 Just after a product, OpenBLAS's threads spin for a tenth of a second, those of OpenMP (torch, MKL)
-for some milliseconds. A solve that begins then has half of every core, and waits for threads of
-its own that wait for theirs. So a solve that finds as many threads running as half of the cores
-moves these to one core, uses the others, and moves them back at its end (``make stages`` compares
-both with a solve at rest).
+for some milliseconds. Linux shares every core between such a thread and one of ours, and whenever
+one of ours has lost its core, the others wait for it. So a solve that finds at least half as many
+threads spinning as there are cores moves them to one core, uses the other cores, and moves them
+back at its end. ``make stages`` compares a solve just after a product with one at rest.
 
 Such threads may also do useful work, which waits meanwhile. So nothing is moved unless all other
-threads of Python wait, nor for a solve that takes longer than some tenths of a second. On few cores
-nothing is moved, as too few would be left. ``ROUNDWISE_MOVE_SPINNING=0`` in the environment leaves
-all threads where they are.
+threads of Python wait, nor for a solve that takes longer than some tenths of a second. Where this
+process has few cores, nothing is moved, as too few would be left. ``ROUNDWISE_MOVE_SPINNING=0`` in
+the environment leaves all threads where they are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import roundwise._kernels as _kernels
+from roundwise.machine.threads import usable_cores
+
+FEW_CORES = 4
 
 ORDERS = range(500, 8001)
 """Of matrices: below, moving threads takes as long as what is gained; above, a solve takes so long
@@ -51,7 +54,7 @@ _AS_THEY_ARE = nullcontext()
 
 def cores_to_ourselves(order: int) -> AbstractContextManager[None]:
     """For a dense solve of this order: threads of other libraries do not spin on its cores."""
-    if order not in ORDERS or _kernels.few_cores() or _here.solves or not _is_wanted():
+    if order not in ORDERS or _here.solves or usable_cores() <= FEW_CORES or not _is_wanted():
         return _AS_THEY_ARE
     return _others_aside() if _others_wait() else _AS_THEY_ARE
 
@@ -74,7 +77,7 @@ def _is_wanted() -> bool:
 
 
 def _others_wait() -> bool:
-    """Whether all other threads of Python do."""
+    """Whether every thread of Python but the calling one does nothing but wait."""
     me = threading.get_ident()
     return all(
         thread == me or (frame.f_globals.get("__name__"), frame.f_code.co_name) in _WAITING

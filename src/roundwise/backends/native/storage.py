@@ -60,7 +60,10 @@ def stored(values: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
 
 
 def work_array(values: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
-    """The same of a matrix, to be overwritten; `spare.keep` it when it has served."""
+    """A copy of a matrix in a format, for a factorization to overwrite.
+
+    Whoever needs it no more gives its memory to `spare.keep`.
+    """
     dtype, threads = DTYPES[fmt], pass_threads(values.size)
     work = spare.empty(values.shape, dtype)
     if values.dtype == dtype and values.flags.f_contiguous:
