@@ -33,6 +33,46 @@ def test_callers_at_the_same_time_get_what_each_alone_gets(five_threads):
         assert np.array_equal(x, alone[i % 4])
 
 
+def lu(threads):
+    work, pivots = np.asfortranarray(LARGE), np.empty(len(LARGE), dtype=np.int32)
+    assert _kernels.native_lu(work, pivots, threads) == 0
+    return work, pivots
+
+
+def cholesky(threads):
+    work = np.asfortranarray(LARGE @ LARGE.T + np.eye(len(LARGE)))
+    assert _kernels.native_cholesky(work, False, threads) == 0
+    return work, np.empty(0)
+
+
+LARGE = RNG.standard_normal((1800, 1800))
+
+
+@pytest.mark.parametrize("factorize", [lu, cholesky])
+def test_a_factorization_that_loses_its_workers_to_other_callers_gives_the_same_bits(factorize):
+    """With as many callers as threads, every worker is called back between two tasks."""
+    expected = factorize(1)
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            lu, pivots = np.asfortranarray(SYSTEMS[0][0]), np.empty(N, dtype=np.int32)
+            _kernels.native_lu(lu, pivots, 3)
+
+    others = [threading.Thread(target=work) for _ in range(2)]
+    found = []
+    for other in others:
+        other.start()
+        found.append(factorize(3))  # beside one other caller, then beside two
+    stop.set()
+    for other in others:
+        other.join()
+    found.append(factorize(3))  # workers are there again
+    for factors, pivots in found:
+        assert np.array_equal(factors, expected[0])
+        assert np.array_equal(pivots, expected[1])
+
+
 def test_more_threads_than_cores_give_the_same_bits():
     A = np.asfortranarray(SYSTEMS[0][0])
     found = []

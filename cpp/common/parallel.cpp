@@ -48,6 +48,8 @@ void run_members(int threads, MemberBody body, void* context) {
     else pool.load()->run(threads, body, context);
 }
 
+bool wanted_back() { return pool.load()->wanted_back(); }
+
 bool is_worker(int id) { return pool.load()->has_worker(id); }
 
 void avoid_core(int core) { pool.load()->avoid(core); }

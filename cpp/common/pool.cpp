@@ -1,5 +1,6 @@
 #include "common/pool.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <system_error>
@@ -29,6 +30,20 @@ constexpr auto awake = std::chrono::microseconds(300), awake_among_callers = std
 
 // If the calling thread was another one than before, several threads count as callers for so long.
 constexpr auto together = std::chrono::milliseconds(50);
+
+// A caller that has left a kernel for less than this is taken to be between two kernels of a solve, in some hundred
+// microseconds of Python. A worker that leaves it its core looks that often whether it is free.
+constexpr auto between = std::chrono::microseconds(1000);
+
+enum class Role { caller, worker, returning };  // `returning`: a worker that was told to
+thread_local Role role = Role::caller;
+
+// A number of the calling thread; more than Pool::seats threads share a seat.
+std::atomic<int> threads_that_called{0};
+int own_number() {
+    static thread_local const int number = threads_that_called.fetch_add(1);
+    return number;
+}
 
 // A woken thread wakes so many others before it begins: all are awake soon, and nobody spends long on
 // it.
@@ -196,41 +211,90 @@ void Pool::keep_sleepers_off_this_core() {
 #endif
 }
 
-// Two members of a call on one core take twice as long. Linux sees no harm in that while threads of
-// another library spin on all other cores: it takes these for busy. So a worker that finds its core
-// taken goes to one that is not, where the spinning thread gives way to it. Returns the core, or -1.
-int Pool::take_core(bool move) {
+// Two members of a call, or two callers, on one core take twice as long. Linux sees no harm in that while
+// threads of another library spin on all other cores, which it takes for busy, and it takes milliseconds to
+// part two threads that began to run on one core. So whoever finds its core taken goes to one that is not,
+// where a spinning thread gives way to it. A caller takes the core of a worker rather than share that of a
+// caller: the worker returns to the pool soon. Returns the core, or -1.
+int Pool::take_core(Holder holder, const Absent& absent) {
 #if defined(__linux__)
     const int here = sched_getcpu();
     if (here < 0 || here >= CPU_SETSIZE) return -1;
-    if (!taken_[here].exchange(true)) return here;
+    const auto take = [&](int core, Holder from) {
+        return !CPU_ISSET(core, &absent.cores) && taken_[core].compare_exchange_strong(from, holder);
+    };
+    const bool calls = holder == Holder::caller;
+    if (take(here, Holder::nobody) || (calls && take(here, Holder::worker))) return here;
     cpu_set_t allowed;
-    if (!move || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
-    for (int step = 1; step < CPU_SETSIZE; ++step) {
-        const int core = (here + step) % CPU_SETSIZE;
-        if (!CPU_ISSET(core, &allowed) || taken_[core].load() || taken_[core].exchange(true)) continue;
-        cpu_set_t only;
-        CPU_ZERO(&only);
-        CPU_SET(core, &only);
-        sched_setaffinity(0, sizeof only, &only);  // moves this thread there
-        sched_setaffinity(0, sizeof allowed, &allowed);
-        return core;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
+    for (const Holder from : {Holder::nobody, Holder::worker}) {
+        if (from == Holder::worker && !calls) break;
+        for (int step = 1; step < CPU_SETSIZE; ++step) {
+            const int core = (here + step) % CPU_SETSIZE;
+            if (!CPU_ISSET(core, &allowed) || taken_[core].load() != from || !take(core, from)) continue;
+            cpu_set_t only;
+            CPU_ZERO(&only);
+            CPU_SET(core, &only);
+            sched_setaffinity(0, sizeof only, &only);  // moves this thread there
+            sched_setaffinity(0, sizeof allowed, &allowed);
+            return core;
+        }
     }
 #else
-    static_cast<void>(move);
+    static_cast<void>(holder);
+    static_cast<void>(absent);
 #endif
     return -1;
 }
 
-void Pool::give_back_core(int core) {
+// Leaves it to a caller that has taken it from a worker.
+void Pool::give_back_core(int core, Holder holder) {
 #if defined(__linux__)
-    if (core >= 0) taken_[core].store(false);
+    if (core >= 0) taken_[core].compare_exchange_strong(holder, Holder::nobody);
 #else
     static_cast<void>(core);
+    static_cast<void>(holder);
 #endif
 }
 
-Job* Pool::join(Worker& self, int& member, bool& more) {
+// The callers that have left a kernel a moment ago. The one that asks, if it is a caller, has not.
+Pool::Absent Pool::absent_callers() const {
+    Absent absent{};
+    if (threads_that_called.load() <= 1) return absent;
+    const auto now = std::chrono::steady_clock::now();
+    for (const Seat& seat : seats_) {
+        if (now - seat.left.load() >= between) continue;
+        ++absent.count;
+#if defined(__linux__)
+        if (const int core = seat.core.load(); core >= 0) CPU_SET(static_cast<unsigned>(core), &absent.cores);
+#endif
+    }
+    return absent;
+}
+
+// Counts the workers that are too many; lock_ is held.
+void Pool::count_surplus() {
+    int granted = 0;
+    for (const Job* job = jobs_; job != nullptr; job = job->next) granted = std::max(granted, job->wanted);
+    const int running = active_ - leaving_;
+    surplus_.store(std::max(0, std::min(running - granted, running - callers_)));
+}
+
+// For a member of a job, between two tasks: whether it is a worker that should return, as the core is needed for
+// another caller. The job's own caller does what is left.
+bool Pool::wanted_back() {
+    if (role == Role::returning) return true;
+    if (surplus_.load(std::memory_order_relaxed) == 0 || role == Role::caller) return false;
+    const std::lock_guard<SpinLock> hold(lock_);
+    if (surplus_.load() == 0) return false;
+    role = Role::returning;
+    ++leaving_;
+    count_surplus();
+    return true;
+}
+
+// `later` tells that there is a job to join unless callers that are between two kernels call again.
+Job* Pool::join(Worker& self, const Absent& absent, int& member, bool& more, bool& later) {
     const std::lock_guard<SpinLock> hold(lock_);
     if (stopping_) {
         self.state.store(State::ended);
@@ -238,6 +302,10 @@ Job* Pool::join(Worker& self, int& member, bool& more) {
     }
     for (Job* job = jobs_; job != nullptr; job = job->next) {
         if (job->joined >= job->wanted || active_ >= job->wanted) continue;
+        if (active_ + absent.count >= job->wanted) {
+            later = true;
+            continue;
+        }
         member = job->joined++;
         more = job->joined < job->wanted;
         job->running.fetch_add(1);
@@ -251,12 +319,16 @@ Job* Pool::join(Worker& self, int& member, bool& more) {
 void Pool::leave(Job& job, Worker& self) {
     const std::lock_guard<SpinLock> hold(lock_);
     --active_;
+    if (role == Role::returning) --leaving_;
+    role = Role::worker;
+    count_surplus();
     self.state.store(State::idle);
     job.running.fetch_sub(1);  // the caller may return, and the job be gone, from here on
 }
 
 void Pool::work(Worker& self) {
     const IeeeArithmetic ieee;
+    role = Role::worker;
     ask_for_short_turns();
 #if defined(__linux__)
     pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
@@ -266,9 +338,14 @@ void Pool::work(Worker& self) {
     for (;;) {
         const std::uint32_t seen = signal_.value();
         int member = 0;
-        bool more = false;
-        Job* job = join(self, member, more);
+        bool more = false, later = false;
+        const Absent absent = absent_callers();
+        Job* job = join(self, absent, member, more, later);
         if (self.state.load() == State::ended) return;
+        if (later) {
+            std::this_thread::sleep_for(between);
+            continue;
+        }
         if (job == nullptr) {
             const auto since = std::chrono::steady_clock::now() - callers_changed_.load();
             const auto spinning = since < together ? awake_among_callers : awake;
@@ -279,9 +356,9 @@ void Pool::work(Worker& self) {
             continue;
         }
         if (more) signal_.wake(woken_by_each);
-        const int core = take_core(true);
+        const int core = take_core(Holder::worker, absent);
         job->body(job->context, member);
-        give_back_core(core);
+        give_back_core(core, Holder::worker);
         leave(*job, self);
     }
 }
@@ -294,13 +371,18 @@ void Pool::run(int threads, MemberBody body, void* context) {
     else follow_caller();
     resting_.store(false);
     Job job{body, context, threads};
-    const int core = take_core(false);
+    Seat& seat = seats_[own_number() % seats];
+    seat.left.store({});
+    const Absent absent = absent_callers();
+    const int core = take_core(Holder::caller, absent);
     bool room;
     {
         const std::lock_guard<SpinLock> hold(lock_);
-        room = ++active_ < threads;
+        ++callers_;
+        room = ++active_ + absent.count < threads;
         job.next = jobs_;
         jobs_ = &job;
+        count_surplus();
     }
     if (room) {
         signal_.change();
@@ -308,7 +390,7 @@ void Pool::run(int threads, MemberBody body, void* context) {
         signal_.wake(woken_by_each);
     }
     body(context, 0);
-    give_back_core(core);
+    give_back_core(core, Holder::caller);
     bool others;
     {
         const std::lock_guard<SpinLock> hold(lock_);
@@ -316,6 +398,8 @@ void Pool::run(int threads, MemberBody body, void* context) {
         while (*link != &job) link = &(*link)->next;
         *link = job.next;
         --active_;
+        --callers_;
+        count_surplus();
         others = jobs_ != nullptr;
     }
     if (others) {  // there is room for their members
@@ -323,6 +407,8 @@ void Pool::run(int threads, MemberBody body, void* context) {
         signal_.wake(woken_by_each);
     }
     spin_until([&] { return job.running.load() == 0; });
+    seat.core.store(core);
+    seat.left.store(std::chrono::steady_clock::now());
 }
 
 void Pool::rest() {

@@ -61,9 +61,12 @@ struct Job {
 };
 
 // At most as many threads run at the same time as the call that asks for most of them was granted,
-// callers included: calls of several threads share the cores instead of each taking all.
+// callers included: calls of several threads share the cores instead of each taking all. A caller that
+// has just left a kernel is counted, too: it runs Python, and calls the next one soon. Where another
+// caller comes, a worker returns to the pool between two tasks (`wanted_back`).
 class Pool {
     enum class State { idle, busy, ended };
+    enum class Holder : char { nobody, worker, caller };
     struct Worker {
         std::thread thread;
         std::atomic<State> state{State::idle};
@@ -75,9 +78,24 @@ class Pool {
 #endif
     };
 
+    // Of one caller: when it left its last kernel, and the core that it had there.
+    struct Seat {
+        std::atomic<std::chrono::steady_clock::time_point> left{};
+        std::atomic<int> core{-1};
+    };
+    struct Absent {
+        int count;
+#if defined(__linux__)
+        cpu_set_t cores;
+#endif
+    };
+
     SpinLock lock_;        // guards jobs_, active_, stopping_ and what a Job says of it
     Job* jobs_ = nullptr;  // that may take more members
     int active_ = 0;       // callers and workers that run
+    int callers_ = 0;      // those of them that called
+    int leaving_ = 0;      // workers that were told to return and have not yet
+    std::atomic<int> surplus_{0};  // workers to tell so
     bool stopping_ = false;
     Signal signal_;
     std::mutex growing_;  // guards workers_
@@ -87,9 +105,11 @@ class Pool {
     std::atomic<bool> resting_{false};  // workers sleep rather than spin
     std::atomic<const void*> last_caller_{nullptr};
     std::atomic<std::chrono::steady_clock::time_point> callers_changed_{};  // when another thread called last
+    static constexpr int seats = 64;
+    Seat seats_[seats];
 #if defined(__linux__)
     cpu_set_t allowed_;                      // the cores that workers may use; guarded by growing_
-    std::atomic<bool> taken_[CPU_SETSIZE]{};  // the cores that those who run are on
+    std::atomic<Holder> taken_[CPU_SETSIZE]{};  // the cores that those who run are on
 
     cpu_set_t callers_cores() const;
 #endif
@@ -99,13 +119,16 @@ class Pool {
     void keep_sleepers_off_this_core();
     void forget_ended();
     void work(Worker& self);
-    Job* join(Worker& self, int& member, bool& more);
+    Job* join(Worker& self, const Absent& absent, int& member, bool& more, bool& later);
     void leave(Job& job, Worker& self);
-    int take_core(bool move);
-    void give_back_core(int core);
+    void count_surplus();
+    Absent absent_callers() const;
+    int take_core(Holder holder, const Absent& absent);
+    void give_back_core(int core, Holder holder);
 
   public:
     void run(int threads, MemberBody body, void* context);
+    bool wanted_back();
     bool has_worker(int id);
     void avoid(int core) { avoided_.store(core); }
     void rest();

@@ -82,6 +82,7 @@ struct alignas(64) Step {
 };
 
 constexpr std::int64_t closed_team = 1 << 20;
+constexpr int returned_early = -2;  // no code of a factorization
 
 // Work does the tasks:
 //   static constexpr bool packs, solves;        whether there are such tasks
@@ -163,7 +164,8 @@ template <class Work> struct Pipeline {
     std::int64_t* solved(std::int64_t step) const { return counters + step * slots(n); }
     std::int64_t* updated(std::int64_t step) const { return solved(step) + slots(n) / 2; }
 
-    // What each member does. Returns what Work::factorize returned.
+    // What each member does. Returns what Work::factorize returned, or `returned_early`: other members do what is
+    // left.
     int run() const {
         std::int64_t width = panel_width(n);
         StepPlan now{}, before = now;
@@ -174,15 +176,17 @@ template <class Work> struct Pipeline {
             if (steps[step].code != 0 || begin + width >= n) return steps[step].code;
             before = now;
             now = plan(begin, width);
-            do_tasks(step, now, before);
+            if (!do_tasks(step, now, before)) return returned_early;
             begin += width;
             width = panel_width(n - begin);
         }
     }
 
-    void do_tasks(std::int64_t step, const StepPlan& now, const StepPlan& before) const {
+    // False if the member was wanted back before all tasks were claimed.
+    bool do_tasks(std::int64_t step, const StepPlan& now, const StepPlan& before) const {
         const std::int64_t next = now.begin + now.width;
         for (;;) {
+            if (wanted_back()) return false;
             std::int64_t task = __atomic_fetch_add(&steps[step].claimed, 1, __ATOMIC_ACQ_REL);
             if (task < now.packs) {
                 const std::int64_t i = next + task * now.packed_rows, left = n - i;
@@ -213,7 +217,7 @@ template <class Work> struct Pipeline {
                 continue;
             }
             task -= solve_count(now.rest);
-            if (task >= now.rest.updates()) return;
+            if (task >= now.rest.updates()) return true;
             update(step, now, now.rest, solve_count(now.ahead), now.ahead.chunks(), task, before);
         }
     }
