@@ -266,6 +266,16 @@ def substitution(a: Arrays) -> None:
             kernels.native_potrs(packed, fmt, b, threads)
 
 
+def corrections(a: Arrays) -> None:
+    n, columns, dtype = a.size(), int(a.rng.integers(0, 6)), real_type(a)
+    packed = a.numbers(a.length(n), a.length(n), dtype=dtype)
+    rows, places = (a.order(n) if a.flag() else None for _ in range(2))
+    r, x, total = (a.numbers(a.length(n), a.length(columns)) for _ in range(3))
+    sizes, z_norms, norms = (a.numbers(a.length(columns)) for _ in range(3))
+    orders = a.flag(), a.flag(), rows, places
+    kernels.native_correct(packed, *orders, r, sizes, x, total, z_norms, norms, a.threads())
+
+
 def passes(a: Arrays) -> None:
     n, m, dtype, threads = a.size(), a.size(), real_type(a), a.threads()
     which = a.rng.integers(12)
@@ -554,8 +564,9 @@ def text(a: Arrays) -> None:
 
 
 SHARES: dict[Callable[[Arrays], None], float] = {
-    factors: 0.12,
+    factors: 0.07,
     substitution: 0.1,
+    corrections: 0.05,
     passes: 0.08,
     columns: 0.08,
     residuals: 0.08,

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from roundwise.algorithms.lost_directions import FEW_LOST, LostDirections, complete_corrector
-from roundwise.algorithms.refinement import substitution
+from roundwise.algorithms.refinement import Substitution
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import ForwardRule
@@ -57,7 +57,7 @@ def test_corrections_shrink_any_error(tiny, kind):
     A = kind(A)
     factors = BACKEND.matrix(A, FP32).lu()
     directions = LostDirections.of(A, norm_of(A), factors, FACTOR, RESIDUAL, len(tiny))
-    substitute = substitution(FACTOR, factors)
+    substitute = Substitution(FACTOR, factors)
     errors = np.column_stack([right, np.random.default_rng(0).standard_normal((N, 2))])
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), errors, np.zeros_like(errors))
     left = errors - directions.corrector(substitute)(R).Z
@@ -77,7 +77,7 @@ def test_a_weak_direction_does_not_slow_corrections_down(value):
     A, _, right = with_singular_values(value)
     factors = BACKEND.matrix(A, FP32).lu()
     directions = LostDirections.of(A, norm_of(A), factors, FACTOR, RESIDUAL, 1)
-    substitute = substitution(FACTOR, factors)
+    substitute = Substitution(FACTOR, factors)
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
     left = right - directions.corrector(substitute)(R).Z
     alone = right - substitute(R).Z
@@ -115,5 +115,5 @@ def test_fp64_factors_lose_directions_too():
     stage, factors = Stage("factor", FP64, BACKEND), BACKEND.matrix(A, FP64).lu()
     directions = LostDirections.of(A, norm_of(A), factors, stage, RESIDUAL, 1)
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
-    left = right - directions.corrector(substitution(stage, factors))(R).Z
+    left = right - directions.corrector(Substitution(stage, factors))(R).Z
     assert abs(left).max() < ForwardRule.slowest * abs(right).max()

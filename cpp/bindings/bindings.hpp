@@ -70,6 +70,7 @@ void bind_native(nb::module_& m);    // in native.cpp
 void bind_passes(nb::module_& m);    // in passes.cpp
 void bind_threads(nb::module_& m);   // in threads.cpp
 void bind_columns(nb::module_& m);   // in columns.cpp
+void bind_correction(nb::module_& m);  // in correction.cpp
 void bind_sparse(nb::module_& m);    // in sparse.cpp
 void bind_supernodal(nb::module_& m);  // in supernodal.cpp
 void bind_text(nb::module_& m);        // in text.cpp

@@ -1,10 +1,7 @@
 // Passes over blocks of columns; native/columns.hpp states what each computes.
-#include <nanobind/stl/optional.h>
-
-#include <optional>
 #include <vector>
 
-#include "bindings/bindings.hpp"
+#include "bindings/orders.hpp"
 #include "native/columns.hpp"
 
 namespace roundwise {
@@ -12,11 +9,6 @@ namespace roundwise {
 namespace {
 
 using Weights = std::optional<VectorIn<double>>;
-using Order = std::optional<VectorIn<std::int32_t>>;
-
-template <class Numbers> const auto* pointer(const std::optional<Numbers>& given) {
-    return given.has_value() ? given->data() : nullptr;
-}
 
 template <class Norm>
 void norms_of(const MatrixIn<double>& x, const Weights& weights, const VectorOut<double>& norms,
@@ -26,13 +18,6 @@ void norms_of(const MatrixIn<double>& x, const Weights& weights, const VectorOut
     require(!weights || rows == length(weights->size()), "pass a weight for each row");
     nb::gil_scoped_release release;
     for (std::int64_t j = 0; j < columns; ++j) norms.data()[j] = norm(rows, x.data() + j * rows, pointer(weights));
-}
-
-void require_order(const Order& order, std::int64_t n) {
-    if (!order) return;
-    bool valid = length(order->size()) == n;
-    for (std::int64_t i = 0; valid && i < n; ++i) valid = order->data()[i] >= 0 && order->data()[i] < n;
-    require(valid, "the order does not fit; pass an index of a row for each row");
 }
 
 void bind_norms_and_shifts(nb::module_& m) {

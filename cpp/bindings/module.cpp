@@ -20,6 +20,7 @@ NB_MODULE(_kernels, m) {
     bind_passes(m);
     bind_threads(m);
     bind_columns(m);
+    bind_correction(m);
     bind_sparse(m);
     bind_supernodal(m);
     bind_text(m);

@@ -99,6 +99,33 @@ inline bool scatter(std::int64_t n, const std::int32_t* order, const T* x, doubl
     return sum == 0;
 }
 
+// The end of a correction. `y` is solved for a column that was divided by 2**exponent; z[order_i] = 2**exponent y_i,
+// and sum = x + z.
+struct Corrected {
+    bool solved, scaled;  // whether y is finite, and z if y is
+    double z_norm, sum_norm;
+};
+
+template <class T>
+inline Corrected correct(std::int64_t n, const std::int32_t* order, const T* y, int exponent, const double* x,
+                         double* sum) {
+    const bool in_range = exponent >= -1022 && exponent <= 1023;
+    const double power = std::ldexp(1.0, in_range ? exponent : 0);
+    std::int64_t largest_y = 0, largest_z = 0, largest_sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const double value = static_cast<double>(y[i]);
+        const double z = in_range ? value * power : std::ldexp(value, exponent);
+        const std::int64_t place = order == nullptr ? i : order[i];
+        sum[place] = x[place] + z;
+        const std::int64_t sizes[3] = {magnitude_bits(value), magnitude_bits(z), magnitude_bits(sum[place])};
+        largest_y = sizes[0] > largest_y ? sizes[0] : largest_y;
+        largest_z = sizes[1] > largest_z ? sizes[1] : largest_z;
+        largest_sum = sizes[2] > largest_sum ? sizes[2] : largest_sum;
+    }
+    const double z_norm = from_bits(largest_z);
+    return {std::isfinite(from_bits(largest_y)), std::isfinite(z_norm), z_norm, from_bits(largest_sum)};
+}
+
 // The same between pairs of real and imaginary parts and a column of each; conjugated if `sign` is -1.
 template <class T>
 inline void gather_pairs(std::int64_t n, const std::int32_t* order, double sign, const double* x, T* re,

@@ -107,6 +107,21 @@ def native_getrs(
     packed: _Stored, fmt: str, b: _Computed, transpose: bool, threads: int, /
 ) -> None: ...
 def native_potrs(packed: _Stored, fmt: str, b: _Computed, threads: int, /) -> None: ...
+def native_correct(
+    packed: _Computed,
+    cholesky: bool,
+    transpose: bool,
+    rows: _Index | None,
+    places: _Index | None,
+    r: _Vector,
+    sizes: _Vector,
+    x: _Vector,
+    total: _Vector,
+    z_norms: _Vector,
+    total_norms: _Vector,
+    threads: int,
+    /,
+) -> int: ...
 def native_complex_getrs(
     packed: _Computed, b: _Computed, transpose: bool, threads: int, /
 ) -> None: ...

@@ -32,8 +32,8 @@ from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.refinement import (
     Correction,
     Corrector,
+    Substitution,
     by_columns,
-    substitution,
     with_unit_columns,
 )
 from roundwise.algorithms.scaling import ScaledMatrix
@@ -107,7 +107,7 @@ def complete_corrector(
     directions = LostDirections.of(matrix.A, norm, factors, factor, residual, max(pivots, 1))
     if directions is None:
         return None
-    return directions.placed(residual.backend).corrector(substitution(factor, factors))
+    return directions.placed(residual.backend).corrector(Substitution(factor, factors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ class _Search:
     def __init__(self, A: Any, factors: Factors, factor: Stage, residual: Stage) -> None:
         # Blocks of so few columns would wake the threads of BLAS, which takes longer.
         self.solve, self.solve_transposed = (
-            by_columns(substitution(factor, M)) for M in (factors, TransposedFactors(factors))
+            by_columns(Substitution(factor, M)) for M in (factors, TransposedFactors(factors))
         )
         self._A, self.factor, self._residual = A, factor, residual
 

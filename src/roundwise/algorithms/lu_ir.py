@@ -15,10 +15,10 @@ from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.refinement import (
+    Substitution,
     refine_problem,
     shared_factors,
     shared_system,
-    substitution,
 )
 from roundwise.algorithms.stage import Stages
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
@@ -52,5 +52,5 @@ class LuIR(Algorithm):
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
         factor, update, residual = (stages[name] for name in self.stages)
         system = shared_system(problem, self.equilibrate, residual, shared)
-        solve = substitution(factor, shared_factors(factor, system, shared))
+        solve = Substitution(factor, shared_factors(factor, system, shared))
         return refine_problem(problem, system, solve, solve, residual, update, self.stop, shared)

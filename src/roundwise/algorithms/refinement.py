@@ -35,6 +35,7 @@ from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import Progress, StoppingRule, largest
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, Status
 from roundwise.backends.arrays import column_norms, on_host
+from roundwise.backends.contract import Corrected
 from roundwise.formats import FP64
 from roundwise.problems import LinearSystem
 
@@ -100,10 +101,13 @@ def refine(
     progress = Progress(scaled.n, update.fmt)
     refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
     try:
-        sizes = None if scaled.weighs_rows else b_norms
-        X = with_unit_columns(start, B, sizes).Z if callable(start) else start
-        refined.X = X
-        A, x_norms = matrix(residual), None
+        sizes, x_norms = None if scaled.weighs_rows else b_norms, None
+        one_kernel = not (scaled.weighs_rows or scaled.weighs_columns) and update.fmt == FP64
+        if one_kernel and (made := applied(start, refined.best, B, b_norms, update)):
+            X, _, x_norms = made
+        else:
+            X = with_unit_columns(start, B, sizes).Z if callable(start) else start
+        refined.X, A = X, matrix(residual)
         while True:
             R = residual.residual(A, X, B)
             if x_norms is None:
@@ -120,20 +124,25 @@ def refine(
             refined.keep_better(errors)
             if status := stop.after_residual(progress):
                 break
-            correction = with_unit_columns(correct, R, None if scaled.weighs_rows else r_norms)
-            X = refined.X = update.add(X, correction.Z)
-            z_norms, x_norms = scaled.norms_of_solutions(correction.Z, X)
-            require_finite(z_norms, residual.backend)
+            if one_kernel and (made := applied(correct, X, R, r_norms, update)):
+                (X, z_norms, x_norms), iterations, left = made, 0, 0.0
+            else:
+                correction = with_unit_columns(correct, R, None if scaled.weighs_rows else r_norms)
+                X = update.add(X, correction.Z)
+                z_norms, x_norms = scaled.norms_of_solutions(correction.Z, X)
+                require_finite(z_norms, residual.backend)
+                iterations, left = correction.iterations, correction.residual
+            refined.X = X
             progress.z_norms.append(z_norms)
             progress.x_norms[-1] = x_norms
-            progress.inner_iterations += correction.iterations
-            progress.inner_residual = correction.residual
+            progress.inner_iterations += iterations
+            progress.inner_residual = left
             refined.history.append(
                 {
                     "backward_error": largest(errors),
                     "correction": largest(z_norms),
-                    "inner_iterations": correction.iterations,
-                    "inner_residual": correction.residual,
+                    "inner_iterations": iterations,
+                    "inner_residual": left,
                 }
             )
             if status := stop.after_update(progress):
@@ -169,9 +178,24 @@ def with_unit_columns(
     return Correction(Z, correction.iterations, correction.residual)
 
 
-def substitution(stage: Stage, factors: Factors) -> Corrector:
+@dataclass(frozen=True)
+class Substitution:
     """The corrector that applies the factors alone."""
-    return lambda B: Correction(stage.solve(factors, B))
+
+    stage: Stage
+    factors: Factors
+
+    def __call__(self, B: Vector) -> Correction:
+        return Correction(self.stage.solve(self.factors, B))
+
+
+def applied(
+    correct: Corrector | Vector, X: Vector, R: Vector, sizes: Any, update: Stage
+) -> Corrected | None:
+    """X with its correction added, and the norms of both, if one kernel does all of that."""
+    if not isinstance(correct, Substitution):
+        return None
+    return correct.stage.corrected(correct.factors, X, R, sizes, update)
 
 
 def by_columns(solve: Callable[[Vector], Correction]) -> Corrector:
@@ -249,7 +273,7 @@ def refine_by_inner_solves(
     factors = shared_factors(factor, system, shared, method)
     A = shared_matrix(inner, system, shared)
     M = shared.get(("applied", factor.fmt, inner.fmt), lambda: factors.to(inner.fmt), inner)
-    start, correct = substitution(factor, factors), by_columns(lambda r: solve(inner, A, M, r))
+    start, correct = Substitution(factor, factors), by_columns(lambda r: solve(inner, A, M, r))
     return refine_problem(problem, system, start, correct, residual, update, stop, shared)
 
 

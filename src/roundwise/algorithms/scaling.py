@@ -19,7 +19,7 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
-from roundwise.backends.arrays import array_module, column_norms, norms_of_blocks
+from roundwise.backends.arrays import array_module, column_norms, is_sparse, norms_of_blocks
 from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]
@@ -61,7 +61,7 @@ class ScaledMatrix:
 
     @cached_property
     def is_sparse(self) -> bool:
-        return bool(sparse.issparse(self.A))
+        return is_sparse(self.A)
 
     @cached_property
     def _row_weights(self) -> Array | None:

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from roundwise.actions import Action
 from roundwise.backends import Backend, Factors, Matrix
+from roundwise.backends.contract import Corrected
 from roundwise.formats import FloatFormat
 
 Vector = Any  # an array of the backend: NumPy here, CuPy on a GPU
@@ -120,10 +121,27 @@ class Stage:
     @timed
     def solve(self, factors: Factors, b: Vector) -> Vector:
         """Substitution with factors in this format, for a vector or a block of columns."""
+        self._count_solve(factors, b)
+        return factors.solve(b)
+
+    def _count_solve(self, factors: Factors, b: Vector) -> None:
         columns = b.shape[1] if b.ndim == 2 else 1
         indices = factors.entries if factors.is_sparse else 0
         self.count(2 * columns * factors.entries, factors.entries + 2 * b.size, indices)
-        return factors.solve(b)
+
+    @timed
+    def corrected(
+        self, factors: Factors, X: Vector, R: Vector, sizes: Vector, update: Stage
+    ) -> Corrected | None:
+        """``X + A^-1 R`` and norms by one kernel (`Factors.corrected`), if there is one.
+
+        The addition is counted in the update stage, and timed in this one.
+        """
+        made = factors.corrected(X, R, sizes)
+        if made is not None:
+            self._count_solve(factors, X)
+            update.count(2 * X.size, 3 * X.size)
+        return made
 
     @timed
     def dot(self, x: Vector, y: Vector) -> float:

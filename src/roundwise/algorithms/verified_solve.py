@@ -41,13 +41,13 @@ from roundwise.algorithms.refinement import (
     Corrector,
     MatrixOf,
     Refined,
+    Substitution,
     System,
     by_columns,
     operands,
     refine,
     shared_factors,
     shared_matrix,
-    substitution,
 )
 from roundwise.algorithms.scaling import ScaledColumns, moderate, scaled_columns
 from roundwise.algorithms.stage import Stage, Stages, Vector
@@ -249,7 +249,7 @@ class VerifiedSolve(Algorithm):
             residual, unknown = Stage("residual", FP64X2, backend), doubled
         if unknown < target:
             target = within(target, n, unknown)
-        substitute, low = substitution(factor, factors), factor.fmt != FP64
+        substitute, low = Substitution(factor, factors), factor.fmt != FP64
 
         def refined(correct: Corrector, rule: StoppingRule) -> Refined:
             return refine(system, correct, correct, residual, update, rule, matrix)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 import roundwise._kernels as _kernels
 
@@ -28,6 +29,11 @@ def device_of(x: Any) -> Any:
 def array_module(x: Any) -> Any:
     """NumPy, or the module that a GPU's array is of: CuPy. It has NumPy's functions."""
     return np if isinstance(x, np.ndarray) else sys.modules[type(x).__module__.partition(".")[0]]
+
+
+def is_sparse(A: Any) -> bool:
+    """Whether A is one of SciPy's sparse matrices; SciPy's own test of an array takes longer."""
+    return not isinstance(A, np.ndarray) and issparse(A)
 
 
 def on_host(x: Any) -> NDArray[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.backends.arrays import is_sparse
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.formats import FloatFormat
 
@@ -64,7 +65,7 @@ def check_rotations(
 
 def real_matrix(A: Any) -> Any:
     """A as it is, or as an array: of real numbers up to float64, and not empty."""
-    A = _real(A if sparse.issparse(A) else np.asarray(A), "A")
+    A = _real(A if is_sparse(A) else np.asarray(A), "A")
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(f"A has shape {A.shape}; pass a matrix with at least one row and column")
     return A
@@ -73,7 +74,7 @@ def real_matrix(A: Any) -> Any:
 def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
     """A as a finite float64 array, or canonical CSR array if it is sparse."""
     A = real_matrix(A)
-    if sparse.issparse(A):
+    if is_sparse(A):
         A = sparse.csr_array(A.astype(np.float64))  # duplicates are summed in float64
         A.sum_duplicates()
         if A.nnz > np.iinfo(np.int32).max:

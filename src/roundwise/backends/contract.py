@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse as is_sparse
 
-from roundwise.backends.arrays import column_norms
+from roundwise.backends.arrays import column_norms, is_sparse
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -28,6 +27,10 @@ from roundwise.machine.identity import Machine
 Vector = Any
 """A vector, or a block of columns, as an array of `Backend.xp`; a float64 one on the CPU. Each
 backend checks what it is given."""
+
+
+Corrected = tuple[Vector, Vector, Vector]
+"""X + Z, and the max norms of the columns of Z and of X + Z."""
 
 
 class Status(enum.Enum):
@@ -123,6 +126,13 @@ class Factors(ABC):
     @abstractmethod
     def solve(self, b: Vector, transpose: bool = False) -> Vector:
         """Solve ``A x = b`` (or ``A' x = b``) by substitution, for a vector or a block of them."""
+
+    def corrected(self, X: Vector, R: Vector, sizes: Vector) -> Corrected | None:
+        """``X + Z`` in FP64 with ``Z = A^-1 R``, if one kernel computes all of it; else None.
+
+        `sizes` are the max norms of R's columns, by which R is scaled.
+        """
+        return None
 
     def discard(self) -> None:  # noqa: B027 (most have nothing to do)
         """Tells that nobody will use these factors any more: their memory may serve others."""

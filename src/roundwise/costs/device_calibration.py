@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from roundwise.algorithms.methods import METHODS
-from roundwise.algorithms.refinement import refine, substitution
+from roundwise.algorithms.refinement import Substitution, refine
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix
 from roundwise.algorithms.stage import Stage
 from roundwise.algorithms.stopping import HalvingRule
@@ -77,7 +77,7 @@ def _refining(backend: Backend, A: Any, b: Any, factors: Factors) -> Callable[[]
     """Refinement by these factors, as a solve does it, with so many corrections."""
     stage, matrix = Stage("refining", FP64, backend), backend.matrix(A, FP64)
     system = ScaledMatrix(A, backend.sizes(A)[0]), ScaledColumns(b)
-    correct, rule = substitution(stage, factors), HalvingRule(math.inf, CORRECTIONS)
+    correct, rule = Substitution(stage, factors), HalvingRule(math.inf, CORRECTIONS)
     return lambda: refine(system, b, correct, stage, stage, rule, lambda _: matrix)
 
 

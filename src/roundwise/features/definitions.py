@@ -8,7 +8,7 @@ float64 value (a singular A, an overflow) it is ``inf``. A sparse A stays sparse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol, SupportsFloat
@@ -140,24 +140,43 @@ def compute_features(
     shape = getattr(factors, "shape", problem.A.shape)
     if shape != problem.A.shape:
         raise ValueError(f"factors are {shape}, A is {problem.A.shape}; pass the factors of A")
-    values = {}
+    values, start = {}, perf_counter()
+    for name, value in _computed(problem, features, factors):
+        values[name] = FeatureValue(name, value, perf_counter() - start)
+        start = perf_counter()
+    return values
+
+
+def _computed(
+    problem: Problem, features: Iterable[Feature], factors: SupportsSolve | None = None
+) -> Iterator[tuple[str, float]]:
+    """The features by name, each when it is asked for."""
     groups: dict[str, Any] = {}
     for feature in features:
-        name, start = feature.name, perf_counter()
-        if feature.group in groups:
-            found = groups[feature.group][name]
+        name, group = feature.name, feature.group
+        if group in groups:
+            found = groups[group][name]
         else:
             arguments = (problem, factors) if feature.needs_factors else (problem,)
             found = feature.compute(*arguments)
-            if feature.group:
-                groups[feature.group] = found
+            if group:
+                groups[group] = found
                 found = found[name]
         value = float(found)
-        seconds = perf_counter() - start
         if math.isnan(value):
             raise RoundwiseError(f"{name} is NaN; check that the factors are finite and of this A")
-        values[name] = FeatureValue(name, value, seconds)
-    return values
+        yield name, value
+
+
+def feature_numbers(
+    problem: Problem, names: Sequence[str], arithmetic: str | Backend = "operation"
+) -> dict[str, float]:
+    """What `compute_with_factors` gives, without the seconds: a solve does not ask for them."""
+    features = [FEATURES[name] for name in names]
+    if not [feature for feature in features if feature.needs_factors]:
+        return dict(_computed(problem, features))
+    values = compute_with_factors(problem, names, arithmetic)
+    return {name: float(value) for name, value in values.items()}
 
 
 def log10_floored(value: SupportsFloat, floor: float) -> float:

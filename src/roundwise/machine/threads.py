@@ -72,7 +72,8 @@ def factorization_threads() -> int:
 
     Whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
     """
-    library, threads = blas.bundled("scipy"), get_num_threads()
+    threads = _threads or _asked_for() or min(_kernels.usable_cores(), _quota())
+    library = blas.bundled("scipy")
     return threads if library is None else min(threads, library.threads)
 
 

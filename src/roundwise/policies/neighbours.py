@@ -40,8 +40,9 @@ HUGE = 300.0
 
 LARGEST = 100_000
 UNKNOWN_FILL = 10.0
-WORST_STEPS, WORST_ITERATIONS = 10, 40
-"""What factors that fail may take at most: so many corrections and GMRES iterations."""
+EASY, FAILED = Work(1, steps=1), Work(1, steps=10, iterations=40)
+"""The work with factors that suffice after one correction, and the most with factors that fail: so
+many corrections and GMRES iterations."""
 
 CONFIDENT, TOLERATED = 0.9, 1.15
 """A start that failed on more than a tenth of the similar systems is not taken if failing would
@@ -269,9 +270,8 @@ def _expectation(
     `methods` are the one to start with, and the one that it is compared with.
     """
     fmt, (method, lu) = formats[0], methods
-    easy, failed = Work(1, 1), Work(1, WORST_STEPS, WORST_ITERATIONS)
-    sure = _seconds(prices, method, shape, {fmt: easy})
-    unlucky = {f: easy if f == FP64.name else failed for f in formats}
+    sure = prices.seconds(shape, method, fmt, EASY)
+    unlucky = {f: EASY if f == FP64.name else FAILED for f in formats}
     worst = _seconds(prices, method, shape, unlucky)
     if known is None:
         return Expectation(method, fmt, worst, 0, 0, sure, worst)
@@ -279,8 +279,8 @@ def _expectation(
     seconds = _seconds(prices, method, shape, climb) / known.systems
     risked = 0.0
     if fmt != FP64.name and known.met[fmt] < CONFIDENT * known.systems:
-        risked = _seconds(prices, method, shape, dict.fromkeys(_uncertain(formats, known), easy))
-    intolerable = risked > TOLERATED * prices.seconds(shape, lu, FP64.name, easy)
+        risked = _seconds(prices, method, shape, dict.fromkeys(_uncertain(formats, known), EASY))
+    intolerable = risked > TOLERATED * prices.seconds(shape, lu, FP64.name, EASY)
     if intolerable:
         seconds = max(seconds, risked)
     return Expectation(

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from roundwise.backends.arrays import is_sparse
 from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
 from roundwise.machine.spinning import cores_to_ourselves
@@ -220,9 +220,9 @@ def _solve_here(
         A = given = _meant(A, name, lower, transposed)
     at_once = not full_output and name is None and accuracy == "backward"
     orders: Orders | None = None
-    if sparse.issparse(A) and A.shape[0] == 0:
+    if is_sparse(A) and A.shape[0] == 0:
         A = A.toarray()
-    if sparse.issparse(A):
+    if is_sparse(A):
         if A.dtype.kind == "c":
             F = _complex_factored(A, b, chooser, tol, name, accuracy)
             return F.solve(b, full_output=full_output)
@@ -232,7 +232,7 @@ def _solve_here(
             if isinstance(found, np.ndarray):
                 return found
             orders = found
-    elif not sparse.issparse(b):
+    elif not is_sparse(b):
         A, b = dense_array("A", A, real=False), dense_array("b", b, real=False)
         if A.ndim != 2 or b.ndim > 2 or A.size == 0 or b.size == 0:
             said = name if name in ("general", "positive definite") else None
@@ -262,7 +262,9 @@ def _solve_here(
     matrix = checked_matrix(A, BACKEND, columns)
     known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
     with known as (matrix, analyses):
-        choice = _choice(chooser, replace(matrix, orders=orders), name)
+        seen = matrix if orders is None else replace(matrix, orders=orders)
+        choice = _choice(chooser, seen, name)
+        del seen
         del orders
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
@@ -350,7 +352,7 @@ def factor_knowing(
     chooser = get_chooser(policy)
     if name is not None:
         A = _meant(A, name, lower, False)
-    if not sparse.issparse(A) and np.ndim(A) > 2:
+    if not is_sparse(A) and np.ndim(A) > 2:
         said: Structure | None = "general" if name == "general" else None
         options: dict[str, Any] = {"tol": tol, "policy": chooser, "columns": columns}
         options |= {"assume_a": said, "accuracy": accuracy}
@@ -404,7 +406,7 @@ _NOT_READ = tuple(name for name in NAMES if name not in ("gen", "general"))
 def _meant(A: Any, name: str | None, lower: bool, transposed: bool) -> Any:
     """The matrix to solve with: the part of A that the name means, transposed if so asked."""
     A = A if name in (None, "general") else named_part(A, str(name), lower)
-    if transposed and not sparse.issparse(A):
+    if transposed and not is_sparse(A):
         A = dense_array("A", A, real=False)
         return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
     return A.T if transposed else A

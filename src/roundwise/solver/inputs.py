@@ -23,7 +23,7 @@ from roundwise.algorithms.scaling import (
     scaled_columns,
 )
 from roundwise.backends import Backend
-from roundwise.backends.arrays import array_module
+from roundwise.backends.arrays import array_module, is_sparse
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.storage import converted
 from roundwise.formats import FP32
@@ -74,19 +74,27 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     """
     if not backend.on_host:
         return _device_matrix(A, backend, columns, copy)
-    is_sparse = sparse.issparse(A)
-    given = _checked_sparse(A.copy() if copy else A) if is_sparse else _checked_dense(A)
+    sparse_A = is_sparse(A)
+    given = _checked_sparse(A.copy() if copy else A) if sparse_A else _checked_dense(A)
     dtype = np.float32 if given.dtype == np.float32 else np.float64
-    form = given.astype(np.float64, copy=False) if is_sparse else _dense_form(given)
+    form = given.astype(np.float64, copy=False) if sparse_A else _dense_form(given)
     norm, largest = backend.sizes(form)
     if not math.isfinite(largest):
         raise ValueError(f"A {NOT_FINITE}")
-    is_ours = not (is_sparse or np.may_share_memory(form, A))
+    is_ours = not (sparse_A or form is A or np.may_share_memory(form, A))
     made = moderate(form, norm, largest, own=is_ours)
-    if copy and made.A is form and not (is_sparse or is_ours):
+    if copy and made.A is form and not (sparse_A or is_ours):
         made = replace(made, A=form.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
-    return GivenMatrix(*scaled, dtype=dtype, b=np.broadcast_to(0.0, (made.n, columns)))
+    return GivenMatrix(*scaled, dtype=dtype, b=_shaped_as(made.n, columns))
+
+
+_ZERO = np.zeros(1)
+
+
+def _shaped_as(n: int, columns: int) -> Array:
+    """Zeros that take no memory."""
+    return np.ndarray((n, columns), buffer=_ZERO, strides=(0, 0))
 
 
 def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenMatrix:
@@ -105,7 +113,7 @@ def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenM
         made = replace(made, A=A.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
     dtype = np.float32 if A.dtype == np.float32 else np.float64
-    return GivenMatrix(*scaled, dtype=dtype, b=np.broadcast_to(0.0, (made.n, columns)))
+    return GivenMatrix(*scaled, dtype=dtype, b=_shaped_as(made.n, columns))
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
@@ -113,7 +121,7 @@ def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
 
     What is on a GPU is found to be finite later, with the norms of its columns.
     """
-    if sparse.issparse(b):
+    if is_sparse(b):
         b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
     on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
     array = dense_array("b", b) if on_host else b

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import Any
 
-from roundwise.features import compute_with_factors
+from roundwise.features.definitions import feature_numbers
 from roundwise.policies import Policy, Ranking
 from roundwise.tuning.context import Context
 
@@ -44,9 +44,9 @@ class DeployedPolicy:
         self, problem: Any, known: Mapping[str, float] | None = None, arithmetic: str = "native"
     ) -> Any:
         """What the policy sees of a problem; features in `known` are not computed."""
-        values: dict[str, SupportsFloat] = dict(known or {})
+        values = dict(known or {})
         names = [name for name in self.context.features if name not in values]
-        values |= compute_with_factors(problem, names, arithmetic)
+        values |= feature_numbers(problem, names, arithmetic)
         return self.policy.encode(self.context.vector(values)[None])[0]
 
     def rank(

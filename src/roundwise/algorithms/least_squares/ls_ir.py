@@ -33,7 +33,7 @@ from roundwise.algorithms.least_squares.augmented import (
 )
 from roundwise.algorithms.least_squares.certificate import proven_errors
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
-from roundwise.algorithms.refinement import Corrector, Refined, by_columns, refine, substitution
+from roundwise.algorithms.refinement import Corrector, Refined, Substitution, by_columns, refine
 from roundwise.algorithms.scaling import ScaledColumns
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
@@ -107,7 +107,7 @@ class LsIR(Algorithm):
             return gmres(inner, A, applied, r, self.tolerance, self.restart, 1)
 
         refined = refine_augmented(
-            scaled, substitution(factor, M), by_columns(solve), residual, update, self.stop, matrix
+            scaled, Substitution(factor, M), by_columns(solve), residual, update, self.stop, matrix
         )
         if refined.X is None:
             return Outcome(refined.status, None, reason=refined.reason)

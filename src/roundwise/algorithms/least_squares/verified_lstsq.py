@@ -21,7 +21,7 @@ from roundwise.algorithms.least_squares.ls_ir import (
     shared_augmented,
 )
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares
-from roundwise.algorithms.refinement import Correction, Refined, by_columns, substitution
+from roundwise.algorithms.refinement import Correction, Refined, Substitution, by_columns
 from roundwise.algorithms.stage import Stages, Vector
 from roundwise.algorithms.stopping import BudgetRule, HalvingRule
 from roundwise.backends import ArithmeticFailure
@@ -93,7 +93,7 @@ class _Attempt:
         factor, update, inner, residual = self.stages.values()
         # What the float64 residuals of large problems leave open is about half of the tolerance.
         target = self.tolerance * (0.4 if self.scaled.system.n > 100 else 0.8)
-        by_factors = substitution(factor, self.M)
+        by_factors = Substitution(factor, self.M)
         rule = HalvingRule(target)
         found = refine_augmented(
             self.scaled, by_factors, by_factors, residual, update, rule, self.matrix

@@ -12,9 +12,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 import roundwise._kernels as _kernels
+from roundwise.backends.arrays import is_sparse
 from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.native import exact
@@ -115,7 +115,7 @@ class NativeBackend(NativeVectors):
         return super().runs(method, fmt, sparse)
 
     def _analysis(self, A: Any, method: str) -> Analysis:
-        if issparse(A) and method in engine_methods():
+        if is_sparse(A) and method in engine_methods():
             return EngineAnalysis(self, A, method)
         return super()._analysis(A, method)
 
@@ -138,7 +138,7 @@ class NativeBackend(NativeVectors):
 
     def _matrix(self, A: Any, fmt: FloatFormat) -> DenseMatrix | SparseMatrix:
         A = real_matrix(A)
-        if issparse(A):
+        if is_sparse(A):
             require_native_sparse(fmt)
             return SparseMatrix(A, fmt, self.symmetric_mode)
         # The kernels take neither 16-bit floats nor the other byte order.
@@ -146,7 +146,7 @@ class NativeBackend(NativeVectors):
         return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
 
     def sizes(self, A: Any) -> tuple[float, float]:
-        if issparse(A):
+        if is_sparse(A):
             return super().sizes(A)
         threads = pass_threads(A.size)
         if A.flags.c_contiguous:
@@ -171,7 +171,7 @@ class NativeBackend(NativeVectors):
 
     def gram(self, T: Any, fmt: str | FloatFormat) -> Any:
         fmt = self._format(fmt)
-        return super().gram(T, fmt) if issparse(T) or not has_products(fmt) else gram(T, fmt)
+        return super().gram(T, fmt) if is_sparse(T) or not has_products(fmt) else gram(T, fmt)
 
     def orthogonalized(self, T: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
         fmt = self._format(fmt)

@@ -23,7 +23,7 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
-from roundwise.backends.contract import ArithmeticFailure, Matrix, Status, Vector
+from roundwise.backends.contract import ArithmeticFailure, Corrected, Matrix, Status, Vector
 from roundwise.backends.native import spare
 from roundwise.backends.native.indefinite import is_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
@@ -46,7 +46,7 @@ from roundwise.backends.native.storage import (
 )
 from roundwise.backends.native.structured import BandedFactors, TriangularFactors
 from roundwise.backends.permuted import PermutedFactors
-from roundwise.formats import BF16, FP16, FP64, FloatFormat
+from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.machine.threads import factorization_threads, pass_threads
 
 _F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
@@ -61,6 +61,9 @@ _SHARED = 12 << 20
 _LEAST_SHARED = 3 << 19
 """Bytes of factors below which they do not, however many there are."""
 _BYTES_PER_THREAD = 1 << 20
+_LEAST_CORRECTED = 800
+"""The order from which two threads take less time for a whole correction than LAPACK for its
+substitution and Python for the rest."""
 _THREADED_LU = 288
 """The order from which our LU takes several threads (cpp/native/pipeline.hpp)."""
 
@@ -96,9 +99,13 @@ def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
     return work, _kernels.native_cholesky(work, upper, factorization_threads())
 
 
-def solve_threads(packed: NDArray[Any]) -> int:
-    """Threads for one solve: one more for every mebibyte that it reads."""
-    return max(1, min(factorization_threads(), packed.nbytes // _BYTES_PER_THREAD))
+def solve_threads(packed: NDArray[Any], granted: int | None = None) -> int:
+    """Threads for one solve: one more for every mebibyte that it reads.
+
+    `granted` are those that it may take, if the caller has asked.
+    """
+    granted = factorization_threads() if granted is None else granted
+    return max(1, min(granted, packed.nbytes // _BYTES_PER_THREAD))
 
 
 def own_solve_threads(packed: NDArray[Any], columns: int) -> int:
@@ -109,7 +116,8 @@ def own_solve_threads(packed: NDArray[Any], columns: int) -> int:
     """
     if columns > _FEW_COLUMNS or len(packed) < _THREADED_LU or not has_own_lu():
         return 0
-    granted, threads = factorization_threads(), solve_threads(packed)
+    granted = factorization_threads()
+    threads = solve_threads(packed, granted)
     if granted > 1 and packed.nbytes >= max(_LEAST_SHARED, _SHARED // granted):
         return max(2, threads)
     return threads if columns > 1 else 0
@@ -339,6 +347,37 @@ class DenseFactors(PermutedFactors):
             packed, storage = narrowed(self._float64, fmt, "rounding the factors"), fmt
         perm = self.order if self._transposed else self.perm
         return DenseFactors(fmt, packed, storage, perm, self._transposed)
+
+    def _correction_threads(self, columns: int) -> int:
+        """Threads of our kernel for a correction; 0 if it is left to single steps."""
+        upper_cholesky = self._transposed and not self._is_lu
+        if self._storage is not self.fmt or self.fmt not in (FP32, FP64) or upper_cholesky:
+            return 0
+        threads = own_solve_threads(self._packed, columns)
+        if threads or columns > _FEW_COLUMNS or not has_own_lu():
+            return threads
+        if not self._is_lu:  # as in `_solve_factored`
+            return solve_threads(self._packed)
+        many = len(self._packed) >= _LEAST_CORRECTED and factorization_threads() > 1
+        return 2 if many else 0
+
+    def corrected(self, X: Vector, R: Vector, sizes: Vector) -> Corrected | None:
+        packed, fmt, columns = self._packed, self.fmt, len(sizes)
+        threads = self._correction_threads(columns)
+        if threads == 0:
+            return None
+        total = np.empty((len(packed), columns), order="F")
+        norms = np.empty(columns), np.empty(columns)
+        code = _kernels.native_correct(
+            *(packed, not self._is_lu, self._transposed, self.perm, self.order),
+            *(np.asfortranarray(R), sizes, np.asfortranarray(X), total, *norms),
+            threads,
+        )
+        if code == 1:
+            raise nonfinite("triangular solve", fmt, R)
+        if code == 2:
+            raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
+        return total, *norms
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         # A = P' L U Q' and A' = Q U' L' P.
