@@ -1,7 +1,8 @@
 """Where the time of a dense solve goes, by compiled kernel, and how it gets along with others.
 
 Three tables: the stages of `roundwise.solve` at rest; the same solve just after a product of NumPy,
-SciPy or torch, whose threads go on spinning; and k solves in k threads against k solves in turn.
+SciPy or torch, whose threads go on spinning; and solves in k threads, several each, against as many
+in turn. (To wake a thread takes as long as a small solve, so that one each would tell little.)
 Run on an idle machine: ``make stages``. Writes out/stages-MACHINE.json.
 """
 
@@ -43,6 +44,7 @@ STAGES = {
     "native_exact_residual": "residuals",
     "native_backward_error": "residuals",
     "native_matvec": "products",
+    "native_correct": "substitute",
     "native_getrs": "substitute",
     "native_potrs": "substitute",
     "getrs": "substitute",
@@ -141,9 +143,19 @@ def beside(n: int, repeats: int) -> list[dict[str, object]]:
     return rows
 
 
+EACH = {300: 20, 1250: 4}
+"""Solves of a thread, by order."""
+
+
 def together(n: int, count: int, repeats: int) -> dict[str, object]:
-    """`count` solves in as many threads, against the same in turn."""
+    """Solves in `count` threads, against as many in turn."""
     A, b = system(n)
+    each = EACH[n]
+
+    def several(_: int) -> None:
+        for _ in range(each):
+            rw.solve(A, b)
+
     times: dict[str, list[float]] = {"in turn": [], "in threads": []}
     with ThreadPoolExecutor(count) as pool:
         for _ in range(repeats):
@@ -151,13 +163,19 @@ def together(n: int, count: int, repeats: int) -> dict[str, object]:
                 time.sleep(PAUSE)
                 start = time.perf_counter()
                 if how == "in turn":
-                    for _ in range(count):
-                        rw.solve(A, b)
+                    for thread in range(count):
+                        several(thread)
                 else:
-                    list(pool.map(lambda _: rw.solve(A, b), range(count)))
+                    list(pool.map(several, range(count)))
                 taken.append(1e3 * (time.perf_counter() - start))
     turn, threads = (statistics.median(taken) for taken in times.values())
-    found = {"n": n, "solves": count, "in turn/ms": turn, "in threads/ms": threads}
+    found = {
+        "n": n,
+        "solves": count * each,
+        "threads": count,
+        "in turn/ms": turn,
+        "in threads/ms": threads,
+    }
     return found | {"threads/turn": threads / turn}
 
 
@@ -174,19 +192,14 @@ def main() -> None:
     asked = parser.parse_args()
     machine = Machine.this()
     print(machine)
-    found = {
-        "machine": str(machine),
-        "threads": machine.threads,
-        "stages": stages(asked.sizes, asked.repeats),
-        "beside": beside(1250, 2 * asked.repeats + 1),
-        "together": [together(n, machine.threads, 3) for n in (300, 1250)],
-    }
-    for name, title in (
-        ("stages", "Milliseconds of a solve, by stage"),
-        ("beside", "Just after a product"),
-        ("together", "Solves in threads"),
+    found: dict[str, object] = {"machine": str(machine), "threads": machine.threads}
+    for name, title, measure in (
+        ("stages", "Milliseconds of a solve, by stage", lambda: stages(asked.sizes, asked.repeats)),
+        ("beside", "Just after a product", lambda: beside(1250, 2 * asked.repeats + 1)),
+        ("together", "Solves in threads", lambda: [together(n, machine.threads, 5) for n in EACH]),
     ):
-        print(shown(title, found[name]))
+        rows = found[name] = measure()
+        print(shown(title, rows), flush=True)
     OUT.mkdir(exist_ok=True)
     path = OUT / f"stages-{machine.key}.json"
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

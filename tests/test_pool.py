@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -71,6 +72,24 @@ def test_a_factorization_that_loses_its_workers_to_other_callers_gives_the_same_
     for factors, pivots in found:
         assert np.array_equal(factors, expected[0])
         assert np.array_equal(pivots, expected[1])
+
+
+def test_callers_that_ask_for_different_numbers_of_threads_do_not_wait_for_each_other():
+    """A worker that finds a job full, for the moment, may still join another one."""
+    expected, pivots = np.asfortranarray(SYSTEMS[0][0]), np.empty(N, dtype=np.int32)
+    _kernels.native_lu(expected, pivots, 1)
+
+    def work(seed):
+        rng, right = np.random.default_rng(seed), True
+        for _ in range(60):
+            lu = np.asfortranarray(SYSTEMS[0][0])
+            _kernels.native_lu(lu, np.empty(N, dtype=np.int32), int(rng.integers(2, 17)))
+            right &= np.array_equal(lu, expected)
+            time.sleep(0.002 * rng.random())
+        return right
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(work, range(6)))
 
 
 def test_more_threads_than_cores_give_the_same_bits():

@@ -22,7 +22,7 @@ def address(array):
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(spare, "_kept", None)
+    monkeypatch.setattr(spare, "_kept", [])
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +50,34 @@ class TestMemory:
         spare.keep(first)
         second = spare.empty((1000, 2000), np.float64)
         assert not np.shares_memory(first, second)
-        assert spare._kept is None
+        assert not spare._kept
+
+    def test_several_are_kept_for_several_threads(self):
+        arrays = [spare.empty((1000, 1000), np.float64) for _ in range(spare.KEPT + 1)]
+        for array in arrays:
+            spare.keep(array)
+        again = [spare.empty((1000, 1000), np.float64) for _ in arrays]
+        kept = {address(array) for array in arrays[: spare.KEPT]}
+        assert {address(array) for array in again[: spare.KEPT]} == kept
+        assert address(again[-1]) not in kept
+
+    def test_together_they_have_a_bound(self, monkeypatch):
+        monkeypatch.setattr(spare, "MOST", 20 << 20)
+        for array in [spare.empty((1000, 1000), np.float64) for _ in range(4)]:
+            spare.keep(array)
+        assert len(spare._kept) == 2  # of 8 million bytes each
 
     @pytest.mark.parametrize("bytes_", [0, 8, spare.LEAST - 8, spare.MOST + 8])
     def test_small_and_huge_arrays_are_numpys(self, bytes_):
         array = spare.empty((bytes_ // 8, 1), np.float64)
         assert array.shape == (bytes_ // 8, 1)
         spare.keep(array)
-        assert spare._kept is None
+        assert not spare._kept
 
     def test_views_and_arrays_of_others_are_not_kept(self):
         spare.keep(np.empty((1000, 1000)))
         spare.keep(spare.empty((1000, 1000), np.float64).T)
-        assert spare._kept is None
+        assert not spare._kept
 
     def test_where_there_is_no_memory_numpy_says_so(self, monkeypatch):
         def refuse(*_, **__):
@@ -76,7 +91,7 @@ class TestMemory:
         monkeypatch.setattr(mmap, "MADV_FREE", -1)
         A, b = system
         np.testing.assert_allclose(A @ rw.solve(A, b), b, atol=1e-8)
-        assert spare._kept is None
+        assert not spare._kept
 
     def test_an_array_can_be_pickled_and_copied(self):
         array = spare.empty((1000, 1000), np.float64)
@@ -100,7 +115,7 @@ class TestSolves:
             return answer.x if full_output else answer
 
         first = solved(A)
-        assert spare._kept is not None
+        assert spare._kept
         x = first.copy()
         again = solved(2 * A)
         np.testing.assert_array_equal(first, x)  # nobody else wrote to it

@@ -225,13 +225,15 @@ int Pool::take_core(Holder holder, const Absent& absent) {
     };
     const bool calls = holder == Holder::caller;
     if (take(here, Holder::nobody) || (calls && take(here, Holder::worker))) return here;
-    cpu_set_t allowed;
+    cpu_set_t allowed, free;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
+    free = allowed;
+    if (const int avoided = avoided_.load(); avoided >= 0) CPU_CLR(static_cast<unsigned>(avoided), &free);
     for (const Holder from : {Holder::nobody, Holder::worker}) {
         if (from == Holder::worker && !calls) break;
         for (int step = 1; step < CPU_SETSIZE; ++step) {
             const int core = (here + step) % CPU_SETSIZE;
-            if (!CPU_ISSET(core, &allowed) || taken_[core].load() != from || !take(core, from)) continue;
+            if (!CPU_ISSET(core, &free) || taken_[core].load() != from || !take(core, from)) continue;
             cpu_set_t only;
             CPU_ZERO(&only);
             CPU_SET(core, &only);
@@ -342,7 +344,7 @@ void Pool::work(Worker& self) {
         const Absent absent = absent_callers();
         Job* job = join(self, absent, member, more, later);
         if (self.state.load() == State::ended) return;
-        if (later) {
+        if (job == nullptr && later) {
             std::this_thread::sleep_for(between);
             continue;
         }

@@ -192,7 +192,6 @@ int cholesky(std::int64_t n, typename Tile::Number* a, bool upper, int threads, 
     if (n == 0) return 0;
     using Work = CholeskyFactorization<Tile>;
     Arena arena{static_cast<char*>(workspace)};
-    threads = Pipeline<Work>::useful_threads(n, threads);
     Work work(n, a, arena);
     Pipeline<Work> pipeline(work, n, threads, arena);
     Phase mirrored = {}, cleared = {};

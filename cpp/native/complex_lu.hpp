@@ -49,7 +49,6 @@ int complex_lu(std::int64_t n, const double* a, T* packed, std::int32_t* pivots,
     if (n == 0) return 0;
     Arena arena{static_cast<char*>(workspace)};
     using Work = ComplexFactorization<T>;
-    threads = Pipeline<Work>::useful_threads(n, threads);
     Phase converted = {}, left = {};
     Work work(n, packed, pivots, arena);
     work.left = &left;

@@ -200,7 +200,6 @@ int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threa
     if (n == 0) return 0;
     Arena arena{static_cast<char*>(workspace)};
     using Work = Factorization<Tile>;
-    threads = Pipeline<Work>::useful_threads(n, threads);
     Phase left = {};
     Work work(n, a, n, pivots, arena);
     work.left = &left;

@@ -119,13 +119,6 @@ template <class Work> struct Pipeline {
         arena.clear(start);
     }
 
-    // More threads than columns for them have nothing to do. `factorization_rates.py --sizes 1000` shows what
-    // each of them gains.
-    static int useful_threads(std::int64_t n, int threads) {
-        if (n < 288) return 1;
-        return threads < n / 48 ? threads : static_cast<int>(n / 48);
-    }
-
     // A team tells each other a few cache lines for every column, which takes longer than to factorize a
     // short column alone. And where other processes take cores away, all wait for the member that lost one.
     int largest_team_for(std::int64_t rows) const {

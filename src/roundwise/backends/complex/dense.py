@@ -30,6 +30,7 @@ from roundwise.backends.native.storage import (
 )
 from roundwise.backends.real_form import RealForm
 from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads, pass_threads
 
 _C128, _C64 = np.dtype(np.complex128), np.dtype(np.complex64)
@@ -102,7 +103,8 @@ class ComplexMatrix(Matrix):
         columns = self.form.values.T
         n = len(columns)
         packed, swaps = np.empty((2 * n, n), np.float32, order="F"), np.empty(n, np.int32)
-        info = _kernels.native_complex_lu(columns, packed, swaps, factorization_threads())
+        threads = lu_threads(n, packed.itemsize, factorization_threads())
+        info = _kernels.native_complex_lu(columns, packed, swaps, threads)
         if info != 0:
             raise self._failure(info, packed, "LU factorization", Status.ZERO_PIVOT)
         return PlanarLU(self.fmt, packed, interchanged(swaps))

@@ -47,6 +47,7 @@ from roundwise.backends.native.storage import (
 from roundwise.backends.native.structured import BandedFactors, TriangularFactors
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
+from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads, pass_threads
 
 _F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
@@ -64,8 +65,8 @@ _BYTES_PER_THREAD = 1 << 20
 _LEAST_CORRECTED = 800
 """The order from which two threads take less time for a whole correction than LAPACK for its
 substitution and Python for the rest."""
-_THREADED_LU = 288
-"""The order from which our LU takes several threads (cpp/native/pipeline.hpp)."""
+_LEAST_OWN_SOLVE = 288
+"""The order below which LAPACK's solves take less time, however many columns there are."""
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -77,7 +78,12 @@ def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
         lu, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
         return lu, swaps, info if _is_finite(lu) else -1
     swaps = np.empty(len(work), dtype=np.int32)
-    return work, swaps, _kernels.native_lu(work, swaps, factorization_threads())
+    return work, swaps, _kernels.native_lu(work, swaps, threads_for(work))
+
+
+def threads_for(work: NDArray[Any]) -> int:
+    """Threads of our LU or Cholesky of an array: of those that are granted, as many as pay."""
+    return lu_threads(len(work), work.dtype.itemsize, factorization_threads())
 
 
 def interchanged(swaps: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -96,7 +102,7 @@ def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
     if not has_own_lu():
         packed, info = _POTRF[work.dtype](work, lower=not upper, overwrite_a=True)
         return packed, info if info != 0 or _is_finite(packed) else -1
-    return work, _kernels.native_cholesky(work, upper, factorization_threads())
+    return work, _kernels.native_cholesky(work, upper, threads_for(work))
 
 
 def solve_threads(packed: NDArray[Any], granted: int | None = None) -> int:
@@ -114,7 +120,7 @@ def own_solve_threads(packed: NDArray[Any], columns: int) -> int:
     For one column LAPACK's takes one thread. For more it wakes those of BLAS, which go on spinning
     beside the threads of the next LU, so that ours does it even where it takes a little longer.
     """
-    if columns > _FEW_COLUMNS or len(packed) < _THREADED_LU or not has_own_lu():
+    if columns > _FEW_COLUMNS or len(packed) < _LEAST_OWN_SOLVE or not has_own_lu():
         return 0
     granted = factorization_threads()
     threads = solve_threads(packed, granted)
@@ -219,7 +225,7 @@ class DenseMatrix(Matrix):
         kernel, work = "LU factorization", self._work()
         if self.fmt == BF16:
             swaps = np.empty(len(work), dtype=np.int32)
-            level, threads = self._bf16_instructions, factorization_threads()
+            level, threads = self._bf16_instructions, threads_for(work)
             info = _kernels.native_bf16_lu(work, swaps, level, threads)
         else:
             work, swaps, info = getrf(work)
@@ -234,7 +240,7 @@ class DenseMatrix(Matrix):
         upper, work = self._transposed, self._work()  # A's lower triangle is the upper one of A'
         own = self.fmt == BF16 or has_own_lu()
         if self.fmt == BF16:
-            level, threads = self._bf16_instructions, factorization_threads()
+            level, threads = self._bf16_instructions, threads_for(work)
             info = _kernels.native_bf16_cholesky(work, upper, level, threads)
         else:
             work, info = potrf(work, upper)

@@ -1,9 +1,9 @@
-"""The memory of the last large work array, kept for the next one of its size.
+"""The memory of the last large work arrays, kept for the next ones of their size.
 
 When a solve is over, nobody needs its factors any more. The next one would get new memory from the
 system, which clears it page by page: at n = 4000 on sixteen cores that was more than half of the
 conversion (`make stages`, "convert"). What is kept is marked as free (MADV_FREE): the system takes
-it back when memory is short.
+it back when memory is short. Several are kept, as solves in several threads use them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ long in a factorization that clearing them does not matter."""
 KEEPS = hasattr(mmap, "MADV_FREE") and hasattr(mmap, "MADV_HUGEPAGE")
 """Linux does; elsewhere all arrays are NumPy's."""
 
+KEPT = 4
+"""Arrays at most, all of one size; together they have no more than MOST bytes."""
+
 _lock = ForkSafeLock()
-_kept: mmap.mmap | None = None
+_kept: list[mmap.mmap] = []
 
 
 def empty(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
     """A Fortran-ordered array whose numbers may be anything."""
-    global _kept
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     if not (LEAST <= size <= MOST and KEEPS):
         return np.empty(shape, dtype, order="F")
-    with _lock:
-        memory, _kept = _kept, None
-    if memory is None or len(memory) != size:
-        del memory  # before there is new memory beside it
+    memory = _taken(size)
+    if memory is None:
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError:
@@ -47,12 +47,22 @@ def empty(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
     return np.ndarray(shape, dtype, buffer=memory, order="F")
 
 
+def _taken(size: int) -> mmap.mmap | None:
+    """Kept memory of this size. If there is none, others are given back before there is new one."""
+    with _lock:
+        if _kept and len(_kept[0]) != size:
+            _kept.clear()
+        return _kept.pop() if _kept else None
+
+
 def keep(array: NDArray[Any]) -> None:
     """For a caller who knows that nobody will use an array any more: the next one may be there."""
-    global _kept
     memory: Any = array.base
     if isinstance(memory, mmap.mmap):
         with suppress(OSError):  # a system that refuses gets the memory back at once
             memory.madvise(mmap.MADV_FREE)
             with _lock:
-                _kept = memory
+                if _kept and len(_kept[0]) != len(memory):
+                    _kept.clear()
+                if len(_kept) < KEPT and (len(_kept) + 1) * len(memory) <= MOST:
+                    _kept.append(memory)

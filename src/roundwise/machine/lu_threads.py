@@ -1,0 +1,125 @@
+"""How many threads a factorization of a small matrix takes: as many as pay.
+
+Waking a thread and waiting for it takes microseconds for every panel, which small matrices do not
+have to spare. ``lu_threads.json`` has the milliseconds of our LU by order and number of threads,
+measured on a machine with few cores and on one with many by ``python benchmarks/lu_threads.py
+--write``. The number to take is the one with the lowest price there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+FILE = "lu_threads.json"
+SCHEMA, VERSION = "roundwise-lu-threads", 1
+
+WORTH = 1.03
+"""One more thread is taken only if it makes LU faster by this factor: others may need it."""
+
+COLUMNS_EACH = 48
+"""Of orders beyond those measured a thread gets at least so many columns."""
+
+Prices = Mapping[int, float]
+"""Milliseconds by number of threads."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What LU took on one machine."""
+
+    source: str
+    cores: int
+    prices: Mapping[int, Mapping[int, Prices]]  # by the bytes of a number, and by order
+
+    def at(self, bytes_of_number: int, order: int) -> Prices | None:
+        """Prices for an order, between two that were measured; None beyond the largest one."""
+        by_order = self.prices[bytes_of_number]
+        orders = sorted(by_order)
+        place = bisect_left(orders, order)
+        if place == len(orders):
+            return None
+        high = orders[place]
+        if place == 0 or high == order:
+            return by_order[high]
+        low = orders[place - 1]
+        share = math.log(order / low) / math.log(high / low)
+        return {
+            count: by_order[low][count] ** (1 - share) * by_order[high][count] ** share
+            for count in by_order[high]
+        }
+
+
+def cheapest(prices: Prices, granted: int) -> int:
+    """The number of threads, at most those granted, with the lowest price, or nearly so."""
+    counts = sorted(count for count in prices if count <= granted)
+    best = counts[0]
+    for count in counts[1:]:
+        if prices[count] * WORTH < prices[best]:
+            best = count
+    return best
+
+
+@lru_cache(maxsize=4096)
+def lu_threads(order: int, bytes_of_number: int, granted: int) -> int:
+    """The threads that a factorization of this order takes, at most those granted."""
+    if granted == 1:
+        return 1
+    machines = shipped()
+    machine = next((m for m in machines if m.cores >= granted), machines[-1])
+    prices = machine.at(bytes_of_number, order)
+    if prices is None:
+        return min(granted, max(machine.cores, order // COLUMNS_EACH))
+    return cheapest(prices, granted)
+
+
+@cache
+def shipped() -> tuple[Measured, ...]:
+    """The measurements that come with the package, by number of cores."""
+    saved = json.loads(files("roundwise.machine").joinpath(FILE).read_text(encoding="utf-8"))
+    return from_dict(saved)
+
+
+def from_dict(saved: Any) -> tuple[Measured, ...]:
+    """Of what `to_dict` made."""
+    if not isinstance(saved, dict) or (saved.get("schema"), saved.get("version")) != (
+        SCHEMA,
+        VERSION,
+    ):
+        raise ValueError("no prices of LU by threads that this Roundwise reads; install it again")
+    machines = []
+    for one in saved["machines"]:
+        prices = {
+            int(size): {
+                int(order): {int(count): float(ms) for count, ms in by_threads.items()}
+                for order, by_threads in by_order.items()
+            }
+            for size, by_order in one["milliseconds"].items()
+        }
+        machines.append(Measured(one["source"], int(one["cores"]), prices))
+    return tuple(sorted(machines, key=lambda machine: machine.cores))
+
+
+def to_dict(machines: tuple[Measured, ...]) -> dict[str, Any]:
+    """For JSON; milliseconds have three digits."""
+    saved = [
+        {
+            "source": one.source,
+            "cores": one.cores,
+            "milliseconds": {
+                str(size): {
+                    str(order): {str(count): float(f"{ms:.3g}") for count, ms in prices.items()}
+                    for order, prices in by_order.items()
+                }
+                for size, by_order in one.prices.items()
+            },
+        }
+        for one in machines
+    ]
+    return {"schema": SCHEMA, "version": VERSION, "machines": saved}
