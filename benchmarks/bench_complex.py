@@ -20,6 +20,7 @@ from timing import median_seconds
 
 import roundwise as rw
 from roundwise import _kernels
+from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads
 from roundwise.report import Table, format_text
 
@@ -62,7 +63,8 @@ def compare_lu(sizes: list[int], repeats: int, clock: Callable[[], float]) -> No
         def ours(A: Any = A) -> None:
             n = len(A)
             packed, swaps = np.empty((2 * n, n), np.float32, order="F"), np.empty(n, np.int32)
-            assert _kernels.native_complex_lu(A.T, packed, swaps, factorization_threads()) == 0
+            threads = lu_threads(n, packed.itemsize, factorization_threads())
+            assert _kernels.native_complex_lu(A.T, packed, swaps, threads) == 0
 
         theirs, own = median_seconds(repeats, lapacks, ours, clock=clock)
         rate = 8 / 3 * n**3 / own / 1e9

@@ -24,6 +24,7 @@ from timing import PAUSE
 
 import roundwise as rw
 from roundwise import _kernels
+from roundwise.machine.lu_threads import lu_threads
 from roundwise.report import Table, format_text, write_csv
 
 OUT = Path("out")
@@ -75,7 +76,7 @@ def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callab
 
 def own_lu(n: int, threads: int) -> Callable[[np.ndarray], object]:
     pivots = np.zeros(n, np.int32)
-    return lambda a: _kernels.native_lu(a, pivots, threads)
+    return lambda a: _kernels.native_lu(a, pivots, lu_threads(n, a.itemsize, threads))
 
 
 def compare_factorizations(sizes: list[int], threads: int) -> Table:
@@ -93,7 +94,8 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
         ours = own_lu(n, threads)
 
         def bf16(a: np.ndarray, pivots: np.ndarray = pivots) -> None:
-            _kernels.native_bf16_lu(a, pivots, LEVEL, threads)
+            taken = lu_threads(len(a), a.itemsize, threads)
+            _kernels.native_bf16_lu(a, pivots, LEVEL, taken)
 
         def gemm(C: np.ndarray = C, L: np.ndarray = L, B: np.ndarray = B) -> None:
             _kernels.native_bf16_gemm(C, L, B, LEVEL, threads)

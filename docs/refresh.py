@@ -35,6 +35,7 @@ from roundwise.experiments.simulated.figures import usage
 from roundwise.experiments.simulated.findings import check
 from roundwise.experiments.simulated.running import Result, range_metric
 from roundwise.experiments.simulated.tables import METHODS
+from roundwise.machine import lu_threads
 from roundwise.outcomes import progress_bar
 from roundwise.policies.facts import shipped_facts
 from roundwise.report import (
@@ -243,7 +244,21 @@ def machines(folder: Path = ROOT / "docs" / "machines") -> None:
             missing = "".join(f" Without {reason}." for reason in saved.get("absent", []))
             told.append("\n\n".join([f"{saved['machine']}.{missing}", *tables]))
         blocks[block] = "\n\n".join(told)
+    blocks["lu-threads"] = _threads_taken()
     update(ROOT / "docs" / "native.md", blocks)
+
+
+def _threads_taken() -> str:
+    """The threads of a small LU with all cores granted, by order, on each machine of the prices."""
+    machines = lu_threads.shipped()
+    orders = sorted(machines[0].prices[8])
+    rows = []
+    for machine in machines:
+        name = machine.source.partition(" on ")[2].partition(", ")[0]
+        for size, fmt in ((8, "fp64"), (4, "fp32")):
+            taken = [lu_threads.lu_threads(n, size, machine.cores) for n in orders]
+            rows.append([f"{name}, {machine.cores} cores", fmt, *taken])
+    return bare(Table("", ("machine", "format", *(f"n = {n}" for n in orders)), rows))
 
 
 def _machine_table(saved: dict | list) -> str:

@@ -3,7 +3,9 @@
 //
 // On an idle core or two teams rarely form, because nobody waits for late threads. So this program
 // has its own versions of the functions of common/parallel.cpp: all threads start, and the leader of
-// the first panel waits until its team is complete.
+// the first panel waits until its team is complete. Some members are wanted back after some tasks; the
+// others must do what is left.
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <thread>
@@ -26,9 +28,20 @@ bool wait_briefly(const std::int64_t& counter, std::int64_t value, int) {
     wait_for_count(counter, value);
     return true;
 }
+// Every third member stays; the others return after a number of tasks that differs.
+thread_local int asked = 0, patience = 0;
+bool wanted_back() { return patience > 0 && ++asked >= patience; }
+
 void run_members(int threads, MemberBody body, void* context) {
     std::vector<std::thread> others;
-    for (int member = 1; member < threads; ++member) others.emplace_back(body, context, member);
+    static std::atomic<int> started{0};
+    for (int member = 1; member < threads; ++member)
+        others.emplace_back([=] {
+            const int number = started.fetch_add(1);
+            patience = number % 3 == 0 ? 0 : 1 + number % 17;
+            asked = 0;
+            body(context, member);
+        });
     body(context, 0);
     for (std::thread& other : others) other.join();
 }

@@ -7,7 +7,8 @@ import pytest
 
 import roundwise as rw
 from roundwise.algorithms.refinement import Substitution, with_unit_columns
-from roundwise.algorithms.stage import Stage
+from roundwise.algorithms.scaling import moderate, scaled_columns
+from roundwise.algorithms.stage import Stage, Stages
 from roundwise.backends import ArithmeticFailure, NativeBackend
 from roundwise.backends.arrays import column_norms
 from roundwise.backends.native import dense
@@ -84,13 +85,35 @@ def test_what_is_not_finite_is_a_failure(many_threads, scale, value, status):
     assert failure.value.status.name == status
 
 
+def attempted(A, b):
+    """An attempt in FP32, and what each stage counted."""
+    algorithm, action = rw.VerifiedSolve(), rw.Action(["fp32", "fp64", "fp64", "fp64"], "lu")
+    stages = Stages(algorithm.stages, action, native)
+    matrix = moderate(A, *native.sizes(A))
+    factors = native.matrix(A, rw.FP32).lu()
+    system = matrix, scaled_columns(b[:, None], matrix)
+    outcome, _ = algorithm.attempt(system, factors, stages, lambda stage: stage.matrix(A))
+    return outcome, {name: stage.tally for name, stage in stages.items()}
+
+
 def test_refinement_takes_it_and_gets_the_same(monkeypatch):
     """The same answer and the same counts as by single steps."""
     monkeypatch.setattr(dense, "factorization_threads", lambda: 2)
     n = 900
     A, b = general(n), np.ones(n)
-    found = rw.solve(A, b, policy="fp32", full_output=True)
+    made = []
+
+    def watched(*arguments):
+        made.append(original(*arguments))
+        return made[-1]
+
+    original = dense.DenseFactors.corrected
+    monkeypatch.setattr(dense.DenseFactors, "corrected", watched)
+    found, tally = attempted(A, b)
+    assert len(made) == found.outer_iterations + 1
+    assert None not in made
     monkeypatch.setattr(dense.DenseFactors, "corrected", lambda *_: None)
-    expected = rw.solve(A, b, policy="fp32", full_output=True)
+    expected, single = attempted(A, b)
     assert np.allclose(found.x, expected.x, rtol=1e-9)
-    assert found.attempts[-1].outer_iterations == expected.attempts[-1].outer_iterations
+    assert found.outer_iterations == expected.outer_iterations
+    assert tally == single

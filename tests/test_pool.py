@@ -60,14 +60,14 @@ def test_a_factorization_that_loses_its_workers_to_other_callers_gives_the_same_
             lu, pivots = np.asfortranarray(SYSTEMS[0][0]), np.empty(N, dtype=np.int32)
             _kernels.native_lu(lu, pivots, 3)
 
-    others = [threading.Thread(target=work) for _ in range(2)]
     found = []
-    for other in others:
-        other.start()
-        found.append(factorize(3))  # beside one other caller, then beside two
-    stop.set()
-    for other in others:
-        other.join()
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            for _ in range(2):  # beside one other caller, then beside two
+                pool.submit(work)
+                found.append(factorize(3))
+        finally:
+            stop.set()
     found.append(factorize(3))  # workers are there again
     for factors, pivots in found:
         assert np.array_equal(factors, expected[0])

@@ -1,6 +1,8 @@
 """Stacks of systems: NumPy's broadcasting, one compiled call, and the gate for each of them."""
 
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 import roundwise as rw
 from roundwise import _kernels
+from roundwise.solver import stacks
 
 U = 2.0**-53
 SHAPES = st.sampled_from([(), (1,), (3,), (0,), (2, 3), (1, 3), (2, 1), (0, 3), (2, 1, 3)])
@@ -78,6 +81,37 @@ def test_threads_share_systems_and_change_no_bit():
         rw.set_num_threads(threads)
         answers.append(rw.solve(A, b))
     assert all(np.array_equal(x, answers[0]) for x in answers)
+
+
+def test_a_stack_beside_other_callers_is_solved_in_its_kernel(monkeypatch):
+    """The LU of a system in a stack is never cut short, as one by several threads may be."""
+    rng = np.random.default_rng(3)
+    A, b = rng.standard_normal((48, 150, 150)), rng.standard_normal((48, 150, 1))
+    expected = rw.solve(A, b)
+    stop, all_passed = threading.Event(), []
+
+    def others():
+        while not stop.is_set():
+            _kernels.native_symmetric(np.ones((600, 600), order="F"), 3)
+
+    original = _kernels.native_solve_stack
+
+    def watched(*arguments):
+        original(*arguments)
+        all_passed.append(bool(arguments[5].all()))
+
+    monkeypatch.setattr(_kernels, "native_solve_stack", watched)
+    monkeypatch.setattr(stacks, "factorization_threads", lambda: 3)
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            for _ in range(3):
+                pool.submit(others)
+            for _ in range(20):
+                assert np.array_equal(rw.solve(A, b), expected)
+        finally:
+            stop.set()
+    assert len(all_passed) >= 20
+    assert all(all_passed)
 
 
 def test_hard_systems_in_a_stack_go_the_ordinary_way():

@@ -19,8 +19,9 @@ void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody 
 using MemberBody = void (*)(void* context, int member);
 void run_members(int threads, MemberBody body, void* context);
 
-// For a member, between two tasks: whether it should return from its body, as its core is needed for another call.
-// Never true of member 0, which does what is left.
+// For a member other than 0, between two tasks: whether it should return from its body, as its core is needed for
+// another call. Member 0 does what is left, and must not ask: it may be a worker itself, in a job within a job. The
+// number of a member that has returned may be given to another one.
 bool wanted_back();
 
 // Whether Linux's thread of this number is one of those that are started here.

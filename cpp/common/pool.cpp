@@ -32,16 +32,16 @@ constexpr auto awake = std::chrono::microseconds(300), awake_among_callers = std
 constexpr auto together = std::chrono::milliseconds(50);
 
 // A caller that has left a kernel for less than this is taken to be between two kernels of a solve, in some hundred
-// microseconds of Python. A worker that leaves it its core looks that often whether it is free.
+// microseconds of Python. A worker that waits for such a caller looks again after so long.
 constexpr auto between = std::chrono::microseconds(1000);
 
 enum class Role { caller, worker, returning };  // `returning`: a worker that was told to
 thread_local Role role = Role::caller;
 
 // A number of the calling thread; more than Pool::seats threads share a seat.
-std::atomic<int> threads_that_called{0};
-int own_number() {
-    static thread_local const int number = threads_that_called.fetch_add(1);
+std::atomic<unsigned> threads_that_called{0};
+unsigned own_number() {
+    static thread_local const unsigned number = threads_that_called.fetch_add(1);
     return number;
 }
 
@@ -212,10 +212,13 @@ void Pool::keep_sleepers_off_this_core() {
 }
 
 // Two members of a call, or two callers, on one core take twice as long. Linux sees no harm in that while
-// threads of another library spin on all other cores, which it takes for busy, and it takes milliseconds to
-// part two threads that began to run on one core. So whoever finds its core taken goes to one that is not,
-// where a spinning thread gives way to it. A caller takes the core of a worker rather than share that of a
-// caller: the worker returns to the pool soon. Returns the core, or -1.
+// threads of another library spin on all other cores, which it takes for busy, and where there are few cores it
+// leaves two callers on one of them for milliseconds. So whoever finds its core taken goes to one that is not,
+// where a spinning thread gives way to it. A caller for which there is none takes the core of a worker rather than
+// share that of a caller: one worker is told to return then. Returns the core, or -1.
+//
+// Where there are many cores, callers stay: Linux finds idle cores for them, and since Linux 6.2 a thread whose
+// affinity was set no longer follows a control group that is given more cores.
 int Pool::take_core(Holder holder, const Absent& absent) {
 #if defined(__linux__)
     const int here = sched_getcpu();
@@ -223,17 +226,16 @@ int Pool::take_core(Holder holder, const Absent& absent) {
     const auto take = [&](int core, Holder from) {
         return !CPU_ISSET(core, &absent.cores) && taken_[core].compare_exchange_strong(from, holder);
     };
+    if (take(here, Holder::nobody)) return here;
     const bool calls = holder == Holder::caller;
-    if (take(here, Holder::nobody) || (calls && take(here, Holder::worker))) return here;
-    cpu_set_t allowed, free;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
-    free = allowed;
-    if (const int avoided = avoided_.load(); avoided >= 0) CPU_CLR(static_cast<unsigned>(avoided), &free);
+    cpu_set_t allowed;
+    if ((calls && !few_cores) || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return -1;
     for (const Holder from : {Holder::nobody, Holder::worker}) {
         if (from == Holder::worker && !calls) break;
+        if (take(here, from)) return here;
         for (int step = 1; step < CPU_SETSIZE; ++step) {
             const int core = (here + step) % CPU_SETSIZE;
-            if (!CPU_ISSET(core, &free) || taken_[core].load() != from || !take(core, from)) continue;
+            if (!CPU_ISSET(core, &allowed) || taken_[core].load() != from || !take(core, from)) continue;
             cpu_set_t only;
             CPU_ZERO(&only);
             CPU_SET(core, &only);
@@ -259,7 +261,7 @@ void Pool::give_back_core(int core, Holder holder) {
 #endif
 }
 
-// The callers that have left a kernel a moment ago. The one that asks, if it is a caller, has not.
+// The callers that have left a kernel a moment ago. A caller clears its own seat before it asks.
 Pool::Absent Pool::absent_callers() const {
     Absent absent{};
     if (threads_that_called.load() <= 1) return absent;
@@ -274,7 +276,8 @@ Pool::Absent Pool::absent_callers() const {
     return absent;
 }
 
-// Counts the workers that are too many; lock_ is held.
+// Counts the workers that are too many: as many as exceed the largest grant, but no more than there are workers.
+// lock_ is held.
 void Pool::count_surplus() {
     int granted = 0;
     for (const Job* job = jobs_; job != nullptr; job = job->next) granted = std::max(granted, job->wanted);
@@ -282,8 +285,8 @@ void Pool::count_surplus() {
     surplus_.store(std::max(0, std::min(running - granted, running - callers_)));
 }
 
-// For a member of a job, between two tasks: whether it is a worker that should return, as the core is needed for
-// another caller. The job's own caller does what is left.
+// For a member of a job, between two tasks: whether it is a worker that should return, as more threads run than
+// were granted. The job's own caller does what is left.
 bool Pool::wanted_back() {
     if (role == Role::returning) return true;
     if (surplus_.load(std::memory_order_relaxed) == 0 || role == Role::caller) return false;
@@ -321,7 +324,10 @@ Job* Pool::join(Worker& self, const Absent& absent, int& member, bool& more, boo
 void Pool::leave(Job& job, Worker& self) {
     const std::lock_guard<SpinLock> hold(lock_);
     --active_;
-    if (role == Role::returning) --leaving_;
+    if (role == Role::returning) {
+        --leaving_;
+        --job.joined;  // another may take its place: numbers of members other than 0 may repeat in such a job
+    }
     role = Role::worker;
     count_surplus();
     self.state.store(State::idle);
@@ -381,7 +387,7 @@ void Pool::run(int threads, MemberBody body, void* context) {
     {
         const std::lock_guard<SpinLock> hold(lock_);
         ++callers_;
-        room = ++active_ + absent.count < threads;
+        room = ++active_ < threads;  // a worker that is woken waits for callers who may be back
         job.next = jobs_;
         jobs_ = &job;
         count_surplus();
@@ -393,6 +399,8 @@ void Pool::run(int threads, MemberBody body, void* context) {
     }
     body(context, 0);
     give_back_core(core, Holder::caller);
+    seat.core.store(core);
+    seat.left.store(std::chrono::steady_clock::now());  // before others are told that there is room
     bool others;
     {
         const std::lock_guard<SpinLock> hold(lock_);
@@ -409,8 +417,6 @@ void Pool::run(int threads, MemberBody body, void* context) {
         signal_.wake(woken_by_each);
     }
     spin_until([&] { return job.running.load() == 0; });
-    seat.core.store(core);
-    seat.left.store(std::chrono::steady_clock::now());
 }
 
 void Pool::rest() {

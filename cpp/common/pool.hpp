@@ -90,7 +90,7 @@ class Pool {
 #endif
     };
 
-    SpinLock lock_;        // guards jobs_, active_, stopping_ and what a Job says of it
+    SpinLock lock_;        // guards jobs_, active_, callers_, leaving_, stopping_ and what a Job says of it
     Job* jobs_ = nullptr;  // that may take more members
     int active_ = 0;       // callers and workers that run
     int callers_ = 0;      // those of them that called

@@ -199,7 +199,7 @@ int cholesky(std::int64_t n, typename Tile::Number* a, bool upper, int threads, 
     auto body = [&](int member) {
         Tile::enter();
         if (upper) mirror(n, a, mirrored);
-        const int found = pipeline.run();
+        const int found = pipeline.run(member);
         if (found == 0)
             share(cleared, ceil_div(n, block_order), [&](std::int64_t task) {
                 const std::int64_t first = task * block_order;

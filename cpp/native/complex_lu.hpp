@@ -56,7 +56,7 @@ int complex_lu(std::int64_t n, const double* a, T* packed, std::int32_t* pivots,
     int code = 0;
     auto body = [&](int member) {
         work.split(converted, a);
-        const int found = pipeline.run();
+        const int found = pipeline.run(member);
         if (found == 0) work.interchange_left();
         if (member == 0) code = found;
     };

@@ -207,7 +207,7 @@ int lu(std::int64_t n, typename Tile::Number* a, std::int32_t* pivots, int threa
     int code = 0;
     auto body = [&](int member) {
         Tile::enter();
-        const int found = pipeline.run();
+        const int found = pipeline.run(member);
         if (found == 0) work.interchange_left();
         Tile::leave();
         if (member == 0) code = found;

@@ -157,9 +157,9 @@ template <class Work> struct Pipeline {
     std::int64_t* solved(std::int64_t step) const { return counters + step * slots(n); }
     std::int64_t* updated(std::int64_t step) const { return solved(step) + slots(n) / 2; }
 
-    // What each member does. Returns what Work::factorize returned, or `returned_early`: other members do what is
-    // left.
-    int run() const {
+    // What each member does. Returns what Work::factorize returned, or `returned_early` if it was wanted back: other
+    // members do what is left.
+    int run(int member) const {
         std::int64_t width = panel_width(n);
         StepPlan now{}, before = now;
         join(0, 0, width, largest_team_for(n), now, before);  // there is nothing else to do
@@ -169,17 +169,17 @@ template <class Work> struct Pipeline {
             if (steps[step].code != 0 || begin + width >= n) return steps[step].code;
             before = now;
             now = plan(begin, width);
-            if (!do_tasks(step, now, before)) return returned_early;
+            if (!do_tasks(step, now, before, member)) return returned_early;
             begin += width;
             width = panel_width(n - begin);
         }
     }
 
     // False if the member was wanted back before all tasks were claimed.
-    bool do_tasks(std::int64_t step, const StepPlan& now, const StepPlan& before) const {
+    bool do_tasks(std::int64_t step, const StepPlan& now, const StepPlan& before, int member) const {
         const std::int64_t next = now.begin + now.width;
         for (;;) {
-            if (wanted_back()) return false;
+            if (member != 0 && wanted_back()) return false;
             std::int64_t task = __atomic_fetch_add(&steps[step].claimed, 1, __ATOMIC_ACQ_REL);
             if (task < now.packs) {
                 const std::int64_t i = next + task * now.packed_rows, left = n - i;

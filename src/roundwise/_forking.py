@@ -90,7 +90,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 class cached_property(functools.cached_property[T]):
-    """`functools.cached_property` without a lock: two threads at once compute the same twice."""
+    """`functools.cached_property` without a lock: two threads at once compute the same twice.
+
+    Python 3.11's has a lock, and takes several calls to be without one.
+    """
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...

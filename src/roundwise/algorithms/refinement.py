@@ -102,8 +102,9 @@ def refine(
     refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
     try:
         sizes, x_norms = None if scaled.weighs_rows else b_norms, None
-        one_kernel = not (scaled.weighs_rows or scaled.weighs_columns) and update.fmt == FP64
-        if one_kernel and (made := applied(start, refined.best, B, b_norms, update)):
+        one_kernel = scaled.has_plain_norms and update.fmt == FP64
+        made = corrected_at_once(start, refined.best, B, b_norms, None) if one_kernel else None
+        if made is not None:
             X, _, x_norms = made
         else:
             X = with_unit_columns(start, B, sizes).Z if callable(start) else start
@@ -124,7 +125,8 @@ def refine(
             refined.keep_better(errors)
             if status := stop.after_residual(progress):
                 break
-            if one_kernel and (made := applied(correct, X, R, r_norms, update)):
+            made = corrected_at_once(correct, X, R, r_norms, update) if one_kernel else None
+            if made is not None:
                 (X, z_norms, x_norms), iterations, left = made, 0, 0.0
             else:
                 correction = with_unit_columns(correct, R, None if scaled.weighs_rows else r_norms)
@@ -189,8 +191,8 @@ class Substitution:
         return Correction(self.stage.solve(self.factors, B))
 
 
-def applied(
-    correct: Corrector | Vector, X: Vector, R: Vector, sizes: Any, update: Stage
+def corrected_at_once(
+    correct: Corrector | Vector, X: Vector, R: Vector, sizes: Any, update: Stage | None
 ) -> Corrected | None:
     """X with its correction added, and the norms of both, if one kernel does all of that."""
     if not isinstance(correct, Substitution):

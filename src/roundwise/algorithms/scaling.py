@@ -106,6 +106,11 @@ class ScaledMatrix:
         """Whether `solution_norms` differ from the plain norms of the columns."""
         return self._column_weights is not None
 
+    @property
+    def has_plain_norms(self) -> bool:
+        """Whether all norms are plain max norms of columns, as kernels compute them."""
+        return not (self.weighs_rows or self.weighs_columns)
+
     def residual_norms(self, R: Array) -> Array:
         """The max norm of each column of residuals or right-hand sides, over 2**max(e)."""
         return column_norms(R, self._row_weights)

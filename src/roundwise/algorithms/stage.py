@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from roundwise.actions import Action
-from roundwise.backends import Backend, Factors, Matrix
+from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.backends.contract import Corrected
 from roundwise.formats import FloatFormat
 
@@ -131,16 +131,22 @@ class Stage:
 
     @timed
     def corrected(
-        self, factors: Factors, X: Vector, R: Vector, sizes: Vector, update: Stage
+        self, factors: Factors, X: Vector, R: Vector, sizes: Vector, update: Stage | None
     ) -> Corrected | None:
         """``X + A^-1 R`` and norms by one kernel (`Factors.corrected`), if there is one.
 
-        The addition is counted in the update stage, and timed in this one.
+        The addition is counted in the update stage, and timed in this one; None: X is zero, and
+        there is none.
         """
-        made = factors.corrected(X, R, sizes)
+        try:
+            made = factors.corrected(X, R, sizes)
+        except ArithmeticFailure:
+            self._count_solve(factors, X)
+            raise
         if made is not None:
             self._count_solve(factors, X)
-            update.count(2 * X.size, 3 * X.size)
+            if update is not None:
+                update.count(2 * X.size, 3 * X.size)
         return made
 
     @timed

@@ -130,7 +130,8 @@ class Factors(ABC):
     def corrected(self, X: Vector, R: Vector, sizes: Vector) -> Corrected | None:
         """``X + Z`` in FP64 with ``Z = A^-1 R``, if one kernel computes all of it; else None.
 
-        `sizes` are the max norms of R's columns, by which R is scaled.
+        `sizes` are the max norms of R's columns, which are solved for divided by powers of two near
+        them. Raises `ArithmeticFailure` if Z is not finite.
         """
         return None
 

@@ -173,7 +173,7 @@ def feature_numbers(
 ) -> dict[str, float]:
     """What `compute_with_factors` gives, without the seconds: a solve does not ask for them."""
     features = [FEATURES[name] for name in names]
-    if not [feature for feature in features if feature.needs_factors]:
+    if not any(feature.needs_factors for feature in features):
         return dict(_computed(problem, features))
     values = compute_with_factors(problem, names, arithmetic)
     return {name: float(value) for name, value in values.items()}

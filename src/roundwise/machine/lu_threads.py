@@ -21,7 +21,7 @@ FILE = "lu_threads.json"
 SCHEMA, VERSION = "roundwise-lu-threads", 1
 
 WORTH = 1.03
-"""One more thread is taken only if it makes LU faster by this factor: others may need it."""
+"""A larger number of threads is taken only if LU is faster by this factor: others may need them."""
 
 COLUMNS_EACH = 48
 """Of orders beyond those measured a thread gets at least so many columns."""

@@ -72,8 +72,7 @@ def factorization_threads() -> int:
 
     Whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
     """
-    threads = _threads or _asked_for() or min(_kernels.usable_cores(), _quota())
-    library = blas.bundled("scipy")
+    library, threads = blas.bundled("scipy"), get_num_threads()
     return threads if library is None else min(threads, library.threads)
 
 

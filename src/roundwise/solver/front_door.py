@@ -264,7 +264,7 @@ def _solve_here(
     with known as (matrix, analyses):
         seen = matrix if orders is None else replace(matrix, orders=orders)
         choice = _choice(chooser, seen, name)
-        del seen
+        del seen  # it refers to the orders, too
         del orders
         seconds = perf_counter() - start
         F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)

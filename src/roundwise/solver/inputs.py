@@ -86,14 +86,15 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     if copy and made.A is form and not (sparse_A or is_ours):
         made = replace(made, A=form.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
-    return GivenMatrix(*scaled, dtype=dtype, b=_shaped_as(made.n, columns))
+    return GivenMatrix(*scaled, dtype=dtype, b=_zeros_of_shape(made.n, columns))
 
 
 _ZERO = np.zeros(1)
+_ZERO.flags.writeable = False
 
 
-def _shaped_as(n: int, columns: int) -> Array:
-    """Zeros that take no memory."""
+def _zeros_of_shape(n: int, columns: int) -> Array:
+    """Read-only zeros that take no memory; `numpy.broadcast_to` takes longer."""
     return np.ndarray((n, columns), buffer=_ZERO, strides=(0, 0))
 
 
@@ -113,7 +114,7 @@ def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenM
         made = replace(made, A=A.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
     dtype = np.float32 if A.dtype == np.float32 else np.float64
-    return GivenMatrix(*scaled, dtype=dtype, b=_shaped_as(made.n, columns))
+    return GivenMatrix(*scaled, dtype=dtype, b=_zeros_of_shape(made.n, columns))
 
 
 def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:

@@ -53,9 +53,7 @@ class Context:
             raise ValueError(f"features lack {', '.join(missing)}; pass all of {self.features}")
         vector = [float(values[name]) for name in self.features]
         for i, floor in enumerate(self.floors):
-            if floor is not None and vector[i] >= floor:
-                vector[i] = math.log10(vector[i])
-            elif floor is not None:
+            if floor is not None:
                 vector[i] = log10_floored(vector[i], floor)
         return np.array(vector)
 

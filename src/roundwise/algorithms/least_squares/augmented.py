@@ -53,7 +53,8 @@ class AugmentedSystem:
     norm: float  # ||T D||_F with D = diag(1 / weights)
     sizes_b: Array = field(init=False)
 
-    weighs_rows, weighs_columns = False, True  # norms of solutions are those of a part
+    weighs_rows = False
+    has_plain_norms = False  # those of solutions are of a part
 
     def __post_init__(self) -> None:
         f, g = self.parts(self.B)

@@ -48,7 +48,7 @@ def empty(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def _taken(size: int) -> mmap.mmap | None:
-    """Kept memory of this size. If there is none, others are given back before there is new one."""
+    """Kept memory of this size. That of other sizes is given back before new one is asked for."""
     with _lock:
         if _kept and len(_kept[0]) != size:
             _kept.clear()
@@ -64,5 +64,6 @@ def keep(array: NDArray[Any]) -> None:
             with _lock:
                 if _kept and len(_kept[0]) != len(memory):
                     _kept.clear()
-                if len(_kept) < KEPT and (len(_kept) + 1) * len(memory) <= MOST:
+                known = any(one is memory for one in _kept)
+                if not known and len(_kept) < KEPT and (len(_kept) + 1) * len(memory) <= MOST:
                     _kept.append(memory)

@@ -71,6 +71,10 @@ class GivenComplex(GivenMatrix):
     def is_sparse(self) -> bool:
         return not isinstance(self.A, RealForm)
 
+    @property
+    def has_plain_norms(self) -> bool:
+        return False  # they are of moduli
+
     def transposed(self, backend: Backend) -> Self:
         """The conjugate transpose, scaled as this one is."""
         A = self.A.T.tocsr() if self.is_sparse else self.A.T
