@@ -254,7 +254,7 @@ def _threads_taken() -> str:
     orders = sorted(machines[0].prices[8])
     rows = []
     for machine in machines:
-        name = machine.source.partition(" on ")[2].partition(", ")[0]
+        name = machine.source.partition(" on ")[2].partition(f", {machine.cores} cores")[0]
         for size, fmt in ((8, "fp64"), (4, "fp32")):
             taken = [lu_threads.lu_threads(n, size, machine.cores) for n in orders]
             rows.append([f"{name}, {machine.cores} cores", fmt, *taken])
