@@ -39,6 +39,7 @@ STAGES = {
     "native_copy": "convert",
     "native_norms": "norms",
     "native_column_norms": "norms",
+    "native_norms_and_rounded": "norms",
     "native_symmetric": "symmetry",
     "native_look": "look",
     "native_exact_residual": "residuals",

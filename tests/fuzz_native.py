@@ -278,9 +278,12 @@ def corrections(a: Arrays) -> None:
 
 def passes(a: Arrays) -> None:
     n, m, dtype, threads = a.size(), a.size(), real_type(a), a.threads()
-    which = a.rng.integers(12)
+    which = a.rng.integers(13)
     if which == 0:
         kernels.native_norms(a.numbers(n, m, dtype=dtype), threads)
+    elif which == 12:
+        rounded = a.numbers(a.length(n), a.length(m), dtype=np.float32)
+        kernels.native_norms_and_rounded(a.numbers(n, m), rounded, threads)
     elif which == 1:
         kernels.native_column_norms(a.numbers(n, m, dtype=dtype), threads)
     elif which == 2:

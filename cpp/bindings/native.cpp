@@ -25,7 +25,7 @@ double largest_row_sum(std::int64_t n, const double* a, bool transpose, int thre
     const std::int64_t numbers = std::max<std::int64_t>(2, norm_parts) * n;
     const Workspace memory(numbers * static_cast<std::int64_t>(sizeof(double)));
     double* workspace = static_cast<double*>(memory.get());
-    return transpose ? kernels.column_norms(n, n, a, threads, workspace).one
+    return transpose ? kernels.column_norms(n, n, a, threads, workspace, nullptr).one
                      : kernels.norms(n, n, a, threads, workspace).inf;
 }
 

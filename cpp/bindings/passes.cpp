@@ -19,7 +19,7 @@ template <class T> void bind_passes_of(nb::module_& m) {
             nb::gil_scoped_release release;
             const Workspace workspace(2 * columns * static_cast<std::int64_t>(sizeof(double)));
             norms = native_kernels<T>().column_norms(length(a.shape(0)), columns, a.data(), threads,
-                                                     static_cast<double*>(workspace.get()));
+                                                     static_cast<double*>(workspace.get()), nullptr);
         }
         return nb::make_tuple(norms.one, norms.max_abs);
     });
@@ -127,6 +127,19 @@ template <class T> void bind_angles(nb::module_& m) {
 }  // namespace
 
 void bind_passes(nb::module_& m) {
+    define(m, "native_norms_and_rounded", [](MatrixIn<double> a, MatrixOut<float> rounded, int threads) {
+        const std::int64_t columns = length(a.shape(1));
+        require(a.shape(0) == rounded.shape(0) && a.shape(1) == rounded.shape(1),
+                "the arrays differ in shape; pass two of the same");
+        Norms norms;
+        {
+            nb::gil_scoped_release release;
+            const Workspace workspace(2 * columns * static_cast<std::int64_t>(sizeof(double)));
+            norms = native_kernels<double>().column_norms(length(a.shape(0)), columns, a.data(), threads,
+                                                          static_cast<double*>(workspace.get()), rounded.data());
+        }
+        return nb::make_tuple(norms.one, norms.max_abs);
+    });
     bind_passes_of<float>(m);
     bind_passes_of<double>(m);
     bind_look(m);

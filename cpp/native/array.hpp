@@ -75,12 +75,16 @@ template <class T> bool symmetric(std::int64_t n, const T* a, int threads) {
 // The larger of both, or NaN if one is NaN.
 inline double larger(double a, double b) { return a > b || a != a ? a : b; }
 
-// Norm and largest entry by columns, which need no sums of rows: sums and tops have a number for each.
+// Norm and largest entry by columns, which need no sums of rows: sums and tops have a number for each. Unless
+// `rounded` is null, all numbers rounded to float go there in the same pass.
 template <class T>
-Norms column_norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace) {
+Norms column_norms(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace,
+                   float* rounded) {
     constexpr int lanes = Lanes<double>::count;
     using Numbers = PackOf<double, lanes>;
-    const std::int64_t wanted = (1 << 15) / (rows + 1) + 1;  // columns of a task: some 256 KiB
+    // Columns of a task: some 256 KiB, or what one that writes to new memory should have.
+    const std::int64_t numbers = rounded == nullptr ? 1 << 15 : grain_of<float>(rows * columns, threads);
+    const std::int64_t wanted = numbers / (rows + 1) + 1;
     share_range(columns, wanted, threads_for<T>(rows * columns, threads),
                 [=](std::int64_t begin, std::int64_t end) {
         for (std::int64_t j = begin; j < end; ++j) {
@@ -93,8 +97,22 @@ Norms column_norms(std::int64_t rows, std::int64_t columns, const T* a, int thre
             };
             const T* column = a + j * rows;
             std::int64_t i = 0;
-            for (; i + lanes <= rows; i += lanes) add(widen<double, lanes>(column + i));
-            if (i < rows) add(widen_first<double, lanes>(column + i, rows - i));
+            if (rounded == nullptr)
+                for (; i + lanes <= rows; i += lanes) add(widen<double, lanes>(column + i));
+            else
+                for (; i + lanes <= rows; i += lanes) {
+                    const Numbers x = widen<double, lanes>(column + i);
+                    add(x);
+                    narrow<float, lanes, double>(x, rounded + j * rows + i);
+                }
+            if (i < rows) {
+                const Numbers x = widen_first<double, lanes>(column + i, rows - i);
+                add(x);
+                float tail[lanes];
+                narrow<float, lanes, double>(x, tail);
+                if (rounded != nullptr)
+                    std::memcpy(rounded + j * rows + i, tail, static_cast<std::size_t>(rows - i) * sizeof(float));
+            }
             double total = 0, top = 0;
             for (int lane = 0; lane < lanes; ++lane) {
                 total += sum[lane];

@@ -89,9 +89,10 @@ template <class T> struct NativeKernels : LuKernels<T> {
     // Norms, by one pass over a matrix, sums in float64. workspace holds norm_parts * rows numbers.
     Norms (*norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace);
 
-    // The same without the infinity norm, which saves the sums of rows. workspace holds 2 * columns.
-    Norms (*column_norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads,
-                          double* workspace);
+    // The same without the infinity norm, which saves the sums of rows. workspace holds 2 * columns. If `rounded`
+    // is not null, the matrix rounded to float goes there.
+    Norms (*column_norms)(std::int64_t rows, std::int64_t columns, const T* a, int threads, double* workspace,
+                          float* rounded);
 
     void (*copy)(std::int64_t n, const T* x, T* y, int threads);
 

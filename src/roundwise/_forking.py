@@ -13,8 +13,9 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from threading import Lock, get_ident
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
@@ -90,19 +91,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 class cached_property(functools.cached_property[T]):
-    """`functools.cached_property` without a lock: two threads at once compute the same twice.
+    """`functools.cached_property` without a lock: two threads at once compute the same twice."""
 
-    Python 3.11's has a lock, and takes several calls to be without one.
-    """
-
-    @overload
-    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
-
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        if instance is None:
-            return self
-        value = instance.__dict__[self.attrname] = self.func(instance)
-        return value
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        super().__init__(function)
+        self.lock = nullcontext()  # Python 3.12 and later look for none

@@ -154,6 +154,9 @@ class Matrix(ABC):
     is_sparse: bool
     entries: int  # stored numbers
 
+    def offer(self, rounded: Any) -> None:  # noqa: B027 (most have no use for it)
+        """A copy of A in FP32 that may be factorized in place (`Backend.sizes_and_rounded`)."""
+
     def prepared(self) -> Matrix:
         """This matrix, converted to its format now: later timings of products exclude that."""
         return self
@@ -210,8 +213,12 @@ class NoAnalysis(Analysis):
     backend: Backend
     method: str  # of `Matrix`
 
-    def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
-        factors: Factors = getattr(self.backend.matrix(A, fmt), self.method)()
+    def factorize(self, A: Any, fmt: str | FloatFormat, rounded: Any = None) -> Factors:
+        """`rounded` is what `Backend.sizes_and_rounded` made of A; it may be overwritten."""
+        matrix = self.backend.matrix(A, fmt)
+        if rounded is not None:
+            matrix.offer(rounded)
+        factors: Factors = getattr(matrix, self.method)()
         return factors
 
 
@@ -282,6 +289,10 @@ class Backend(ABC):
         magnitudes = abs(A)
         with np.errstate(over="ignore"):  # a sum beyond float64 is inf
             return float(magnitudes.sum(axis=1).max()), float(magnitudes.max())
+
+    def sizes_and_rounded(self, A: Any) -> tuple[tuple[float, float], Any]:
+        """`sizes`, and A rounded to FP32 if one pass gives both; else None."""
+        return self.sizes(A), None
 
     @abstractmethod
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -10,6 +11,7 @@ from scipy import sparse
 from roundwise._forking import ForkSafeLock, cached_property
 from roundwise.algorithms import Stage
 from roundwise.backends import Analysis, Backend, Factors, Matrix
+from roundwise.backends.contract import NoAnalysis
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
@@ -33,7 +35,9 @@ class Factored:
         choice: Choice,
         backend: Backend,
         analyses: dict[str, Analysis] | None = None,
+        rounded: Any = None,
     ) -> None:
+        self._rounded = rounded  # a copy of A in FP32, for the first factorization
         self.matrix, self.ladder, self._backend = matrix, choice.ladder, backend
         self._choice = choice
         self._level = 0
@@ -84,6 +88,9 @@ class Factored:
             return analysis.factorize(A, action[0], self._choice.granted)
         on_cores = self._backend.on_host and not self.matrix.is_sparse
         with cores_to_ourselves(self.matrix.n if on_cores else 0):
+            if isinstance(analysis, NoAnalysis):
+                rounded, self._rounded = self._rounded, None
+                return analysis.factorize(A, action[0], rounded)
             return analysis.factorize(A, action[0])
 
     def _analysed(self, method: str) -> Analysis:

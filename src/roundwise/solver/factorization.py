@@ -99,11 +99,12 @@ class Factorization:
         features_seconds: float = 0.0,
         accuracy: Literal["backward", "forward"] = "backward",
         analyses: dict[str, Analysis] | None = None,
+        rounded: Any = None,
     ) -> None:
         self._accuracy: Literal["backward", "forward"] = accuracy
         if accuracy == "forward":
             choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
-        self._factored = Factored(matrix, choice, backend, analyses)
+        self._factored = Factored(matrix, choice, backend, analyses, rounded)
         self._backend, self._reason, self._budget = backend, choice.reason, choice.budget
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
         self._counting = ForkSafeLock()  # what each of several threads may change

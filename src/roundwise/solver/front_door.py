@@ -16,14 +16,19 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
 from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
-from roundwise.solver.choosing import BACKEND, Chooser, get_chooser
+from roundwise.solver.choosing import BACKEND, DEFAULT, Chooser, get_chooser
 from roundwise.solver.complex.factorization import factor_complex, small_complex
 from roundwise.solver.complex.systems import is_complex
 from roundwise.solver.device.choosing import DeviceLearner
 from roundwise.solver.device.devices import place_of
 from roundwise.solver.device.solving import factor_on_device, solve_on_device
 from roundwise.solver.factorization import Factorization, solved_once
-from roundwise.solver.inputs import checked_matrix, dense_array, empty_answer
+from roundwise.solver.inputs import (
+    checked_and_rounded,
+    checked_matrix,
+    dense_array,
+    empty_answer,
+)
 from roundwise.solver.kinds import returned
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.stacks import StackedFactorization, solve_stack
@@ -195,8 +200,7 @@ def solve_knowing(
                 learner=learner,
             )
     # Its first passes over a dense A use all cores, not only its factorization.
-    order = len(A) if isinstance(A, np.ndarray) and A.ndim == 2 else 0
-    with cores_to_ourselves(order):
+    with cores_to_ourselves(order_of(A)):
         x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
     return x if type(b) is np.ndarray else returned(x, A, b)
 
@@ -259,7 +263,9 @@ def _solve_here(
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
     start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, columns)
+    # Most systems that get here are factorized in FP32 or BF16 first, by the default policy.
+    rounds = chooser is DEFAULT and order_of(A) >= chooser.at_once
+    matrix, rounded = checked_and_rounded(A, BACKEND, columns, rounds=rounds)
     known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
     with known as (matrix, analyses):
         seen = matrix if orders is None else replace(matrix, orders=orders)
@@ -267,7 +273,8 @@ def _solve_here(
         del seen  # it refers to the orders, too
         del orders
         seconds = perf_counter() - start
-        F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses)
+        F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses, rounded)
+        del rounded  # its memory belongs to the factors
         del choice  # F drops the orders in it when they have served
         return solved_once(F, b, full_output)
 
@@ -392,6 +399,11 @@ def _complex_factored(
         accuracy=accuracy,
         copy=False,
     )
+
+
+def order_of(A: Any) -> int:
+    """Of a dense matrix; 0 of others."""
+    return len(A) if isinstance(A, np.ndarray) and A.ndim == 2 else 0
 
 
 def _columns_of(b: Any) -> int:

@@ -67,18 +67,28 @@ class GivenColumns(ScaledColumns):
 
 
 def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = False) -> GivenMatrix:
+    """What `checked_and_rounded` gives without a copy in FP32."""
+    return checked_and_rounded(A, backend, columns, copy, rounds=False)[0]
+
+
+def checked_and_rounded(
+    A: Any, backend: Backend, columns: int = 1, copy: bool = False, rounds: bool = True
+) -> tuple[GivenMatrix, Any]:
     """A, ready to be solved with for so many columns, or an error that names the fix.
 
     It refers to A's own memory, unless `copy` is set or the numbers must be converted, scaled or
     made contiguous. Then a dense A is copied once: a converted copy is scaled in place.
+
+    With `rounds` there is also a copy in FP32, if the pass that finds A's size can make it.
     """
     if not backend.on_host:
-        return _device_matrix(A, backend, columns, copy)
+        return _device_matrix(A, backend, columns, copy), None
     sparse_A = is_sparse(A)
     given = _checked_sparse(A.copy() if copy else A) if sparse_A else _checked_dense(A)
     dtype = np.float32 if given.dtype == np.float32 else np.float64
     form = given.astype(np.float64, copy=False) if sparse_A else _dense_form(given)
-    norm, largest = backend.sizes(form)
+    sizes, rounded = backend.sizes_and_rounded(form) if rounds else (backend.sizes(form), None)
+    norm, largest = sizes
     if not math.isfinite(largest):
         raise ValueError(f"A {NOT_FINITE}")
     is_ours = not (sparse_A or form is A or np.may_share_memory(form, A))
@@ -86,7 +96,8 @@ def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = Fals
     if copy and made.A is form and not (sparse_A or is_ours):
         made = replace(made, A=form.copy(order="K"))
     scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
-    return GivenMatrix(*scaled, dtype=dtype, b=_zeros_of_shape(made.n, columns))
+    matrix = GivenMatrix(*scaled, dtype=dtype, b=_zeros_of_shape(made.n, columns))
+    return matrix, rounded if made.A is form else None
 
 
 _ZERO = np.zeros(1)

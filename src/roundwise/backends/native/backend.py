@@ -17,7 +17,7 @@ import roundwise._kernels as _kernels
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
-from roundwise.backends.native import exact
+from roundwise.backends.native import exact, spare
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.exact import ExactMatrix
 from roundwise.backends.native.orthogonal import gram, has_products, thin_qr
@@ -32,7 +32,7 @@ from roundwise.backends.native.structured import STRUCTURED
 from roundwise.backends.native.vectors import NativeVectors
 from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
-from roundwise.machine.threads import pass_threads
+from roundwise.machine.threads import PASS, pass_threads
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
@@ -153,6 +153,13 @@ class NativeBackend(NativeVectors):
             return _kernels.native_column_norms(A.T, threads)
         _, norm_inf, largest = _kernels.native_norms(np.asfortranarray(A), threads)
         return norm_inf, largest
+
+    def sizes_and_rounded(self, A: Any) -> tuple[tuple[float, float], Any]:
+        suits = isinstance(A, np.ndarray) and A.dtype == np.float64 and A.flags.c_contiguous
+        if not suits or A.size < PASS:
+            return self.sizes(A), None
+        rounded = spare.empty(A.T.shape, np.float32)
+        return _kernels.native_norms_and_rounded(A.T, rounded, pass_threads(A.size)), rounded
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X``; inf and NaN are left to the caller.

@@ -174,6 +174,7 @@ class DenseMatrix(Matrix):
     def __init__(self, A: NDArray[Any], fmt: FloatFormat, bf16_instructions: str) -> None:
         self.fmt, self.shape, self.entries = fmt, A.shape, A.size
         self._bf16_instructions = bf16_instructions
+        self._rounded: NDArray[Any] | None = None  # see `offer`
         self._transposed = A.flags.c_contiguous
         self._columns = A.T if self._transposed else np.asfortranarray(A)
 
@@ -265,8 +266,16 @@ class DenseMatrix(Matrix):
             spare.keep(work)
         return packed
 
+    def offer(self, rounded: NDArray[Any]) -> None:
+        self._rounded = rounded
+
     def _work(self) -> NDArray[Any]:
         """A new array to factorize in place, in the type that is computed with."""
+        rounded, self._rounded = self._rounded, None
+        if rounded is not None:
+            if COMPUTED_IN[self.fmt] == FP32 and self.fmt != FP16 and self._transposed:
+                return rounded
+            spare.keep(rounded)
         if self.fmt == FP16:  # FP32 on the rounded matrix
             return converted(stored(self._columns, FP16), FP16, np.float32)
         return work_array(self._columns, COMPUTED_IN[self.fmt])
