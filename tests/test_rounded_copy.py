@@ -74,15 +74,33 @@ def test_a_solve_factorizes_the_copy_unless_a_is_scaled(system, converted, scale
     x = rw.solve(scale * A, b)
     is_converted = A.shape in converted
     assert is_converted == (scale != 1)
-    fixed = rw.solve(scale * A, b, policy="fp32")  # by a pass of its own
+    other = rw.solve(scale * np.asfortranarray(A), b)  # converted by a pass of its own
     assert A.shape in converted
-    assert np.array_equal(x, fixed)
+    np.testing.assert_allclose(x, other, rtol=1e-9)
 
 
-def test_positive_definite_systems_use_it_too(system):
+@own
+def test_positive_definite_systems_use_it_too(system, converted):
     A, b = system
     S = A @ A.T + len(A) * np.eye(len(A))
-    assert np.array_equal(rw.solve(S, b), rw.solve(S, b, policy="fp32"))
+    np.testing.assert_allclose(S @ rw.solve(S, b), b, atol=1e-9)
+    assert A.shape not in converted
+
+
+@own
+@pytest.mark.parametrize(("policy", "uses"), [("fp32", True), ("bf16", True), ("fp64", False)])
+def test_a_format_that_is_asked_for_decides(monkeypatch, system, policy, uses):
+    if policy not in [fmt.name for fmt in native.formats()]:
+        pytest.skip(f"no {policy} here")
+    made, original = [], _kernels.native_norms_and_rounded
+    monkeypatch.setattr(
+        _kernels,
+        "native_norms_and_rounded",
+        lambda *arguments: made.append(1) or original(*arguments),
+    )
+    A, b = system
+    rw.solve(A, b, policy=policy)
+    assert bool(made) == uses
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -9,12 +9,11 @@ namespace roundwise {
 
 namespace {
 
-// Of a correction; Python raises a failure for the last two.
-enum Outcome { corrected = 0, not_solved = 1, not_scaled_back = 2 };
-
 template <class T> void bind_correct(nb::module_& m) {
-    // Factors of A[rows], or of its transpose if `transpose`, whose solutions go to `places`. `sizes` are the max
-    // norms of R's columns, which are divided by powers of two, so that they are solved for with norms in [1, 2).
+    // `packed` holds factors of A with its rows in the order `rows`, or of A' if `transpose`; numbers of the solution
+    // go to `places`. `sizes` are the max norms of R's columns, which are divided by powers of two before the solve, so
+    // that their norms are in [1, 2). Returns whether the solution is finite, and whether it is when it is multiplied
+    // by these powers again.
     define(m, "native_correct",
            [](MatrixIn<T> packed, bool cholesky, bool transpose, Order rows, Order places, MatrixIn<double> r,
               VectorIn<double> sizes, MatrixIn<double> x, MatrixOut<double> sum, VectorOut<double> z_norms,
@@ -30,30 +29,32 @@ template <class T> void bind_correct(nb::module_& m) {
         require(threads >= 1, "threads < 1; pass at least 1");
         require_order(rows, n);
         require_order(places, n);
-        nb::gil_scoped_release release;
-        const NativeKernels<T>& kernels = native_kernels<T>();
-        const Workspace memory((2 * n * columns + columns) * static_cast<std::int64_t>(sizeof(double)));
-        double* unit = static_cast<double*>(memory.get());
-        T* y = reinterpret_cast<T*>(unit + n * columns);
-        int* exponents = reinterpret_cast<int*>(unit + 2 * n * columns);
-        for (std::int64_t j = 0; j < columns; ++j) {
-            exponents[j] = to_unit_size(n, r.data() + j * n, sizes.data()[j], unit + j * n);
-            gather(n, pointer(rows), unit + j * n, y + j * n);
+        bool solved = true, scaled = true;
+        {
+            nb::gil_scoped_release release;
+            const NativeKernels<T>& kernels = native_kernels<T>();
+            const Workspace memory((2 * n * columns + columns) * static_cast<std::int64_t>(sizeof(double)));
+            double* unit = static_cast<double*>(memory.get());
+            T* y = reinterpret_cast<T*>(unit + n * columns);
+            int* exponents = reinterpret_cast<int*>(unit + 2 * n * columns);
+            for (std::int64_t j = 0; j < columns; ++j) {
+                exponents[j] = to_unit_size(n, r.data() + j * n, sizes.data()[j], unit + j * n);
+                gather(n, pointer(rows), unit + j * n, y + j * n);
+            }
+            const Workspace phases(kernels.solve_workspace(columns));
+            kernels.solve(sizeof(T) == 4 ? Storage::fp32 : Storage::fp64,
+                          cholesky ? Factors::cholesky : Factors::lu, n, packed.data(), transpose, columns, y,
+                          threads, phases.get());
+            for (std::int64_t j = 0; j < columns; ++j) {
+                const Corrected made = correct(n, pointer(places), y + j * n, exponents[j], x.data() + j * n,
+                                               sum.data() + j * n);
+                z_norms.data()[j] = made.z_norm;
+                sum_norms.data()[j] = made.sum_norm;
+                solved &= made.solved;
+                scaled &= made.scaled;
+            }
         }
-        const Workspace phases(kernels.solve_workspace(columns));
-        kernels.solve(sizeof(T) == 4 ? Storage::fp32 : Storage::fp64,
-                      cholesky ? Factors::cholesky : Factors::lu, n, packed.data(), transpose, columns, y,
-                      threads, phases.get());
-        int outcome = corrected;
-        for (std::int64_t j = 0; j < columns; ++j) {
-            const Corrected made = correct(n, pointer(places), y + j * n, exponents[j], x.data() + j * n,
-                                           sum.data() + j * n);
-            z_norms.data()[j] = made.z_norm;
-            sum_norms.data()[j] = made.sum_norm;
-            if (!made.solved) outcome = not_solved;
-            else if (!made.scaled && outcome == corrected) outcome = not_scaled_back;
-        }
-        return outcome;
+        return nb::make_tuple(solved, scaled);
     });
 }
 

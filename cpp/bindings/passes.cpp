@@ -11,18 +11,22 @@ namespace roundwise {
 
 namespace {
 
+// The 1-norm and the largest entry of A; A rounded to float goes to `rounded`, unless that is null.
+template <class T> nb::tuple norms_by_columns(const MatrixIn<T>& a, float* rounded, int threads) {
+    const std::int64_t columns = length(a.shape(1));
+    Norms norms;
+    {
+        nb::gil_scoped_release release;
+        const Workspace workspace(2 * columns * static_cast<std::int64_t>(sizeof(double)));
+        norms = native_kernels<T>().column_norms(length(a.shape(0)), columns, a.data(), threads,
+                                                 static_cast<double*>(workspace.get()), rounded);
+    }
+    return nb::make_tuple(norms.one, norms.max_abs);
+}
+
 template <class T> void bind_passes_of(nb::module_& m) {
-    define(m, "native_column_norms", [](MatrixIn<T> a, int threads) {
-        const std::int64_t columns = length(a.shape(1));
-        Norms norms;
-        {
-            nb::gil_scoped_release release;
-            const Workspace workspace(2 * columns * static_cast<std::int64_t>(sizeof(double)));
-            norms = native_kernels<T>().column_norms(length(a.shape(0)), columns, a.data(), threads,
-                                                     static_cast<double*>(workspace.get()), nullptr);
-        }
-        return nb::make_tuple(norms.one, norms.max_abs);
-    });
+    define(m, "native_column_norms",
+           [](MatrixIn<T> a, int threads) { return norms_by_columns<T>(a, nullptr, threads); });
     define(m, "native_copy", [](MatrixIn<T> x, MatrixOut<T> y, int threads) {
         require(x.shape(0) == y.shape(0) && x.shape(1) == y.shape(1),
                 "the arrays differ in shape; pass two of the same");
@@ -128,17 +132,9 @@ template <class T> void bind_angles(nb::module_& m) {
 
 void bind_passes(nb::module_& m) {
     define(m, "native_norms_and_rounded", [](MatrixIn<double> a, MatrixOut<float> rounded, int threads) {
-        const std::int64_t columns = length(a.shape(1));
         require(a.shape(0) == rounded.shape(0) && a.shape(1) == rounded.shape(1),
                 "the arrays differ in shape; pass two of the same");
-        Norms norms;
-        {
-            nb::gil_scoped_release release;
-            const Workspace workspace(2 * columns * static_cast<std::int64_t>(sizeof(double)));
-            norms = native_kernels<double>().column_norms(length(a.shape(0)), columns, a.data(), threads,
-                                                          static_cast<double*>(workspace.get()), rounded.data());
-        }
-        return nb::make_tuple(norms.one, norms.max_abs);
+        return norms_by_columns<double>(a, rounded.data(), threads);
     });
     bind_passes_of<float>(m);
     bind_passes_of<double>(m);

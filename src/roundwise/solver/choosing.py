@@ -24,7 +24,7 @@ from roundwise.backends.complex.backend import ComplexBackend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import look
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import BF16, FP32, FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking, shipped_facts
 from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.problems import Problem
@@ -284,6 +284,14 @@ class _Default:  # the shipped policy, read when first asked: importing stays li
 
 
 DEFAULT = _Default()
+
+
+def starts_low(chooser: Chooser) -> bool:
+    """Whether it is known that most dense systems are factorized in FP32 or BF16 first.
+
+    Then A may as well be rounded to FP32 when it is first read.
+    """
+    return chooser is DEFAULT or (isinstance(chooser, FixedStart) and chooser.fmt in (FP32, BF16))
 
 
 def get_chooser(policy: Any) -> Chooser:

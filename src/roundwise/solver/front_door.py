@@ -16,7 +16,7 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
 from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
-from roundwise.solver.choosing import BACKEND, DEFAULT, Chooser, get_chooser
+from roundwise.solver.choosing import BACKEND, Chooser, get_chooser, starts_low
 from roundwise.solver.complex.factorization import factor_complex, small_complex
 from roundwise.solver.complex.systems import is_complex
 from roundwise.solver.device.choosing import DeviceLearner
@@ -200,7 +200,7 @@ def solve_knowing(
                 learner=learner,
             )
     # Its first passes over a dense A use all cores, not only its factorization.
-    with cores_to_ourselves(order_of(A)):
+    with cores_to_ourselves(_order_of(A)):
         x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
     return x if type(b) is np.ndarray else returned(x, A, b)
 
@@ -263,8 +263,7 @@ def _solve_here(
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
     start = perf_counter()
-    # Most systems that get here are factorized in FP32 or BF16 first, by the default policy.
-    rounds = chooser is DEFAULT and order_of(A) >= chooser.at_once
+    rounds = starts_low(chooser) and _order_of(A) >= chooser.at_once
     matrix, rounded = checked_and_rounded(A, BACKEND, columns, rounds=rounds)
     known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
     with known as (matrix, analyses):
@@ -401,7 +400,7 @@ def _complex_factored(
     )
 
 
-def order_of(A: Any) -> int:
+def _order_of(A: Any) -> int:
     """Of a dense matrix; 0 of others."""
     return len(A) if isinstance(A, np.ndarray) and A.ndim == 2 else 0
 

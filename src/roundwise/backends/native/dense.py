@@ -66,7 +66,7 @@ _LEAST_CORRECTED = 800
 """The order from which two threads take less time for a whole correction than LAPACK for its
 substitution and Python for the rest."""
 _LEAST_OWN_SOLVE = 288
-"""The order below which LAPACK's solves take less time, however many columns there are."""
+"""The order below which solves are LAPACK's, however many columns there are."""
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -383,14 +383,14 @@ class DenseFactors(PermutedFactors):
             return None
         total = np.empty((len(packed), columns), order="F")
         norms = np.empty(columns), np.empty(columns)
-        code = _kernels.native_correct(
+        solved, scaled = _kernels.native_correct(
             *(packed, not self._is_lu, self._transposed, self.perm, self.order),
             *(np.asfortranarray(R), sizes, np.asfortranarray(X), total, *norms),
             threads,
         )
-        if code == 1:
+        if not solved:
             raise nonfinite("triangular solve", fmt, R)
-        if code == 2:
+        if not scaled:
             raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
         return total, *norms
 
