@@ -11,6 +11,7 @@ from roundwise.backends import NativeBackend
 from roundwise.backends.native import spare
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.machine.threads import PASS
+from roundwise.solver import choosing
 from roundwise.solver.choosing import get_chooser
 
 native = NativeBackend()
@@ -55,7 +56,12 @@ def system():
 
 
 @pytest.fixture
-def converted(monkeypatch):
+def many_threads(monkeypatch):
+    monkeypatch.setattr(choosing, "factorization_threads", lambda: 8)
+
+
+@pytest.fixture
+def converted(monkeypatch, many_threads):
     """The shapes of matrices that a pass of their own converts."""
     shapes, original = [], _kernels.native_convert
 
@@ -88,9 +94,13 @@ def test_positive_definite_systems_use_it_too(system, converted):
 
 
 @own
-@pytest.mark.parametrize(("policy", "uses"), [("fp32", True), ("bf16", True), ("fp64", False)])
-def test_a_format_that_is_asked_for_decides(monkeypatch, system, policy, uses):
-    if policy not in [fmt.name for fmt in native.formats()]:
+@pytest.mark.parametrize(
+    ("policy", "uses"), [("default", True), ("fp32", True), ("bf16", True), ("fp64", False)]
+)
+@pytest.mark.parametrize("threads", [1, 8])
+def test_formats_and_threads_decide(monkeypatch, system, policy, uses, threads):
+    monkeypatch.setattr(choosing, "factorization_threads", lambda: threads)
+    if policy not in ["default", *(fmt.name for fmt in native.formats())]:
         pytest.skip(f"no {policy} here")
     made, original = [], _kernels.native_norms_and_rounded
     monkeypatch.setattr(
@@ -100,11 +110,11 @@ def test_a_format_that_is_asked_for_decides(monkeypatch, system, policy, uses):
     )
     A, b = system
     rw.solve(A, b, policy=policy)
-    assert bool(made) == uses
+    assert bool(made) == (uses and threads == 8)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_is_not_modified_and_fp64_does_not_use_it(monkeypatch, system, order):
+def test_a_is_not_modified_and_fp64_does_not_use_it(many_threads, system, order):
     """Here FP32 fails, and FP64 follows."""
     A, b = system
     U, _, V = np.linalg.svd(A)
@@ -126,5 +136,5 @@ def test_a_copy_that_is_not_used_leaves_its_memory(monkeypatch):
     matrix = native.matrix(A, rw.FP64)
     matrix.offer(rounded)
     matrix.lu()
-    assert not spare._kept  # it was given back before there was memory of another size
+    assert [len(memory) for memory in spare._kept] == [rounded.nbytes]
     assert np.array_equal(matrix.array, A)

@@ -45,19 +45,21 @@ class TestMemory:
         third = spare.empty((500, 2000), np.float64)  # it is given away once
         assert address(third) != where
 
-    def test_another_size_is_elsewhere_and_nothing_is_kept_for_it(self):
+    def test_another_size_is_elsewhere_and_what_is_kept_stays(self):
         first = spare.empty((1000, 1000), np.float64)
         spare.keep(first)
         second = spare.empty((1000, 2000), np.float64)
         assert not np.shares_memory(first, second)
-        assert not spare._kept
+        spare.keep(second)
+        assert address(spare.empty((1000, 1000), np.float64)) == address(first)
+        assert address(spare.empty((1000, 2000), np.float64)) == address(second)
 
     def test_several_are_kept_for_several_threads(self):
         arrays = [spare.empty((1000, 1000), np.float64) for _ in range(spare.KEPT + 1)]
         for array in arrays:
             spare.keep(array)
         again = [spare.empty((1000, 1000), np.float64) for _ in arrays]
-        kept = {address(array) for array in arrays[: spare.KEPT]}
+        kept = {address(array) for array in arrays[1:]}  # the last ones
         assert {address(array) for array in again[: spare.KEPT]} == kept
         assert address(again[-1]) not in kept
 

@@ -31,9 +31,10 @@ constexpr auto awake = std::chrono::microseconds(300), awake_among_callers = std
 // If the calling thread was another one than before, several threads count as callers for so long.
 constexpr auto together = std::chrono::milliseconds(50);
 
-// A caller that has left a kernel for less than this is taken to be between two kernels of a solve, in some hundred
-// microseconds of Python. A worker that waits for such a caller looks again after so long.
-constexpr auto between = std::chrono::microseconds(1000);
+// A caller that has left a kernel for less than this is taken to be between two kernels of a solve. Most gaps are
+// shorter. A longer time would slow down solves that several threads do in turn: each would wait for the caller before
+// it. A worker that waits for such a caller looks again after so long.
+constexpr auto between = std::chrono::microseconds(200);
 
 enum class Role { caller, worker, returning };  // `returning`: a worker that was told to
 thread_local Role role = Role::caller;

@@ -25,6 +25,8 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import look
 from roundwise.formats import BF16, FP32, FP64, FloatFormat
+from roundwise.machine.spinning import FEW_CORES
+from roundwise.machine.threads import factorization_threads
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking, shipped_facts
 from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.problems import Problem
@@ -287,11 +289,14 @@ DEFAULT = _Default()
 
 
 def starts_low(chooser: Chooser) -> bool:
-    """Whether it is known that most dense systems are factorized in FP32 or BF16 first.
+    """Whether a dense A is to be rounded to FP32 when it is first read.
 
-    Then A may as well be rounded to FP32 when it is first read.
+    So it is where most systems are factorized in FP32 or BF16 first, and where there are many
+    threads: with few, a pass over A less gains nothing, and where FP64 or the structure of A is
+    chosen after all, the copy was in vain.
     """
-    return chooser is DEFAULT or (isinstance(chooser, FixedStart) and chooser.fmt in (FP32, BF16))
+    low = chooser is DEFAULT or (isinstance(chooser, FixedStart) and chooser.fmt in (FP32, BF16))
+    return low and factorization_threads() > FEW_CORES
 
 
 def get_chooser(policy: Any) -> Chooser:

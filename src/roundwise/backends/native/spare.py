@@ -1,9 +1,9 @@
-"""The memory of the last large work arrays, kept for the next ones of their size.
+"""The memory of the last large work arrays, kept for the next ones of their sizes.
 
 When a solve is over, nobody needs its factors any more. The next one would get new memory from the
 system, which clears it page by page: at n = 4000 on sixteen cores that was more than half of the
 conversion (`make stages`, "convert"). What is kept is marked as free (MADV_FREE): the system takes
-it back when memory is short. Several are kept, as solves in several threads use them.
+it back when memory is short. Several are kept, for solves in several threads and formats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEEPS = hasattr(mmap, "MADV_FREE") and hasattr(mmap, "MADV_HUGEPAGE")
 """Linux does; elsewhere all arrays are NumPy's."""
 
 KEPT = 4
-"""Arrays at most, all of one size; together they have no more than MOST bytes."""
+"""Arrays at most; together they have no more than MOST bytes."""
 
 _lock = ForkSafeLock()
 _kept: list[mmap.mmap] = []
@@ -48,11 +48,10 @@ def empty(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def _taken(size: int) -> mmap.mmap | None:
-    """Kept memory of this size. That of other sizes is given back before new one is asked for."""
+    """Kept memory of this size."""
     with _lock:
-        if _kept and len(_kept[0]) != size:
-            _kept.clear()
-        return _kept.pop() if _kept else None
+        place = next((i for i, memory in enumerate(_kept) if len(memory) == size), None)
+        return None if place is None else _kept.pop(place)
 
 
 def keep(array: NDArray[Any]) -> None:
@@ -62,8 +61,7 @@ def keep(array: NDArray[Any]) -> None:
         with suppress(OSError):  # a system that refuses gets the memory back at once
             memory.madvise(mmap.MADV_FREE)
             with _lock:
-                if _kept and len(_kept[0]) != len(memory):
-                    _kept.clear()
-                known = any(one is memory for one in _kept)
-                if not known and len(_kept) < KEPT and (len(_kept) + 1) * len(memory) <= MOST:
+                if not any(one is memory for one in _kept):
                     _kept.append(memory)
+                while len(_kept) > KEPT or sum(map(len, _kept)) > MOST:
+                    del _kept[0]  # the oldest
