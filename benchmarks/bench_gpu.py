@@ -34,7 +34,7 @@ from roundwise.formats import FP64
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import with_singular_values
 from roundwise.report import Table, format_markdown, format_text
-from roundwise.solver.device import devices
+from roundwise.solver import places
 
 OUT = Path("out")
 SIZES = (4096, 8192, 16384, 32768)
@@ -234,7 +234,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["solve", "lu", "profile"], help="one part")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
-    backend: Any = devices.backend_of(0)
+    backend: Any = places.backend_of(0)
     tables, started = [], time.perf_counter()
 
     def wanted(part: str) -> bool:

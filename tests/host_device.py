@@ -10,7 +10,7 @@ import roundwise as rw
 from roundwise.backends.cuda import cholesky, lu, residual
 from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.native import exact
-from roundwise.solver.device import devices
+from roundwise.solver import places
 
 
 class HostDevice:
@@ -80,5 +80,5 @@ def install(monkeypatch):
     monkeypatch.setattr(residual, "residual", reference_residual)
     monkeypatch.setattr(residual, "row_sums", reference_row_sums)
     backend = CudaBackend(HostDevice())
-    monkeypatch.setattr(devices, "backend_of", lambda number: backend)
+    monkeypatch.setattr(places, "backend_of", lambda number: backend)
     return backend

@@ -10,7 +10,7 @@ from roundwise import _kernels
 from roundwise.algorithms.scaling import scaled_back, shifted, unit_columns
 from roundwise.backends.arrays import column_norms
 from roundwise.features.angles import angles_from
-from roundwise.solver.complex.systems import moduli
+from roundwise.solver.system import moduli
 
 HUGE, TINY = 1.7e308, 5e-324
 EDGES = [0.0, -0.0, TINY, 1e-310, 1.0, -2.5, HUGE, -HUGE, math.inf, -math.inf, math.nan]

@@ -28,7 +28,7 @@ from roundwise.backends.real_form import (
 )
 from roundwise.formats import FP32, FP64
 from roundwise.policies import FixedAction
-from roundwise.solver.complex.systems import checked_complex
+from roundwise.solver.prepare import prepare
 from roundwise.tuning import Context
 
 U = 2.0**-53
@@ -158,7 +158,7 @@ def test_cholesky_tells_indefinite_from_nearly_singular(rng):
 def test_the_norm_of_the_gate_is_not_above_that_of_moduli(rng, kind):
     for scale in (np.zeros(6, dtype=int), rng.integers(-300, 300, 6)):
         A = gaussian(rng, 6, 6) * 2.0**scale
-        matrix = checked_complex(A if kind == "dense" else sparse.csr_array(A), BACKEND)
+        matrix = prepare(A if kind == "dense" else sparse.csr_array(A))
         for one, given in ((matrix, A), (matrix.transposed(BACKEND), A.conj().T)):
             unit = 2.0 ** sum(int(e.max()) for e in (one.rows, one.columns) if e is not None)
             norm = np.abs(given).sum(axis=1).max() / unit

@@ -20,8 +20,9 @@ from roundwise.policies.look import KINDS, PLACE, Seen
 from roundwise.policies.neighbours import Expectation
 from roundwise.problems import poisson_2d, randsvd
 from roundwise.solver import default_policy
-from roundwise.solver.choosing import PolicyChooser, get_chooser
-from roundwise.solver.inputs import checked_matrix
+from roundwise.solver.decide import decide
+from roundwise.solver.policy_argument import parse_policy
+from roundwise.solver.prepare import Options, prepare
 from roundwise.tuning import LOOK_CONTEXT
 
 MMD, COLAMD = "superlu/mmd", "superlu/colamd"
@@ -333,11 +334,10 @@ def test_small_systems_go_straight_to_fp64():
     assert str(crossover) in policy.small("dense", crossover - 1)
     assert policy.small("dense", crossover) is None
     assert "entries" in policy.small("sparse", 100)
-    chooser = get_chooser(policy)
-    below = checked_matrix(-np.eye(crossover - 1), NativeBackend())  # no Cholesky
-    choice = chooser.choose(below, None)
-    assert str(choice.ladder[0]) == "lu:fp64-fp64-fp64-fp64"
-    assert str(crossover) in choice.reason
+    below = prepare(-np.eye(crossover - 1))  # no Cholesky
+    plan = decide(below, parse_policy(policy), Options(structure="general"))
+    assert str(plan.ladder[0]) == "lu:fp64-fp64-fp64-fp64"
+    assert str(crossover) in plan.reason
 
 
 def test_the_documented_crossovers_are_those_of_the_shipped_prices():
@@ -446,7 +446,7 @@ def test_the_default_policy_is_a_policy_like_others():
     assert set(policy.space.methods) == chosen & runnable
     again = rw.policies.load_policy(policy.to_dict(), policy.arrays())
     assert again.rank(DENSE) == policy.rank(DENSE)
-    assert isinstance(get_chooser(policy), PolicyChooser)
+    assert parse_policy(policy).on(NativeBackend()).policy is policy
 
 
 def test_corrupt_arrays_are_refused():

@@ -32,7 +32,9 @@ from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import POLICIES, FixedAction, Policy
 from roundwise.problems import laplace_3d, poisson_2d, randsvd
 from roundwise.rewards import Reward
-from roundwise.solver.choosing import get_chooser, native_ladder
+from roundwise.solver.decide import ladder_from
+from roundwise.solver.policy_argument import parse_policy
+from roundwise.solver.prepare import prepare
 from roundwise.tuning import Context, TunerFileError
 
 PACKAGE = Path(rw.__file__).parent
@@ -219,7 +221,7 @@ def test_a_sparse_engine(monkeypatch):
     solution = rw.solve(system.A, system.b, policy=tuner, full_output=True)
     assert (solution.status, solution.action) == ("accepted", action)
     # Where its factors fail, the climb turns to the next format, then to the next method.
-    ladder = native_ladder(rw.Action.parse(action), system)
+    ladder = ladder_from(rw.Action.parse(action), prepare(system.A))
     assert [rung.method for rung in ladder] == ["dense/natural"] * 2 + ["superlu/colamd"]
 
 
@@ -367,7 +369,7 @@ def passed(call):
     return list(files), upward
 
 
-HANDED_DOWN = {"GivenMatrix", "Factored", "_Watched"}
+HANDED_DOWN = {"System", "Factored", "_Watched"}
 """Classes of upper layers whose objects lower ones are given; the document names their files."""
 
 
@@ -384,7 +386,7 @@ TITLES = (
 def calls():
     """The calls whose path the document lists, by the title of the section."""
     rng = np.random.default_rng(0)
-    n = max(700, get_chooser("default").at_once)  # large enough to be looked at
+    n = max(700, parse_policy("default").at_once)  # large enough to be looked at
     dense = rng.standard_normal((n, n)), rng.standard_normal(n)
     grid, small = laplace_3d(22), (np.eye(50) + 0.01, np.ones(50))
     systems = training_systems()

@@ -34,7 +34,7 @@ from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlineP
 from roundwise.policies.look import Seen
 from roundwise.policies.memory import Observation
 from roundwise.problems import randsvd, read_columns, read_matrix_market
-from roundwise.solver.choosing import default_policy
+from roundwise.solver.policy_argument import default_policy
 from roundwise.tuning import TunerFileError
 
 COUNT = int(os.environ.get("ROUNDWISE_FUZZ_FILES", "200"))

@@ -311,7 +311,8 @@ def test_bad_input_names_the_fix(A, b, error, text):
         ({"policy": "fp8"}, Exception, "fp8"),
         ({"policy": 3}, TypeError, "Tuner"),
         ({"policy": "lu:fp64-fp64-fp64-fp64"}, ValueError, "cholesky, choleskyqr, qr, svd"),
-        ({"policy": "qr:bf16-fp64-fp64-fp64"}, ValueError, "bf16"),
+        ({"policy": "qr:fp17-fp64-fp64-fp64"}, KeyError, "fp17"),
+        ({"policy": "qr:fp32-fp64"}, ValueError, "give one for factor, update, gmres, residual"),
         ({"policy": "choleskyqr:fp32-fp64-fp64-fp64"}, ValueError, "choleskyqr:fp64"),
     ],
 )
@@ -348,3 +349,13 @@ def test_answers_that_float64_cannot_hold_are_refused(scale):
         rw.lstsq(tall() / scale, np.ones(40) * scale)
     with pytest.raises(rw.SolveFailed, match="scale A and b"):
         rw.lstsq(tall().T / scale, np.ones(8) * scale)
+
+
+@pytest.mark.parametrize("policy", ["bf16", "qr:bf16-fp64-fp64-fp64", ["bf16", "fp64"]])
+def test_formats_below_fp32_are_raised_to_it(policy):
+    if rw.BF16 not in rw.get_backend("native").formats():
+        pytest.skip("no bf16 here")
+    A, b = np.random.default_rng(3).standard_normal((30, 7)), np.ones(30)
+    solution = rw.lstsq(A, b, policy=policy, full_output=True)
+    assert solution.attempts[0].action.endswith(":fp32-fp64-fp64-fp64")
+    np.testing.assert_allclose(solution.x, np.linalg.lstsq(A, b)[0], rtol=1e-10)

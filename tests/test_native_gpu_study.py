@@ -35,7 +35,7 @@ from roundwise.outcomes import OutcomeTable
 from roundwise.problems import LinearSystem
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import gaussian, heavy_diagonal, with_singular_values
-from roundwise.solver.device import devices
+from roundwise.solver import places
 
 ROOT = Path(__file__).parents[1]
 SLICE = DeviceSettings((20, 33), (1, 1), (1, 1), papers_up_to=20, repeats=1, episodes=5)
@@ -166,7 +166,7 @@ def test_a_machine_without_a_gpu_reads_the_table(result, cache, monkeypatch, tmp
     def none(number):
         raise DeviceUnavailable("there is none")
 
-    monkeypatch.setattr(devices, "backend_of", none)
+    monkeypatch.setattr(places, "backend_of", none)
     again = reproduce(STUDY, cache)
     assert again.gathered.machine == result.gathered.machine
     assert repr(tables.system_rows(again)) == repr(tables.system_rows(result))  # NaN, too

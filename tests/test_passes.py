@@ -16,7 +16,7 @@ from roundwise.backends.native import exact
 from roundwise.backends.native.storage import largest_entry, work_array
 from roundwise.features import look
 from roundwise.formats import FP32, FP64
-from roundwise.solver.inputs import checked_matrix
+from roundwise.solver.prepare import prepare
 
 THREADS = (1, 2, 3, 7)
 LARGE = 400  # 1.28 MB: more than one thread takes part
@@ -194,7 +194,7 @@ def test_a_residual_has_the_same_bits_for_any_threads(order):
 def test_float32_is_widened_exactly(order):
     A = np.array(gaussian(LARGE, dtype=np.float32), order=order)
     A[0, :2] = -0.0, np.finfo(np.float32).smallest_subnormal
-    made = checked_matrix(A, NativeBackend()).A
+    made = prepare(A).A
     assert made.dtype == np.float64
     assert np.array_equal(made, A.astype(np.float64))
     assert np.signbit(made[0, 0])

@@ -39,7 +39,7 @@ from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError, FactorizationStopped
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
-from roundwise.solver.device.devices import DeviceMemoryError
+from roundwise.solver.places import DeviceMemoryError
 
 PUBLIC = (
     *(rw, actions, algorithms, costs, discretizer, features, machine, outcomes, policies),
@@ -49,7 +49,7 @@ LEFT_OUT = {
     problems.Problem,  # a base class without fields
     *(rw.Factorization, rw.StackedFactorization),  # tested below
     # Kernels, counters and callbacks of one run, which never leave it:
-    *(algorithms.Shared, algorithms.Stage, algorithms.Stages, algorithms.Tally, solver.Choice),
+    *(algorithms.Shared, algorithms.Stage, algorithms.Stages, algorithms.Tally, solver.Plan),
     features.Feature,  # an entry of `FEATURES`, which every process has; it is known by its name
 }
 

@@ -11,8 +11,8 @@ from roundwise.backends import NativeBackend
 from roundwise.backends.native import spare
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.machine.threads import PASS
-from roundwise.solver import choosing
-from roundwise.solver.choosing import get_chooser
+from roundwise.solver import decide
+from roundwise.solver.policy_argument import parse_policy
 
 native = NativeBackend()
 own = pytest.mark.skipif(not has_own_lu(), reason="LU is LAPACK's here")
@@ -50,14 +50,14 @@ def test_which_matrices_have_such_a_copy():
 
 @pytest.fixture
 def system():
-    n = max(900, get_chooser("default").at_once)
+    n = max(900, parse_policy("default").at_once)
     rng = np.random.default_rng(5)
     return rng.standard_normal((n, n)), rng.standard_normal(n)
 
 
 @pytest.fixture
 def many_threads(monkeypatch):
-    monkeypatch.setattr(choosing, "factorization_threads", lambda: 8)
+    monkeypatch.setattr(decide, "factorization_threads", lambda: 8)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_positive_definite_systems_use_it_too(system, converted):
 )
 @pytest.mark.parametrize("threads", [1, 8])
 def test_formats_and_threads_decide(monkeypatch, system, policy, uses, threads):
-    monkeypatch.setattr(choosing, "factorization_threads", lambda: threads)
+    monkeypatch.setattr(decide, "factorization_threads", lambda: threads)
     if policy not in ["default", *(fmt.name for fmt in native.formats())]:
         pytest.skip(f"no {policy} here")
     made, original = [], _kernels.native_norms_and_rounded

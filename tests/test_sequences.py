@@ -210,18 +210,10 @@ def test_values_that_want_another_matching_get_it(monkeypatch):
     from roundwise.backends.engines.supernodal import LuEngine
 
     lu = rw.Action.parse("lu/amd:fp64-fp64-fp64-fp64")
-    choice = rw.solver.Choice((lu,), "to test")
-
-    class Always:
-        at_once = 0
-
-        def choose(self, matrix, positive_definite):
-            return choice
-
     made = []
     analyse = LuEngine.analyse
     monkeypatch.setattr(LuEngine, "analyse", lambda *args: made.append(1) or analyse(*args))
-    F, b = rw.factor(first, policy=Always()), RNG.standard_normal(N)
+    F, b = rw.factor(first, policy=lu), RNG.standard_normal(N)
     F.solve(b)
     F.refactor(first * 2).solve(b)
     assert len(made) == 1

@@ -12,7 +12,7 @@ from roundwise.backends.native import exact, small_sparse
 from roundwise.experiments.default_policy.sparse_times import saddle_point
 from roundwise.problems import convection_diffusion_2d, poisson_2d
 from roundwise.problems.pde import laplace_3d
-from roundwise.solver import choosing, front_door
+from roundwise.solver import at_once as at_once_module
 
 U = 2.0**-53
 RNG = np.random.default_rng(2)
@@ -30,8 +30,8 @@ def at_once(monkeypatch):
         tried.append(attempt(*args, **options))
         return tried[-1]
 
-    attempt = front_door.sparse_at_once
-    monkeypatch.setattr(front_door, "sparse_at_once", noted)
+    attempt = at_once_module.sparse_at_once
+    monkeypatch.setattr(at_once_module, "sparse_at_once", noted)
     return tried
 
 
@@ -240,7 +240,7 @@ def test_a_look_goes_on_with_the_order_that_was_found(A, form, monkeypatch, at_o
         know_of(self, others)
         seen.append((self, dict(self._analysed)))
 
-    monkeypatch.setattr(choosing.Orders, "know_of", noted)
+    monkeypatch.setattr(Orders, "know_of", noted)
     A = A.asformat(form)
     x = rw.solve(A, A @ np.ones(A.shape[0]))
     ((taken, analysed),) = seen

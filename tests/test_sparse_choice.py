@@ -15,7 +15,8 @@ from roundwise.costs.sparse_prices import AMOUNTS
 from roundwise.features import compute_features
 from roundwise.policies.look import STRUCTURE, Seen
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
-from roundwise.solver.choosing import Choice, default_policy
+from roundwise.solver.policy_argument import default_policy
+from roundwise.solver.prepare import prepare
 from roundwise.tuning import LOOK_CONTEXT
 
 NATIVE = NativeBackend()
@@ -225,13 +226,8 @@ def test_a_factorization_that_fills_in_is_stopped_and_the_next_rung_solves():
     b = np.ones(n)
     ladder = (Action.parse(f"lu/natural:fp64-{REST}"), Action.parse(f"{SAFE}:fp64-{REST}"))
 
-    class FillsIn:
-        at_once = 0
-
-        def choose(self, matrix, positive_definite):
-            return Choice(ladder, "to be stopped", granted=1e-4)
-
-    solution = rw.solve(A, b, policy=FillsIn(), full_output=True)
+    plan = rw.solver.Plan(ladder, "to be stopped", time_limit=1e-4)
+    solution = rw.Factorization(prepare(A), plan).solve(b, full_output=True)
     assert [attempt.status for attempt in solution.attempts] == [
         rw.OutcomeStatus.STOPPED,
         rw.OutcomeStatus.CONVERGED,

@@ -179,16 +179,16 @@ class TestSolves:
     def test_a_solve_moves_them_and_moves_them_back(self):
         run("""
 before, seen = {}, []
-solve_here = rw.solver.front_door._solve_here
+solved = rw.solver.front_door._solved
 
 
 def watched(*arguments):
     seen.append(moved(cores(), before))
-    return solve_here(*arguments)
+    return solved(*arguments)
 
 
 x = rw.solve(A, b)
-rw.solver.front_door._solve_here = watched
+rw.solver.front_door._solved = watched
 
 
 def solve(now):

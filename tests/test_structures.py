@@ -12,10 +12,11 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends.native.structured import structured_method, triangular_orders
-from roundwise.solver.structures import NAMES, SEEN_FROM
+from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.solver.structures import NAMES
 
 U = 2.0**-53
-N = SEEN_FROM + 40
+N = STRUCTURED_FROM + 40
 
 
 def full(n=N, seed=0):

@@ -10,7 +10,7 @@ from roundwise.backends.cuda.backend import FORMATS
 from roundwise.backends.cuda.device import get_device, why_not
 from roundwise.backends.native import exact
 from roundwise.formats import FP64X2
-from roundwise.solver.device.devices import DeviceMemoryError
+from roundwise.solver.places import DeviceMemoryError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 

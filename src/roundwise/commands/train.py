@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
+from roundwise.backends import NativeBackend
 from roundwise.commands import options
 from roundwise.commands.endings import data_errors, echo, interruptible
 from roundwise.commands.outputs import keep, writable_file
@@ -41,8 +42,8 @@ from roundwise.policies import (
     TabularQ,
     ThompsonSampling,
 )
+from roundwise.policies.look import fitting_actions
 from roundwise.rewards import CostReward, PaperReward, Reward
-from roundwise.solver.choosing import allowed_actions
 from roundwise.tuning import Context, Tuner
 
 LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
@@ -291,7 +292,11 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
     if tuner.algorithm.has_methods:  # the front door keeps to methods that fit
         named = (dict(zip(tuner.context.features, row, strict=True)) for row in tuner.contexts_)
         pairs = zip(systems.members, named, strict=True)
-        fitting = [allowed_actions(tuner.space_, system, known) for system, known in pairs]
+        methods = {sparse: NativeBackend().methods(sparse) for sparse in (False, True)}
+        fitting = [
+            fitting_actions(tuner.space_, known, methods[system.is_sparse])
+            for system, known in pairs
+        ]
         states = zip(policy.encode(tuner.contexts_), fitting, strict=True)
         chosen = np.array([policy.rank(state, allowed).first for state, allowed in states])
     return {

@@ -8,21 +8,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
-from roundwise.backends.complex.backend import OVER_ROOT_2
+from roundwise.backends.arrays import is_sparse
+from roundwise.backends.complex.backend import OVER_ROOT_2, error_of
+from roundwise.backends.complex.small import solve_complex_at_once
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
 from roundwise.features.look import looks_positive_definite
-from roundwise.solver.complex.systems import joined_parts, split_parts
-from roundwise.solver.structures import SEEN_FROM
+from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.solver.system import AS_LARGE, joined_parts, split_parts
 from roundwise.solver.trust.examining import SUSPICIOUS
 
 Array = NDArray[Any]
 
 MOSTLY_ZERO = 4
 """A sparse matrix with more than one entry in so many places is solved with as a dense one."""
+
+
+def express(
+    A: Any, b: Any, tol: float | None, bound: int, panels: bool = True
+) -> Array | Orders | None:
+    """x, if a compiled call solves the system at once; None, or orders of A, if not."""
+    if is_sparse(A):
+        if not bound or A.dtype.kind == "c":
+            return None
+        return sparse_at_once(A, b, tol, bound, panels)
+    if is_sparse(b):
+        return None
+    if A.dtype.kind == "c":
+        return small_complex(A, b, tol, bound)
+    if b.dtype.kind == "c":
+        return parts_at_once(A, b, tol, bound)
+    return dense_at_once(A, b, tol, bound)
 
 
 @np.errstate(all="ignore")
@@ -39,7 +58,7 @@ def dense_at_once(A: Array, b: Array, tol: float | None, bound: int) -> Array | 
         if A.dtype == b.dtype == np.float32:
             return None
         A, b = A.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
-    if n >= SEEN_FROM and (structured_method(A) is not None or looks_positive_definite(A)):
+    if n >= STRUCTURED_FROM and (structured_method(A) is not None or looks_positive_definite(A)):
         return None
     solved = solve_at_once(A, b)
     if solved is None:
@@ -89,3 +108,22 @@ def sparse_at_once(
         return solved  # perhaps few digits are right, or A is singular: that is looked into
     x, error = solved
     return x if passes(upper_bounds(error, n, unknown), tolerance) else None
+
+
+@np.errstate(all="ignore")
+def small_complex(A: Any, b: Any, tol: float | None, bound: int) -> NDArray[Any] | None:
+    """A dense complex128 system with n < bound in FP64, through the same gate; None if it fails."""
+    n = len(A) if A.ndim == 2 else 0
+    fits = A.shape == (n, n) and b.ndim in (1, 2) and len(b) == n and b.size > 0
+    if not (fits and 0 < AS_LARGE * n < bound and A.dtype == np.complex128):
+        return None
+    if not (A.flags.c_contiguous and A.flags.aligned):
+        A = np.array(A, order="C")
+    tolerance, unknown = default_tolerance(n) if tol is None else tol, error_of(2 * n)
+    solved = solve_complex_at_once(A, b, within(tolerance, 2 * n, unknown))
+    if solved is None:
+        return None
+    x, error, pivot_ratio = solved
+    if not pivot_ratio > SUSPICIOUS:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    return x if passes(upper_bounds(error, 2 * n, unknown), tolerance) else None

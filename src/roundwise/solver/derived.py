@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator, splu
 
 from roundwise.algorithms.methods import DEFAULT_METHOD, SAFE
 from roundwise.algorithms.scaling import ScaledMatrix
-from roundwise.backends import ArithmeticFailure, Backend
+from roundwise.backends import ArithmeticFailure
 from roundwise.backends.real_form import compressed
 from roundwise.formats import FP64
 from roundwise.solver.factored import Factored
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from roundwise.solver.factorization import Factorization
 
 
-def slogdet(factored: Factored, backend: Backend) -> tuple[float, float]:
+def slogdet(factored: Factored) -> tuple[float, float]:
     """The sign of A's determinant, and the logarithm of its magnitude, from FP64's LU.
 
     0 and minus infinity if A is singular, which is known exactly where `SolveFailed` would say so.
@@ -30,7 +30,7 @@ def slogdet(factored: Factored, backend: Backend) -> tuple[float, float]:
     matrix = factored.matrix
     method = SAFE if matrix.is_sparse else DEFAULT_METHOD
     try:
-        factors = backend.analyse(matrix.A, method).factorize(matrix.A, FP64)
+        factors = matrix.backend.analyse(matrix.A, method).factorize(matrix.A, FP64)
     except ArithmeticFailure:
         return 0.0, -math.inf
     examiner = factored.examiner

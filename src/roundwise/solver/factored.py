@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from roundwise._forking import ForkSafeLock, cached_property
 from roundwise.algorithms import Stage
-from roundwise.backends import Analysis, Backend, Factors, Matrix
+from roundwise.backends import Analysis, Factors, Matrix
 from roundwise.backends.contract import NoAnalysis
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
 from roundwise.machine.spinning import cores_to_ourselves
-from roundwise.solver.choosing import Choice
-from roundwise.solver.inputs import GivenMatrix
+from roundwise.solver.decide import Plan
+from roundwise.solver.system import System
 from roundwise.solver.trust.examining import Examiner
 
 
@@ -31,15 +30,12 @@ class Factored:
 
     def __init__(
         self,
-        matrix: GivenMatrix,
-        choice: Choice,
-        backend: Backend,
+        matrix: System,
+        plan: Plan,
         analyses: dict[str, Analysis] | None = None,
-        rounded: Any = None,
     ) -> None:
-        self._rounded = rounded  # a copy of A in FP32, for the first factorization
-        self.matrix, self.ladder, self._backend = matrix, choice.ladder, backend
-        self._choice = choice
+        self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
+        self._plan = plan
         self._level = 0
         self._factors: Factors | None = None  # of this level
         # By method: a climb analyses a pattern once.
@@ -53,10 +49,10 @@ class Factored:
         """The rung that solves start from."""
         return self._level
 
-    def renewed(self, matrix: GivenMatrix, level: int) -> Factored:
+    def renewed(self, matrix: System, level: int) -> Factored:
         """The same for another matrix with the same pattern, starting from this rung."""
-        choice = replace(self._choice, orders=None)  # those of this matrix
-        other = Factored(matrix, choice, self._backend, self._analyses)
+        plan = replace(self._plan, orders=None)  # those of this matrix
+        other = Factored(matrix, plan, self._analyses)
         other._level, other._climbing = level, self._climbing
         return other
 
@@ -85,17 +81,17 @@ class Factored:
             self._analyses[action.method] = self._analysed(action.method)
         analysis = self._analyses[action.method]
         if isinstance(analysis, EngineAnalysis) and level + 1 < len(self.ladder):
-            return analysis.factorize(A, action[0], self._choice.granted)
+            return analysis.factorize(A, action[0], self._plan.time_limit)
         on_cores = self._backend.on_host and not self.matrix.is_sparse
         with cores_to_ourselves(self.matrix.n if on_cores else 0):
             if isinstance(analysis, NoAnalysis):
-                rounded, self._rounded = self._rounded, None
-                return analysis.factorize(A, action[0], rounded)
+                rounded = self.matrix.rounded
+                return analysis.factorize(A, action[0], rounded.pop() if rounded else None)
             return analysis.factorize(A, action[0])
 
     def _analysed(self, method: str) -> Analysis:
         """The analysis by a method, which reuses the orders found when the method was chosen."""
-        A, orders = self.matrix.A, self._choice.orders
+        A, orders = self.matrix.A, self._plan.orders
         if orders is None or method not in engine_methods():
             return self._backend.analyse(A, method)
         analysis = EngineAnalysis(self._backend, A, method, orders)
@@ -103,7 +99,7 @@ class Factored:
         # the next engine of ours (LDL' after Cholesky).
         engine, ordering = engine_methods()[method]
         own = isinstance(engine, SupernodalEngine)
-        self._choice = replace(self._choice, orders=orders.only(ordering) if own else None)
+        self._plan = replace(self._plan, orders=orders.only(ordering) if own else None)
         return analysis
 
     def forgets_analysis(self, level: int) -> bool:
@@ -143,7 +139,7 @@ class _Transposed(Factored):
     """``A'``; factors that it makes are those of A."""
 
     def __init__(self, given: Factored) -> None:
-        super().__init__(given.matrix.transposed(given._backend), given._choice, given._backend)
+        super().__init__(given.matrix.transposed(given._backend), given._plan)
         self._given = given
 
     @property
@@ -157,15 +153,18 @@ class _Transposed(Factored):
         return self._given.forgets_analysis(level)
 
 
-def with_pattern_of(first: GivenMatrix, matrix: GivenMatrix) -> GivenMatrix:
+def with_pattern_of(first: System, matrix: System) -> System:
     """A matrix with the index arrays of the first one, or an error if its pattern differs."""
     if matrix.is_sparse != first.is_sparse:
         kinds = ["sparse" if one.is_sparse else "dense" for one in (first, matrix)]
         raise ValueError(f"the factored matrix is {kinds[0]}, A is {kinds[1]}; pass factor(A)")
+    if matrix.is_complex and not first.is_complex:
+        raise TypeError("the factored matrix is real, A is complex; pass factor(A)")
     if matrix.n != first.n:
+        old, new = first.order, matrix.order
         raise ValueError(
-            f"the factored matrix is {first.n} x {first.n}, A is {matrix.n} x {matrix.n}; pass a "
-            "matrix of that shape, or call factor(A)"
+            f"the factored matrix is {old} x {old}, A is {new} x {new}; pass a matrix of that "
+            "shape, or call factor(A)"
         )
     if not first.is_sparse:
         return matrix

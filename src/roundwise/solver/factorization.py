@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +16,16 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.answer import Answer
-from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
-from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
+from roundwise.backends import Analysis, ArithmeticFailure, Factors
+from roundwise.backends.arrays import is_sparse
 from roundwise.formats import FP32, FP64, FP64X2
-from roundwise.solver.choosing import Choice
-from roundwise.solver.complex.systems import is_complex, joined_parts, split_parts
-from roundwise.solver.derived import InverseOperator, slogdet
+from roundwise.solver.decide import Plan
+from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.factored import Factored, with_pattern_of
-from roundwise.solver.inputs import (
-    GivenColumns,
-    GivenMatrix,
-    checked_columns,
-    checked_matrix,
-    is_transposed,
-    scaled_blocks,
-)
-from roundwise.solver.kinds import returned
+from roundwise.solver.inputs import GivenColumns, checked_columns, scaled_blocks
+from roundwise.solver.prepare import PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
+from roundwise.solver.system import System, Taken
 from roundwise.solver.trust.error_bound import PROVED_UP_TO
 from roundwise.solver.trust.examining import (
     FEW_DIGITS,
@@ -76,7 +69,7 @@ class Factorization:
 
     Parameters
     ----------
-    matrix, choice, backend, others
+    system, plan, others
         What `roundwise.factor` passes; call that.
 
     Examples
@@ -92,21 +85,18 @@ class Factorization:
 
     def __init__(
         self,
-        matrix: GivenMatrix,
-        choice: Choice,
-        backend: Backend,
-        tol: float | None = None,
+        system: System,
+        plan: Plan,
+        options: Options = PLAIN,
         features_seconds: float = 0.0,
-        accuracy: Literal["backward", "forward"] = "backward",
         analyses: dict[str, Analysis] | None = None,
-        rounded: Any = None,
     ) -> None:
-        self._accuracy: Literal["backward", "forward"] = accuracy
-        if accuracy == "forward":
-            choice = replace(choice, ladder=_with_exact_residuals(choice.ladder))
-        self._factored = Factored(matrix, choice, backend, analyses, rounded)
-        self._backend, self._reason, self._budget = backend, choice.reason, choice.budget
-        self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
+        self._tol, self._accuracy = options.tol, options.accuracy
+        if self._accuracy == "forward":
+            plan = replace(plan, ladder=_with_exact_residuals(plan.ladder))
+        self._factored = Factored(system, plan, analyses)
+        self._backend, self._reason, self._budget = system.backend, plan.reason, plan.budget
+        self._features_seconds, self._learn = features_seconds, plan.learn
         self._counting = ForkSafeLock()  # what each of several threads may change
         self._renewals, self._patience = 0, RETRY_AFTER
 
@@ -122,10 +112,10 @@ class Factorization:
     @property
     def _order(self) -> int:
         """The number of equations."""
-        return self._matrix.n
+        return self._matrix.order
 
     @property
-    def _matrix(self) -> GivenMatrix:
+    def _matrix(self) -> System:
         return self._factored.matrix
 
     @property
@@ -176,8 +166,15 @@ class Factorization:
         array([0.05, 0.3 ])
         """
         start, before = perf_counter(), self._factored
-        columns = before.matrix.b.shape[1]
-        matrix = with_pattern_of(before.matrix, self._checked(A, columns))
+        given, place = before.matrix, before.matrix.place
+        with given.entered(A):
+            there = A if place is None else place.array("A", A)
+            if given.is_complex and not is_sparse(there):  # which a real A may follow
+                there = np.asarray(there).astype(np.complex128, copy=False)
+            elif given.is_complex:
+                there = there.astype(np.complex128)
+            prepared = prepare(there, given.b.shape[1], place, copy=True)
+            matrix = with_pattern_of(given, prepared)
         level = before.level
         with self._counting:
             self._renewals += 1
@@ -186,14 +183,6 @@ class Factorization:
             self._factored = before.renewed(matrix, level)
             self._features_seconds = perf_counter() - start
         return self
-
-    def _checked(self, A: Any, columns: int) -> GivenMatrix:
-        """A copy of another matrix to go on with."""
-        return checked_matrix(A, self._backend, columns, copy=True)
-
-    def _tolerance(self, dtype: Any) -> float | None:
-        """The backward error to accept for answers of a type; None for the default."""
-        return self._tol
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b`` for a vector or columns b, verified; a `Solution` with `full_output`.
@@ -230,52 +219,41 @@ class Factorization:
         >>> F.solve([1.0, 2.0], trans="T")
         array([-0.1,  0.7])
         """
-        if self._backend.on_host and not self._matrix.is_complex and is_complex(b):
-            return self._solve_parts(b, trans, full_output)
-        return self._solve(b, trans, full_output, self._tolerance)
-
-    def _solve(
-        self, b: Any, trans: Any, full_output: bool, tolerance: Callable[[Any], float | None]
-    ) -> Any:
         factored = self._factored  # `refactor` does not change it
-        if is_transposed(trans):
-            factored = factored.transposed
-        given, b = b, checked_columns(b, factored.matrix)
+        system = factored.matrix
+        with system.entered(b):
+            taken = system.taken(b, trans)
+            if taken.transposed:
+                factored = factored.transposed
+            try:
+                solution = self._solve(factored, taken, full_output)
+            except SolveFailed as failure:
+                if failure.x is not None:
+                    failure.x = taken.back(failure.x)
+                raise
+            return with_x(solution, taken.back) if full_output else taken.back(solution.x)
+
+    def _solve(self, factored: Factored, taken: Taken, full_output: bool) -> Solution:
+        """Climb for some columns at a time."""
+
+        def tolerance(dtype: Any) -> float | None:
+            given = factored.matrix.tolerance(self._tol, dtype)
+            if taken.share == 1.0:
+                return given
+            usual = default_tolerance(self._order, FP32 if dtype == np.float32 else FP64)
+            return (usual if given is None else given) * taken.share
+
+        b = checked_columns(taken.columns, factored.matrix)
         blocks = scaled_blocks(b, factored.matrix)
         solutions = (self._run(factored, columns, full_output, tolerance) for columns in blocks)
         solution = joined(solutions, b.shape)
-        answer = solution if full_output else solution.x
-        on_host = type(given) is not np.ndarray and self._backend.on_host
-        return returned(answer, factored.matrix.A, given) if on_host else answer
-
-    def _solve_parts(self, b: Any, trans: Any, full_output: bool) -> Any:
-        """A real A and complex b: the real and the imaginary parts are columns of one solve.
-
-        If the backward errors of both are at most ``tol / sqrt(2)``, that of the complex x, with
-        moduli in the norms, is at most tol (docs/accuracy.md); errors of x grow as much.
-        """
-        parts = split_parts(b)
-
-        def tolerance(dtype: Any) -> float:
-            given = self._tolerance(dtype)
-            usual = default_tolerance(self._order, FP32 if dtype == np.float32 else FP64)
-            return (usual if given is None else given) * OVER_ROOT_2
-
-        shape = np.shape(b)
-        try:
-            answer = self._solve(parts, trans, full_output, tolerance)
-        except SolveFailed as failure:
-            if failure.x is not None:
-                failure.x = joined_parts(failure.x, shape)
-            raise
-        if not full_output:
-            return joined_parts(answer, shape)
+        if taken.share == 1.0 or not full_output:
+            return solution
         return replace(
-            answer,
-            x=joined_parts(answer.x, shape),
-            backward_error=answer.backward_error * ROOT_2,
-            tolerance=answer.tolerance * ROOT_2,
-            forward_error_bound=answer.forward_error_bound * ROOT_2,
+            solution,
+            backward_error=solution.backward_error / taken.share,
+            tolerance=solution.tolerance / taken.share,
+            forward_error_bound=solution.forward_error_bound / taken.share,
         )
 
     def _run(
@@ -359,7 +337,8 @@ class Factorization:
         (-1.0, 0.693147)
         """
         self._require_host("slogdet")
-        return slogdet(self._factored, self._backend)
+        of = complex_slogdet if self._matrix.is_complex else slogdet
+        return of(self._factored)
 
     def det(self) -> Any:
         """The determinant of A; see `slogdet`. Zero or infinite where float64 cannot hold it.
@@ -375,7 +354,8 @@ class Factorization:
         """
         sign, logarithm = self.slogdet()
         with np.errstate(over="ignore", under="ignore"):
-            return float(sign * np.exp(logarithm)) if sign else 0.0
+            det = sign * np.exp(logarithm) if sign else 0.0
+            return complex(det) if self._matrix.is_complex else float(det)
 
     def inv(self) -> Any:
         """The inverse of A: each column solves ``A x = e_i`` and has passed the gate.
@@ -430,9 +410,9 @@ class Factorization:
                 "roundwise.factor(A) where it is needed"
             )
         factored = self._factored
-        choice = Choice(factored.ladder, self._reason, budget=self._budget)
-        made = (factored.matrix, choice, self._tol, self._accuracy, factored.level)
-        return _remade, (type(self), self._backend, *made)
+        plan = Plan(factored.ladder, self._reason, budget=self._budget)
+        options = Options(self._tol, accuracy=self._accuracy)
+        return _remade, (factored.matrix, plan, options, factored.level)
 
     def _try(
         self,
@@ -515,18 +495,15 @@ def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
     return answer
 
 
-def _remade(
-    kind: type[Factorization],
-    backend: Backend,
-    matrix: GivenMatrix,
-    choice: Choice,
-    tol: float | None,
-    accuracy: Literal["backward", "forward"],
-    level: int,
-) -> Factorization:
+def with_x(answer: Any, back: Callable[[Any], Any]) -> Any:
+    """An answer whose x went through `back`: an array, or a `Solution`."""
+    return replace(answer, x=back(answer.x)) if isinstance(answer, Solution) else back(answer)
+
+
+def _remade(system: System, plan: Plan, options: Options, level: int) -> Factorization:
     """What was pickled, starting from the rung that it had reached."""
-    F = kind(matrix, choice, backend, tol, 0.0, accuracy)
-    F._factored = F._factored.renewed(matrix, level)
+    F = Factorization(system, plan, options)
+    F._factored = F._factored.renewed(system, level)
     return F
 
 

@@ -1,47 +1,37 @@
-"""`solve` and `factor`: the front door."""
+"""`solve` and `factor`: the front door, in four steps.
+
+system = prepare(A, ...)          # checked, scaled, where it is
+plan = decide(system, policy)     # the ladder of actions, and why
+answer = F.solve(b)               # climb: run, judge by the gate, take the next
+returned(answer, A, b)            # the kind, type, shape and device of b
+"""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from numbers import Real
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.backends.arrays import is_sparse
-from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
 from roundwise.machine.spinning import cores_to_ourselves
-from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
-from roundwise.solver.choosing import BACKEND, Chooser, get_chooser, starts_low
-from roundwise.solver.complex.factorization import factor_complex, small_complex
-from roundwise.solver.complex.systems import is_complex
-from roundwise.solver.device.choosing import DeviceLearner
-from roundwise.solver.device.devices import place_of
-from roundwise.solver.device.solving import factor_on_device, solve_on_device
-from roundwise.solver.factorization import Factorization, solved_once
-from roundwise.solver.inputs import (
-    checked_and_rounded,
-    checked_matrix,
-    dense_array,
-    empty_answer,
-)
+from roundwise.solver.at_once import express
+from roundwise.solver.decide import decide, starts_low
+from roundwise.solver.factorization import Factorization, solved_once, with_x
+from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.kinds import returned
 from roundwise.solver.patterns import KnownPatterns
+from roundwise.solver.places import Place, place_of
+from roundwise.solver.policy_argument import Asker, parse_policy
+from roundwise.solver.prepare import Accuracy, Options, prepare
 from roundwise.solver.stacks import StackedFactorization, solve_stack
-from roundwise.solver.structures import (
-    NAMES,
-    Structure,
-    checked_name,
-    named_part,
-    structured_choice,
-)
+from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
-Accuracy = Literal["backward", "forward"]
 
 
 def solve(
@@ -78,10 +68,11 @@ def solve(
         The backward error to accept: ``||b - A x|| <= tol (||A|| ||x|| + ||b||)`` in the max norm,
         for each right-hand side. The default is ``sqrt(n) u``, which is about what LAPACK
         delivers; u is float64's unit roundoff, or float32's if A and b are float32.
-    policy : str, path, Tuner or DeployedPolicy
-        What chooses the method and the formats to start with: ``"default"``, a format's name, a
-        fitted `Tuner`, or the ``.json`` file that it saved. A bad choice costs time, never digits:
-        every answer passes the same gate.
+    policy : str, path, list, Tuner or DeployedPolicy
+        What chooses the method and the formats to start with: ``"default"``, a format's name, an
+        action's text (``"lu:fp32-fp64-fp64-fp64"``), a list of actions to try in turn, a fitted
+        `Tuner`, or the ``.json`` file that it saved. A bad choice costs time, never digits: every
+        answer passes the same gate.
     full_output : bool
         Return a `Solution` instead of x: x with an error bound, the condition number, every
         attempt and the times. Computing the bound may take longer than the solve.
@@ -147,135 +138,100 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    x = solve_knowing(
-        None,
-        A,
-        b,
-        tol=tol,
-        policy=policy,
-        full_output=full_output,
-        assume_a=assume_a,
-        accuracy=accuracy,
-        device=device,
-        lower=lower,
-        transposed=transposed,
-    )
-    return _in_memory_of(b, x) if overwrite_b else x
+    options = Options.checked(tol, assume_a, accuracy, lower, transposed)
+    x = solve_system(parse_policy(policy), A, b, options, full_output, device)
+    return _in_memory_of(b, x, A) if overwrite_b else x
 
 
-def solve_knowing(
-    patterns: KnownPatterns | None,
+def solve_system(
+    asker: Asker,
     A: Any,
     b: Any,
-    *,
-    tol: float | None,
-    policy: Any,
-    full_output: bool,
-    assume_a: Structure | None,
-    accuracy: Accuracy = "backward",
+    options: Options,
+    full_output: bool = False,
     device: str | None = None,
-    learner: DeviceLearner | None = None,
-    lower: bool = False,
-    transposed: bool = False,
+    patterns: KnownPatterns | None = None,
 ) -> Any:
-    """`solve` with the patterns that a `Solver` has analysed, if there are any.
-
-    `learner` learns from the seconds of solves on a GPU.
-    """
-    tol = checked_tolerance(tol)
-    name = _checked_options(assume_a, accuracy)
+    """`solve` with checked options; `patterns` are those that a `Solver` has analysed."""
+    place = None
     if not (type(A) is type(b) is np.ndarray and device is None):
         place = place_of(A, b, device)
-        if place is not None:
-            _refuse_structure_on_device(name, transposed)
-            return solve_on_device(
-                place,
-                A,
-                b,
-                tol=tol,
-                policy=policy,
-                full_output=full_output,
-                positive_definite=_is_definite(name),
-                accuracy=accuracy,
-                learner=learner,
-            )
-    # Its first passes over a dense A use all cores, not only its factorization.
-    with cores_to_ourselves(_order_of(A)):
-        x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
-    return x if type(b) is np.ndarray else returned(x, A, b)
+    if place is None:
+        # Its first passes over a dense A use all cores, not only its factorization.
+        with cores_to_ourselves(_order_of(A)):
+            answer = _solved(asker, options.meant(A), b, options, full_output, None, patterns)
+        return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
+    options.check_on_device()
+    with place.entered(A, b):
+        there = place.array("A", A), place.array("b", b)
+        answer = _solved(asker, *there, options, full_output, place, None)
+        return with_x(answer, lambda x: place.returned(x, b))
 
 
-def _solve_here(
-    patterns: KnownPatterns | None,
+def _solved(
+    asker: Asker,
     A: Any,
     b: Any,
-    tol: float | None,
-    policy: Any,
+    options: Options,
     full_output: bool,
-    name: str | None,
-    accuracy: Accuracy,
-    lower: bool,
-    transposed: bool,
+    place: Place | None,
+    patterns: KnownPatterns | None,
 ) -> Any:
-    """On the processor, checked options; x is NumPy's."""
-    chooser = get_chooser(policy)
+    """The four steps, for one system or for each of a stack; x is of the kind of b there."""
     given = A
-    if name is not None or transposed:
-        A = given = _meant(A, name, lower, transposed)
-    at_once = not full_output and name is None and accuracy == "backward"
-    orders: Orders | None = None
+    if place is None:
+        A, b = _arrays(A, b)
+    is_empty = place is None and not is_sparse(A) and 0 in (*A.shape, *b.shape)
+    if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
+        return _solved_each(asker, A, b, options, full_output, place)
+    orders = None
+    if place is None and options.are_plain and not full_output:
+        found = express(A, b, options.tol, asker.at_once, panels=patterns is None)
+        if isinstance(found, np.ndarray):
+            return found
+        orders = found
+    start = perf_counter()
+    round_too = starts_low(asker) and _order_of(A) >= asker.at_once
+    if isinstance(given, np.ndarray):
+        A = given  # in the other byte order, say: it is converted again, into a copy of our own
+    system = prepare(A, _columns_of(b), place, round_too=round_too)
+    known = nullcontext((system, None)) if patterns is None else patterns.borrowed(system)
+    with known as (system, analyses):
+        plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
+        del orders  # F drops those of the plan when they have served
+        F = Factorization(system, plan, options, perf_counter() - start, analyses)
+        del plan
+        return solved_once(F, b, full_output)
+
+
+def _arrays(A: Any, b: Any) -> tuple[Any, Any]:
+    """A and b as NumPy's arrays, what is sparse as it is; a sparse A without rows as an array."""
     if is_sparse(A) and A.shape[0] == 0:
         A = A.toarray()
     if is_sparse(A):
-        if A.dtype.kind == "c":
-            F = _complex_factored(A, b, chooser, tol, name, accuracy)
-            return F.solve(b, full_output=full_output)
-        if at_once and chooser.at_once:
-            # A Solver learns from a choice, and keeps analyses of the patterns it has met.
-            found = sparse_at_once(A, b, tol, chooser.at_once, panels=patterns is None)
-            if isinstance(found, np.ndarray):
-                return found
-            orders = found
-    elif not is_sparse(b):
-        A, b = dense_array("A", A, real=False), dense_array("b", b, real=False)
-        if A.ndim != 2 or b.ndim > 2 or A.size == 0 or b.size == 0:
-            said = name if name in ("general", "positive definite") else None
-            options = {"tol": tol, "policy": chooser, "assume_a": said, "accuracy": accuracy}
-            return _solve_others(A, b, full_output, at_once or name in _NOT_READ, **options)
-        if A.dtype.kind == "c":
-            x = small_complex(A, b, tol, chooser.at_once) if at_once else None
-            if x is not None:
-                return x
-            F = _complex_factored(A, b, chooser, tol, name, accuracy)
-            return F.solve(b, full_output=full_output)
-        if at_once:
-            x = (
-                parts_at_once(A, b, tol, chooser.at_once)
-                if b.dtype.kind == "c"
-                else dense_at_once(A, b, tol, chooser.at_once)
+        return A, b
+    A = dense_array("A", A, real=False)
+    return A, b if is_sparse(b) else dense_array("b", b, real=False)
+
+
+def _solved_each(
+    asker: Asker, A: Any, b: Any, options: Options, full_output: bool, place: Place | None
+) -> Any:
+    """Stacks, and what is empty."""
+    if A.size == 0 or b.size == 0:
+        if full_output or place is not None:
+            raise ValueError(
+                "A or b is empty: there is no solve to describe; leave out full_output, and device="
             )
-            if x is not None:
-                return x
-    elif is_complex(A):
-        F = _complex_factored(A, b, chooser, tol, name, accuracy)
-        return F.solve(b, full_output=full_output)
-    columns = _columns_of(b)
-    if isinstance(given, np.ndarray):
-        A = given  # in the other byte order, say: it is converted again, into a copy of our own
-    start = perf_counter()
-    rounds = starts_low(chooser) and _order_of(A) >= chooser.at_once
-    matrix, rounded = checked_and_rounded(A, BACKEND, columns, rounds=rounds)
-    known = nullcontext((matrix, None)) if patterns is None else patterns.borrowed(matrix)
-    with known as (matrix, analyses):
-        seen = matrix if orders is None else replace(matrix, orders=orders)
-        choice = _choice(chooser, seen, name)
-        del seen  # it refers to the orders, too
-        del orders
-        seconds = perf_counter() - start
-        F = Factorization(matrix, choice, BACKEND, tol, seconds, accuracy, analyses, rounded)
-        del rounded  # its memory belongs to the factors
-        del choice  # F drops the orders in it when they have served
-        return solved_once(F, b, full_output)
+        return empty_answer(A, b)
+    rest = options.rest
+
+    def one(matrix: Array, columns: Array) -> Any:
+        return _solved(asker, matrix, columns, rest, full_output, place, None)
+
+    is_small = place is None and rest.are_plain and "c" not in (A.dtype.kind, b.dtype.kind)
+    bound = min(asker.at_once, cholesky_from()) if is_small else 0
+    return solve_stack(A, b, one, options.tol, bound, full_output)
 
 
 def factor(
@@ -313,91 +269,37 @@ def factor(
     >>> F.solve([1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    return factor_knowing(
-        A,
-        tol=tol,
-        policy=policy,
-        assume_a=assume_a,
-        columns=columns,
-        accuracy=accuracy,
-        device=device,
-        lower=lower,
-    )
+    options = Options.checked(tol, assume_a, accuracy, lower)
+    return factor_system(parse_policy(policy), A, options, columns, device)
 
 
-def factor_knowing(
-    A: Any,
-    *,
-    tol: float | None,
-    policy: Any,
-    assume_a: Structure | None,
-    columns: int,
-    accuracy: Accuracy = "backward",
-    device: str | None = None,
-    learner: DeviceLearner | None = None,
-    lower: bool = False,
+def factor_system(
+    asker: Asker, A: Any, options: Options, columns: int = 1, device: str | None = None
 ) -> Factorization | StackedFactorization:
-    """`factor`; `learner` learns from the seconds of the first solve on a GPU."""
-    name = _checked_options(assume_a, accuracy)
+    """`factor` with checked options."""
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
-    tol = checked_tolerance(tol)
     place = place_of(A, None, device)
     if place is not None:
-        _refuse_structure_on_device(name, False)
-        return factor_on_device(
-            place,
-            A,
-            tol=tol,
-            policy=policy,
-            positive_definite=_is_definite(name),
-            columns=int(columns),
-            accuracy=accuracy,
-            learner=learner,
-        )
-    chooser = get_chooser(policy)
-    if name is not None:
-        A = _meant(A, name, lower, False)
+        options.check_on_device()
+        with place.entered(A):
+            return _factored(asker, place.array("A", A), options, int(columns), place)
+    A = options.meant(A)
     if not is_sparse(A) and np.ndim(A) > 2:
-        said: Structure | None = "general" if name == "general" else None
-        options: dict[str, Any] = {"tol": tol, "policy": chooser, "columns": columns}
-        options |= {"assume_a": said, "accuracy": accuracy}
-        stack = dense_array("A", A, real=False)
-        return StackedFactorization(stack, lambda one: factor(one, **options))
-    if is_complex(A):
-        return factor_complex(
-            A,
-            chooser,
-            tol=tol,
-            positive_definite=_is_definite(name),
-            columns=int(columns),
-            accuracy=accuracy,
-            copy=True,
+        stack, rest = dense_array("A", A, real=False), options.rest
+        return StackedFactorization(
+            stack, lambda one: _factored(asker, one, rest, int(columns), None)
         )
-    start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, int(columns), copy=True)
-    choice = _choice(chooser, matrix, name)
-    return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
+    return _factored(asker, A, options, int(columns), None)
 
 
-def _complex_factored(
-    A: Any,
-    b: Any,
-    chooser: Chooser,
-    tol: float | None,
-    name: str | None,
-    accuracy: Accuracy,
+def _factored(
+    asker: Asker, A: Any, options: Options, columns: int, place: Place | None
 ) -> Factorization:
-    """To solve once with a complex A, which is not copied."""
-    return factor_complex(
-        A,
-        chooser,
-        tol=tol,
-        positive_definite=_is_definite(name),
-        columns=_columns_of(b),
-        accuracy=accuracy,
-        copy=False,
-    )
+    start = perf_counter()
+    system = prepare(A, columns, place, copy=True)
+    plan = decide(system, asker, options)
+    return Factorization(system, plan, options, perf_counter() - start)
 
 
 def _order_of(A: Any) -> int:
@@ -406,84 +308,16 @@ def _order_of(A: Any) -> int:
 
 
 def _columns_of(b: Any) -> int:
-    shape = np.shape(b)
+    shape = b.shape if hasattr(b, "shape") else np.shape(b)
     return max(1, shape[1]) if len(shape) == 2 else 1
 
 
-_NOT_READ = tuple(name for name in NAMES if name not in ("gen", "general"))
-"""Names that have served when their part of A was taken."""
-
-
-def _meant(A: Any, name: str | None, lower: bool, transposed: bool) -> Any:
-    """The matrix to solve with: the part of A that the name means, transposed if so asked."""
-    A = A if name in (None, "general") else named_part(A, str(name), lower)
-    if transposed and not is_sparse(A):
-        A = dense_array("A", A, real=False)
-        return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
-    return A.T if transposed else A
-
-
-def _choice(chooser: Any, matrix: Any, name: str | None) -> Any:
-    if name not in ("general", "positive definite"):
-        seen = structured_choice(matrix)
-        if seen is not None:
-            return seen
-    return chooser.choose(matrix, _is_definite(name))
-
-
-def _solve_others(
-    A: Array, b: Array, full_output: bool, at_once: bool, policy: Any, **options: Any
-) -> Any:
-    """Stacks, and what is empty."""
-    if A.size == 0 or b.size == 0:
-        if full_output:
-            raise ValueError(
-                "A or b is empty: there is no solve to describe; leave out full_output"
-            )
-        return empty_answer(A, b)
-
-    def one(matrix: Array, columns: Array) -> Any:
-        return solve(matrix, columns, policy=policy, full_output=full_output, **options)
-
-    is_small = at_once and "c" not in (A.dtype.kind, b.dtype.kind)
-    bound = min(policy.at_once, cholesky_from()) if is_small else 0
-    return solve_stack(A, b, one, options["tol"], bound, full_output)
-
-
-def _in_memory_of(b: Any, x: Any) -> Any:
-    """x in the memory of b, where it fits."""
+def _in_memory_of(b: Any, x: Any, A: Any) -> Any:
+    """x in the memory of b, where it fits, and where that is not A's."""
     same = type(b) is type(x) is np.ndarray and b.dtype == x.dtype and b.shape == x.shape
     if not (same and b.flags.f_contiguous and b.flags.writeable):
         return x
+    if isinstance(A, np.ndarray) and np.may_share_memory(A, b):
+        return x
     b[...] = x
     return b
-
-
-def _is_definite(name: str | None) -> bool | None:
-    return {"positive definite": True, "general": False}.get(name or "")
-
-
-def _refuse_structure_on_device(name: str | None, transposed: bool) -> None:
-    if transposed or name not in (None, "general", "positive definite"):
-        raise ValueError(
-            "a GPU solves with A as it is: leave out transposed, and assume_a but for 'general' "
-            "and 'positive definite'; pass A.T, or the part of A that is meant"
-        )
-
-
-def _checked_options(assume_a: Any, accuracy: Any) -> str | None:
-    """SciPy's long name of the structure."""
-    if accuracy not in ("backward", "forward"):
-        raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
-    return None if assume_a is None else checked_name(assume_a)
-
-
-def checked_tolerance(tol: Any) -> float | None:
-    if tol is None:
-        return None
-    if not isinstance(tol, Real):
-        raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
-    tolerance = float(tol)
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
-    return tolerance

@@ -1,14 +1,9 @@
-"""What the front door accepts: A and b as NumPy's and SciPy's solvers do, checked before any work.
-
-A whose largest entry is far from 1, and every column of b, are brought to moderate size by powers
-of two (`roundwise.algorithms.scaling`).
-"""
+"""Arrays that callers pass: read as NumPy's and SciPy's solvers read them, or refused by name."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,12 +14,9 @@ from roundwise.algorithms.scaling import (
     NOT_FINITE,
     ScaledColumns,
     ScaledMatrix,
-    moderate,
     scaled_columns,
 )
-from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module, is_sparse
-from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.storage import converted
 from roundwise.formats import FP32
 
@@ -40,25 +32,6 @@ _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GivenMatrix(ScaledMatrix):
-    """A, scaled to moderate size, as features and policies see it."""
-
-    dtype: Any  # float32 or float64: of the matrix as it was given
-    b: Array  # stands for the right-hand sides: only its shape is looked at
-    orders: Orders | None = None  # of a sparse A's pattern, as far as they were found before
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether it stands for a complex matrix (`solver.complex.systems`)."""
-        return False
-
-    @property
-    def density(self) -> float:
-        nonzeros = self.A.nnz if self.is_sparse else np.count_nonzero(self.A)
-        return float(nonzeros) / self.n**2
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class GivenColumns(ScaledColumns):
     """Right-hand sides, scaled, and what the answer is to look like."""
 
@@ -66,69 +39,26 @@ class GivenColumns(ScaledColumns):
     dtype: Any  # float32 if A and b are, else float64: of the answer
 
 
-def checked_matrix(A: Any, backend: Backend, columns: int = 1, copy: bool = False) -> GivenMatrix:
-    """What `checked_and_rounded` gives without a copy in FP32."""
-    return checked_and_rounded(A, backend, columns, copy, rounds=False)[0]
-
-
-def checked_and_rounded(
-    A: Any, backend: Backend, columns: int = 1, copy: bool = False, rounds: bool = True
-) -> tuple[GivenMatrix, Any]:
-    """A, ready to be solved with for so many columns, or an error that names the fix.
-
-    It refers to A's own memory, unless `copy` is set or the numbers must be converted, scaled or
-    made contiguous. Then a dense A is copied once: a converted copy is scaled in place.
-
-    With `rounds` there is also a copy in FP32, if the pass that finds A's size can make it.
-    """
-    if not backend.on_host:
-        return _device_matrix(A, backend, columns, copy), None
-    sparse_A = is_sparse(A)
-    given = _checked_sparse(A.copy() if copy else A) if sparse_A else _checked_dense(A)
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
-    form = given.astype(np.float64, copy=False) if sparse_A else _dense_form(given)
-    sizes, rounded = backend.sizes_and_rounded(form) if rounds else (backend.sizes(form), None)
-    norm, largest = sizes
-    if not math.isfinite(largest):
-        raise ValueError(f"A {NOT_FINITE}")
-    is_ours = not (sparse_A or form is A or np.may_share_memory(form, A))
-    made = moderate(form, norm, largest, own=is_ours)
-    if copy and made.A is form and not (sparse_A or is_ours):
-        made = replace(made, A=form.copy(order="K"))
-    scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
-    matrix = GivenMatrix(*scaled, dtype=dtype, b=_zeros_of_shape(made.n, columns))
-    return matrix, rounded if made.A is form else None
-
-
 _ZERO = np.zeros(1)
 _ZERO.flags.writeable = False
 
 
-def _zeros_of_shape(n: int, columns: int) -> Array:
+def zeros_of_shape(n: int, columns: int) -> Array:
     """Read-only zeros that take no memory; `numpy.broadcast_to` takes longer."""
     return np.ndarray((n, columns), buffer=_ZERO, strides=(0, 0))
 
 
-def _device_matrix(A: Any, backend: Backend, columns: int, copy: bool) -> GivenMatrix:
-    """The same for an array of a GPU, which stays there."""
-    _check_dtype("A", A.dtype)
-    check_shape(A.shape)
-    contiguous = A.flags.c_contiguous or A.flags.f_contiguous
-    form = A
-    if A.dtype != np.float64 or not contiguous:
-        form = backend.xp.array(A, dtype=np.float64, order="K" if contiguous else "C")
-    norm, largest = backend.sizes(form)
-    if not math.isfinite(largest):
-        raise ValueError(f"A {NOT_FINITE}")
-    made = moderate(form, norm, largest, own=form is not A)
-    if copy and made.A is A:
-        made = replace(made, A=A.copy(order="K"))
-    scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
-    dtype = np.float32 if A.dtype == np.float32 else np.float64
-    return GivenMatrix(*scaled, dtype=dtype, b=_zeros_of_shape(made.n, columns))
+def is_complex(x: Any) -> bool:
+    """Whether an array, matrix or array-like holds complex numbers."""
+    dtype = getattr(x, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return dtype.kind == "c"
+    if dtype is not None:  # of another library
+        return False
+    return np.asarray(x).dtype.kind == "c"
 
 
-def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
+def checked_columns(b: Any, matrix: ScaledMatrix) -> NDArray[Any]:
     """b as a finite array with A's rows, or an error that names the fix.
 
     What is on a GPU is found to be finite later, with the norms of its columns.
@@ -137,7 +67,7 @@ def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
         b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
     on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
     array = dense_array("b", b) if on_host else b
-    _check_dtype("b", array.dtype)
+    check_dtype("b", array.dtype)
     if array.ndim not in (1, 2):
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
     if len(array) != matrix.n:
@@ -155,7 +85,7 @@ def _blocks(b: NDArray[Any]) -> list[NDArray[Any]]:
     return [b[:, j : j + step] for j in range(0, b.shape[1], step)]
 
 
-def scaled_blocks(b: NDArray[Any], matrix: GivenMatrix) -> Iterator[GivenColumns]:
+def scaled_blocks(b: NDArray[Any], matrix: Any) -> Iterator[GivenColumns]:
     """Checked columns, scaled, some at a time."""
     dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
     xp = array_module(b)
@@ -220,7 +150,7 @@ def dense_array(name: str, values: Any, real: bool = True) -> NDArray[Any]:
     is_ours = isinstance(values, np.ndarray)  # at once: small systems take microseconds
     array = np.asarray(values) if is_ours else _foreign_array(name, values)
     if real or array.dtype.kind != "c":
-        _check_dtype(name, array.dtype)
+        check_dtype(name, array.dtype)
     else:
         check_complex(name, array.dtype)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -234,13 +164,7 @@ def _foreign_array(name: str, values: Any) -> NDArray[Any]:
     return np.from_dlpack(values) if speaks_dlpack else np.asarray(values)
 
 
-def _checked_dense(A: Any) -> NDArray[Any]:
-    array = dense_array("A", A)
-    check_shape(array.shape)
-    return array
-
-
-def _dense_form(A: NDArray[Any]) -> Array:
+def float64_form(A: NDArray[Any]) -> Array:
     """A as a contiguous float64 array: itself if it is one."""
     contiguous = A.flags.c_contiguous or A.flags.f_contiguous
     if A.dtype == np.float64 and contiguous and A.flags.aligned:
@@ -254,11 +178,12 @@ def _dense_form(A: NDArray[Any]) -> Array:
     return np.array(A, dtype=np.float64, order="K" if contiguous else "C")
 
 
-def _checked_sparse(A: Any) -> sparse.csr_array:
-    _check_dtype("A", A.dtype)
-    check_shape(A.shape)
-    kind = np.float32 if A.dtype == np.float32 else np.float64
-    csr = sparse.csr_array(A, dtype=kind)
+def canonical_csr(A: Any) -> sparse.csr_array:
+    """A sparse matrix in rows, each entry once; float32 and complex64 stay, others are doubled."""
+    if A.dtype.kind != "c":
+        check_dtype("A", A.dtype)
+    double = np.complex128 if A.dtype.kind == "c" else np.float64
+    csr = sparse.csr_array(A, dtype=A.dtype if A.dtype in _SINGLE else double)
     if csr.indices.dtype != csr.indptr.dtype:  # as set by hand; SciPy makes both alike
         csr = sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
     if not csr.has_canonical_format:
@@ -274,7 +199,7 @@ def check_shape(shape: tuple[int, ...]) -> None:
         raise ValueError("A is empty: there is nothing to factorize; call solve(A, b)")
 
 
-def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
+def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
     if dtype == np.float64:  # at once: small systems take microseconds
         return
     if np.issubdtype(dtype, np.complexfloating):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from roundwise.solver.solution import Solution
-
 
 def returned(answer: Any, A: Any, b: Any) -> Any:
-    """An array, or the x of a `Solution`, in the kind of b; NumPy's if that has no convention."""
-    if isinstance(answer, Solution):
-        return replace(answer, x=returned(answer.x, A, b))
+    """An array in the kind of b; NumPy's if that has no convention."""
     if not isinstance(answer, np.ndarray):
         return answer
     if sparse.issparse(b):

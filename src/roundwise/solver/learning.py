@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from roundwise.algorithms import Outcome
-from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy
+from roundwise.backends import Backend
+from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy, Ranking
+from roundwise.policies.device import DeviceLearner, DevicePolicy
 from roundwise.policies.online import Decision
-from roundwise.solver.choosing import (
-    DEFAULT,
-    Choice,
-    Chooser,
-    PolicyChooser,
-    allowed_actions,
-    default_policy,
-    examined,
-    get_chooser,
-    granted_seconds,
-    native_ladder,
-    small_choice,
-    structure,
-)
-from roundwise.solver.device.choosing import DeviceLearner
-from roundwise.solver.device.devices import is_on_device
 from roundwise.solver.factorization import Factorization
-from roundwise.solver.front_door import (
-    Accuracy,
-    Structure,
-    factor,
-    factor_knowing,
-    solve_knowing,
-)
-from roundwise.solver.inputs import GivenMatrix
+from roundwise.solver.front_door import factor_system, solve_system
+from roundwise.solver.least_squares.lstsq import lstsq
 from roundwise.solver.patterns import KnownPatterns
+from roundwise.solver.policy_argument import (
+    DEFAULT,
+    DEVICE_CONTEXT,
+    default_policy,
+    device_policy,
+    parse_policy,
+)
+from roundwise.solver.prepare import Accuracy, Options
 from roundwise.solver.solution import SolveFailed
 from roundwise.solver.stacks import StackedFactorization
+from roundwise.solver.structures import Structure
 from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
 
 if TYPE_CHECKING:
@@ -90,8 +80,8 @@ class Solver:
         memory: str | PathLike[str] | None = None,
         explore: float = 0.02,
     ) -> None:
-        self._chooser, self._policy = get_chooser(policy), policy
-        prior = _prior(self._chooser)
+        self._asker, self._policy = parse_policy(policy), policy
+        prior = _prior(self._asker)
         if learn is None:
             learn = prior is not None
         if learn and prior is None:
@@ -101,7 +91,7 @@ class Solver:
             )
         if memory is not None and not learn:
             raise ValueError("memory is of no use without learning; leave one of them out")
-        self._device_learner = DeviceLearner() if learn else None
+        self._device_learner = DeviceLearner()
         self._learner: OnlinePolicy | None = None
         self._patterns = KnownPatterns()
         if learn and prior is not None:
@@ -144,28 +134,49 @@ class Solver:
         >>> solver.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
         array([0.09090909, 0.63636364])
         """
-        options: dict[str, Any] = {
-            "tol": tol,
-            "full_output": full_output,
-            "assume_a": assume_a,
-            "accuracy": accuracy,
-            "lower": lower,
-            "transposed": transposed,
-        }
-        if _runs_on_device(device, A, b):
-            learner = None if accuracy == "forward" else self._device_learner
-            options |= {"device": device, "learner": learner}
-            return solve_knowing(None, A, b, policy=self._policy, **options)
+        options = Options.checked(tol, assume_a, accuracy, lower, transposed)
         if self._learner is None or accuracy == "forward":
-            return solve_knowing(self._patterns, A, b, policy=self._chooser, **options)
-        lessons = _Lessons(self._learner, may_explore=True)
+            given = (self._asker, A, b, options)
+            return solve_system(*given, full_output, device, self._patterns)
+        lessons = _Lessons(self._learner, self._device_learner, may_explore=True)
         try:
-            return solve_knowing(self._patterns, A, b, policy=lessons, **options)
+            return solve_system(lessons, A, b, options, full_output, device, self._patterns)
         except SolveFailed as failure:
             lessons.failed(failure.attempts)
             raise
         finally:
             lessons.end()
+
+    def lstsq(
+        self,
+        A: Any,
+        b: Any,
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: bool = False,
+    ) -> Any:
+        """Minimise ``||b - A x||_2``; see `roundwise.lstsq` for arguments, results and errors.
+
+        The Solver's policy decides if it is the default one, or if it was made for least squares; a
+        `Solver` learns nothing from least squares.
+
+        Parameters
+        ----------
+        A, b, rcond, tol, full_output
+            As for `roundwise.lstsq`.
+
+        Returns
+        -------
+        x : array, (n,) or (n, k)
+            A `LeastSquaresSolution` if `full_output`.
+
+        Examples
+        --------
+        >>> rw.Solver().lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 3.0]).round(6)
+        array([1., 1.])
+        """
+        return lstsq(A, b, rcond, tol=tol, policy=self._policy, full_output=full_output)
 
     def factor(
         self,
@@ -176,6 +187,7 @@ class Solver:
         columns: int = 1,
         accuracy: Accuracy = "backward",
         device: str | None = None,
+        lower: bool = False,
     ) -> Factorization | StackedFactorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
@@ -185,7 +197,7 @@ class Solver:
 
         Parameters
         ----------
-        A, tol, assume_a, columns, accuracy, device
+        A, tol, assume_a, columns, accuracy, device, lower
             As for `roundwise.factor`.
 
         Returns
@@ -198,22 +210,11 @@ class Solver:
         >>> F.solve([1.0, 2.0])
         array([0.09090909, 0.63636364])
         """
-        if _runs_on_device(device, A):
-            return factor_knowing(
-                A,
-                tol=tol,
-                policy=self._policy,
-                assume_a=assume_a,
-                columns=columns,
-                accuracy=accuracy,
-                device=device,
-                learner=None if accuracy == "forward" else self._device_learner,
-            )
-        chooser = self._chooser
+        options = Options.checked(tol, assume_a, accuracy, lower)
+        asker: Any = self._asker
         if self._learner is not None and accuracy != "forward":
-            chooser = _Lessons(self._learner, may_explore=False)
-        options: dict[str, Any] = {"assume_a": assume_a, "columns": columns, "accuracy": accuracy}
-        return factor(A, tol=tol, policy=chooser, **options)
+            asker = _Lessons(self._learner, self._device_learner, may_explore=False)
+        return factor_system(asker, A, options, columns, device)
 
     def summary(self) -> str:
         """What was learned, as a table: relative times and solves, by system and first action.
@@ -265,7 +266,7 @@ class Solver:
 
     def __repr__(self) -> str:
         if self._learner is None:
-            return f"Solver({self._chooser!r}, learn=False)"
+            return f"Solver({self._asker!r}, learn=False)"
         account, memory = self._learner.account, self._learner.memory.path
         kept = "" if memory is None else f", memory={str(memory)!r}"
         return (
@@ -274,42 +275,32 @@ class Solver:
         )
 
 
-def _runs_on_device(device: str | None, *operands: Any) -> bool:
-    return device not in (None, "cpu") or any(is_on_device(x) for x in operands)
-
-
-def _prior(chooser: Chooser) -> NeighbourPolicy | None:
+def _prior(asker: Any) -> NeighbourPolicy | None:
     """The policy that a Solver can start from, if it is of that kind."""
-    if chooser is DEFAULT:
+    if asker is DEFAULT:
         return default_policy()
-    if isinstance(chooser, PolicyChooser) and isinstance(chooser.deployed.policy, NeighbourPolicy):
-        return chooser.deployed.policy
-    return None
+    deployed = getattr(asker, "deployed", None)
+    policy = getattr(deployed, "policy", None)
+    return policy if isinstance(policy, NeighbourPolicy) else None
 
 
 class _Lessons:
-    """The chooser of one call: decides, and passes the outcome on to the policy."""
+    """The policy of one call of a Solver: decides, and passes the outcome on to what learns."""
 
-    def __init__(self, learner: OnlinePolicy, may_explore: bool) -> None:
-        self._learner, self._may_explore = learner, may_explore
+    def __init__(self, learner: OnlinePolicy, device: DeviceLearner, may_explore: bool) -> None:
+        self._learner, self._device, self._may_explore = learner, device, may_explore
         self.at_once = learner.prior.at_once
         self._decisions: list[Decision] = []  # several, for stacked systems
 
-    def choose(self, matrix: GivenMatrix, positive_definite: bool | None) -> Choice:
-        learner = self._learner
-        known = structure(matrix, positive_definite)
-        if small := small_choice(learner.prior, matrix, known):
-            return small
-        deployed = DeployedPolicy(learner.prior, LOOK_CONTEXT)
-        orders = examined(matrix, known)
-        allowed = allowed_actions(learner.space, matrix, known)
-        seen = deployed.state(matrix, known)
-        decision = learner.decide(seen, self._may_explore, allowed)
-        self._decisions.append(decision)
-        ladder = native_ladder(learner.space[decision.first], matrix)
-        learn = partial(learner.learn, decision)
-        granted = granted_seconds(learner, decision.ranking) if matrix.is_sparse else None
-        return Choice(ladder, decision.ranking.reason, learn, orders, granted)
+    def on(self, backend: Backend) -> DeployedPolicy:
+        if backend.on_host:
+            return _Learning(
+                self._learner,
+                LOOK_CONTEXT,
+                decisions=self._decisions,
+                may_explore=self._may_explore,
+            )
+        return _LearningOnDevice(device_policy(backend, self._device), DEVICE_CONTEXT)
 
     def failed(self, attempts: Sequence[Outcome]) -> None:
         """Learn from a solve that failed: its time counts, too."""
@@ -321,3 +312,41 @@ class _Lessons:
         """Release the time that explorations have reserved and not used."""
         for decision in self._decisions:
             self._learner.release(decision)
+
+
+Learn = Callable[[Sequence[Outcome], float], None]
+
+
+@dataclass(frozen=True)
+class _Learning(DeployedPolicy):
+    """An online policy that explores, within its budget, and learns from the solve."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    may_explore: bool = False
+
+    def ranked(
+        self, features: Mapping[str, float], allowed: Collection[int]
+    ) -> tuple[Ranking, Learn | None]:
+        learner = self.policy
+        assert isinstance(learner, OnlinePolicy)
+        profile = learner.encode(self.context.vector(features)[None])[0]
+        decision = learner.decide(profile, self.may_explore, allowed)
+        self.decisions.append(decision)
+        return decision.ranking, partial(learner.learn, decision)
+
+
+@dataclass(frozen=True)
+class _LearningOnDevice(DeployedPolicy):
+    """The prices of a GPU, corrected by what solves take."""
+
+    def ranked(
+        self, features: Mapping[str, float], allowed: Collection[int]
+    ) -> tuple[Ranking, Learn | None]:
+        policy = self.policy
+        assert isinstance(policy, DevicePolicy)
+        assert policy.learner is not None
+        profile = policy.encode(self.context.vector(features)[None])[0]
+        ranking = policy.rank(profile, allowed)
+        first = policy.space[ranking.first]
+        price = policy.price(profile, first)
+        return ranking, partial(policy.learner.learn, profile.key, first, price)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from roundwise._forking import ForkSafeLock
 from roundwise.backends import Analysis
-from roundwise.solver.inputs import GivenMatrix
+from roundwise.solver.system import System
 
 MOST = 3
 """How many patterns are kept; their analyses take about as much memory as the matrices do."""
@@ -43,7 +43,7 @@ class _Pattern:
 
     def with_values_of(self, A: sparse.csr_array) -> sparse.csr_array:
         same = sparse.csr_array((A.data, self.indices, self.indptr), shape=A.shape)
-        same.has_canonical_format = True  # as that of every `GivenMatrix`
+        same.has_canonical_format = True  # as that of every `System`
         return same
 
 
@@ -65,7 +65,7 @@ class KnownPatterns:
         return len(self._patterns)
 
     @contextmanager
-    def borrowed(self, matrix: GivenMatrix) -> Iterator[tuple[GivenMatrix, dict[str, Analysis]]]:
+    def borrowed(self, matrix: System) -> Iterator[tuple[System, dict[str, Analysis]]]:
         """The matrix, and the analyses of its pattern: to be used, and to be added to.
 
         A sparse matrix comes back with index arrays that its caller cannot change.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise.algorithms.accuracy import default_tolerance, within
+from roundwise.backends.arrays import array_module
 from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import factorization_threads
@@ -112,7 +113,7 @@ def solve_stack(
     stack, columns = checked_shapes(A, b)
     n, k = columns.shape[-2:]
     if A.size == n * n and not full_output:  # one matrix for all: a solve for all columns
-        spread = np.broadcast_to(columns, (*stack, n, k)).reshape(-1, n, k)
+        spread = array_module(A).broadcast_to(columns, (*stack, n, k)).reshape(-1, n, k)
         X = one(A.reshape(n, n), spread.transpose(1, 0, 2).reshape(n, -1))
         X = X.reshape(n, -1, k).transpose(1, 0, 2).reshape((*stack, n, k))
     elif n < bound and not full_output:
@@ -122,7 +123,7 @@ def solve_stack(
         answers = [_solved(one, matrix, B, place) for place, matrix, B in systems]
         if full_output:
             return _stacked(answers, stack, b.ndim == 1)
-        X = np.reshape(answers, (*stack, n, k))
+        X = array_module(A).stack(answers).reshape((*stack, n, k))
     return X[..., 0] if b.ndim == 1 else X
 
 
@@ -130,8 +131,9 @@ def _systems(
     A: Array, columns: Array, stack: tuple[int, ...]
 ) -> Iterator[tuple[tuple[int, ...], Array, Array]]:
     """The place, the matrix and the right-hand sides of each."""
-    matrices = np.broadcast_to(A, stack + A.shape[-2:])
-    blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+    xp = array_module(A)
+    matrices = xp.broadcast_to(A, stack + A.shape[-2:])
+    blocks = xp.broadcast_to(columns, stack + columns.shape[-2:])
     for place in np.ndindex(stack):
         yield place, matrices[place], blocks[place]
 
@@ -188,7 +190,8 @@ def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
 def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> StackedSolution:
     parts = np.empty(len(answers), dtype=object)
     parts[:] = answers
-    X = np.reshape([one.x for one in answers], stack + answers[0].x.shape)
+    found = [one.x for one in answers]
+    X = array_module(found[0]).stack(found).reshape(stack + found[0].shape)
     return StackedSolution(X[..., 0] if vectors else X, parts.reshape(stack))
 
 

@@ -1,4 +1,4 @@
-"""The structure of a dense A: what `assume_a` says of it, in SciPy's words, or what is seen."""
+"""The structure of a dense A, as `assume_a` says it in SciPy's words."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.actions import Action
 from roundwise.algorithms.methods import is_symmetric
-from roundwise.backends.native.structured import structured_method
-from roundwise.formats import FP64
-from roundwise.solver.choosing import Choice, native_ladder
-from roundwise.solver.inputs import GivenMatrix, dense_array
+from roundwise.solver.inputs import dense_array
 
 Structure = Literal[
     "gen",
@@ -44,9 +40,6 @@ NAMES = (
     *("banded", "tridiagonal", "upper triangular", "lower triangular", "diagonal"),
 )
 SYMMETRIC = ("symmetric", "hermitian", "positive definite")
-
-SEEN_FROM = 300
-"""The smallest n for which A is looked at: an LU factorization of smaller ones is as fast."""
 
 
 def checked_name(assume_a: Any) -> str | None:
@@ -102,17 +95,3 @@ def _within(A: NDArray[Any], below: int | None, above: int | None) -> NDArray[An
         return A
     A = A if below is None else np.triu(A, -below)
     return A if above is None else np.tril(A, above)
-
-
-def structured_choice(matrix: GivenMatrix) -> Choice | None:
-    """Substitution, or the LU of a band, if A is seen to suit it; None for other matrices."""
-    if matrix.is_sparse or matrix.n < SEEN_FROM:
-        return None
-    method = structured_method(matrix.A)
-    if method is None:
-        return None
-    reason = {
-        "banded": "A has entries near its diagonal only: LU of that band in FP64.",
-        "triangular": "A is triangular, perhaps with rows or columns in disorder: substitution.",
-    }[method]
-    return Choice(native_ladder(Action([FP64] * 4, method), matrix), reason)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roundwise.algorithms import Algorithm, Outcome
 from roundwise.features.definitions import feature_numbers
 from roundwise.policies import Policy, Ranking
 from roundwise.tuning.context import Context
@@ -21,6 +22,10 @@ class DeployedPolicy:
         A trained one.
     context : Context
         The features that it sees.
+    arithmetic : str
+        The arithmetic model that it was trained in.
+    algorithm : Algorithm, optional
+        What it was trained for, if that is known.
 
     Examples
     --------
@@ -34,11 +39,8 @@ class DeployedPolicy:
 
     policy: Policy
     context: Context
-
-    @property
-    def at_once(self) -> int:
-        """Dense systems with fewer unknowns are solved in FP64 without asking; 0: always ask."""
-        return self.policy.at_once
+    arithmetic: str = "native"
+    algorithm: Algorithm | None = None
 
     def state(
         self, problem: Any, known: Mapping[str, float] | None = None, arithmetic: str = "native"
@@ -57,3 +59,13 @@ class DeployedPolicy:
     ) -> Ranking:
         """The actions of the policy's space, or the allowed ones, best first."""
         return self.policy.rank(self.state(problem, known), allowed)
+
+    def ranked(
+        self, features: Mapping[str, float], allowed: Collection[int]
+    ) -> tuple[Ranking, Callable[[Sequence[Outcome], float], None] | None]:
+        """The allowed actions for a system with these features, and what learns from its solve.
+
+        The latter is called with the attempts of the solve and its seconds; None: nobody learns.
+        """
+        state = self.policy.encode(self.context.vector(features)[None])[0]
+        return self.policy.rank(state, allowed), None

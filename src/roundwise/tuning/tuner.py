@@ -448,7 +448,7 @@ class Tuner:
     def deployed(self) -> DeployedPolicy:
         """The trained policy with the features that it sees: what `roundwise.solve` asks."""
         self._check_fitted()
-        return DeployedPolicy(self.policy_, self.context)
+        return DeployedPolicy(self.policy_, self.context, self.arithmetic, self.algorithm)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the settings and, once fitted, how the reward grew."""

@@ -31,7 +31,7 @@ from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.keys import Setting, StoredArithmetic, feature_arithmetic
 from roundwise.outcomes.records import StoredProblem, origin_json
 from roundwise.outcomes.writing import ProblemResults
-from roundwise.solver.device import devices
+from roundwise.solver import places
 
 OURS, THEIRS = "front door", "GMRES-IR"
 """The sets of actions: those of `roundwise.solve` there, and the paper's 15 of its algorithm."""
@@ -98,7 +98,7 @@ def gather(settings: DeviceSettings, table: OutcomeTable, bar: Bar = no_bar) -> 
 def arithmetic(table: OutcomeTable) -> Backend | str:
     """The GPU's backend; where there is none, the only GPU's arithmetic in the table."""
     try:
-        return devices.backend_of(0)
+        return places.backend_of(0)
     except DeviceUnavailable:
         stored = [key for key in table.arithmetics() if StoredArithmetic.parse(key).model == "cuda"]
         if not stored:

@@ -9,10 +9,12 @@ from scipy import sparse
 
 from roundwise.actions import Action
 from roundwise.algorithms.least_squares.ls_ir import LsIR
-from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.formats import FP32, FP64
 from roundwise.problems.least_squares import LeastSquares
 from roundwise.solver.least_squares.inputs import GivenProblem
-from roundwise.tuning import Tuner
+from roundwise.solver.policy_argument import DEFAULT, Start, at_least, parse_policy
+from roundwise.solver.prepare import BACKEND
+from roundwise.tuning import DeployedPolicy
 
 DENSE = ("cholesky", "choleskyqr", "qr")
 SPARSE = ("cholesky/amd", "superlu/colamd")
@@ -24,7 +26,17 @@ LADDER_END = Action([FP64] * 4, "svd")
 def ladder_of(policy: Any, problem: GivenProblem) -> tuple[tuple[Action, ...], str]:
     """The actions to try in turn, and why the first is first."""
     methods = SPARSE if sparse.issparse(problem.A) else DENSE
-    first, reason = _first(policy, problem, methods[0])
+    asker = parse_policy(policy, LsIR)
+    decides = None if asker is DEFAULT else asker.on(BACKEND)
+    if decides is None:
+        first, reason = _default(problem, methods[0])
+    elif isinstance(decides, Start):
+        first, reason = (
+            _native(decides.actions[0], methods[0]),
+            f"You asked for {decides.text} first.",
+        )
+    else:
+        first, reason = _trained(decides, problem)
     known = (*methods, LADDER_END.method)
     if first.method not in known:
         raise ValueError(f"method {first.method!r} is not for this A; choose {', '.join(known)}")
@@ -33,32 +45,13 @@ def ladder_of(policy: Any, problem: GivenProblem) -> tuple[tuple[Action, ...], s
     if first.method == LADDER_END.method:
         return (LADDER_END,), reason
     ladder = [first]
-    if first[0] != FP64:
-        ladder.append(Action([FP64] * 4, first.method))
-    ladder += [Action([FP64] * 4, m) for m in methods[methods.index(first.method) + 1 :]]
-    return (*ladder, LADDER_END), reason
-
-
-def _first(policy: Any, problem: GivenProblem, method: str) -> tuple[Action, str]:
-    if isinstance(policy, Tuner):
-        return _trained(policy, problem)
-    if not isinstance(policy, str):
-        raise TypeError(
-            f"policy is of type {type(policy).__name__}; pass 'default', a format's name, an "
-            "action's text, or a Tuner that was fitted for LsIR"
-        )
-    if policy == "default":
-        return _default(problem, method)
-    if policy in (FP32.name, FP64.name):
-        fmt = FP32 if policy == FP32.name else FP64
-        return Action([fmt, FP64, FP64, FP64], method), f"You asked for {policy} first."
-    action = LsIR().formats(policy.partition(":")[2] or policy)
-    for fmt in action:
-        if fmt not in (FP32, FP64):
-            raise ValueError(f"{fmt} does not run here; choose fp32 or fp64 in {policy!r}")
-    return Action(action, policy.partition(":")[0] if ":" in policy else "qr"), (
-        f"You asked for {policy} first."
-    )
+    if isinstance(decides, Start):
+        ladder += [_native(action, methods[0]) for action in decides.actions[1:]]
+    last = ladder[-1]
+    if last[0] != FP64:
+        ladder.append(Action([FP64] * 4, last.method))
+    ladder += [Action([FP64] * 4, m) for m in methods[methods.index(last.method) + 1 :]]
+    return (*dict.fromkeys(ladder), LADDER_END), reason
 
 
 def _default(problem: GivenProblem, method: str) -> tuple[Action, str]:
@@ -73,20 +66,21 @@ def _default(problem: GivenProblem, method: str) -> tuple[Action, str]:
     )
 
 
-def _trained(tuner: Tuner, problem: GivenProblem) -> tuple[Action, str]:
-    if not isinstance(tuner.algorithm, LsIR):
-        raise ValueError(
-            f"the Tuner was fitted for {type(tuner.algorithm).__name__}; fit one for LsIR"
-        )
+def _trained(policy: DeployedPolicy, problem: GivenProblem) -> tuple[Action, str]:
     A, b = problem.A, problem.b[:, 0]
     if A.shape[0] < A.shape[1]:
         A, b = A.T, np.zeros(A.shape[1])
-    chosen = tuner.predict(LeastSquares(A, b))
-    formats = [_native(fmt) for fmt in chosen]
-    method = SPARSE[0] if sparse.issparse(problem.A) else tuner.algorithm.method or "qr"
-    return Action(formats, method), f"The tuner chose {chosen}."
+    state = policy.state(LeastSquares(A, b), arithmetic=policy.arithmetic)
+    chosen = policy.policy.space[policy.policy.choose(state)]
+    algorithm = policy.algorithm
+    own = algorithm.method if isinstance(algorithm, LsIR) else None
+    method = SPARSE[0] if sparse.issparse(problem.A) else own or "qr"
+    return _native(Action(chosen), method), f"The tuner chose {chosen}."
 
 
-def _native(fmt: FloatFormat) -> FloatFormat:
-    """The lowest of fp32 and fp64 that has this format's bits and range."""
-    return FP32 if fmt.p <= FP32.p and fmt.emax <= FP32.emax else FP64
+def _native(action: Action, method: str) -> Action:
+    """The action in fp32 and fp64, each format raised to the lowest that has its bits and range.
+
+    `method` is for an action that names none.
+    """
+    return Action([at_least(fmt, (FP32, FP64)) for fmt in action], action.method or method)

@@ -26,11 +26,10 @@ from roundwise.algorithms.least_squares.scaling import (
 from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt, target_error
 from roundwise.algorithms.stage import Stages
 from roundwise.formats import FP32, FP64
-from roundwise.solver.choosing import BACKEND
-from roundwise.solver.front_door import checked_tolerance
 from roundwise.solver.least_squares.choice import LADDER_END, ladder_of
 from roundwise.solver.least_squares.inputs import GivenProblem, checked_problem
 from roundwise.solver.least_squares.solution import LeastSquaresSolution
+from roundwise.solver.prepare import BACKEND, checked_tolerance
 from roundwise.solver.solution import SolveFailed
 
 Array = NDArray[np.float64]

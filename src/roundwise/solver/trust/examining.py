@@ -23,8 +23,9 @@ from roundwise.backends.complex.backend import ROOT_2
 from roundwise.backends.doubled import doubled_residual
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64
-from roundwise.solver.inputs import GivenColumns, GivenMatrix
+from roundwise.solver.inputs import GivenColumns
 from roundwise.solver.solution import right_digits
+from roundwise.solver.system import System
 from roundwise.solver.trust.error_bound import PROVED_UP_TO, relative_errors
 from roundwise.solver.trust.proving import Prover
 from roundwise.solver.trust.singularity import EXAMINED_UP_TO, Singularity, examine
@@ -110,7 +111,7 @@ class Examined:
 class Examiner:
     """Examines one matrix and answers computed with it; remembers what it found of the matrix."""
 
-    def __init__(self, matrix: GivenMatrix, backend: Backend) -> None:
+    def __init__(self, matrix: System, backend: Backend) -> None:
         self._matrix, self._backend = matrix, backend
         self._weighed, self._prover = Weighed(matrix.A, backend), Prover(matrix, backend)
         self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen

@@ -12,17 +12,19 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from roundwise.actions import Action
 from roundwise.backends import Backend, get_backend
+from roundwise.backends.cuda.cublas import SPACE
 from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64
 from roundwise.solver.inputs import dense_array
-from roundwise.solver.solution import Solution, SolveFailed
 
 _ON_CUDA = (2, 13)
 """DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
@@ -170,9 +172,7 @@ class Place:
         return xp.asarray(dense_array(name, x))
 
     def returned(self, answer: Any, like: Any) -> Any:
-        """An array, or a `Solution`, as the caller has b: NumPy's, CuPy's, torch's."""
-        if isinstance(answer, Solution):
-            return replace(answer, x=self.returned(answer.x, like))
+        """An answer as the caller has b: NumPy's, CuPy's, torch's."""
         xp = self.backend.xp
         if not is_on_device(like):
             return xp.asnumpy(answer)
@@ -181,8 +181,17 @@ class Place:
         module = sys.modules[type(like).__module__.partition(".")[0]]
         return module.from_dlpack(answer)
 
-    def failed(self, failure: SolveFailed, like: Any) -> SolveFailed:
-        """A failure, its best x as the caller has b."""
-        if failure.x is not None:
-            failure.x = self.returned(failure.x, like)
-        return failure
+    @property
+    def memory_free(self) -> int:
+        """Bytes."""
+        return self.backend.device.memory_free  # type: ignore[attr-defined,no-any-return]
+
+
+def memory_needed(action: Action, n: int) -> float:
+    """Bytes that a factorization takes beside A: factors, inverted blocks, split operands."""
+    if action.method == "qr":
+        return 4 * 8.0 * n * n
+    size = 8 if action[0] == FP64 else 4
+    copies = 2 if action.method == "lu" else 1.1  # cuSOLVER's workspace
+    spaces = 2 * SPACE if action.method.startswith("lu/") else 0  # cuBLAS's
+    return copies * size * n * n + 2 * 256 * size * n + 6 * 512 * 2 * 2 * n + spaces

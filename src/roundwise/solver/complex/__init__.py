@@ -1,1 +1,0 @@
-"""Complex systems, solved in their real form."""

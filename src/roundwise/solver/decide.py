@@ -1,0 +1,296 @@
+"""Decide: the second of the four steps of a solve. From a system and a policy to a `Plan`.
+
+The decision is made in tiers. What is free comes first: shape, columns, what the caller has said.
+Where that settles the choice, nothing else is computed. Then A is probed (64 rows, its structure);
+a sparse one is analysed symbolically. The policy ranks the actions that fit, and the first of them
+begins the ladder that the solve will climb.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from roundwise.actions import Action, ActionSpace
+from roundwise.algorithms import Outcome, VerifiedSolve
+from roundwise.algorithms.methods import METHODS, is_symmetric
+from roundwise.backends import Backend
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.native.structured import structured_method
+from roundwise.features import look
+from roundwise.formats import BF16, FP32, FP64
+from roundwise.machine.spinning import FEW_CORES
+from roundwise.machine.threads import factorization_threads
+from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
+from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
+from roundwise.solver.places import DeviceMemoryError, memory_needed
+from roundwise.solver.policy_argument import ALGORITHM, DEFAULT, Asker, Start, at_least
+from roundwise.solver.prepare import PLAIN, Options
+from roundwise.solver.system import AS_LARGE, System
+from roundwise.tuning import DeployedPolicy
+
+Learn = Callable[[Sequence[Outcome], float], None]
+"""Takes the attempts of a solve, and its seconds."""
+
+STRUCTURED_FROM = 300
+"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast."""
+
+SYMMETRIC_ON_DEVICE_FROM = 1500
+"""The smallest n for which a matrix on a GPU is compared with its transpose."""
+
+PATIENCE, LEAST_LIMIT = 3.0, 0.1
+"""A sparse factorization is stopped, and the next method tried, after PATIENCE times the seconds
+expected of the safe action, but not before LEAST_LIMIT seconds."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The actions to try in turn, and why the first is first.
+
+    Parameters
+    ----------
+    ladder : tuple of Action
+        What to try in turn.
+    reason : str
+        Why the first is first.
+    learn : callable, optional
+        Called with the attempts and the seconds of the solve, once it is done.
+    orders : optional
+        Orders of a sparse A's unknowns that were found to decide; they serve to factorize.
+    time_limit : float, optional
+        Seconds that a sparse factorization before the last rung may take, if it can be stopped.
+    budget : int
+        GMRES iterations after which the next action is expected to be faster.
+
+    Examples
+    --------
+    >>> from roundwise.solver import Plan
+    >>> plan = Plan((rw.Action(["fp64"] * 4, "lu"),), "because it is safe")
+    >>> str(plan.ladder[0])
+    'lu:fp64-fp64-fp64-fp64'
+    """
+
+    ladder: tuple[Action, ...]
+    reason: str
+    learn: Learn | None = field(default=None, compare=False, repr=False)
+    orders: Orders | None = field(default=None, compare=False, repr=False)
+    time_limit: float | None = field(default=None, compare=False, repr=False)
+    budget: int = VerifiedSolve.budget
+
+
+def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
+    """What to try for a system, and why."""
+    if options.definite is None:
+        plan = _structured(system)
+        if plan is not None:
+            return plan
+    policy = asker.on(system.backend)
+    known = _structure(system, options.definite)
+    if isinstance(policy, Start):
+        return _as_asked(policy, system, known)
+    return _ranked(policy, system, known)
+
+
+def _structured(system: System) -> Plan | None:
+    """Substitution, or the LU of a band, if A is seen to suit it; None for other matrices."""
+    if system.is_sparse or system.is_complex or not system.backend.on_host:
+        return None
+    method = None if system.n < STRUCTURED_FROM else structured_method(system.A)
+    if method is None:
+        return None
+    reason = {
+        "banded": "A has entries near its diagonal only: LU of that band in FP64.",
+        "triangular": "A is triangular, perhaps with rows or columns in disorder: substitution.",
+    }[method]
+    return Plan(ladder_from(Action([FP64] * 4, method), system), reason)
+
+
+def _as_asked(start: Start, system: System, known: dict[str, float]) -> Plan:
+    """The caller's actions in turn, then the climb from the last of them."""
+    suited = _suited_method(system, known)
+    asked = [Action(action, action.method or suited) for action in start.actions]
+    if not system.backend.on_host:
+        asked = [_runnable(action, system.backend) for action in asked]
+    for action in asked:
+        if action.method not in system.backend.methods(system.is_sparse):
+            fitting = ", ".join(system.backend.methods(system.is_sparse))
+            raise ValueError(f"method {action.method!r} is not for this A; choose {fitting}")
+    raised = [ladder_from(action, system) for action in asked]
+    ladder = tuple(dict.fromkeys((*(one[0] for one in raised[:-1]), *raised[-1])))
+    first, reason = asked[0], f"You asked for {start.text} first."
+    if ladder[0] != first:
+        reason += f" {first.method} does not run in it here: {ladder[0][0]} instead."
+    return Plan(ladder, reason)
+
+
+def _runnable(action: Action, backend: Backend) -> Action:
+    """The action, with local pivoting where a GPU's LU or Cholesky does not run in the format.
+
+    cuSOLVER's own LU is for FP64.
+    """
+    method = action.method
+    if not backend.runs(method, action[0]) or (method == "lu" and action[0] != FP64):
+        method = "lu/local"
+    return Action(action, method)
+
+
+def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
+    ranks = policy.policy
+    size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
+    reason = ranks.small(_suited_kind(system, known), size)
+    if reason is not None:
+        return Plan(ladder_from(_safe_action(system, known), system), reason)
+    orders = _counted(system, known)
+    allowed = allowed_actions(ranks.space, system, known)
+    if not allowed:
+        if system.place is not None:
+            raise _too_large(ranks.space, system)
+        reason = "The policy has no action for such a matrix: FP64 at once."
+        return Plan(ladder_from(_safe_action(system, known), system), reason)
+    features = policy.context.features
+    free = known | {"n": float(system.profiled.n)}
+    known |= system.features(features, known, ranks.probes(free))
+    ranking, learn = policy.ranked(known, allowed)
+    reason = ranking.reason
+    if system.is_complex and not system.is_sparse:
+        reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
+    limit = _time_limit(ranks, ranking) if system.is_sparse else None
+    if system.is_complex:  # orders are those of the moduli, and no engine can be stopped
+        orders = limit = None
+    first = ranks.space[ranking.first]
+    budget = ranks.gmres_budget(system.n)
+    return Plan(ladder_from(first, system), reason, learn, orders, limit, budget)
+
+
+def _time_limit(policy: Policy, ranking: Ranking) -> float | None:
+    """The seconds after which a method that is not the safe one is stopped; None for no limit."""
+    safe = policy.space.safe
+    if not isinstance(policy, NeighbourPolicy | OnlinePolicy) or safe not in ranking.actions:
+        return None
+    expected = ranking.costs[ranking.actions.index(safe)]
+    return max(LEAST_LIMIT, PATIENCE * expected) if math.isfinite(expected) else None
+
+
+def _structure(system: System, positive_definite: bool | None) -> dict[str, float]:
+    """The features that say which methods fit A, as far as they are free or nearly so.
+
+    If the caller knows whether A is positive definite, that is not computed. For a sparse A these
+    are only the features that small systems need; `_counted` adds the others.
+    """
+    known = dict.fromkeys(STRUCTURE, 0.0)
+    positive, profiled = "looks_positive_definite", system.profiled
+    if system.is_sparse:
+        known["symmetric_pattern"] = look.symmetric_pattern(profiled)
+        if positive_definite is not None and not system.is_complex:
+            known[positive] = float(positive_definite)
+    elif system.columns is not None:
+        pass  # rows and columns are scaled: A is no longer symmetric
+    elif positive_definite is not None:
+        known[positive] = float(positive_definite)
+    elif system.place is not None:
+        known[positive] = float(_is_definite_on_device(system))
+    else:
+        known[positive] = look.structure(profiled)[positive]
+    return known
+
+
+def _is_definite_on_device(system: System) -> bool:
+    """Whether Cholesky is worth a try: A is symmetric with a positive diagonal."""
+    if system.n < SYMMETRIC_ON_DEVICE_FROM:
+        return False
+    return bool((system.A.diagonal() > 0).all()) and is_symmetric(system.A)
+
+
+def _counted(system: System, known: dict[str, float]) -> Orders | None:
+    """Complete what is known of a sparse A, and return the orders that were found for it."""
+    if not system.is_sparse:
+        return None
+    matrix = system.profiled
+    said = known["looks_positive_definite"]  # by the caller
+    known |= look.structure(matrix)
+    if said:
+        known["looks_positive_definite"] = known["symmetric"]
+    symmetric, strong = bool(known["symmetric"]), bool(known["strong_diagonal"])
+    orders = Orders(matrix.A, matched=not symmetric, strong=strong)
+    if system.orders is not None and (symmetric or strong):  # rows stay where they are
+        orders.know_of(system.orders)
+    known |= orders.counts
+    return orders
+
+
+def _suited_kind(system: System, known: dict[str, float]) -> str:
+    """The kind of a matrix of this structure, as policies name kinds."""
+    symmetric, positive = known["symmetric_pattern"], known["looks_positive_definite"]
+    return kind_of(system.is_sparse, bool(symmetric), bool(positive))
+
+
+def _suited_method(system: System, known: dict[str, float]) -> str:
+    """The method for a matrix of this structure."""
+    if known["looks_positive_definite"]:
+        return "cholesky/amd" if system.is_sparse else "cholesky"
+    return KINDS[_suited_kind(system, known)].name
+
+
+def _safe_action(system: System, known: dict[str, float]) -> Action:
+    return Action([FP64] * 4, _suited_method(system, known))
+
+
+def allowed_actions(space: ActionSpace, system: System, known: dict[str, float]) -> tuple[int, ...]:
+    """The actions of a space whose method fits the system, and whose factors fit its memory."""
+    backend = system.backend
+    fitting = fitting_actions(space, known, backend.methods(system.is_sparse))
+    if backend.on_host and not system.is_complex:  # formats that a machine lacks are raised later
+        return fitting
+    return tuple(
+        i
+        for i in fitting
+        if backend.runs(space[i].method or "lu", space[i][0], system.is_sparse)
+        and system.fits(space[i])
+    )
+
+
+def _too_large(space: ActionSpace, system: System) -> DeviceMemoryError:
+    needed = min(memory_needed(action, system.n) for action in space)
+    return DeviceMemoryError(
+        f"factors of a {system.n} x {system.n} matrix take {needed / 1e9:.1f} GB, of which "
+        f"{system.memory_free / 1e9:.1f} GB are free on the GPU; free memory there, or solve "
+        "on the CPU"
+    )
+
+
+def ladder_from(first: Action, system: System) -> tuple[Action, ...]:
+    """The climb from an action on, formats that do not run replaced by higher ones.
+
+    Rungs whose factors do not fit into the memory are left out; the first one does.
+    """
+    ladder = _ladder_from(first, system.backend, system.is_sparse)
+    if system.place is None:
+        return ladder
+    return tuple(action for action in ladder if action == first or system.fits(action))
+
+
+@lru_cache(maxsize=256)
+def _ladder_from(first: Action, backend: Backend, sparse: bool) -> tuple[Action, ...]:
+    if backend.on_host:
+        factors, dense = backend.formats(sparse), backend.formats()
+        method = METHODS.get(first.method)
+        if method is not None and not method.chosen:
+            factors = method.formats
+        raised = (at_least(first[0], factors), *(at_least(fmt, dense) for fmt in first[1:]))
+        first = Action(raised, first.method)
+    return ALGORITHM.climb(first, backend, sparse)
+
+
+def starts_low(asker: Asker) -> bool:
+    """Whether a dense A is to be rounded to FP32 when it is first read.
+
+    So it is where most systems are factorized in FP32 or BF16 first, and where there are many
+    threads: with few, a pass over A less gains nothing, and where FP64 or the structure of A is
+    chosen after all, the copy was in vain.
+    """
+    low = asker is DEFAULT
+    if isinstance(asker, Start):
+        low = asker.actions[0][0] in (FP32, BF16)
+    return low and factorization_threads() > FEW_CORES

@@ -1,1 +1,0 @@
-"""`solve` and `factor` for arrays on a GPU."""

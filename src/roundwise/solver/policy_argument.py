@@ -1,0 +1,206 @@
+"""What callers pass as `policy=`, to `solve`, `factor`, `lstsq` and `Solver`, on any device.
+
+`parse_policy` makes an `Asker` of it: something that is asked for the policy of a backend. A bad
+policy costs time, never digits: every answer passes the same gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from roundwise.actions import Action
+from roundwise.algorithms import LsIR, VerifiedSolve
+from roundwise.backends import Backend
+from roundwise.costs.device_prices import device_prices
+from roundwise.exceptions import UnknownNameError
+from roundwise.formats import FP64, FloatFormat
+from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
+from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
+from roundwise.tuning import LOOK_CONTEXT, Context, DeployedPolicy, Tuner
+
+ALGORITHM = VerifiedSolve()
+DEVICE_CONTEXT = Context(DEVICE_FEATURES, (None,) * len(DEVICE_FEATURES))
+
+
+class Asker(Protocol):
+    """What a policy argument stands for."""
+
+    @property
+    def at_once(self) -> int:
+        """Dense systems on the processor with fewer unknowns are solved in FP64 without asking."""
+
+    def on(self, backend: Backend) -> Start | DeployedPolicy:
+        """What decides for systems of a backend; an error that names the fix if it cannot."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Actions to begin with, as the caller says: a format's name, an action's text, or several."""
+
+    actions: tuple[Action, ...]  # without a method: by the one that suits the system
+    text: str
+    at_once: int = 0
+
+    def on(self, backend: Backend) -> Start:
+        known = backend.formats()
+        for fmt in (fmt for action in self.actions for fmt in action if fmt != FP64):
+            if fmt not in known:
+                names = ["default", *(f.name for f in known), "an action", "a .json file"]
+                where = "policy" if backend.on_host else "policy on a GPU"
+                raise UnknownNameError(where, self.text, names)
+        return self
+
+
+@cache
+def default_policy() -> NeighbourPolicy:
+    """The policy that comes with the package.
+
+    Returns
+    -------
+    NeighbourPolicy
+
+    Examples
+    --------
+    >>> from roundwise.solver import default_policy
+    >>> default_policy().name
+    'neighbours'
+    """
+    policy = NeighbourPolicy(shipped_facts())
+    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), ALGORITHM.starts((False, True)))
+    return policy
+
+
+@cache
+def _deployed_default() -> DeployedPolicy:
+    return DeployedPolicy(default_policy(), LOOK_CONTEXT)
+
+
+def device_policy(backend: Backend, learner: DeviceLearner | None = None) -> DevicePolicy:
+    """The prices of a GPU as a policy."""
+    machine = backend.machine
+    assert machine is not None
+    policy = DevicePolicy(device_prices(machine), learner)
+    contexts = np.empty((0, len(DEVICE_FEATURES)))
+    policy.start(contexts, ALGORITHM.starts((False,), backend=backend))
+    return policy
+
+
+class _Default:
+    """The shipped policy, read when first asked: importing stays light."""
+
+    @property
+    def at_once(self) -> int:
+        return default_policy().at_once
+
+    def on(self, backend: Backend) -> DeployedPolicy:
+        if backend.on_host:
+            return _deployed_default()
+        return DeployedPolicy(device_policy(backend), DEVICE_CONTEXT)
+
+    def __repr__(self) -> str:
+        return "'default'"
+
+
+DEFAULT = _Default()
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A policy with the features that it sees."""
+
+    deployed: DeployedPolicy
+
+    @property
+    def at_once(self) -> int:
+        return self.deployed.policy.at_once
+
+    def on(self, backend: Backend) -> DeployedPolicy:
+        trained = self.deployed.arithmetic
+        if not backend.on_host and not trained.startswith(backend.arithmetic):
+            raise TypeError(
+                f"the policy was trained in {trained} arithmetic; on a GPU pass a Tuner with "
+                f"arithmetic={backend.arithmetic!r}, 'default' or a format's name"
+            )
+        return self.deployed
+
+
+def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSolve) -> Asker:
+    """What `policy` stands for, or an error that names the fix.
+
+    "default", a format's name, an action's text (``"lu:fp32-fp64-fp64-fp64"``), a list of actions,
+    a fitted `Tuner`, its ``.json`` file, a `DeployedPolicy`, or a `NeighbourPolicy`.
+    """
+    if isinstance(policy, str) and policy == "default":
+        return DEFAULT
+    if isinstance(policy, str | PathLike) and str(policy).endswith(".json"):
+        policy = Tuner.load(Path(policy))
+    if isinstance(policy, Tuner):
+        policy = policy.deployed
+    elif isinstance(policy, NeighbourPolicy):
+        policy = DeployedPolicy(policy, LOOK_CONTEXT)
+    if isinstance(policy, DeployedPolicy):
+        return _Trained(_checked(policy, algorithm))
+    if isinstance(policy, str | Action):
+        return Start((_action(policy, algorithm),), str(policy))
+    if isinstance(policy, Sequence) and policy:
+        texts = ", ".join(map(str, policy))
+        return Start(tuple(_action(one, algorithm) for one in policy), texts)
+    if hasattr(policy, "on") and not isinstance(policy, Policy):
+        return policy  # type: ignore[no-any-return]
+    raise TypeError(
+        f"policy = {policy!r}; pass 'default', a format's name, an action's text, a list of "
+        "actions, a fitted Tuner or its .json file (a Policy alone does not know which features it "
+        "sees: pass the Tuner that trained it)"
+    )
+
+
+def _checked(deployed: DeployedPolicy, algorithm: type[VerifiedSolve | LsIR]) -> DeployedPolicy:
+    stages, trained_for = deployed.policy.space.stages, deployed.algorithm
+    if stages != algorithm.stages:
+        raise ValueError(
+            f"the policy chooses formats for {', '.join(stages)}, solve needs them for "
+            f"{', '.join(algorithm.stages)}; train it for VerifiedSolve or GmresIR"
+        )
+    if isinstance(trained_for, LsIR) != (algorithm is LsIR):
+        needed = "LsIR" if algorithm is LsIR else "VerifiedSolve or GmresIR"
+        name = type(trained_for).__name__
+        raise ValueError(f"the Tuner was fitted for {name}; fit one for {needed}")
+    return deployed
+
+
+def _action(text: str | Action, algorithm: type[VerifiedSolve | LsIR]) -> Action:
+    """An action; a format's name alone is that of the first stage, FP64 of the others."""
+    if isinstance(text, Action):
+        action = text
+    elif not isinstance(text, str):
+        raise TypeError(f"an action is of type {type(text).__name__}; pass its text, or an Action")
+    else:
+        method, _, formats = text.rpartition(":")
+        names = formats.split("-")
+        if len(names) == 1:
+            names += [FP64.name] * (len(algorithm.stages) - 1)
+        try:
+            action = Action(names, method)
+        except UnknownNameError:
+            raise UnknownNameError("policy", text, ["default", *_NAMES]) from None
+    if len(action) != len(algorithm.stages):
+        stages = ", ".join(algorithm.stages)
+        raise ValueError(f"policy {str(action)!r} has {len(action)} formats; give one for {stages}")
+    return action
+
+
+_NAMES = ("a format's name", "an action such as lu:fp32-fp64-fp64-fp64", "a .json file")
+
+
+def at_least(fmt: FloatFormat, formats: Sequence[FloatFormat]) -> FloatFormat:
+    """The format itself if it is there, else the lowest that has its bits and its range."""
+    if fmt in formats:
+        return fmt
+    return next((f for f in formats if f.p >= fmt.p and f.emax >= fmt.emax), FP64)

@@ -1,0 +1,207 @@
+"""Prepare: the first of the four steps of a solve. From A and what is asked to a `System`.
+
+A is checked, brought into a form that kernels take (float64, contiguous, canonical CSR; the real
+form of a complex matrix) and, where its entries are far from 1, scaled by powers of two. Bad input
+is refused here, before any work, with an error that names the fix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from roundwise.algorithms.scaling import NOT_FINITE, ScaledMatrix, is_moderate, moderate
+from roundwise.backends import Backend, NativeBackend
+from roundwise.backends.arrays import is_sparse
+from roundwise.backends.complex.backend import OVER_ROOT_2, ComplexBackend
+from roundwise.backends.real_form import RealForm, compressed_block, expanded
+from roundwise.solver.inputs import (
+    canonical_csr,
+    check_complex,
+    check_dtype,
+    check_shape,
+    dense_array,
+    float64_form,
+    is_complex,
+    zeros_of_shape,
+)
+from roundwise.solver.places import Place
+from roundwise.solver.structures import checked_name, named_part
+from roundwise.solver.system import ComplexSystem, System
+
+Accuracy = Literal["backward", "forward"]
+BACKEND, COMPLEX_BACKEND = NativeBackend(), ComplexBackend()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller asks for, checked; `roundwise.solve` says what each means."""
+
+    tol: float | None = None
+    structure: str | None = None  # SciPy's long name
+    accuracy: Accuracy = "backward"
+    lower: bool = False
+    transposed: bool = False
+
+    @classmethod
+    def checked(
+        cls, tol: Any, assume_a: Any, accuracy: Any, lower: bool = False, transposed: bool = False
+    ) -> Options:
+        if accuracy not in ("backward", "forward"):
+            raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
+        return cls(checked_tolerance(tol), checked_name(assume_a), accuracy, lower, transposed)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether nothing but a tolerance is asked for."""
+        return self.structure is None and self.accuracy == "backward" and not self.transposed
+
+    @property
+    def definite(self) -> bool | None:
+        """Whether A is said to be positive definite, or not to be looked at; None if unsaid."""
+        return {"positive definite": True, "general": False}.get(self.structure or "")
+
+    @property
+    def rest(self) -> Options:
+        """What is left to say of the matrix that `meant` has returned."""
+        said = self.structure if self.definite is not None else None
+        return Options(self.tol, said, self.accuracy)
+
+    def meant(self, A: Any) -> Any:
+        """The matrix to solve with: the part of A that is meant, transposed if so asked."""
+        if self.structure not in (None, "general"):
+            A = named_part(A, str(self.structure), self.lower)
+        if self.transposed and not is_sparse(A):
+            A = dense_array("A", A, real=False)
+            return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
+        return A.T if self.transposed else A
+
+    def check_on_device(self) -> None:
+        """Refuse what a GPU does not do."""
+        if self.transposed or self.structure not in (None, "general", "positive definite"):
+            raise ValueError(
+                "a GPU solves with A as it is: leave out transposed, and assume_a but for "
+                "'general' and 'positive definite'; pass A.T, or the part of A that is meant"
+            )
+
+
+PLAIN = Options()
+
+
+def checked_tolerance(tol: Any) -> float | None:
+    """The tolerance as a float; None for the default."""
+    if tol is None:
+        return None
+    if not isinstance(tol, Real):
+        raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
+    number: Any = tol
+    if not 0 < number < 1:  # before the conversion: 10**400 is no float
+        raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
+    return float(number)
+
+
+def prepare(
+    A: Any,
+    columns: int = 1,
+    place: Place | None = None,
+    *,
+    copy: bool = False,
+    round_too: bool = False,
+) -> System:
+    """A, ready to be solved with for so many columns, or an error that names the fix.
+
+    The system refers to A's own memory, unless `copy` is set or the numbers must be converted,
+    scaled or made contiguous. Then a dense A is copied once: a converted copy is scaled in place.
+    With `round_too`, the pass that finds A's size also writes a copy in FP32, if it can.
+    """
+    if place is not None:
+        return _on_device(A, columns, place, copy)
+    sparse_A = is_sparse(A)
+    if is_complex(array := A if sparse_A else dense_array("A", A, real=False)):
+        return _complex_system(array, columns, copy)
+    given = canonical_csr(A.copy() if copy else A) if sparse_A else array
+    check_shape(given.shape)
+    form = given.astype(np.float64, copy=False) if sparse_A else float64_form(given)
+    rounded: list[Any] = []
+    if round_too:
+        sizes, copied = BACKEND.sizes_and_rounded(form)
+        rounded = [] if copied is None else [copied]
+    else:
+        sizes = BACKEND.sizes(form)
+    is_ours = not (sparse_A or form is A or np.may_share_memory(form, A))
+    made = _moderate(form, sizes, own=is_ours)
+    if copy and made.A is form and not (sparse_A or is_ours):
+        made = replace(made, A=form.copy(order="K"))
+    return _system(made, given.dtype, columns, BACKEND, rounded=rounded if made.A is form else [])
+
+
+def _moderate(form: Any, sizes: tuple[float, float], own: bool) -> ScaledMatrix:
+    _check_finite(sizes)
+    return moderate(form, *sizes, own=own)
+
+
+def _check_finite(sizes: tuple[float, float]) -> None:
+    if not math.isfinite(sizes[1]):
+        raise ValueError(f"A {NOT_FINITE}")
+
+
+def _system(
+    made: ScaledMatrix, dtype: Any, columns: int, backend: Backend, **others: Any
+) -> System:
+    scaled = (made.A, made.norm, made.rows, made.columns, made.is_exact)
+    single = np.float32 if dtype == np.float32 else np.float64
+    return System(
+        *scaled, dtype=single, b=zeros_of_shape(made.n, columns), backend=backend, **others
+    )
+
+
+def _on_device(A: Any, columns: int, place: Place, copy: bool) -> System:
+    """An array of a GPU, which stays there."""
+    backend = place.backend
+    check_dtype("A", A.dtype)
+    check_shape(A.shape)
+    contiguous = A.flags.c_contiguous or A.flags.f_contiguous
+    form = A
+    if A.dtype != np.float64 or not contiguous:
+        form = backend.xp.array(A, dtype=np.float64, order="K" if contiguous else "C")
+    made = _moderate(form, backend.sizes(form), own=form is not A)
+    if copy and made.A is A:
+        made = replace(made, A=A.copy(order="K"))
+    return _system(made, A.dtype, columns, backend, place=place)
+
+
+def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
+    """A in its real form; it refers to A's numbers where these are a C-ordered complex128 array."""
+    backend = COMPLEX_BACKEND
+    if sparse.issparse(A):
+        check_complex("A", A.dtype)
+        check_shape(A.shape)
+        given = canonical_csr(A)
+        made = _real_form(expanded(given.astype(np.complex128, copy=False)))
+    else:
+        given = dense_array("A", A, real=False)
+        check_shape(given.shape)
+        values = np.require(given, np.complex128, ["C", "A"])
+        if copy and np.may_share_memory(values, given):
+            values = values.copy()
+        made = _real_form(RealForm(values))
+    scaled = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
+    single = given.dtype in (np.complex64, np.float32)
+    dtype, b = np.float32 if single else np.float64, zeros_of_shape(made.n, columns)
+    return ComplexSystem(*scaled, dtype=dtype, b=b, backend=backend)
+
+
+def _real_form(form: Any) -> ScaledMatrix:
+    sizes = COMPLEX_BACKEND.sizes(form)
+    _check_finite(sizes)
+    if not isinstance(form, RealForm):
+        return moderate(form, *sizes)
+    if is_moderate(sizes[1]):
+        return ScaledMatrix(form, sizes[0])
+    made = moderate(np.asarray(form), *sizes, own=True)
+    return replace(made, A=RealForm(compressed_block(made.A)))

@@ -1,0 +1,305 @@
+"""`System`: what a solve works on. A, scaled to moderate size, where and in which type it is.
+
+`prepare` makes it. The system says what a policy sees of A (`features`), and how right-hand sides
+come in and answers go out (`taken`): as columns of float64, or, for complex numbers, as their real
+and imaginary parts; on the processor, or on the GPU that holds A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
+from roundwise.actions import Action
+from roundwise.algorithms.accuracy import default_tolerance
+from roundwise.algorithms.scaling import TINY, ScaledMatrix, given_norm
+from roundwise.backends import Backend
+from roundwise.backends.complex.backend import OVER_ROOT_2
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.real_form import RealForm, complex_columns, compressed, real_columns
+from roundwise.features import LOOK
+from roundwise.features.definitions import feature_numbers
+from roundwise.features.device_look import device_row_features
+from roundwise.formats import FP32, FP64
+from roundwise.solver.inputs import dense_array, is_complex, is_transposed
+from roundwise.solver.kinds import returned
+from roundwise.solver.places import Place, memory_needed
+
+Array = NDArray[np.float64]
+
+AS_LARGE = 4.0 ** (1 / 3)
+"""A complex system of n unknowns takes as many flops as a real one of so many times n: four times
+those of n. (It moves 2 n^2 numbers instead of 2.5 n^2.)"""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Right-hand sides as a solve takes them, and the way back for its answers."""
+
+    columns: Any  # real: a vector or columns
+    back: Callable[[Any], Any]  # x of these columns, as the caller has b
+    share: float = 1.0  # of the tolerance, that each column must keep
+    transposed: bool = False  # whether they are those of A'
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class System(ScaledMatrix):
+    """A real A, scaled to moderate size, and what is to be solved with it."""
+
+    dtype: Any  # float32 or float64: of the numbers of A as it was given
+    b: Array  # stands for the right-hand sides: only its shape is looked at
+    backend: Backend
+    place: Place | None = None  # the GPU that holds A; None for the processor
+    orders: Orders | None = None  # of a sparse A's pattern, as far as they were found before
+    rounded: list[Any] = field(default_factory=list)
+    """At most one copy of A in FP32, for the first factorization, which may overwrite it."""
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether A stands for a complex matrix."""
+        return False
+
+    @property
+    def order(self) -> int:
+        """The number of equations, as the caller counts them."""
+        return self.n
+
+    @property
+    def density(self) -> float:
+        nonzeros = self.A.nnz if self.is_sparse else np.count_nonzero(self.A)
+        return float(nonzeros) / self.n**2
+
+    @property
+    def profiled(self) -> Any:
+        """The matrix whose features and structure policies see."""
+        return self
+
+    def entered(self, *arrays: Any) -> AbstractContextManager[None]:
+        """Compute where A is."""
+        return nullcontext() if self.place is None else self.place.entered(*arrays)
+
+    def tolerance(self, given: float | None, dtype: Any) -> float | None:
+        """The backward error to accept of answers of a type; None for that of n unknowns."""
+        return given
+
+    def features(
+        self, names: Collection[str], known: Mapping[str, float], probe: bool = True
+    ) -> dict[str, float]:
+        """The features of these names that are not known yet, computed where A is.
+
+        Without `probe` no entry of A is read: rows that nobody looked at count as hard.
+        """
+        if self.place is None:
+            missing = [name for name in names if name not in known]
+            return feature_numbers(self.profiled, missing, "native")
+        found = {
+            "n": float(self.n),
+            "entries": float(self.n) ** 2,
+            "sparse": 0.0,
+            "columns": float(self.b.shape[1]),
+            "norm_inf": self.norm,
+        }
+        rows = {"diagonal_share": 0.0, "coherence": float(self.n), "remainder": 0.0}
+        wanted = set(names).difference(found, known)
+        if lacking := sorted(wanted.difference(rows)):
+            computed = sorted({*found, *known, *rows})
+            raise ValueError(
+                f"the policy sees {', '.join(lacking)}, which is not computed on a GPU; train it "
+                f"with a Context of {', '.join(computed)}"
+            )
+        if wanted and probe:
+            rows = device_row_features(self.A)
+        return found | rows
+
+    def fits(self, action: Action) -> bool:
+        """Whether the memory that is free suffices for the factors of an action.
+
+        On the processor nobody knows; on a GPU nothing else helps.
+        """
+        return self.place is None or memory_needed(action, self.n) <= self.memory_free
+
+    @cached_property
+    def memory_free(self) -> float:
+        """Bytes for factors."""
+        return math.inf if self.place is None else self.place.memory_free
+
+    def taken(self, b: Any, trans: Any = "N") -> Taken:
+        """b as columns, or an error that names the fix; `trans` as `Factorization.solve` has it."""
+        transposed = is_transposed(trans)
+        if (place := self.place) is not None:
+            return Taken(place.array("b", b), lambda x: place.returned(x, b), 1.0, transposed)
+        if is_complex(b):
+            shape = np.shape(b)
+            columns = split_parts(b)
+
+            def joined(x: NDArray[Any]) -> Any:
+                return returned(joined_parts(x, shape), self.A, b)
+
+            return Taken(columns, joined, OVER_ROOT_2, transposed)
+        back = _same if type(b) is np.ndarray else lambda x: returned(x, self.A, b)
+        return Taken(b, back, 1.0, transposed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ComplexSystem(System):
+    """A complex A in its real form (`roundwise.backends.real_form`), scaled.
+
+    n counts real and imaginary parts. The norms that the gate compares are those of moduli:
+    ``||x|| = max |x_j|`` and ``||A|| = max_i sum_j |a_ij|``. The latter is taken as ``max_i sum_j
+    (|Re a_ij| + |Im a_ij|)`` over the square root of 2, which is never larger: so the gate is never
+    more lenient than with ``||A||``.
+    """
+
+    @property
+    def is_complex(self) -> bool:
+        return True
+
+    @property
+    def order(self) -> int:
+        return self.n // 2
+
+    @cached_property
+    def is_sparse(self) -> bool:
+        return not isinstance(self.A, RealForm)
+
+    @property
+    def has_plain_norms(self) -> bool:
+        return False  # they are of moduli
+
+    def transposed(self, backend: Backend) -> Self:
+        """The conjugate transpose, scaled as this one is."""
+        A = self.A.T.tocsr() if self.is_sparse else self.A.T
+        if self.columns is None:  # rows are all scaled alike, or not at all
+            return replace(self, A=A, norm=backend.sizes(A)[0] * OVER_ROOT_2)
+        real = ScaledMatrix(A if self.is_sparse else np.asarray(A), 0.0, self.columns, self.rows)
+        norm = given_norm(real) * OVER_ROOT_2
+        return replace(self, A=A, norm=norm, rows=self.columns, columns=self.rows)
+
+    def residual_norms(self, R: Array) -> Array:
+        return moduli(R, self._row_weights)
+
+    def solution_norms(self, X: Array) -> Array:
+        norms = moduli(X, self._column_weights)
+        return norms if self._row_weights is None else np.where(moduli(X) < TINY, 0.0, norms)
+
+    def norms_of_solutions(self, *blocks: Array) -> list[Array]:
+        return [self.solution_norms(X) for X in blocks]
+
+    @cached_property
+    def profiled(self) -> System:
+        """The complex matrix itself if it is dense; if sparse, the real matrix of its moduli.
+
+        On the moduli orders, counts and pivots depend alike. Those of the diagonal are negative, as
+        no Cholesky factorization is to be tried.
+        """
+        A = self.A.values if not self.is_sparse else _signed_moduli(compressed(self.A))
+        facts = {"dtype": self.dtype, "b": self.b, "rows": self.rows, "columns": self.columns}
+        return ProfiledComplex(A, self.norm, backend=self.backend, **facts)
+
+    def features(
+        self, names: Collection[str], known: Mapping[str, float], probe: bool = True
+    ) -> dict[str, float]:
+        if unknown := set(names).difference(LOOK):
+            raise TypeError(
+                f"the policy asks for {', '.join(sorted(unknown))}, which real matrices alone have "
+                "here; pass policy='default', or a Tuner that was fitted with LOOK_CONTEXT"
+            )
+        return super().features(names, known, probe)
+
+    def tolerance(self, given: float | None, dtype: Any) -> float | None:
+        if given is not None:
+            return given
+        return default_tolerance(self.order, FP32 if dtype == np.float32 else FP64)
+
+    def taken(self, b: Any, trans: Any = "N") -> Taken:
+        """b in real form. "T" or 1 stands for the transpose, "H" or 2 for the conjugate one."""
+        columns, transposed = real_right_hand_sides(b, self.order), is_transposed(trans)
+        plain = transposed and trans in ("T", 1)  # A' x = b says that A* conj(x) = conj(b)
+        if plain:
+            signs = np.where(np.arange(len(columns)) % 2, -1, 1).astype(columns.dtype)
+            columns = np.asarray((columns.T * signs).T)
+
+        def back(x: NDArray[Any]) -> Any:
+            z = complex_columns(x)
+            z = np.conj(z) if plain else z
+            return z if type(b) is np.ndarray else returned(z, self.profiled.A, b)
+
+        return Taken(columns, back, 1.0, transposed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProfiledComplex(System):
+    """A complex matrix as features see it: n counts by work."""
+
+    @property
+    def is_complex(self) -> bool:
+        return True
+
+    @cached_property
+    def n(self) -> int:
+        n = int(self.A.shape[0])
+        return n if self.is_sparse else round(AS_LARGE * n)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _signed_moduli(A: sparse.csr_array) -> sparse.csr_array:
+    """The moduli of a sparse matrix's entries, those of the diagonal negative."""
+    sizes = np.abs(A.data)
+    sizes[np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)) == A.indices] *= -1.0
+    real = sparse.csr_array((sizes, A.indices, A.indptr), shape=A.shape)
+    real.has_canonical_format = True
+    return real
+
+
+def moduli(X: Array, weights: Array | None = None) -> Array:
+    """The largest modulus in each column of complex numbers, each entry weighted."""
+    sizes = np.empty(X.shape[1])
+    _kernels.native_max_moduli(np.asfortranarray(X, dtype=np.float64), weights, sizes)
+    return sizes
+
+
+def real_right_hand_sides(b: Any, n: int) -> NDArray[Any]:
+    """Right-hand sides of n complex equations, in real form; float32 if they were single."""
+    array = _columns_of("b", b)
+    if len(array) != n:
+        raise ValueError(f"b has {len(array)} rows, A has {n}; pass b with {n} rows")
+    single = array.dtype in (np.complex64, np.float32)
+    return real_columns(array.astype(np.complex64 if single else np.complex128, copy=False))
+
+
+def split_parts(b: Any) -> NDArray[Any]:
+    """Complex right-hand sides as real columns: all real parts, then all imaginary ones.
+
+    If the backward errors of both are at most ``tol / sqrt(2)``, that of the complex x, with moduli
+    in the norms, is at most tol (docs/accuracy.md); errors of x grow as much.
+    """
+    array = _columns_of("b", b)
+    columns = array[:, None] if array.ndim == 1 else array
+    return np.concatenate([columns.real, columns.imag], axis=1)
+
+
+def joined_parts(X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The complex answers of this shape, of which `split_parts` made the right-hand sides."""
+    half = X.shape[1] // 2
+    Z = np.empty((len(X), half), dtype=np.result_type(X.dtype, np.complex64), order="F")
+    Z.real, Z.imag = X[:, :half], X[:, half:]
+    return Z[:, 0] if len(shape) == 1 else Z
+
+
+def _columns_of(name: str, b: Any) -> NDArray[Any]:
+    array = dense_array(name, b.toarray() if sparse.issparse(b) else b, real=False)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
+    return array
