@@ -22,7 +22,13 @@ from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.solver.decide import Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.factored import Factored, with_pattern_of
-from roundwise.solver.inputs import GivenColumns, checked_columns, scaled_blocks
+from roundwise.solver.inputs import (
+    GivenColumns,
+    checked_columns,
+    dense_array,
+    is_complex,
+    scaled_blocks,
+)
 from roundwise.solver.prepare import PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
 from roundwise.solver.system import System, Taken
@@ -169,10 +175,9 @@ class Factorization:
         given, place = before.matrix, before.matrix.place
         with given.entered(A):
             there = A if place is None else place.array("A", A)
-            if given.is_complex and not is_sparse(there):  # which a real A may follow
-                there = np.asarray(there).astype(np.complex128, copy=False)
-            elif given.is_complex:
-                there = there.astype(np.complex128)
+            if given.is_complex and not is_complex(there):  # a real A may follow a complex one
+                there = there if is_sparse(there) else dense_array("A", there)
+                there = there.astype(np.result_type(there.dtype, np.complex64))
             prepared = prepare(there, given.b.shape[1], place, copy=True)
             matrix = with_pattern_of(given, prepared)
         level = before.level

@@ -159,7 +159,8 @@ def solve_system(
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
         with cores_to_ourselves(_order_of(A)):
-            answer = _solved(asker, options.meant(A), b, options, full_output, None, patterns)
+            meant = options.meant(A)
+            answer = _solved(asker, meant, b, options.rest, full_output, None, patterns)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
     options.check_on_device()
     with place.entered(A, b):
@@ -185,8 +186,9 @@ def _solved(
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
     orders = None
-    if place is None and options.are_plain and not full_output:
-        found = express(A, b, options.tol, asker.at_once, panels=patterns is None)
+    if place is None and not full_output:
+        bound = options.express_below(asker.at_once)
+        found = express(A, b, options.tol, bound, panels=patterns is None)
         if isinstance(found, np.ndarray):
             return found
         orders = found
@@ -224,13 +226,12 @@ def _solved_each(
                 "A or b is empty: there is no solve to describe; leave out full_output, and device="
             )
         return empty_answer(A, b)
-    rest = options.rest
 
     def one(matrix: Array, columns: Array) -> Any:
-        return _solved(asker, matrix, columns, rest, full_output, place, None)
+        return _solved(asker, matrix, columns, options, full_output, place, None)
 
-    is_small = place is None and rest.are_plain and "c" not in (A.dtype.kind, b.dtype.kind)
-    bound = min(asker.at_once, cholesky_from()) if is_small else 0
+    is_real = place is None and "c" not in (A.dtype.kind, b.dtype.kind)
+    bound = min(options.express_below(asker.at_once), cholesky_from()) if is_real else 0
     return solve_stack(A, b, one, options.tol, bound, full_output)
 
 

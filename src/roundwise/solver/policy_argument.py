@@ -17,7 +17,7 @@ import numpy as np
 
 from roundwise.actions import Action
 from roundwise.algorithms import LsIR, VerifiedSolve
-from roundwise.backends import Backend
+from roundwise.backends import Backend, get_backend
 from roundwise.costs.device_prices import device_prices
 from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64, FloatFormat
@@ -49,7 +49,8 @@ class Start:
     at_once: int = 0
 
     def on(self, backend: Backend) -> Start:
-        known = backend.formats()
+        # What complex and sparse systems lack is raised to the next format that they have.
+        known = get_backend("native").formats() if backend.on_host else backend.formats()
         for fmt in (fmt for action in self.actions for fmt in action if fmt != FP64):
             if fmt not in known:
                 names = ["default", *(f.name for f in known), "an action", "a .json file"]

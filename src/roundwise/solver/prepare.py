@@ -20,6 +20,7 @@ from roundwise.backends import Backend, NativeBackend
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.complex.backend import OVER_ROOT_2, ComplexBackend
 from roundwise.backends.real_form import RealForm, compressed_block, expanded
+from roundwise.features.look import cholesky_from
 from roundwise.solver.inputs import (
     canonical_csr,
     check_complex,
@@ -56,10 +57,11 @@ class Options:
             raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
         return cls(checked_tolerance(tol), checked_name(assume_a), accuracy, lower, transposed)
 
-    @property
-    def are_plain(self) -> bool:
-        """Whether nothing but a tolerance is asked for."""
-        return self.structure is None and self.accuracy == "backward" and not self.transposed
+    def express_below(self, at_once: int) -> int:
+        """Systems with fewer unknowns are solved by a compiled call at once; `at_once` at most."""
+        if self.accuracy == "forward":
+            return 0
+        return min(at_once, cholesky_from()) if self.definite else at_once
 
     @property
     def definite(self) -> bool | None:
