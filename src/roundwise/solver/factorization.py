@@ -37,17 +37,14 @@ from roundwise.solver.trust.error_bound import PROVED_UP_TO
 from roundwise.solver.trust.examining import (
     FEW_DIGITS,
     UNEXAMINED,
-    Accuracy,
     Examined,
     Singularity,
     warn_of,
 )
+from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 RETRY_AFTER = 8
 """Refactorizations after which a format that once did not suffice is tried again."""
-
-BOUND_STEPS = 2
-"""Corrections that a bound of the error needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +272,7 @@ class Factorization:
             x=joined_parts(answer.x, shape),
             backward_error=answer.backward_error * ROOT_2,
             tolerance=answer.tolerance * ROOT_2,
-            forward_error_bound=answer.forward_error_bound * ROOT_2,
+            knowledge=answer.knowledge.times(ROOT_2),
         )
 
     def _run(
@@ -289,9 +286,8 @@ class Factorization:
         with self._counting:  # later solves do not pay for it again
             features, self._features_seconds = self._features_seconds, 0.0
         timings = {"features": features, "factor": 0.0, "refine": 0.0, "verify": 0.0}
-        least_steps = BOUND_STEPS if full_output else 0
         tol = accepted(columns.dtype)
-        algorithm = VerifiedSolve(tol, self._budget, least_steps, self._accuracy)
+        algorithm = VerifiedSolve(tol, self._budget, self._accuracy)
         tolerance = algorithm.target(factored.matrix.n, columns.dtype)
         level, ladder = factored.level, factored.ladder
         tries: list[_Try] = []
@@ -309,17 +305,15 @@ class Factorization:
             tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
             level = higher
         attempts = tuple(one.outcome for one in tries)
-        start = perf_counter()
         fell_short = not last.outcome.converged  # of the full accuracy that was asked for
-        known = self._accuracy_of(factored, last, columns, full_output or fell_short)
+        answer = _examined(last, columns)
+        known = self._signs(factored, last, answer, fell_short)
         if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
             raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
-        if full_output:
-            timings["bound"] = perf_counter() - start
         with self._counting:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
         if learn is not None:
-            learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
+            learn(attempts, sum(timings.values()))
         fell_short |= self._accuracy == "forward" and math.isinf(known.error)
         if fell_short or known.error > FEW_DIGITS:
             warn_of(known, fell_short)
@@ -329,10 +323,7 @@ class Factorization:
             last.outcome.action,
             last.outcome.nbe,
             tolerance,
-            known.error,
-            known.kind,
-            known.how,
-            known.condition,
+            factored.examiner.knowledge(answer) if full_output else NOT_ASKED_FOR,
             attempts,
             timings,
             self._reason,
@@ -470,25 +461,26 @@ class Factorization:
         }
         return _Try(Outcome(**vars(outcome) | facts), outcome.x, answer, factors)
 
-    def _accuracy_of(
-        self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool
-    ) -> Accuracy:
-        """What is known of the error of the answer.
+    def _signs(
+        self, factored: Factored, last: _Try, answer: Examined, fell_short: bool
+    ) -> ErrorEstimate:
+        """What every solve finds out about the error of its answer: it decides on a warning.
 
-        It is not examined unless `asked`, or unless A or x shows signs of trouble.
+        The answer is not examined unless A or x shows signs of trouble, or x `fell_short` of the
+        accuracy that was asked for.
         """
         assert last.answer is not None
         assert last.factors is not None
-        returned = columns.scaled_solution(last.X.astype(np.float64, copy=False))
-        answer = Examined(returned, columns, last.factors)
-        if not asked and factored.matrix.n > PROVED_UP_TO:
+        examiner = factored.examiner
+        if fell_short:
+            return examiner.examined(answer)
+        if factored.matrix.n > PROVED_UP_TO:
             if last.answer.is_accurate:
                 return UNEXAMINED
-            return factored.examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
-        examiner = factored.examiner
-        if not asked and not examiner.suspects(last.factors, last.answer.X, columns):
+            return examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
+        if not examiner.suspects(last.factors, last.answer.X, answer.columns):
             return UNEXAMINED
-        found = None if asked else examiner.estimated(answer)
+        found = examiner.estimated(answer)
         return examiner.examined(answer) if found is None else found
 
     def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
@@ -509,9 +501,12 @@ class Factorization:
 
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
-    """Its first solve and its last one: the memory of the factors may serve others then."""
+    """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
     answer = F.solve(b, full_output=full_output)
-    F._factored.discard()
+    if not full_output:
+        F._factored.discard()
+    elif (factors := F._factored.handed_over()) is not None:
+        answer.knowledge.releases(factors.discard)
     return answer
 
 
@@ -529,6 +524,8 @@ def _remade(
     F._factored = F._factored.renewed(matrix, level)
     return F
 
+
+NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)
 
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
 
@@ -555,6 +552,14 @@ def _failure(
         best.outcome.nbe,
         tuple(one.outcome for one in tries),
     )
+
+
+def _examined(last: _Try, columns: GivenColumns) -> Examined:
+    """The answer of the last attempt, as it is examined."""
+    assert last.answer is not None
+    assert last.factors is not None
+    X = columns.scaled_solution(last.X.astype(np.float64, copy=False))
+    return Examined(X, columns, last.factors, last.answer.R, last.answer.residual_format)
 
 
 def _shaped(X: Any, columns: GivenColumns) -> NDArray[Any]:

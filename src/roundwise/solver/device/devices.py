@@ -172,7 +172,8 @@ class Place:
     def returned(self, answer: Any, like: Any) -> Any:
         """An array, or a `Solution`, as the caller has b: NumPy's, CuPy's, torch's."""
         if isinstance(answer, Solution):
-            return replace(answer, x=self.returned(answer.x, like))
+            knowledge = answer.knowledge.within(lambda: self.entered(like))
+            return replace(answer, x=self.returned(answer.x, like), knowledge=knowledge)
         xp = self.backend.xp
         if not is_on_device(like):
             return xp.asnumpy(answer)
