@@ -307,7 +307,7 @@ class Factorization:
         attempts = tuple(one.outcome for one in tries)
         fell_short = not last.outcome.converged  # of the full accuracy that was asked for
         answer = _examined(last, columns)
-        known = self._signs(factored, last, answer, fell_short)
+        known, is_all = self._signs(factored, last, answer, fell_short)
         if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
             raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
         with self._counting:  # from the first solve: later ones find the factors made
@@ -317,13 +317,16 @@ class Factorization:
         fell_short |= self._accuracy == "forward" and math.isinf(known.error)
         if fell_short or known.error > FEW_DIGITS:
             warn_of(known, fell_short)
+        knowledge = NOT_ASKED_FOR
+        if full_output:
+            knowledge = Knowledge.known(known) if is_all else factored.examiner.knowledge(answer)
         return Solution(
             _shaped(last.X, columns),
             "accepted" if len(tries) == 1 else "escalated",
             last.outcome.action,
             last.outcome.nbe,
             tolerance,
-            factored.examiner.knowledge(answer) if full_output else NOT_ASKED_FOR,
+            knowledge,
             attempts,
             timings,
             self._reason,
@@ -463,8 +466,8 @@ class Factorization:
 
     def _signs(
         self, factored: Factored, last: _Try, answer: Examined, fell_short: bool
-    ) -> ErrorEstimate:
-        """What every solve finds out about the error of its answer: it decides on a warning.
+    ) -> tuple[ErrorEstimate, bool]:
+        """What every solve finds out about its error, to warn of it, and whether that is all.
 
         The answer is not examined unless A or x shows signs of trouble, or x `fell_short` of the
         accuracy that was asked for.
@@ -473,15 +476,15 @@ class Factorization:
         assert last.factors is not None
         examiner = factored.examiner
         if fell_short:
-            return examiner.examined(answer)
+            return examiner.examined(answer), True
         if factored.matrix.n > PROVED_UP_TO:
             if last.answer.is_accurate:
-                return UNEXAMINED
-            return examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
+                return UNEXAMINED, False
+            return examiner.glanced(answer, last.answer.largest, last.outcome.nbe), False
         if not examiner.suspects(last.factors, last.answer.X, answer.columns):
-            return UNEXAMINED
+            return UNEXAMINED, False
         found = examiner.estimated(answer)
-        return examiner.examined(answer) if found is None else found
+        return (examiner.examined(answer), True) if found is None else (found, False)
 
     def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x leaves float64's range."""
