@@ -14,6 +14,7 @@ from outline import Outline
 import roundwise as rw
 from roundwise.notebook import elements
 from roundwise.outcomes.progress import in_notebook, progress_bar
+from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
 
@@ -41,7 +42,7 @@ def least_squares():
 @pytest.fixture(scope="module")
 def solver():
     found = rw.Solver()
-    n = max(300, found._chooser.at_once)
+    n = max(300, rw.solver.default_policy().at_once)
     for seed in range(6):  # a shape gets a line of its own after five solves
         found.solve(np.random.default_rng(seed).standard_normal((n, n)), np.ones(n))
     return found
@@ -96,7 +97,9 @@ def test_a_least_squares_solution_does_too(least_squares):
 def test_words_are_escaped(escalated):
     attempt = replace(escalated.attempts[0], reason=EVIL, nbe=math.inf)
     timings = {EVIL: 1.0, "factor": 0.0}
-    odd = replace(escalated, decision=EVIL, error_source=EVIL, attempts=(attempt,), timings=timings)
+    knowledge = Knowledge.known(ErrorEstimate(1e-3, False, EVIL, 1.0))
+    facts = {"decision": EVIL, "attempts": (attempt,), "timings": timings}
+    odd = replace(escalated, knowledge=knowledge, **facts)
     html = odd._repr_html_()
     shown = checked(html)  # which knows no script
     assert "alert(" not in re.sub(r"&lt;script&gt;alert\(", "", html)

@@ -40,6 +40,7 @@ from roundwise.backends.engines.contract import EngineError, FactorizationStoppe
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
 from roundwise.solver.places import DeviceMemoryError
+from roundwise.solver.trust.knowledge import SystemChanged
 
 PUBLIC = (
     *(rw, actions, algorithms, costs, discretizer, features, machine, outcomes, policies),
@@ -97,6 +98,7 @@ ERRORS = {
         rw.UnknownNameError("policy", "defualt", ["default", "fp64"]),
         rw.ArithmeticFailure(rw.Status.ZERO_PIVOT, "lu", rw.BF16, 3),
         rw.SolveFailed("A is singular", np.arange(3.0), 0.5, (an_outcome(),)),
+        SystemChanged(),
         UnsupportedFormat("native runs no e4m3; choose fp32"),
         costs.ProfileError("no profile"),
         ProfileMissingError("no profile at all"),

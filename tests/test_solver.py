@@ -337,9 +337,9 @@ def test_the_story_of_a_solution():
     assert 0 <= solution.backward_error <= solution.tolerance == np.sqrt(N) * U
     assert 1 <= solution.condition < 1e6
     assert 0 < solution.forward_error_bound < 1e-10
-    assert solution.iterations >= 2
+    assert solution.iterations >= 1
     assert solution.inner_iterations == 0
-    assert set(solution.timings) == {"features", "factor", "refine", "verify", "bound"}
+    assert set(solution.timings) == {"features", "factor", "refine", "verify"}
     assert all(seconds >= 0 for seconds in solution.timings.values())
     assert solution.seconds == pytest.approx(sum(solution.timings.values()))
     (attempt,) = solution.attempts

@@ -56,6 +56,10 @@ class ForkSafeLock:
     def __exit__(self, *error: object) -> None:
         self._lock.release()
 
+    @property
+    def is_held(self) -> bool:
+        return self._lock.locked()
+
     def before_fork(self) -> None:
         if self._patience > 0 and self._lock.acquire(timeout=self._patience):
             self._forking = get_ident()

@@ -11,6 +11,7 @@ from roundwise.algorithms.base import OutcomeStatus
 from roundwise.algorithms.refinement import Refined
 from roundwise.algorithms.stage import Vector
 from roundwise.algorithms.stopping import largest
+from roundwise.formats import FP64, FloatFormat
 
 Array = NDArray[np.float64]
 
@@ -30,26 +31,31 @@ class Answer:
     unholdable: bool = False  # X passes the gate, but rounded to the answer's type it does not
     passed: bool = False  # X passes the gate
     largest: float = 0.0  # correction of all, relative to x
+    R: Vector | None = None  # B - A X, if one computation gave it for all columns
+    residual_format: FloatFormat = FP64  # in which R was computed
 
     @classmethod
-    def of(cls, refined: Refined) -> Answer:
+    def of(cls, refined: Refined, residual_format: FloatFormat) -> Answer:
         """What refinement of all columns by the factors alone gave."""
         answer = cls(refined.best, refined.errors, refined.status, refined.reason)
+        answer.R, answer.residual_format = refined.R, residual_format
         answer.count(refined)
         answer.largest = _largest_correction(refined)
         return answer
 
     @classmethod
-    def accurate(cls, refined: Refined) -> Answer:
+    def accurate(cls, refined: Refined, residual_format: FloatFormat) -> Answer:
         """The last iterate of refinement to full accuracy, if that ended well."""
-        answer = cls.of(refined)
+        answer = cls.of(refined, residual_format)
         answer.X, answer.errors = refined.X, refined.progress.backward_errors[-1]
+        answer.R = refined.last_R
         answer.is_accurate = True
         return answer
 
     def take(self, column: int, refined: Refined) -> None:
         """Take what GMRES gave for one column."""
         self.X[:, column], self.errors[column] = refined.best[:, 0], refined.errors[0]
+        self.R = refined.R if self.X.shape[1] == 1 else None
         self.status, self.reason = refined.status, refined.reason
         self.count(refined)
 

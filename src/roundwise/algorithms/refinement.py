@@ -64,19 +64,22 @@ class Refined:
     best: Vector  # the iterate with the smallest backward error of each column
     errors: NDArray[np.float64]  # those of `best`
     X: Vector | None = None  # the last iterate; None if not even the first solve succeeded
+    R: Vector | None = None  # the residual of `best`, None if it is not that of one iterate
+    last_R: Vector | None = None  # that of X
     status: OutcomeStatus = OutcomeStatus.ITERATION_LIMIT
     reason: str = ""  # the failure that ended the loop, if one did
     history: list[dict[str, float]] = field(default_factory=list)
 
-    def keep_better(self, errors: NDArray[np.float64]) -> None:
+    def keep_better(self, errors: NDArray[np.float64], R: Vector) -> None:
         """Keep the columns of X whose backward error is smaller; NaN is never smaller."""
+        self.last_R = R
         pairs = enumerate(zip(errors.tolist(), self.errors.tolist(), strict=True))
         columns = [j for j, (now, before) in pairs if now < before]
         if len(columns) == len(errors):
-            self.best, self.errors = self.X, errors
+            self.best, self.errors, self.R = self.X, errors, R
         elif columns:
             assert self.X is not None
-            self.best, self.errors = self.best.copy(), self.errors.copy()
+            self.best, self.errors, self.R = self.best.copy(), self.errors.copy(), None
             self.best[:, columns], self.errors[columns] = self.X[:, columns], errors[columns]
 
 
@@ -122,7 +125,7 @@ def refine(
             else:
                 errors = errors_of(X, R)
             progress.backward_errors.append(errors)
-            refined.keep_better(errors)
+            refined.keep_better(errors, R)
             if status := stop.after_residual(progress):
                 break
             made = corrected_at_once(correct, X, R, r_norms, update) if one_kernel else None

@@ -230,7 +230,7 @@ class HalvingRule(StoppingRule):
     """For refinement by the factors alone: go on as long as corrections halve.
 
     - converged: every backward error is at most `tolerance`, and `least_steps` corrections were
-      made, which an error bound may ask for;
+      made, which a measurement may ask for;
     - stagnated: a column that is not good enough got a correction, relative to its x, of more
       than half the one before;
     - the limit: `max_steps` corrections.

@@ -81,8 +81,6 @@ class VerifiedSolve(Algorithm):
         GMRES iterations for one column, with factors below FP64, after which the attempt is given
         up for better factors. (At n = 1250 on the two cores where it was chosen, that many take
         about half as long as an FP64 factorization.)
-    least_steps : int
-        Corrections to compute even if the gate is passed before: an error bound needs two.
     accuracy : {"backward", "forward"}
         ``"forward"``: refine until x itself is right to a few units in the last place, which
         needs residuals in fp64x2 and no GMRES (`lost_directions`). An attempt whose factors do
@@ -102,7 +100,6 @@ class VerifiedSolve(Algorithm):
 
     tolerance: float | None = None
     budget: int = 40
-    least_steps: int = 0
     accuracy: Literal["backward", "forward"] = "backward"
 
     def execute(self, problem: LinearSystem, stages: Stages, shared: Shared) -> Outcome:
@@ -161,9 +158,7 @@ class VerifiedSolve(Algorithm):
         errors = answer.errors if unchanged else None
         if errors is None and dtype == np.float64:  # a number of x is too small for 53 bits
             answer.is_accurate = False
-        judged, answer.passed = self._gate(
-            system, kept, errors, stages["residual"], matrix, tolerance
-        )
+        judged = self._gate(system, kept, errors, answer, stages["residual"], matrix, tolerance)
         worst = float(judged.max(initial=0.0))
         worst = math.inf if math.isnan(worst) else worst
         status, reason = answer.status, answer.reason
@@ -196,28 +191,29 @@ class VerifiedSolve(Algorithm):
         system: System,
         X: Vector,
         errors: Array | None,
+        answer: Answer,
         residual: Stage,
         matrix: MatrixOf,
         tolerance: float,
-    ) -> tuple[Array, bool]:
-        """The backward errors of X, and whether they are at most the tolerance in exact arithmetic.
+    ) -> Array:
+        """The backward errors of X; the answer passes if they are at most the tolerance, exactly.
 
         `errors` are those that refinement computed, None if it did not. Where their upper bounds
-        are above the tolerance, but they are not, or where a report is asked for (`least_steps`),
-        residuals are computed in twice the precision; the errors are upper bounds then.
+        are above the tolerance, but they are not, residuals are computed in twice the precision;
+        the errors are upper bounds then.
         """
         n, sparse = system[0].n, system[0].is_sparse
         unknown = residual.backend.residual_error(residual.fmt, n, sparse)
         if errors is None or math.isinf(unknown):
             residual = Stage("gate", FP64, residual.backend)
-            errors = _errors(system, X, residual.residual(matrix(residual), X, system[1].B))
+            R = residual.residual(matrix(residual), X, system[1].B)
+            errors, answer.R, answer.residual_format = _errors(system, X, R), R, FP64
             unknown = residual.backend.residual_error(FP64, n, sparse)
         bounds = upper_bounds(errors, n, unknown)
-        if not self.least_steps and passes(bounds, tolerance):
-            return errors, True
+        answer.passed = passes(bounds, tolerance)
+        if answer.passed:
+            return errors
         doubtful = ~(bounds <= tolerance) & ~(errors - min(unknown, 1.0) > tolerance)
-        if self.least_steps:
-            doubtful |= np.isfinite(errors)
         if doubtful.any():
             columns = np.flatnonzero(doubtful)
             B = system[1].B[:, columns]
@@ -227,7 +223,8 @@ class VerifiedSolve(Algorithm):
             zero = (column_norms(X[:, columns]) == 0) & (column_norms(B) == 0)
             bounds[columns] = np.where(zero, 0.0, upper_bounds(exactly, n, exact.error_of(n)))
             errors = np.where(doubtful, bounds, errors)
-        return errors, passes(bounds, tolerance)
+        answer.passed = passes(bounds, tolerance)
+        return errors
 
     def target(self, n: int, dtype: Any = np.float64) -> float:
         """The backward error that the gate accepts."""
@@ -260,12 +257,12 @@ class VerifiedSolve(Algorithm):
         if forward and (correct := complete_corrector(system[0], factors, factor, residual)):
             tried = refined(correct, ForwardRule(target))
             if tried.status is OutcomeStatus.CONVERGED:
-                return Answer.accurate(tried)
-        rule = HalvingRule(target, self.least_steps)
+                return Answer.accurate(tried, residual.fmt)
+        rule = HalvingRule(target)
         if forward and low:  # they fell short of full accuracy: better factors come next
             rule = HalvingRule(target, max_steps=0)
         plain = refined(substitute, rule)
-        answer = Answer.of(plain)
+        answer = Answer.of(plain, residual.fmt)
         if tried:
             answer.count(tried)
         if plain.X is None or passes(answer.errors, target):

@@ -75,6 +75,11 @@ class Factored:
             self._factors.discard()
             self._factors = None
 
+    def handed_over(self) -> Factors | None:
+        """The factors, for the caller to discard: there will be no other solve."""
+        factors, self._factors = self._factors, None
+        return factors
+
     def _made(self, level: int) -> Factors:
         action, A = self.ladder[level], self.matrix.A
         if action.method not in self._analyses:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
@@ -36,17 +37,14 @@ from roundwise.solver.trust.error_bound import PROVED_UP_TO
 from roundwise.solver.trust.examining import (
     FEW_DIGITS,
     UNEXAMINED,
-    Accuracy,
     Examined,
     Singularity,
     warn_of,
 )
+from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 RETRY_AFTER = 8
 """Refactorizations after which a format that once did not suffice is tried again."""
-
-BOUND_STEPS = 2
-"""Corrections that a bound of the error needs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,13 +250,16 @@ class Factorization:
         blocks = scaled_blocks(b, factored.matrix)
         solutions = (self._run(factored, columns, full_output, tolerance) for columns in blocks)
         solution = joined(solutions, b.shape)
+        if full_output and factored.matrix.place is not None:
+            entered = partial(factored.matrix.entered, taken.columns)
+            solution = replace(solution, knowledge=solution.knowledge.within(entered))
         if taken.share == 1.0 or not full_output:
             return solution
         return replace(
             solution,
             backward_error=solution.backward_error / taken.share,
             tolerance=solution.tolerance / taken.share,
-            forward_error_bound=solution.forward_error_bound / taken.share,
+            knowledge=solution.knowledge.times(1 / taken.share),
         )
 
     def _run(
@@ -272,9 +273,8 @@ class Factorization:
         with self._counting:  # later solves do not pay for it again
             features, self._features_seconds = self._features_seconds, 0.0
         timings = {"features": features, "factor": 0.0, "refine": 0.0, "verify": 0.0}
-        least_steps = BOUND_STEPS if full_output else 0
         tol = accepted(columns.dtype)
-        algorithm = VerifiedSolve(tol, self._budget, least_steps, self._accuracy)
+        algorithm = VerifiedSolve(tol, self._budget, self._accuracy)
         tolerance = algorithm.target(factored.matrix.n, columns.dtype)
         level, ladder = factored.level, factored.ladder
         tries: list[_Try] = []
@@ -292,30 +292,28 @@ class Factorization:
             tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
             level = higher
         attempts = tuple(one.outcome for one in tries)
-        start = perf_counter()
         fell_short = not last.outcome.converged  # of the full accuracy that was asked for
-        known = self._accuracy_of(factored, last, columns, full_output or fell_short)
+        answer = _examined(last, columns)
+        known, is_all = self._signs(factored, last, answer, fell_short)
         if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
             raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
-        if full_output:
-            timings["bound"] = perf_counter() - start
         with self._counting:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
         if learn is not None:
-            learn(attempts, sum(timings.values()) - timings.get("bound", 0.0))
+            learn(attempts, sum(timings.values()))
         fell_short |= self._accuracy == "forward" and math.isinf(known.error)
         if fell_short or known.error > FEW_DIGITS:
             warn_of(known, fell_short)
+        knowledge = NOT_ASKED_FOR
+        if full_output:
+            knowledge = Knowledge.known(known) if is_all else factored.examiner.knowledge(answer)
         return Solution(
             _shaped(last.X, columns),
             "accepted" if len(tries) == 1 else "escalated",
             last.outcome.action,
             last.outcome.nbe,
             tolerance,
-            known.error,
-            known.kind,
-            known.how,
-            known.condition,
+            knowledge,
             attempts,
             timings,
             self._reason,
@@ -455,26 +453,27 @@ class Factorization:
         }
         return _Try(Outcome(**vars(outcome) | facts), outcome.x, answer, factors)
 
-    def _accuracy_of(
-        self, factored: Factored, last: _Try, columns: GivenColumns, asked: bool
-    ) -> Accuracy:
-        """What is known of the error of the answer.
+    def _signs(
+        self, factored: Factored, last: _Try, answer: Examined, fell_short: bool
+    ) -> tuple[ErrorEstimate, bool]:
+        """What every solve finds out about its error, to warn of it, and whether that is all.
 
-        It is not examined unless `asked`, or unless A or x shows signs of trouble.
+        The answer is not examined unless A or x shows signs of trouble, or x `fell_short` of the
+        accuracy that was asked for.
         """
         assert last.answer is not None
         assert last.factors is not None
-        returned = columns.scaled_solution(last.X.astype(np.float64, copy=False))
-        answer = Examined(returned, columns, last.factors)
-        if not asked and factored.matrix.n > PROVED_UP_TO:
-            if last.answer.is_accurate:
-                return UNEXAMINED
-            return factored.examiner.glanced(answer, last.answer.largest, last.outcome.nbe)
         examiner = factored.examiner
-        if not asked and not examiner.suspects(last.factors, last.answer.X, columns):
-            return UNEXAMINED
-        found = None if asked else examiner.estimated(answer)
-        return examiner.examined(answer) if found is None else found
+        if fell_short:
+            return examiner.examined(answer), True
+        if factored.matrix.n > PROVED_UP_TO:
+            if last.answer.is_accurate:
+                return UNEXAMINED, False
+            return examiner.glanced(answer, last.answer.largest, last.outcome.nbe), False
+        if not examiner.suspects(last.factors, last.answer.X, answer.columns):
+            return UNEXAMINED, False
+        found = examiner.estimated(answer)
+        return (examiner.examined(answer), True) if found is None else (found, False)
 
     def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
         """Whether no other factors would help: A is singular, or x leaves float64's range."""
@@ -494,9 +493,12 @@ class Factorization:
 
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
-    """Its first solve and its last one: the memory of the factors may serve others then."""
+    """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
     answer = F.solve(b, full_output=full_output)
-    F._factored.discard()
+    if not full_output:
+        F._factored.discard()
+    elif (factors := F._factored.handed_over()) is not None:
+        answer.knowledge.releases(factors.discard)
     return answer
 
 
@@ -511,6 +513,8 @@ def _remade(system: System, plan: Plan, options: Options, level: int) -> Factori
     F._factored = F._factored.renewed(system, level)
     return F
 
+
+NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)
 
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
 
@@ -537,6 +541,14 @@ def _failure(
         best.outcome.nbe,
         tuple(one.outcome for one in tries),
     )
+
+
+def _examined(last: _Try, columns: GivenColumns) -> Examined:
+    """The answer of the last attempt, as it is examined."""
+    assert last.answer is not None
+    assert last.factors is not None
+    X = columns.scaled_solution(last.X.astype(np.float64, copy=False))
+    return Examined(X, columns, last.factors, last.answer.R, last.answer.residual_format)
 
 
 def _shaped(X: Any, columns: GivenColumns) -> NDArray[Any]:

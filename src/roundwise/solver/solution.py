@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,11 +14,18 @@ from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
 from roundwise.solver.story import Story, told
+from roundwise.solver.trust.knowledge import Knowledge, SystemChanged, right_digits
 
 
 @dataclass(frozen=True, eq=False)
 class Solution(Story):
     """A verified answer, and how it came about.
+
+    x is what a call without `full_output` returns, bit for bit. What is to be known of its error
+    (`forward_error_bound`, `error_kind`, `error_source`, `condition`, `digits`, and `explain`) is
+    computed when it is first read, then kept; that may take longer than the solve, and never
+    changes x. Until then a Solution refers to A itself, and keeps a copy of b and the factors: for
+    a dense system some n^2 numbers. Pickling it reads all of that, so that the copy needs neither.
 
     Parameters
     ----------
@@ -36,8 +42,8 @@ class Solution(Story):
         The action that gave the answer: the method, and the formats of factor, update, gmres and
         residual.
     backward_error : float
-        ``||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm; the largest over the right-hand
-        sides.
+        ``||b - A x|| / (||A|| ||x|| + ||b||)`` in the max norm, the largest over the right-hand
+        sides, as the gate computed it. The gate also counts the rounding errors of that.
     tolerance : float
         The largest backward error that the gate accepts.
     forward_error_bound : float
@@ -56,13 +62,21 @@ class Solution(Story):
     attempts : tuple of Outcome
         The outcome of each action that was tried; the last one gave the answer. They hold no x.
     timings : dict
-        Seconds of ``features`` (inspecting A and deciding), ``factor``, ``refine``, ``verify``,
-        and ``bound`` (the error bound and the condition number, which only `full_output` asks for).
+        Seconds of ``features`` (inspecting A and deciding), ``factor``, ``refine`` and ``verify``.
+        What is computed when it is read is not among them.
     decision : str
         Why the first attempt was chosen.
     accuracy : str
         ``"forward"``: full accuracy was asked for, and x is right to a few units in the last
         place; ``"backward"``: what holds for every answer, a small backward error.
+    knowledge : Knowledge
+        Finds out what is to be known of the error of x.
+
+    Raises
+    ------
+    SystemChanged
+        A `ValueError`, by the attributes that are computed when they are first read: A or x has
+        been changed in place since the solve.
 
     Examples
     --------
@@ -78,14 +92,27 @@ class Solution(Story):
     action: str
     backward_error: float
     tolerance: float
-    forward_error_bound: float
-    error_kind: str
-    error_source: str
-    condition: float
+    knowledge: Knowledge = field(repr=False)
     attempts: tuple[Outcome, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
     decision: str = field(repr=False)
     accuracy: str = "backward"
+
+    @property
+    def forward_error_bound(self) -> float:
+        return self.knowledge.estimate.error
+
+    @property
+    def error_kind(self) -> str:
+        return self.knowledge.estimate.kind
+
+    @property
+    def error_source(self) -> str:
+        return self.knowledge.estimate.source
+
+    @property
+    def condition(self) -> float:
+        return self.knowledge.estimate.condition
 
     @property
     def inner_iterations(self) -> int:
@@ -132,21 +159,18 @@ class Solution(Story):
 
     def _trust(self) -> list[str]:
         """How far x is to be trusted."""
-        if self.digits:
+        try:
+            digits = self.digits
+        except SystemChanged as changed:
+            return [f"Its error is not known: {changed}."]
+        if digits:
             about = "at most" if self.error_kind == "bound" else "about"
             error = f"Its relative error is {about} {self.forward_error_bound:.1e}"
             error += f" ({self.error_source}): "
-            error += f"{self.digits} digits of its largest entries are right."
+            error += f"{digits} digits of its largest entries are right."
         else:
             error = f"No digit of it is certain: {self.error_source}."
         return [error, f"The condition number is at least {self.condition:.1e}."]
-
-
-def right_digits(relative_error: float, most: int = 16) -> int:
-    """The decimal digits that an error leaves right."""
-    if not relative_error < 1:
-        return 0
-    return min(most, math.floor(-math.log10(relative_error))) if relative_error else most
 
 
 def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
@@ -165,16 +189,12 @@ def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
         block[:] = one.x
         parts.append(replace(one, x=block))
         done += block.shape[1]
-    worst = parts[int(np.argmax([one.forward_error_bound for one in parts]))]  # NaN is largest
-    is_proved = all(one.error_kind == "bound" for one in parts)
     return replace(
-        worst,
+        parts[-1],
         x=X,
         status=max((one.status for one in parts), key=("accepted", "escalated").index),
-        action=parts[-1].action,
         backward_error=max(one.backward_error for one in parts),
-        error_kind="bound" if is_proved else "estimate",
-        condition=float(np.max([one.condition for one in parts])),
+        knowledge=Knowledge.of_all([one.knowledge for one in parts]),
         attempts=tuple(attempt for one in parts for attempt in one.attempts),
         timings={name: sum(one.timings[name] for one in parts) for name in parts[-1].timings},
         accuracy=min((one.accuracy for one in parts), key=("backward", "forward").index),

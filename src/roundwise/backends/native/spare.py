@@ -60,6 +60,8 @@ def keep(array: NDArray[Any]) -> None:
     if isinstance(memory, mmap.mmap):
         with suppress(OSError):  # a system that refuses gets the memory back at once
             memory.madvise(mmap.MADV_FREE)
+            if _lock.is_held:  # perhaps by this thread, if garbage is collected meanwhile
+                return
             with _lock:
                 if not any(one is memory for one in _kept):
                     _kept.append(memory)

@@ -1,7 +1,7 @@
 """How far an answer is to be trusted: its digits, A's condition number, and whether A is singular.
 
-A plain solve looks for signs of trouble that cost next to nothing, and examines A and x only where
-it finds one; `full_output` always examines.
+Every solve looks for signs of trouble that cost next to nothing, and examines A and x only where it
+finds one. What a `Solution` tells of its error is examined when it is first read (`Knowledge`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +21,21 @@ from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
-from roundwise.backends.complex.backend import ROOT_2
+from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
 from roundwise.backends.doubled import doubled_residual
 from roundwise.exceptions import IllConditionedWarning
-from roundwise.formats import FP32, FP64
-from roundwise.solver.inputs import GivenColumns
-from roundwise.solver.solution import right_digits
+from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.solver.inputs import GivenColumns, checked_columns, scaled_blocks
+from roundwise.solver.prepare import prepare
 from roundwise.solver.system import System
 from roundwise.solver.trust.error_bound import PROVED_UP_TO, relative_errors
+from roundwise.solver.trust.knowledge import (
+    ErrorEstimate,
+    Knowledge,
+    SystemChanged,
+    right_digits,
+    worst_of,
+)
 from roundwise.solver.trust.proving import Prover
 from roundwise.solver.trust.singularity import EXAMINED_UP_TO, Singularity, examine
 from roundwise.solver.trust.weakness import Weighed
@@ -82,21 +91,7 @@ _UNKNOWN = "A is singular to working precision, or close to it"
 _SCALED = "A's rows and columns are of so different sizes that the largest entries are uncertain"
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """What is known about the error of an answer."""
-
-    error: float  # ||x - x_true|| / ||x_true|| at most, or about; infinite if no digit is certain
-    is_proved: bool
-    how: str  # it was obtained
-    condition: float  # at least
-
-    @property
-    def kind(self) -> str:
-        return "bound" if self.is_proved else "estimate"
-
-
-UNEXAMINED = Accuracy(math.nan, False, "not asked for", math.nan)
+UNEXAMINED = ErrorEstimate(math.nan, False, "no sign of trouble", math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +100,9 @@ class Examined:
 
     X: Array  # scaled, and rounded to the type that is returned
     columns: GivenColumns
-    factors: Factors
+    factors: Factors | None  # None: they were not kept, and FP64's are made
+    residual: Any = None  # B - A X as the solve computed it; None if it did not
+    residual_format: FloatFormat = FP64
 
 
 class Examiner:
@@ -128,6 +125,35 @@ class Examiner:
         """``B - A X`` in twice the precision."""
         return doubled_residual(self._backend, self._matrix.A, X, B)  # type: ignore[no-any-return]
 
+    def knowledge(self, answer: Examined) -> Knowledge:
+        """What can be known of the error of an answer, once somebody asks for it."""
+        if answer.residual is None:
+            answer = replace(answer, residual=self._residual_again(answer))
+
+        def find() -> ErrorEstimate:
+            if not self._is_unchanged(answer):
+                raise SystemChanged
+            return self.examined(answer)
+
+        return Knowledge(find)
+
+    def _is_unchanged(self, answer: Examined) -> bool:
+        """Whether A and x are what they were: they give the same residual and norm, bit for bit.
+
+        The numbers to compare with cost nothing, as the gate has computed them. Their kernels sum
+        in the same order on any number of threads. b needs no test: the columns are a copy.
+        """
+        if not bool((self._residual_again(answer) == answer.residual).all()):
+            return False
+        matrix = self._matrix
+        share = OVER_ROOT_2 if matrix.is_complex else 1.0
+        scaled = matrix.rows is not None  # then A is a copy of our own
+        return scaled or self._backend.sizes(matrix.A)[0] * share == matrix.norm
+
+    def _residual_again(self, answer: Examined) -> Any:
+        A = self._backend.matrix(self._matrix.A, answer.residual_format)
+        return self._backend.residual(A, answer.X, answer.columns.B)
+
     @np.errstate(all="ignore")
     def suspects(self, factors: Factors, X: Array, columns: GivenColumns) -> bool:
         """Whether A or an answer shows signs of trouble, at next to no cost.
@@ -141,7 +167,7 @@ class Examiner:
         return self.shows_signs(factors)
 
     @np.errstate(all="ignore")
-    def glanced(self, answer: Examined, largest: float, backward_error: float) -> Accuracy:
+    def glanced(self, answer: Examined, largest: float, backward_error: float) -> ErrorEstimate:
         """What a plain solve finds out about its answer if n is large, at a small part of its time.
 
         `largest` is the largest relative correction of refinement. If FP64 factors or the answer
@@ -150,6 +176,7 @@ class Examiner:
         asked.
         """
         matrix, factors = self._matrix, answer.factors
+        assert factors is not None
         x_norms, b_norms = norms_of(matrix, answer.X, answer.columns.B)
         stretched = bool((SUSPICIOUS * matrix.norm * x_norms > b_norms).any())
         if factors.fmt != FP64:
@@ -166,7 +193,7 @@ class Examiner:
             error = SEEN * condition * max(backward_error, _U)
             if condition > NEARLY_SINGULAR:
                 error = math.inf
-            return Accuracy(error, False, _FROM_CONDITION, condition)
+            return ErrorEstimate(error, False, _FROM_CONDITION, condition)
         pivots = factors.pivots
         few = pivots is not None and bool(pivots.min() < SUSPICIOUS * pivots.max())
         if not (stretched or few or largest > FEW_DIGITS):
@@ -176,11 +203,11 @@ class Examiner:
             return UNEXAMINED
         weakness = self._weighed.quick_weakness(factors)
         if not weakness.rate < RESOLVED:
-            return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
-        return Accuracy(error / (1 - weakness.rate), False, _CORRECTED, weakness.condition)
+            return ErrorEstimate(math.inf, False, _UNKNOWN, weakness.condition)
+        return ErrorEstimate(error / (1 - weakness.rate), False, _CORRECTED, weakness.condition)
 
     @np.errstate(all="ignore")
-    def estimated(self, answer: Examined) -> Accuracy | None:
+    def estimated(self, answer: Examined) -> ErrorEstimate | None:
         """The error of an answer that shows signs of trouble, by substitutions; None if unknown.
 
         One more correction estimates it if the factors are in FP64 and can tell A from a singular
@@ -188,17 +215,19 @@ class Examiner:
         substitutions where it proves a bound.
         """
         factors = answer.factors
+        assert factors is not None
         if factors.fmt != FP64 or not self._weighed.resolved_by(factors, RESOLVED):
             return None
         error = self._correction(answer)
         if error < FEW_DIGITS:
             return UNEXAMINED
         condition = self._weighed.quick_weakness(factors).condition
-        return Accuracy(error, False, _CORRECTED, condition)
+        return ErrorEstimate(error, False, _CORRECTED, condition)
 
     def _correction(self, answer: Examined) -> float:
         """About the relative error of an answer: twice what one more correction would change."""
         residual = self._residual(answer.X, answer.columns.B)
+        assert answer.factors is not None
         try:
             return self._relative(SAFETY * np.abs(answer.factors.solve(residual)), answer)
         except ArithmeticFailure:
@@ -231,7 +260,7 @@ class Examiner:
         return self._weighed.may_exceed(HARMLESS, factors, lost)
 
     @np.errstate(all="ignore")
-    def examined(self, answer: Examined) -> Accuracy:
+    def examined(self, answer: Examined) -> ErrorEstimate:
         """What is known about the error of an answer.
 
         A bound is proved if n is small and A not too close to a singular matrix; if not, or if A is
@@ -244,20 +273,23 @@ class Examiner:
             error = self._relative(self._prover.errors(answer.X, columns.B, residual), answer)
             if math.isfinite(error):
                 condition = self._weighed.condition_from(self._prover.longest)
-                return Accuracy(error, True, _PROVED, condition)
-        elif factors.fmt != FP64:
+                return ErrorEstimate(error, True, _PROVED, condition)
+        elif factors is not None and factors.fmt != FP64:
             found = self._estimated(answer, factors, residual)
             if math.isfinite(found.error):
                 return found
-        best = factors if factors.fmt == FP64 else self._fp64_factors()
+        best = factors
+        if factors is None or factors.fmt != FP64:
+            best = self._fp64_factors()
         if best is None:
-            return Accuracy(math.inf, False, _UNKNOWN, self._weighed.weakness(factors).condition)
+            condition = 1.0 if factors is None else self._weighed.weakness(factors).condition
+            return ErrorEstimate(math.inf, False, _UNKNOWN, condition)
         found = self._estimated(answer, best, residual)
-        if math.isinf(found.error) and found.how != _UNKNOWN:
-            return replace(found, how=_SCALED)
+        if math.isinf(found.error) and found.source != _UNKNOWN:
+            return replace(found, source=_SCALED)
         return found
 
-    def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> Accuracy:
+    def _estimated(self, answer: Examined, factors: Factors, residual: Array) -> ErrorEstimate:
         low = factors.fmt != FP64
         # Directions that low factors have lost are searched for; LAPACK's estimator has the others.
         search = low or self._matrix.n <= PROVED_UP_TO
@@ -265,7 +297,7 @@ class Examiner:
         try:
             M = factors.to(FP64)  # once: those of a sparse A are large
         except ArithmeticFailure:
-            return Accuracy(error, False, how, 1.0)
+            return ErrorEstimate(error, False, how, 1.0)
         weakness = (self._weighed.weakness if search else self._weighed.quick_weakness)(M)
         if weakness.rate < RESOLVED:
             try:
@@ -273,7 +305,7 @@ class Examiner:
                 Z = np.abs(Z) + np.abs(M.solve(self._residual(Z, residual)))
                 unseen = np.abs(M.solve(self._residual_noise(answer)))
             except ArithmeticFailure:
-                return Accuracy(math.inf, False, _UNKNOWN, weakness.condition)
+                return ErrorEstimate(math.inf, False, _UNKNOWN, weakness.condition)
             errors = SAFETY * (Z + unseen) / (1 - weakness.rate)
             error, how = self._relative(errors, answer), _CORRECTED
             # No estimate is finer than float64, nor than what residuals in twice its bits tell.
@@ -281,7 +313,7 @@ class Examiner:
             spread = self._matrix.columns
             if spread is not None and np.ptp(spread) > LARGEST_SUM:  # norms are clipped there
                 error = math.inf
-        return Accuracy(error, False, how, weakness.condition)
+        return ErrorEstimate(error, False, how, weakness.condition)
 
     def _residual_noise(self, answer: Examined) -> Array:
         """What is not known of a residual in twice the precision: some n u^2 of |A| |x| + |b|."""
@@ -310,7 +342,40 @@ class Examiner:
             return None
 
 
-def warn_of(found: Accuracy, asked_for_all: bool = False) -> None:
+def knowledge_of(
+    A: Any, b: Any, x: Any, backward_error: float, measured: Callable[[], float]
+) -> Knowledge:
+    """Knowledge of an x that one compiled call gave, which kept nothing but x.
+
+    A and b are as the caller has them: dense or sparse, real or complex; x is an array shaped as b.
+    When it is read, ``measured()`` computes the backward error again, by the same kernel from the
+    same arrays. If that is not `backward_error`, bit for bit, A, b or x has changed. If it is, A is
+    factorized in FP64, and x examined with that.
+    """
+
+    def find() -> ErrorEstimate:
+        if measured() != backward_error:
+            raise SystemChanged
+        return _examined_afresh(A, b, x)
+
+    return Knowledge(find)
+
+
+def _examined_afresh(A: Any, b: Any, x: Any) -> ErrorEstimate:
+    system = prepare(A)
+    given, taken = system.taken(b), system.taken(x).columns
+    examiner, done, estimates = Examiner(system, system.backend), 0, []
+    X = taken[:, None] if taken.ndim == 1 else taken
+    for columns in scaled_blocks(checked_columns(given.columns, system), system):
+        block = X[:, done : done + columns.B.shape[1]].astype(np.float64, order="F")
+        done += block.shape[1]
+        answer = Examined(columns.scaled_solution(block), columns, None)
+        estimates.append(examiner.examined(answer))
+    worst = worst_of(estimates)
+    return replace(worst, error=worst.error / given.share)
+
+
+def warn_of(found: ErrorEstimate, asked_for_all: bool = False) -> None:
     """Warn of few digits, or of fewer than were asked for, at the line that called Roundwise."""
     digits = right_digits(found.error)
     count = "no digit" if digits == 0 else "one digit" if digits == 1 else f"{digits} digits"
@@ -319,7 +384,7 @@ def warn_of(found: Accuracy, asked_for_all: bool = False) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
         level, frame = level + 1, frame.f_back
     warnings.warn(
-        f"{lead}{count} of x can be relied on ({found.how}; the condition number is at least "
+        f"{lead}{count} of x can be relied on ({found.source}; the condition number is at least "
         f"{found.condition:.1e})",
         IllConditionedWarning,
         stacklevel=level,
