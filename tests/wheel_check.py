@@ -5,8 +5,8 @@
 The environment has no program on its PATH but its own, so that nothing can be compiled. Into it go
 the wheel and what the README's examples and the command need, then these run: a dense and a sparse
 solve, every Python block of README.md in one session, the short programs in examples/, and
-``roundwise`` with ``--help``, with a system of its own, with one that it must refuse, and with a study,
-which is in another package.
+``roundwise`` with ``--help``, with a system of its own, with one that it must refuse, and with a
+study, which is in another package.
 """
 
 from __future__ import annotations
