@@ -97,13 +97,13 @@ compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (
 
 MATRICES := $(wildcard ../shared/matrices)
 default-policy: sparse-prices  ## measure, compare and ship the policy of solve (idle machine; resumes)
-	$(RUN)/python -m roundwise.experiments.default_policy \
+	$(RUN)/python -m roundwise_studies.default_policy \
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 
 EVERY ?= 2
 sparse-prices: $(VENV)/extras-installed  ## the sparse part of default-policy alone (minutes; resumes)
-	$(RUN)/python -m roundwise.experiments.default_policy.sparse_methods --every $(EVERY) \
+	$(RUN)/python -m roundwise_studies.default_policy.sparse_methods --every $(EVERY) \
 	  $(if $(MATRICES),--matrices $(MATRICES))
 	$(RUN)/python docs/refresh.py decisions
 
@@ -118,9 +118,10 @@ site: $(VENV)/site-installed  ## the documentation as a site, build/site/html/in
 	$(RUN)/python docs/site/assemble.py
 	$(RUN)/python -m pytest tests/test_site.py
 
-dist: $(VENV)/installed  ## sdist and wheel in dist/
+dist: $(VENV)/installed  ## sdist and wheel in dist/, of the library and of the studies
 	$(RUN)/python -m pip install --quiet build
 	$(RUN)/python -m build --outdir dist
+	$(RUN)/python -m build --outdir dist studies
 
 wheels: build/wheels/made  ## wheels in dist/: for Python 3.11, and for 3.12 and all later ones
 
@@ -141,7 +142,12 @@ test-newest: wheels  ## all tests with the newest NumPy and SciPy, deprecations 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(VENV)/installed: $(BUILD_INPUTS)
+$(VENV)/installed: $(VENV)/library-installed studies/pyproject.toml
+	# What the studies need is among the extras of dev.
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable ./studies
+	touch $@
+
+$(VENV)/library-installed: $(BUILD_INPUTS)
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@

@@ -22,7 +22,7 @@ import roundwise as rw
 from roundwise.backends.native import exact
 from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd
-from roundwise.report import Table, format_markdown, format_text
+from roundwise_studies.report import Table, format_markdown, format_text
 
 OUT = Path("out")
 U = 2.0**-53

@@ -22,7 +22,7 @@ import roundwise as rw
 from roundwise import _kernels
 from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 
 def reflected(A: Any, rng: np.random.Generator) -> Any:

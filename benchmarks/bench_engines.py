@@ -32,7 +32,7 @@ import roundwise as rw
 from roundwise.backends import ENGINES, NativeBackend
 from roundwise.machine.identity import Machine
 from roundwise.problems import laplace_3d, poisson_2d, read_matrix_market
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 OUT = Path("out")
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"

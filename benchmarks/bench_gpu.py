@@ -28,13 +28,13 @@ from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.methods import METHODS
 from roundwise.backends import ArithmeticFailure
 from roundwise.backends.arrays import column_norms, on_host
-from roundwise.experiments.native_gpu.systems import DeviceErrors, DeviceSystem, Recipe
 from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP64
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import with_singular_values
-from roundwise.report import Table, format_markdown, format_text
 from roundwise.solver import places
+from roundwise_studies.native_gpu.systems import DeviceErrors, DeviceSystem, Recipe
+from roundwise_studies.report import Table, format_markdown, format_text
 
 OUT = Path("out")
 SIZES = (4096, 8192, 16384, 32768)

@@ -33,7 +33,7 @@ import roundwise as rw
 from roundwise.backends import native_formats
 from roundwise.machine.identity import Machine
 from roundwise.policies import OnlinePolicy
-from roundwise.report import Table, format_text, write_csv
+from roundwise_studies.report import Table, format_text, write_csv
 
 OUT = Path("out")
 PAUSE = 0.03  # seconds between solves, all in SciPy's BLAS

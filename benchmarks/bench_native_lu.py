@@ -25,7 +25,7 @@ from timing import PAUSE
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.machine.lu_threads import lu_threads
-from roundwise.report import Table, format_text, write_csv
+from roundwise_studies.report import Table, format_text, write_csv
 
 OUT = Path("out")
 LEVEL = _kernels.native_bf16_levels()[0]

@@ -20,13 +20,20 @@ from numpy.typing import NDArray
 import roundwise as rw
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, LuIR, Shared
 from roundwise.backends import NativeBackend, native_formats
-from roundwise.experiments.native.direct import REST, DirectSolve, has_dsgesv
 from roundwise.formats import get_format
 from roundwise.machine.identity import Machine
 from roundwise.outcomes.peak_memory import peak_bytes
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
-from roundwise.report import Figure, Table, format_markdown, format_text, write_csv, write_figure
-from roundwise.report.timing import ratios_against_size
+from roundwise_studies.native.direct import REST, DirectSolve, has_dsgesv
+from roundwise_studies.report import (
+    Figure,
+    Table,
+    format_markdown,
+    format_text,
+    write_csv,
+    write_figure,
+)
+from roundwise_studies.report.timing import ratios_against_size
 
 Array = NDArray[np.float64]
 STOP = DeploymentRule(max_steps=30)

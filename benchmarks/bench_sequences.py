@@ -34,7 +34,7 @@ from timing import least_seconds
 import roundwise as rw
 from roundwise.backends import get_backend
 from roundwise.problems import convection_diffusion_3d
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 MEMORY = ("peak / (numbers + A)", "peak / (factors + A)")
 SECONDS = {"first (s)": ".3f", "again (s)": ".3f", "ratio": ".2f"}

@@ -16,7 +16,7 @@ from timing import median_seconds
 
 import roundwise as rw
 from roundwise.machine.identity import Machine
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 STACKS = ((10_000, 4), (1000, 32), (100, 200))
 SINGLE = (1, 2, 4, 6, 8, 10, 50, 100)

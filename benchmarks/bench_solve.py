@@ -47,7 +47,7 @@ from roundwise.backends import ENGINES, ArithmeticFailure
 from roundwise.backends.engines.superlu import OPTIONS, suits_symmetric_mode
 from roundwise.machine.identity import Machine
 from roundwise.problems import convection_diffusion_3d, laplace_3d, randsvd, read_matrix_market
-from roundwise.report import Table, format_text, write_csv
+from roundwise_studies.report import Table, format_text, write_csv
 
 OUT = Path("out")
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"

@@ -29,7 +29,7 @@ from roundwise.backends import ENGINES, ArithmeticFailure, get_backend
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.machine.identity import Machine
 from roundwise.problems import laplace_3d, poisson_2d, read_matrix_market
-from roundwise.report import Table, format_markdown
+from roundwise_studies.report import Table, format_markdown
 
 OUT = Path("out")
 MATRICES = Path(__file__).parents[2] / "shared" / "matrices"

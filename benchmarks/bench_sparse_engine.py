@@ -25,7 +25,7 @@ from timing import in_turns
 
 import roundwise as rw
 from roundwise.backends import ENGINES
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 STEPS = 10
 

@@ -25,7 +25,7 @@ import roundwise as rw
 from roundwise import _kernels
 from roundwise.backends.native import dense
 from roundwise.machine.identity import Machine
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 OUT = Path("out")
 PAUSE = 0.15

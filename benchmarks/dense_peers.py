@@ -15,7 +15,7 @@ import scipy
 import scipy.linalg
 
 from roundwise.backends.engines import mkl
-from roundwise.experiments.native.direct import dsgesv, has_dsgesv
+from roundwise_studies.native.direct import dsgesv, has_dsgesv
 
 Solve = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -21,7 +21,7 @@ from roundwise import _kernels
 from roundwise.machine import lu_threads
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import usable_cores
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 PAUSE = 0.002
 """Seconds between two factorizations, in which threads fall asleep: as between two solves. A pass

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 import roundwise as rw
 from roundwise.problems import read_matrix_market
-from roundwise.report import Table, format_text
+from roundwise_studies.report import Table, format_text
 
 LARGE = 2000
 """The n from which systems count as large."""

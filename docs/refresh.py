@@ -24,21 +24,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from roundwise.experiments import paper
-from roundwise.experiments.default_policy.sparse_methods import COMPARED
-from roundwise.experiments.protocol import reproduce
-from roundwise.experiments.released import figures as departure_figures
-from roundwise.experiments.released.study import DepartureStudy
-from roundwise.experiments.released.tables import all_tables
-from roundwise.experiments.simulated import SimulatedStudy
-from roundwise.experiments.simulated.figures import usage
-from roundwise.experiments.simulated.findings import check
-from roundwise.experiments.simulated.running import Result, range_metric
-from roundwise.experiments.simulated.tables import METHODS
 from roundwise.machine import lu_threads
 from roundwise.outcomes import progress_bar
 from roundwise.policies.facts import shipped_facts
-from roundwise.report import (
+from roundwise_studies import paper
+from roundwise_studies.default_policy.sparse_methods import COMPARED
+from roundwise_studies.protocol import reproduce
+from roundwise_studies.released import figures as departure_figures
+from roundwise_studies.released.study import DepartureStudy
+from roundwise_studies.released.tables import all_tables
+from roundwise_studies.report import (
     Figure,
     Finding,
     Table,
@@ -46,6 +41,11 @@ from roundwise.report import (
     replace_block,
     write_figure,
 )
+from roundwise_studies.simulated import SimulatedStudy
+from roundwise_studies.simulated.figures import usage
+from roundwise_studies.simulated.findings import check
+from roundwise_studies.simulated.running import Result, range_metric
+from roundwise_studies.simulated.tables import METHODS
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

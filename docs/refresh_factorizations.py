@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from roundwise.report import Table, format_markdown, replace_block
+from roundwise_studies.report import Table, format_markdown, replace_block
 
 mpl.use("agg")
 from matplotlib import pyplot as plt

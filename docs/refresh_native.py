@@ -11,7 +11,7 @@ from pathlib import Path
 
 import refresh_factorizations
 
-from roundwise.report import Table, format_markdown, replace_block
+from roundwise_studies.report import Table, format_markdown, replace_block
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "native.md"

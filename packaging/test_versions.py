@@ -4,8 +4,9 @@
     python packaging/test_versions.py newest    # make test-newest: Python 3.12, the newest
     python packaging/test_versions.py newest tests/test_solver.py      # some of the tests
 
-The wheel of dist/ (`make wheels`) is what is tested, in an environment of its own under build/. A
-warning is an error, as pyproject.toml says for all tests; so is the deprecation of anything used.
+The wheel of dist/ (`make wheels`) and the studies are what is tested, in an environment of their
+own under build/. A warning is an error, as pyproject.toml says for all tests; so is the deprecation
+of anything used.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ def main() -> None:
     if which == "oldest":
         chosen = ["--constraint", ROOT / "packaging" / "oldest.txt"]
     wheel = ["--find-links", DIST, f"roundwise[{EXTRAS}]"]
-    pip(
-        interpreter, "uninstall", "--yes", "roundwise"
-    )  # the wheel may be newer, its version is not
-    pip(interpreter, "install", *chosen, *wheel)
+    # The wheel may be newer, its version is not.
+    pip(interpreter, "uninstall", "--yes", "roundwise", "roundwise-studies")
+    pip(interpreter, "install", *chosen, *wheel, ROOT / "studies")
     versions = "import numpy, scipy; print('NumPy', numpy.__version__, 'SciPy', scipy.__version__)"
     subprocess.run([interpreter, "-c", versions], check=True)
     sys.exit(

@@ -49,27 +49,3 @@ def simd_level(request):
 def set_threads():
     """Sets the number of threads, BLAS's too; `threads_as_before` puts them back."""
     return rw.set_num_threads
-
-
-@pytest.fixture(scope="session")
-def sample_report():
-    """The report of `report_sample`, drawn once."""
-    from report_sample import make_sample_report
-
-    return make_sample_report()
-
-
-@pytest.fixture(scope="session")
-def report_folder(sample_report, tmp_path_factory):
-    """The sample report as HTML and Markdown files."""
-    from roundwise.report import write_html, write_markdown
-
-    folder = tmp_path_factory.mktemp("report")
-    write_html(sample_report, folder / "report.html")
-    write_markdown(sample_report, folder / "report.md")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def report_page(report_folder):
-    return (report_folder / "report.html").read_text(encoding="utf-8")

@@ -275,3 +275,24 @@ def test_no_scheduler_is_one_line(tmp_path):
     pytest.importorskip("distributed")
     options = ["--table", tmp_path / "t.sqlite", "--dask", "nonsense://address"]
     assert "no Dask scheduler at nonsense://address" in fail(1, "fill", "pde", *options, *QUICK)
+
+
+def test_without_the_studies_reproduce_says_how_to_install_them():
+    program = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, *_):
+        if name == "roundwise_studies":
+            raise ModuleNotFoundError(name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+from roundwise.cli import main
+main(sys.argv[1:], "roundwise")
+"""
+    for arguments in ([], ["dense", "--quick"], ["--help"]):
+        command = [sys.executable, "-c", program, "reproduce", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.count("\n") == 1
+        assert "pip install roundwise-studies" in done.stderr

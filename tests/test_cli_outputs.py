@@ -39,9 +39,10 @@ def no_work(monkeypatch):
     for name in (
         *("solve.read_matrix_market", "solve.read_columns", "solve.solve", "solve.Tuner.load"),
         *("train.load_systems", "evaluate.load_systems", "calibrate.calibrate"),
-        *("reproduce.reproduce", "tables.fill"),
+        "tables.fill",
     ):
         monkeypatch.setattr(f"roundwise.commands.{name}", work)
+    monkeypatch.setattr("roundwise_studies.command.reproduce", work)
 
 
 def content(folder):

@@ -9,7 +9,6 @@ from command_line import fail, interrupt, stored, succeed
 
 import roundwise as rw
 from roundwise.costs import H200_LIKE
-from roundwise.experiments.simulated import EXPERIMENTS
 from roundwise.outcomes import OutcomeTable
 from roundwise.policies import POLICIES
 from roundwise.problems import randsvd, write_matrix_market
@@ -144,7 +143,7 @@ def test_options_reach_the_tuner(tmp_path, name):
     succeed("train", name, "-o", out, *paper, *rest, "--episodes", 7)
     tuner = Tuner.load(out)
     assert tuner.algorithm == rw.GmresIR.paper(1e-4)
-    lambda_iter = EXPERIMENTS[name].lambda_iter
+    lambda_iter = {"dense": 1.0, "sparse": 0.5, "pde": 0.5}[name]
     assert tuner.reward == PaperReward(w1=1.0, w2=1.0, lambda_iter=lambda_iter)
     assert tuner.context.features == ("kappa_est", "norm_inf")
     assert (tuner.arithmetic, tuner.episodes, tuner.seed) == ("storage", 7, 3)

@@ -26,6 +26,11 @@ def test_the_oldest_versions_that_are_tested_are_those_declared():
 
 def test_versions_agree():
     version = PROJECT["version"]
+    studies = tomllib.loads((ROOT / "studies/pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    assert studies["version"] == version
+    assert studies["dependencies"] == [f"roundwise[cli,plot]=={version}"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     recipe = (ROOT / "packaging/conda-forge/recipe.yaml").read_text(encoding="utf-8")
     assert f'version: "{version}"' in recipe

@@ -38,7 +38,6 @@ from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError, FactorizationStopped
 from roundwise.costs.stored import ProfileMissingError
-from roundwise.experiments.native.direct import DirectSolveError
 from roundwise.solver.places import DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
 
@@ -107,7 +106,6 @@ ERRORS = {
         policies.FactsError("no facts"),
         policies.MemoryFileError("no memory"),
         tuning.TunerFileError("no tuner"),
-        DirectSolveError("no answer"),
         EngineError("no engine"),
         FactorizationStopped("too long"),
         DeviceUnavailable("no GPU"),

@@ -1,16 +1,11 @@
-"""Large matrices that are drawn where they are solved, and the GPU's kernels on such."""
+"""Large matrices that are drawn where they are solved."""
 
 import math
 
-import cuda_host
 import numpy as np
 import pytest
 from scipy import linalg
 
-from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.backends.cuda.backend import CudaBackend
-from roundwise.experiments.native_gpu import runs
-from roundwise.experiments.native_gpu.systems import DeviceErrors, Recipe
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import gaussian, heavy_diagonal, with_singular_values
 
@@ -56,20 +51,3 @@ def test_the_heavy_diagonal_has_its_share():
     shares = np.diagonal(A) / np.linalg.norm(A, axis=1)
     assert np.median(shares) == pytest.approx(2 / math.sqrt(5), abs=0.02)
     assert np.linalg.cond(A) < 10
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    """The kernels themselves, on the processor."""
-    return cuda_host.HostDevice(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.mark.parametrize("action", ["lu/local:fp16x2", "lu/tournament:fp64", "lu:fp32"])
-@pytest.mark.parametrize("family", ["mode 3", "gaussian"])
-def test_kernels_get_such_systems_through_the_gate(kernels, action, family):
-    real = CudaBackend(kernels)
-    system = Recipe(family, 90, 1e4, (0, 1)).drawn(real)
-    outcome = runs.ALGORITHM.run(system, f"{action}-fp64-fp64-fp64", real)
-    assert outcome.converged
-    assert outcome.ferr < 1e-9
-    assert DeviceErrors(system).backward(outcome.x) <= default_tolerance(90)

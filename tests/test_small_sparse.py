@@ -9,9 +9,9 @@ import roundwise as rw
 import roundwise._kernels as _kernels
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact, small_sparse
-from roundwise.experiments.default_policy.sparse_times import saddle_point
 from roundwise.problems import convection_diffusion_2d, poisson_2d
 from roundwise.problems.pde import laplace_3d
+from roundwise.problems.sparse import saddle_point
 from roundwise.solver import at_once as at_once_module
 
 U = 2.0**-53

@@ -5,7 +5,8 @@
 The environment has no program on its PATH but its own, so that nothing can be compiled. Into it go
 the wheel and what the README's examples and the command need, then these run: a dense and a sparse
 solve, every Python block of README.md in one session, the short programs in examples/, and
-``roundwise`` with ``--help``, with a system of its own, and with one that it must refuse.
+``roundwise`` with ``--help``, with a system of its own, with one that it must refuse, and with a
+study, which is in another package.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ("solve_dense", "solve_many", "solve_sparse")  # those that draw nothing
 FIRST = """
-import importlib.metadata, importlib.resources, pathlib, shutil, sys
+import importlib.metadata, importlib.util, pathlib, shutil, sys
 import numpy as np
 from scipy import sparse
 import roundwise as rw
@@ -30,6 +31,7 @@ assert not any(map(shutil.which, ("cc", "c++", "gcc", "g++", "clang", "cl"))), "
 package = pathlib.Path(rw.__file__).parent
 assert package.is_relative_to(sys.prefix), f"{package} is not the wheel that was installed"
 assert (package / "py.typed").is_file()
+assert importlib.util.find_spec("roundwise_studies") is None, "the wheel has the studies in it"
 assert importlib.metadata.metadata("roundwise")["License-Expression"] == "BSD-3-Clause"
 rng = np.random.default_rng(0)
 A, x = rng.standard_normal((300, 300)), rng.standard_normal(300)
@@ -116,7 +118,8 @@ def main() -> None:
         assert (place / "x.mtx").is_file()
         run(command, "solve", "singular.mtx", "-o", "none.mtx", status=1)
         assert not (place / "none.mtx").exists()
-        print("roundwise: --help, solve, and a singular system refused")
+        assert "pip install roundwise-studies" in run(command, "reproduce", "dense", status=1)
+        print("roundwise: --help, solve, a singular system refused, studies not found")
 
 
 if __name__ == "__main__":

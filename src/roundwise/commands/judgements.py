@@ -23,16 +23,16 @@ from roundwise.evaluation import (
     regret_table,
     usage_table,
 )
-from roundwise.experiments.default_policy.comparing import (
-    Comparison,
-    Floats,
-    Measured,
-    first_actions,
-    judged,
-)
 from roundwise.outcomes import OutcomeView
 from roundwise.rewards import CostReward, ProblemFacts, met_matrix
 from roundwise.tuning import Tuner, view_contexts, view_rewards
+from roundwise.tuning.measured import (
+    Floats,
+    Measured,
+    PolicyTimes,
+    first_actions,
+    policy_times,
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def judge(tuner: Tuner, view: OutcomeView, kappa: str, tau: float) -> Judgement:
 class Times:
     """How long solves take with one policy: `comparison` with the oracle, `speedup` over FP64."""
 
-    comparison: Comparison
+    comparison: PolicyTimes
     speedup: Interval
 
 
@@ -160,7 +160,7 @@ def judge_times(tuner: Tuner, view: OutcomeView) -> TimedJudgement:
 
     def times(name: str, seconds: Floats) -> Times:
         return Times(
-            judged("", name, seconds, measured.oracle, measured.safe),
+            policy_times("", name, seconds, measured.oracle, measured.safe),
             ratio_interval(measured.safe, seconds, np.random.default_rng(0)),
         )
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.backends import get_backend, known_backends
 from roundwise.commands.outputs import writable_file, writable_table
 from roundwise.exceptions import UnknownNameError
-from roundwise.experiments.simulated.experiment import FORMATS
 from roundwise.formats import FloatFormat, get_format
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,7 +154,7 @@ def default_formats(arithmetic: str) -> list[FloatFormat]:
     """
     backend = get_backend(arithmetic)
     kinds = [False, True] if backend.formats(sparse=True) else [False]
-    formats = [get_format(name) for name in FORMATS]
+    formats = [get_format(name) for name in PAPER_FORMATS]
     return [fmt for fmt in formats if all(backend.supports(fmt, kind) for kind in kinds)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ from roundwise.commands.systems import (
 from roundwise.costs import PROFILES
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.evaluation import best_fixed_action
-from roundwise.experiments.simulated import EXPERIMENTS
-from roundwise.experiments.simulated.experiment import WEIGHTS
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, progress_bar
@@ -43,7 +42,7 @@ from roundwise.policies import (
     ThompsonSampling,
 )
 from roundwise.policies.look import fitting_actions
-from roundwise.rewards import CostReward, PaperReward, Reward
+from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, Reward
 from roundwise.tuning import Context, Tuner
 
 LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
@@ -63,6 +62,10 @@ LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
 }
 """The policies that can be trained for each algorithm, the default first. Nine cheap features are
 too many for the paper's ten bins each, and none of them is a condition number."""
+
+WEIGHTS = {"W1": PAPER_W1, "W2": PAPER_W2}
+LAMBDA_ITER = {"sparse": 0.5, "pde": 0.5}
+"""Weights of the iterations in the paper's reward, by data set; else 1."""
 
 
 def json_name(path: Path) -> Path:
@@ -280,10 +283,7 @@ def chosen_reward(
         return CostReward(machine)
     if profile is not None:
         raise click.UsageError("--profile belongs to --reward cost; leave one of them out")
-    w1, w2 = WEIGHTS[weights or "W1"]
-    # The paper weighs iterations less for its sparse and PDE systems than for dense ones.
-    experiment = EXPERIMENTS.get(systems[0], EXPERIMENTS["dense"])
-    return PaperReward(w1=w1, w2=w2, lambda_iter=experiment.lambda_iter)
+    return replace(WEIGHTS[weights or "W1"], lambda_iter=LAMBDA_ITER.get(systems[0], 1.0))
 
 
 def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from roundwise.problems.arguments import RandomSource, as_generator, finite, integer_at_least
 from roundwise.problems.linear_system import LinearSystem
+from roundwise.problems.pde import poisson_2d
 
 
 def random_sparse_spd(
@@ -114,3 +115,13 @@ def random_banded(n: int, rng: np.random.Generator) -> sp.csr_array:
     bands = [rng.standard_normal(n - abs(k)) for k in offsets]
     A = sp.diags_array(bands, offsets=list(offsets))
     return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
+
+
+def saddle_point(m: int, rng: np.random.Generator) -> sp.csr_array:
+    """Symmetric indefinite: a Laplacian bordered by random constraints, zeros on the diagonal."""
+    A = poisson_2d(m).A
+    n, count = A.shape[0], A.shape[0] // 4
+    rows, columns = np.repeat(np.arange(count), 3), rng.integers(0, n, 3 * count)
+    B = sp.csr_array((rng.standard_normal(3 * count), (rows, columns)), shape=(count, n))
+    B = B + sp.csr_array((np.ones(count), (np.arange(count), 4 * np.arange(count))), B.shape)
+    return sp.csr_array(sp.block_array([[A, B.T], [B, None]]))

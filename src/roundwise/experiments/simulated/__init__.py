@@ -1,9 +1,0 @@
-"""The paper's simulated experiments.
-
->>> study = SimulatedStudy(Settings(), ("dense",))               # doctest: +SKIP
->>> results = reproduce(study, Path("out"))                      # doctest: +SKIP
->>> write(study, results, Path("out/reproduce"))                 # doctest: +SKIP
-"""
-
-from roundwise.experiments.simulated.experiment import EXPERIMENTS, Settings
-from roundwise.experiments.simulated.study import SimulatedStudy

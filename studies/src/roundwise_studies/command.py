@@ -1,0 +1,215 @@
+"""``roundwise reproduce``: the paper's experiments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from textwrap import fill
+from typing import Any, TypeVar
+
+import click
+
+from roundwise.commands import options
+from roundwise.commands.endings import echo_json, interruptible
+from roundwise.commands.outputs import writable_folder
+from roundwise.outcomes import progress_bar
+from roundwise_studies.native.settings import ORDERS, NativeSettings
+from roundwise_studies.native.study import NativeStudy
+from roundwise_studies.native_gpu.settings import QUICK as QUICK_GPU
+from roundwise_studies.native_gpu.settings import DeviceSettings
+from roundwise_studies.native_gpu.study import DeviceStudy
+from roundwise_studies.protocol import Part, Study, reproduce
+from roundwise_studies.released.study import DepartureStudy
+from roundwise_studies.report import format_text
+from roundwise_studies.simulated import EXPERIMENTS, Settings, SimulatedStudy
+from roundwise_studies.writing import Written, write
+
+T = TypeVar("T", Settings, NativeSettings, DeviceSettings)
+
+QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
+QUICK_NATIVE = NativeSettings(train=6, test=8, sizes=(100, 200))
+ONLY_NATIVE = {"order": "for native", "device": "for native"}
+REFUSED = {
+    "native": {
+        "seeds": "not for native: its one training has the seed of --seed",
+        "actions": "not for native: it runs all monotone actions of three formats",
+        "arithmetic": "not for native: its arithmetic is the hardware's",
+        "jobs": "not for native: its runs are timed one by one",
+    },
+    "departures": ONLY_NATIVE | {"arithmetic": "not for departures, which runs in both"},
+}
+"""Options that do not fit an experiment, and why; else `ONLY_NATIVE`."""
+ON_A_GPU = {
+    "systems": "not with --device cuda: it has systems of each family and size; --sizes selects",
+    "order": "not with --device cuda: its actions are monotone in the order of the stages",
+}
+WIDTH = 100
+MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
+
+
+@click.command("reproduce")
+@click.argument(
+    "experiment",
+    metavar="dense|sparse|pde|ablation|all|native|departures",
+    type=click.Choice([*EXPERIMENTS, "all", "native", "departures"]),
+)
+@click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
+@options.count(
+    "--systems",
+    "Training systems, and test systems; of native, half as many for training.  [default: 100]",
+)
+@options.sizes("Smallest and largest n.  [default: 100 500; native: 1000 1500]", least=2)
+@options.count("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
+@options.choice(
+    "--actions",
+    ["25", "35"],
+    "The paper's highest 25 actions, or all monotone ones.",
+    default="25",
+)
+@options.choice(
+    "--order",
+    ORDERS,
+    "For native: actions are monotone in the order of the stages, or in that of the paper's "
+    "native study, (u_f, u_g, u, u_r).  [default: stages]",
+)
+@options.choice(
+    "--device",
+    ["cpu", "cuda"],
+    "For native: the processor, or a GPU with n = 1000 to 16384.  [default: cpu]",
+)
+@options.arithmetic(
+    "Round every operation (operation), or round results when stored (storage).  "
+    "[default: operation]"
+)
+@options.count("--jobs", "Processes.  [default: all cores]")
+@options.seed("Seed of the data sets and of the first training.")
+@options.valued(
+    "--cache",
+    options.FOLDER,
+    "Where outcomes are kept: one table (an SQLite file) per data set.",
+    Path("out"),
+    "DIR",
+    check=writable_folder,
+)
+@click.option(
+    "--out",
+    type=options.FOLDER,
+    metavar="DIR",
+    help="Where report, tables and figures go.  [default: out/reproduce, out/native, "
+    "out/native-gpu or out/departures]",
+)
+@options.as_json("Print all numbers for programs.")
+def reproduce_command(
+    experiment: str,
+    quick: bool,
+    systems: int | None,
+    sizes: tuple[int, int] | None,
+    seeds: int | None,
+    actions: str,
+    order: str | None,
+    device: str | None,
+    arithmetic: str | None,
+    jobs: int | None,
+    seed: int,
+    cache: Path,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the paper's experiments, our numbers beside its own.
+
+    For both weightings of the reward (W1, W2) and both tolerances (1e-6, 1e-8). Everything is
+    solved once and kept in the cache: a second run, another reward or more seeds take seconds.
+    The folder of --out gets report.html (one file, opens offline), report.md, tables as CSV,
+    figures, and results.json.
+
+    "native" is the paper's study of real low precision, measured on this machine beside LAPACK;
+    leave the machine alone meanwhile, about ten minutes on two cores. Times are kept, too: remove
+    native.sqlite from the cache to measure again. It is no part of "all". With --device cuda it
+    runs on a GPU beside cuSOLVER, minutes on an H200, and keeps its times in native-gpu.sqlite:
+    where there is no GPU, that file is read, and nothing is run.
+
+    "departures" runs the dense experiment on the paper's own systems with the departures of its
+    released code from its text, one by one and all together, to see which number comes from which.
+    It is no part of "all", and takes about 40 minutes on two cores.
+
+    \b
+    Examples
+      roundwise reproduce all --quick
+      roundwise reproduce dense --seeds 30
+      roundwise reproduce all --arithmetic storage --out out/storage
+      roundwise reproduce native --quick
+      roundwise reproduce native --device cuda
+      roundwise reproduce departures
+    """
+    for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
+        options.refuse_given([option], f"{reason}; leave it out")
+    study: Study[Any, Any]
+    if device == "cuda":
+        for option, reason in ON_A_GPU.items():
+            options.refuse_given([option], f"{reason}; leave it out")
+        gpu = _given(QUICK_GPU if quick else DeviceSettings(), seed=seed)
+        with options.bad_value("--sizes"):
+            study = DeviceStudy(gpu if sizes is None else gpu.within(*sizes))
+    elif experiment == "native":
+        halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
+        native = QUICK_NATIVE if quick else NativeSettings()
+        study = NativeStudy(_given(native, **halves, sizes=sizes, seed=seed, order=order))
+    else:
+        chosen = {"systems": systems, "seeds": seeds, "arithmetic": arithmetic, "sizes": sizes}
+        settings = QUICK if quick else Settings()
+        settings = _given(settings, **chosen, seed=seed, actions=int(actions))
+        # The findings of the ablation compare it with dense, on the same outcomes.
+        names = {"all": tuple(EXPERIMENTS), "ablation": ("dense", "ablation")}
+        if experiment == "departures":
+            study = DepartureStudy(settings)
+        else:
+            study = SimulatedStudy(settings, names.get(experiment, (experiment,)))
+    out = Path("out") / study.name if out is None else out
+    with options.bad_value("--out"):
+        writable_folder(out)
+    written = interruptible(lambda: _written(study, cache, jobs or -1, out), cache)
+    if as_json:
+        echo_json({**written.summary, "files": [str(path) for path in written.files]})
+        return
+    for part in written.parts:
+        _show_part(part)
+    if written.report.findings:
+        click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
+        for finding in written.report.findings:
+            click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
+            click.echo(wrapped("    ", finding.evidence))
+        click.echo()
+    click.echo("SUMMARY\n")
+    for line in written.report.summary:
+        click.echo(wrapped("* ", line))
+    click.echo(f"\nReport: {written.files[0]}")
+
+
+def _given(defaults: T, **chosen: Any) -> T:
+    """The settings with those options that were given."""
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return replace(defaults, **given)
+
+
+def _written(study: Study[Any, Any], cache: Path, jobs: int, out: Path) -> Written:
+    result = reproduce(study, cache, jobs, progress_bar)
+    return write(study, result, out, bar=progress_bar("report"))
+
+
+def _show_part(part: Part) -> None:
+    heading = part.heading.upper() or f"{part.title.upper()} ({part.name})"
+    click.echo(f"\n{heading}\n")
+    for term, text in part.legend:
+        click.echo(wrapped(f"{term:<12}", text))
+    if part.legend:
+        click.echo()
+    for table in part.tables.values():
+        click.echo(format_text(replace(table, note="")))
+        if table.note:
+            click.echo("\n" + wrapped("", table.note))
+        click.echo()
+
+
+def wrapped(lead: str, text: str) -> str:
+    """A paragraph for the terminal, indented below its first characters."""
+    return fill(text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
