@@ -17,7 +17,6 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.algorithms.accuracy import ErrorMeasure
-from roundwise.algorithms.methods import METHODS, Method
 from roundwise.backends import (
     BACKENDS,
     ENGINES,
@@ -28,6 +27,7 @@ from roundwise.backends import (
 from roundwise.backends.engines import Engine, Symbolic
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.features import FEATURES, Feature
+from roundwise.methods import METHODS, Method
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import POLICIES, FixedAction, Policy
 from roundwise.problems import laplace_3d, poisson_2d, randsvd

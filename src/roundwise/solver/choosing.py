@@ -18,7 +18,6 @@ import numpy as np
 
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import NativeBackend
 from roundwise.backends.complex.backend import ComplexBackend
 from roundwise.backends.engines.orderings import Orders
@@ -27,6 +26,7 @@ from roundwise.features import look
 from roundwise.formats import BF16, FP32, FP64, FloatFormat
 from roundwise.machine.spinning import FEW_CORES
 from roundwise.machine.threads import factorization_threads
+from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking, shipped_facts
 from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.problems import Problem

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.actions import Action
-from roundwise.algorithms.methods import is_symmetric
 from roundwise.backends.native.structured import structured_method
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.formats import FP64
 from roundwise.solver.choosing import Choice, native_ladder
 from roundwise.solver.inputs import GivenMatrix, dense_array

@@ -16,13 +16,14 @@ from typing import Any
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, VerifiedSolve
-from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.backends import Backend
 from roundwise.backends.cuda.cublas import SPACE
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.costs.device_prices import DevicePrices, device_prices
 from roundwise.exceptions import UnknownNameError
 from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP16, FP16X2, FP64, FloatFormat
+from roundwise.methods import DEFAULT_METHOD, METHODS
 from roundwise.policies.look import STRUCTURE, fitting_actions
 from roundwise.solver.choosing import DEFAULT, Choice, Chooser, FixedStart, PolicyChooser
 from roundwise.solver.device.devices import DeviceMemoryError
