@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -68,12 +68,21 @@ class Prices:
     structured: Mapping[str, float] = field(default_factory=dict)  # see `methods.structured`
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_priced", {})
         object.__setattr__(self, "_known", {})  # a choice asks for the same few again and again
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
 
     def prices(self, method: str, fmt: str) -> bool:
         """Whether work by this method in this format has a price."""
-        known = METHODS.get(method)
-        return bool(known and known.price and known.price(self, SMALLEST, fmt) is not None)
+        by = METHODS.get(method)
+        if by is None or by.price is None:
+            return False
+        known: dict[Any, bool] = self._priced  # type: ignore[attr-defined]
+        if (found := known.get((by.price, fmt))) is None:
+            found = known[by.price, fmt] = by.price(self, SMALLEST, fmt) is not None
+        return found
 
     def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
         """The seconds that this work takes."""

@@ -59,9 +59,3 @@ def safest_last() -> tuple[Method, ...]:
     """The methods, with those that are safe for every dense and every sparse matrix at the end."""
     safe = DEFAULT_METHOD, SAFE
     return tuple(sorted(METHODS.values(), key=lambda method: method.name in safe))
-
-
-def prepared_by_themselves(sparse: bool) -> tuple[Method, ...]:
-    """The methods that no backend knows by name: they have their own `prepare`."""
-    methods = METHODS.values()
-    return tuple(m for m in methods if m.prepare is not None and m.sparse == sparse)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from roundwise.actions import ActionSpace
 from roundwise.costs import Shape
 from roundwise.features import LOOK
-from roundwise.methods import DEFAULT_METHOD, METHODS, Method, safest_last
+from roundwise.methods import DEFAULT_METHOD, METHODS, Method
 
 KINDS = {
     "dense": METHODS["lu"],
@@ -109,7 +109,7 @@ class Seen:
         structure = dict(zip(STRUCTURE, (pattern, positive, *others), strict=True))
         kind = kind_of(bool(sparse), bool(pattern), bool(positive))
         fitting = tuple(
-            m.name for m in safest_last() if m.sparse == bool(sparse) and m.fits(structure)
+            m.name for m in METHODS.values() if m.sparse == bool(sparse) and m.fits(structure)
         )
         return cls(
             kind,
@@ -134,7 +134,7 @@ class Seen:
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """The methods to choose from, the safest last.
+        """The methods to choose from.
 
         Of LU and Cholesky of the whole matrix it is that of the system's kind. Methods whose price
         depends on counts are left out where these are not known (`Method.counts`).

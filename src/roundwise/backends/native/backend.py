@@ -33,7 +33,7 @@ from roundwise.backends.native.vectors import NativeVectors
 from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import PASS, pass_threads
-from roundwise.methods import METHODS, prepared_by_themselves
+from roundwise.methods import METHODS
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
@@ -107,7 +107,8 @@ class NativeBackend(NativeVectors):
 
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
         own = engine_methods() if sparse else ("qr", *STRUCTURED)
-        return ("cholesky", "lu", *own, *(m.name for m in prepared_by_themselves(sparse)))
+        added = (m.name for m in METHODS.values() if m.prepare is not None and m.sparse == sparse)
+        return ("cholesky", "lu", *own, *added)
 
     def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
         if sparse and method in (engines := engine_methods()):
