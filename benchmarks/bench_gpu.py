@@ -25,11 +25,11 @@ import numpy as np
 import roundwise as rw
 from roundwise.algorithms import VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import ArithmeticFailure
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP64
+from roundwise.methods import METHODS
 from roundwise.problems.dense import singular_values
 from roundwise.problems.drawn import with_singular_values
 from roundwise.solver import places

@@ -3,31 +3,27 @@
 For each order: milliseconds with 1, 2, ... threads. The last columns tell the number that
 `roundwise.machine.lu_threads` takes of all cores, and its time over the best one.
 ``python benchmarks/lu_threads.py``, on an idle machine. With ``--write`` the times of this machine
-replace those of a machine with as many cores in src/roundwise/machine/lu_threads.json.
+replace those of a machine with as many cores in src/roundwise/machine/rates.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 
 from roundwise import _kernels
 from roundwise.machine import lu_threads
 from roundwise.machine.identity import Machine
+from roundwise.machine.rates import FILE, write_rates
 from roundwise.machine.threads import usable_cores
 from roundwise_studies.report import Table, format_text
 
 PAUSE = 0.002
 """Seconds between two factorizations, in which threads fall asleep: as between two solves. A pass
 over the matrix follows, as in a solve, which wakes them from an order of 362 on."""
-
-FILE = Path(__file__).parents[1] / "src" / "roundwise" / "machine" / lu_threads.FILE
 
 
 def milliseconds(A: np.ndarray, counts: list[int], repeats: int) -> dict[int, float]:
@@ -58,12 +54,9 @@ def shown(name: str, found: dict[int, dict[int, float]]) -> str:
 
 
 def written(measured: lu_threads.Measured) -> None:
-    others = lu_threads.shipped() if FILE.exists() else ()
-    kept = [one for one in others if one.cores != measured.cores]
+    kept = [one for one in lu_threads.shipped() if one.cores != measured.cores]
     machines = sorted([*kept, measured], key=lambda one: one.cores)
-    text = json.dumps(lu_threads.to_dict(tuple(machines)), indent=1)
-    text = re.sub(r'\{\s+("1"[^{}]*?)\s+\}', lambda m: "{" + " ".join(m[1].split()) + "}", text)
-    FILE.write_text(text + "\n", encoding="utf-8")
+    write_rates("lu_threads", lu_threads.to_json(tuple(machines)))
 
 
 def main() -> None:

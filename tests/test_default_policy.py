@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import NativeBackend
 from roundwise.costs import MachineProfile, Prices, Rate, Shape, Work, current_prices
 from roundwise.costs.prices import SparsePrices, _prices_of, dense_threads, generic_prices
 from roundwise.machine.identity import Machine
+from roundwise.methods import METHODS
 from roundwise.policies import Facts, FactsError, NeighbourPolicy, shipped_facts
 from roundwise.policies.facts import COUNTS, ENOUGH, NEIGHBOURS, Experience, Tried, columns_of
 from roundwise.policies.look import KINDS, PLACE, Seen
@@ -123,8 +123,9 @@ def test_what_has_a_price():
 def test_prices_survive_json():
     saved = json.loads(json.dumps(PRICES.to_dict()))
     assert Prices.from_dict(saved) == PRICES
-    with pytest.raises(rw.RoundwiseError, match="install it again"):
-        Prices.from_dict(saved | {"version": 99})
+    for wrong in ({}, [], saved | {"applied": {"fp32": -1.0}}, saved | {"profile": None}):
+        with pytest.raises(rw.RoundwiseError, match="install Roundwise again"):
+            Prices.from_dict(wrong)
 
 
 def test_shipped_prices_say_where_they_come_from():

@@ -17,7 +17,6 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.algorithms.accuracy import ErrorMeasure
-from roundwise.algorithms.methods import METHODS, Method
 from roundwise.backends import (
     BACKENDS,
     ENGINES,
@@ -27,15 +26,17 @@ from roundwise.backends import (
 )
 from roundwise.backends.engines import Engine, Symbolic
 from roundwise.backends.native.dense import has_own_lu
+from roundwise.costs import Shape, Work, current_prices
 from roundwise.features import FEATURES, Feature
+from roundwise.methods import METHODS, Method
 from roundwise.outcomes import OutcomeTable, fill
-from roundwise.policies import POLICIES, FixedAction, Policy
+from roundwise.policies import POLICIES, FixedAction, NeighbourPolicy, Policy, shipped_facts
 from roundwise.problems import laplace_3d, poisson_2d, randsvd
 from roundwise.rewards import Reward
 from roundwise.solver.decide import ladder_from
 from roundwise.solver.policy_argument import parse_policy
 from roundwise.solver.prepare import prepare
-from roundwise.tuning import Context, TunerFileError
+from roundwise.tuning import LOOK_CONTEXT, Context, TunerFileError
 
 PACKAGE = Path(rw.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -205,7 +206,14 @@ class DensePattern(Symbolic):
         return NativeBackend().matrix(A.toarray(), fmt).lu()
 
 
-DENSE = Method("dense/natural", True, DenseEngine.formats, then=("superlu/colamd",))
+def dense_price(rates, shape, fmt):
+    """As LU of a dense matrix of that size."""
+    return METHODS["lu"].price(rates, Shape(shape.n, shape.n**2, shape.columns), fmt)
+
+
+DENSE = Method(
+    "dense/natural", True, DenseEngine.formats, then=("superlu/colamd",), price=dense_price
+)
 
 
 def test_a_sparse_engine(monkeypatch):
@@ -220,12 +228,16 @@ def test_a_sparse_engine(monkeypatch):
     assert {"superlu/colamd", "dense/natural"} <= set(tuner.space_.methods)
     solution = rw.solve(system.A, system.b, policy=tuner, full_output=True)
     assert (solution.status, solution.action) == ("accepted", action)
+    # It has a price, which is that of LU.
+    prices, work = current_prices(), Work(1, 1)
+    dense = prices.seconds(Shape(81, 81**2), "lu", "fp32", work)
+    assert prices.seconds(Shape(81, 369), "dense/natural", "fp32", work) == dense
     # Where its factors fail, the climb turns to the next format, then to the next method.
     ladder = ladder_from(rw.Action.parse(action), prepare(system.A))
     assert [rung.method for rung in ladder] == ["dense/natural"] * 2 + ["superlu/colamd"]
 
 
-# A backend, and a method of it
+# A backend
 
 
 class FusedBackend(OperationBackend):
@@ -236,32 +248,6 @@ class FusedBackend(OperationBackend):
     def axpy(self, alpha, x, y, fmt):
         alpha, x, y = rw.round_scalar(alpha, fmt), rw.round_to(x, fmt), rw.round_to(y, fmt)
         return rw.round_to(super().axpy(alpha, x, y, rw.FP64), fmt)
-
-
-class SparseQR(Analysis):
-    method = "qr"
-
-    def __init__(self, backend):
-        self.backend = backend
-
-    def factorize(self, A, fmt):
-        return self.backend.matrix(A.toarray(), fmt).qr()
-
-
-class WithSparseQR(NativeBackend):
-    """The native backend, which can also factorize a sparse matrix by dense QR."""
-
-    @property
-    def description(self):
-        return f"{super().description}, sparse qr"
-
-    def methods(self, sparse=False):
-        return (*super().methods(sparse), *(("qr",) if sparse else ()))
-
-    def analyse(self, A, method):
-        if sparse.issparse(A) and method == "qr":
-            return SparseQR(self)
-        return super().analyse(A, method)
 
 
 def test_a_backend(monkeypatch, tmp_path, problems):
@@ -283,15 +269,57 @@ def test_a_backend(monkeypatch, tmp_path, problems):
     assert rw.Tuner.load(tmp_path / "tuner.json").arithmetic == "fused"
 
 
-def test_a_method_of_a_backend(tmp_path):
-    system, action = poisson_2d(5), "qr:fp64-fp64-fp64-fp64"
-    assert not rw.VerifiedSolve().run(system, action, "native").converged  # unsuited
-    assert rw.VerifiedSolve().run(system, action, WithSparseQR()).converged
+# A method
+
+
+class Blockwise(Analysis):
+    """Two diagonal blocks, each by LU: exact where A has no others, else a preconditioner."""
+
+    method = "blockwise"
+
+    def __init__(self, backend, A):
+        self.backend = backend
+
+    def factorize(self, A, fmt):
+        half = len(A) // 2
+        blocks = np.zeros_like(A)
+        blocks[:half, :half], blocks[half:, half:] = A[:half, :half], A[half:, half:]
+        return self.backend.matrix(blocks, fmt).lu()
+
+
+def blockwise_price(rates, shape, fmt):
+    """Seconds of a factorization, of a correction and of a GMRES iteration."""
+    whole = METHODS["lu"].price(rates, shape, fmt)
+    return whole and whole._replace(factor=whole.factor / 4)
+
+
+BLOCKWISE = Method(
+    "blockwise",
+    sparse=False,
+    formats=(rw.FP32, rw.FP64),
+    then=("lu",),
+    price=blockwise_price,
+    prepare=Blockwise,
+)
+
+
+def test_a_method(monkeypatch, tmp_path):
+    monkeypatch.setitem(METHODS, BLOCKWISE.name, BLOCKWISE)
+    policy = NeighbourPolicy(shipped_facts())
+    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), rw.VerifiedSolve().starts((False,)))
+    rng, n = np.random.default_rng(0), max(800, policy.at_once)
+    coupled = rng.standard_normal((n, n))
+    apart = coupled + n * np.eye(n)
+    apart[: n // 2, n // 2 :] = apart[n // 2 :, : n // 2] = 0.0
+    for A, last in ((apart, "blockwise"), (coupled, "lu")):
+        solution = rw.solve(A, np.ones(n), policy=policy, full_output=True)
+        assert solution.attempts[0].action.startswith("blockwise:")
+        assert solution.action.startswith(f"{last}:")
+        assert solution.backward_error <= np.sqrt(n) * rw.FP64.unit_roundoff
     table = OutcomeTable(tmp_path / "outcomes.sqlite")
-    fill(table, rw.VerifiedSolve(), [system], [action], arithmetic=WithSparseQR(), repeats=1)
-    view = table.view(rw.VerifiedSolve(), [system], [action], WithSparseQR())
-    assert view.outcome(0, 0).converged
-    assert view.seconds[0, 0] > 0
+    system, action = rw.LinearSystem(apart, np.ones(n)), "blockwise:fp64-fp64-fp64-fp64"
+    fill(table, rw.VerifiedSolve(), [system], [action], arithmetic="native", repeats=1)
+    assert table.view(rw.VerifiedSolve(), [system], [action], "native").outcome(0, 0).converged
 
 
 # A feature

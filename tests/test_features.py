@@ -428,7 +428,7 @@ def test_fill_ratio_counts_the_factors(arithmetic):
 def test_one_unknown(store, a):
     A = store(np.array([[a]]))
     values = compute_features(system(A), FEATURES, factorize(A))
-    known = {"coherence": 0, "nd_flops": 0}
+    known = dict.fromkeys(("coherence", "nd_flops", "banded", "triangular", "diagonals"), 0)
     is_sparse = store is sp.csr_array
     known |= dict.fromkeys(
         ("sparse", "symmetric_pattern", "symmetric", "strong_diagonal", "static_pivots"),

@@ -1,15 +1,14 @@
 """How many threads a factorization takes: the number with the lowest price, as it was measured."""
 
-import json
-from importlib.resources import files
-
 import numpy as np
 import pytest
 
 from roundwise import _kernels
 from roundwise.backends.native import dense
+from roundwise.exceptions import RoundwiseError
 from roundwise.machine import lu_threads as module
-from roundwise.machine.lu_threads import Measured, cheapest, from_dict, lu_threads, shipped, to_dict
+from roundwise.machine.lu_threads import Measured, cheapest, from_json, lu_threads, shipped, to_json
+from roundwise.machine.rates import shipped_rates
 
 PRICES = {1: 1.0, 2: 0.6, 4: 0.59, 8: 0.4, 16: 0.5}
 
@@ -53,15 +52,14 @@ def test_the_file_says_where_it_comes_from_and_is_read_as_it_was_written():
     for one in shipped():
         assert one.source.startswith("python benchmarks/lu_threads.py --write on ")
         assert f"{one.cores} cores" in one.source
-    text = files("roundwise.machine").joinpath(module.FILE).read_text()
-    assert json.loads(text) == to_dict(shipped())
+    assert shipped_rates("lu_threads") == to_json(shipped())
     assert [one.cores for one in shipped()] == sorted(one.cores for one in shipped())
 
 
-@pytest.mark.parametrize("saved", [None, [], {}, {"schema": module.SCHEMA, "version": 99}])
-def test_another_file_is_refused(saved):
-    with pytest.raises(ValueError, match="install it again"):
-        from_dict(saved)
+@pytest.mark.parametrize("saved", [None, [1], [{}], {"machines": []}])
+def test_other_numbers_are_refused(saved):
+    with pytest.raises(RoundwiseError, match="install Roundwise again"):
+        from_json(saved)
 
 
 @pytest.mark.skipif(not dense.has_own_lu(), reason="LAPACK's LU here")

@@ -9,11 +9,11 @@ import pytest
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.algorithms.methods import is_symmetric
 from roundwise.algorithms.scaling import moderate
 from roundwise.backends import NativeBackend
 from roundwise.backends.native import exact
 from roundwise.backends.native.storage import largest_entry, work_array
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import look
 from roundwise.formats import FP32, FP64
 from roundwise.solver.prepare import prepare

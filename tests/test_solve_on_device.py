@@ -12,7 +12,6 @@ import pytest
 from command_line import fail, succeed
 
 import roundwise as rw
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import get_backend
 from roundwise.backends.cuda.device import DeviceUnavailable, is_available, why_not
 from roundwise.commands import calibrate as calibrating
@@ -28,6 +27,7 @@ from roundwise.costs.device_prices import (
 )
 from roundwise.features import look
 from roundwise.features.device_look import device_row_features
+from roundwise.methods import METHODS
 from roundwise.policies import TabularQ
 from roundwise.policies.device import (
     HARD_STEPS,

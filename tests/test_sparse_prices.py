@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from test_calibration import calibration
 
-from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend
 from roundwise.costs import Calibration, ProfileWarning, Shape, current_prices, save_profile, stored
 from roundwise.costs.calibration import least_seconds
@@ -23,13 +22,9 @@ from roundwise.costs.sparse_calibration import (
     scattered,
     timed_methods,
 )
-from roundwise.costs.sparse_prices import (
-    AMOUNTS,
-    SAME_PRICE,
-    SparsePrices,
-    generic_sparse_prices,
-)
+from roundwise.costs.sparse_prices import SparsePrices, generic_sparse_prices
 from roundwise.machine.identity import Machine
+from roundwise.methods import AMOUNTS, METHODS, SAFE, SAME_PRICE
 from roundwise.problems import poisson_2d
 
 NATIVE = NativeBackend()

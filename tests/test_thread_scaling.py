@@ -10,7 +10,7 @@ from roundwise.costs import Shape, Work, calibrate, save_profile
 from roundwise.costs import prices as pricing
 from roundwise.costs.machines import MachineProfile, Rate
 from roundwise.costs.prices import current_prices, dense_threads, generic_prices
-from roundwise.costs.thread_scaling import SCHEMA, ThreadScaling, shipped_scaling
+from roundwise.costs.thread_scaling import ThreadScaling, shipped_scaling
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine.identity import Machine
@@ -82,8 +82,8 @@ def test_saved_and_read_again():
     assert again.factors("fp32", 1000, 1, 8) == pytest.approx(
         shipped_scaling().factors("fp32", 1000, 1, 8)
     )
-    for wrong in ({}, {"schema": SCHEMA, "version": 0}, []):
-        with pytest.raises(RoundwiseError, match="install it again"):
+    for wrong in ({}, {"source": "", "rates": {"two": {}}}, []):
+        with pytest.raises(RoundwiseError, match="install Roundwise again"):
             ThreadScaling.from_dict(wrong)
 
 

@@ -12,8 +12,9 @@ from scipy import sparse
 import roundwise as rw
 from roundwise.actions import Action, list_space
 from roundwise.algorithms import Shared
-from roundwise.algorithms.methods import METHODS, is_symmetric
 from roundwise.backends import NativeBackend, get_backend, native_formats
+from roundwise.backends.symmetry import is_symmetric
+from roundwise.methods import METHODS
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.problems import LinearSystem, convection_diffusion_2d, poisson_2d, randsvd
 from roundwise.rewards import ClimbReward, ProblemFacts
@@ -241,7 +242,13 @@ def test_action_spaces_fit_the_problems():
     assert list(space.names) == of_sparse
     assert space.names[space.safe] == f"superlu/colamd:fp64-{REST}"
     both = ALGORITHM.action_space(problems=[thin, dense])
-    assert set(both.names) == {*of_dense, *of_sparse} == set(ALGORITHM.starts((False, True)).names)
+    assert set(both.names) == {*of_dense, *of_sparse}
+    structured = {f"{method}:fp64-{REST}" for method in ("banded", "triangular")}
+    assert {*both.names, *structured} == set(ALGORITHM.starts((False, True)).names)
+    triangle = LinearSystem(np.tril(dense.A), dense.b)
+    space = ALGORITHM.action_space(problems=[dense, triangle])
+    assert set(space.names) - set(of_dense) == {f"triangular:fp64-{REST}"}
+    assert space.names[space.safe] == f"lu:fp64-{REST}"
     few = ALGORITHM.action_space(["fp32"])
     assert {action[0].name for action in few} == {"fp32", "fp64"}  # FP64 is always there
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from roundwise.algorithms.methods import SAFE
-from roundwise.costs.sparse_prices import AMOUNTS, FLOPS, generic_sparse_prices
+from roundwise.costs.sparse_prices import generic_sparse_prices
+from roundwise.methods import AMOUNTS, FLOPS, SAFE
 from roundwise_studies.default_policy import sparse_methods
 from roundwise_studies.default_policy.sparse_times import Attempt, Timed
 

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 from roundwise.algorithms.base import Algorithm, Outcome, Shared
 from roundwise.algorithms.krylov import conjugate_gradients
-from roundwise.algorithms.methods import is_symmetric
 from roundwise.algorithms.refinement import refine_by_inner_solves
 from roundwise.algorithms.stage import Stages
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.problems import LinearSystem
 
 

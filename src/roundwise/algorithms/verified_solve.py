@@ -35,7 +35,6 @@ from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.lost_directions import complete_corrector, lost_pivots, tells_all
-from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, is_symmetric
 from roundwise.algorithms.refinement import (
     Correction,
     Corrector,
@@ -56,7 +55,10 @@ from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
+from roundwise.backends.native.structured import STRUCTURED, structured_method
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
+from roundwise.methods import DEFAULT_METHOD, METHODS, safest_last
 from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
@@ -305,9 +307,14 @@ class VerifiedSolve(Algorithm):
 
         Without problems, those of dense systems. The other stages are in FP64, which the gate
         asks for; residuals also in FP64X2 if that is among the formats, and only in FP64X2 for
-        full accuracy. FP64's LU, or SuperLU with COLAMD, is the safe action.
+        full accuracy. FP64's LU, or SuperLU with COLAMD, is the safe action. Methods for bands and
+        triangles are there if some problem is one.
         """
-        return self.starts({problem.is_sparse for problem in problems} or {False}, formats)
+        problems = list(problems)
+        space = self.starts({problem.is_sparse for problem in problems} or {False}, formats)
+        found = {structured_method(problem.A) for problem in problems if not problem.is_sparse}
+        kept = (a for a in space if a.method not in STRUCTURED or a.method in found)
+        return ActionSpace(self.stages, tuple(kept))
 
     def starts(
         self,
@@ -328,7 +335,7 @@ class VerifiedSolve(Algorithm):
             Action((fmt, FP64, FP64, residual), method.name)
             for residual in residuals
             for kind in sorted(sparse)
-            for method in METHODS.values()
+            for method in safest_last()
             if method.chosen and method.sparse == kind
             for fmt in method.formats
             if backend.runs(method.name, fmt, kind) and (wanted is None or fmt in wanted)

@@ -16,7 +16,6 @@ import numpy as np
 
 from roundwise.actions import Action, as_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import backend_class, get_backend
 from roundwise.commands import options
 from roundwise.commands.complex_files import complex_verdict
@@ -25,6 +24,7 @@ from roundwise.commands.outputs import keep, replacing
 from roundwise.commands.systems import check_kappa
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
+from roundwise.methods import METHODS
 from roundwise.problems import LinearSystem, read_columns, read_matrix_market, write_matrix_market
 from roundwise.problems.matrix_market import holds_complex
 from roundwise.solver import SolveFailed, solve

@@ -17,7 +17,7 @@ from roundwise.costs.machines import (
     Rate,
     cost_matrix,
 )
-from roundwise.costs.prices import Prices, Shape, Work, current_prices
+from roundwise.costs.prices import Prices, current_prices
 from roundwise.costs.stored import (
     ProfileError,
     ProfileMissingError,
@@ -27,3 +27,4 @@ from roundwise.costs.stored import (
     profile_path,
     save_profile,
 )
+from roundwise.methods.contract import Shape, Work

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from roundwise.backends import Backend, NativeBackend
 from roundwise.costs.machines import MachineProfile, Rate
@@ -22,7 +23,7 @@ from roundwise.costs.sparse_calibration import (
     timed_methods,
 )
 from roundwise.costs.sparse_prices import SparsePrices, generic_sparse_prices
-from roundwise.formats import FloatFormat, get_format
+from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 
 SIZES = (100, 250, 500, 1000, 2000)
@@ -200,6 +201,34 @@ def least_seconds(
         result = call()
         seconds.append(clock() - start)
     return min(seconds), result
+
+
+BAND_SIZES, BANDS = (400, 800), (1, 3, 11, 41, 161)
+
+
+def structured_rates(budget: float, clock: Clock = perf_counter) -> dict[str, float]:
+    """Seconds for an entry and a flop of a band, and for an entry of a triangle.
+
+    `roundwise.methods.structured` has the formulas; its pass over A, which the profile prices, is
+    fitted with them and left out.
+    """
+    backend = NativeBackend()
+    terms, seconds, triangle = [], [], []
+    for n in BAND_SIZES:
+        full = np.random.default_rng(n).uniform(0.5, 1.0, (n, n)) + n * np.eye(n)
+        for diagonals in BANDS:
+            A = np.triu(np.tril(full, diagonals // 2), -(diagonals // 2))
+            factorize = partial(backend.analyse(A, "banded").factorize, A, FP64)
+            terms.append([n**2, n * diagonals, n * diagonals**2 / 2])
+            seconds.append(least_seconds(factorize, budget, clock)[0])
+        A = np.tril(full)
+        factors = backend.analyse(A, "triangular").factorize(A, FP64)
+        substitute = partial(factors.solve, np.ones((n, 1)))
+        triangle.append(least_seconds(substitute, budget, clock)[0] / n**2)
+    weighted = np.array(terms) / np.array(seconds)[:, None]
+    _, entry, flop = nnls(weighted, np.ones(len(seconds)))[0].tolist()
+    rates = {"band_entry": entry, "band_flop": flop, "triangle_entry": max(triangle)}
+    return {name: float(f"{rate:.3g}") for name, rate in rates.items()}
 
 
 def matrix_kernels(backend: Backend, fmt: FloatFormat, n: int) -> dict[str, Callable[[], object]]:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from roundwise.algorithms.methods import METHODS
 from roundwise.algorithms.refinement import Substitution, refine
 from roundwise.algorithms.scaling import ScaledColumns, ScaledMatrix
 from roundwise.algorithms.stage import Stage
@@ -20,6 +19,7 @@ from roundwise.algorithms.stopping import HalvingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.costs.device_prices import DevicePrices, FactorPrice
 from roundwise.formats import FP64, FloatFormat
+from roundwise.methods import METHODS
 
 SIZES, QUICK_SIZES = (1024, 2048, 4096, 8192, 12288), (512, 1024, 2048)
 RUNS, WARM_UPS, CORRECTIONS = 5, 2, 3

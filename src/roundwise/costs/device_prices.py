@@ -1,12 +1,6 @@
 """What dense work costs on a GPU, in seconds, before it is done.
 
-A factorization is bound by its panels where n is small, and by products where it is large:
-
-    n column + 2/3 n^3 / rate + launch
-
-with the seconds of a `column` of a panel, those that do not depend on n (`launch`), and the rate of
-products, all by method and format. A correction is a substitution and a residual, bound by memory.
-`roundwise calibrate --device cuda` measures them.
+`roundwise.methods.gpu` has the formulas; `roundwise calibrate --device cuda` measures the rates.
 """
 
 from __future__ import annotations
@@ -17,15 +11,16 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from roundwise._files import read_json, replace_file
 from roundwise.costs.stored import ProfileError, ProfileWarning, cache_folder
 from roundwise.exceptions import RoundwiseError
-from roundwise.formats import FP64
 from roundwise.machine import Machine
+from roundwise.machine.rates import shipped_rates
+from roundwise.methods import METHODS, Seconds, Shape, Work
+from roundwise.methods.gpu import correction
 
 SCHEMA = "roundwise-device-prices"
 VERSION = 1
@@ -33,15 +28,11 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class FactorPrice:
-    """The price of a factorization by one method in one format."""
+    """The rates of a factorization by one method in one format."""
 
     flops_per_second: float
     column: float  # seconds
     launch: float = 0.0  # seconds
-
-    def seconds(self, n: int, share: float = 1.0) -> float:
-        """Seconds for n unknowns; `share` is the flops over those of LU, half for Cholesky."""
-        return self.launch + n * self.column + share * 2 / 3 * n**3 / self.flops_per_second
 
 
 @dataclass(frozen=True)
@@ -57,17 +48,29 @@ class DevicePrices:
     source: str = field(default="", repr=False)
 
     def prices(self, method: str, fmt: str) -> bool:
-        return fmt in self.factors.get(method, {})
+        """Whether work by this method in this format has a price."""
+        return self._priced(Shape(1, 1), method, fmt) is not None
+
+    def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
+        """The seconds that this work takes."""
+        return self._known(shape, method, fmt).of(work, shape.columns)
 
     def factor_seconds(self, method: str, fmt: str, n: int) -> float:
-        share = 0.5 if method == "cholesky" else 1.0
-        return self.factors[method][fmt].seconds(n, share)
+        return self._known(Shape(n, n * n), method, fmt).factor
 
     def step_seconds(self, fmt: str, n: int, columns: int = 1) -> float:
         """Seconds of a substitution with the factors, and of a residual, for each column."""
-        factors = 8 if fmt == FP64.name else 4
-        passes = n * n * (8 + factors) / self.bytes_per_second
-        return columns * (self.step + n * self.step_column + passes)
+        return correction(self, fmt, n, columns)
+
+    def _priced(self, shape: Shape, method: str, fmt: str) -> Seconds | None:
+        known = METHODS.get(method)
+        return known.device_price(self, shape, fmt) if known and known.device_price else None
+
+    def _known(self, shape: Shape, method: str, fmt: str) -> Seconds:
+        found = self._priced(shape, method, fmt)
+        if found is None:
+            raise ValueError(f"{method} has no price in {fmt} on a GPU; ask `prices` before")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "version": VERSION, **asdict(self)}
@@ -80,13 +83,17 @@ class DevicePrices:
                 "no prices of a device that this Roundwise reads; run `roundwise calibrate "
                 "--device cuda`"
             )
-        rest = {name: value for name, value in saved.items() if name not in known}
+        return cls.from_rates({name: x for name, x in saved.items() if name not in known})
+
+    @classmethod
+    def from_rates(cls, saved: Any) -> DevicePrices:
+        """From a part of `roundwise.machine.rates`."""
         try:
             factors = {
                 method: {fmt: FactorPrice(**price) for fmt, price in by_format.items()}
-                for method, by_format in rest.pop("factors").items()
+                for method, by_format in saved["factors"].items()
             }
-            made = cls(factors=factors, **rest)
+            made = cls(**saved | {"factors": factors})
             for method, by_format in factors.items():
                 for fmt in by_format:
                     if not 0 < made.factor_seconds(method, fmt, 1000) < math.inf:
@@ -101,8 +108,7 @@ class DevicePrices:
 @cache
 def generic_device_prices() -> DevicePrices:
     """The prices that come with the package, measured on the device that they name."""
-    text = files("roundwise.costs").joinpath("generic_prices_cuda.json").read_text("utf-8")
-    return DevicePrices.from_dict(json.loads(text))
+    return DevicePrices.from_rates(shipped_rates("cuda"))
 
 
 def device_prices_path(machine: Machine) -> Path:

@@ -5,19 +5,12 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
-from roundwise.costs.sparse_prices import (
-    SCHEMA,
-    VERSION,
-    Shape,
-    SparsePrices,
-    readable,
-    shipped,
-)
+from roundwise.costs.sparse_prices import SparsePrices, check_numbers
 from roundwise.costs.stored import (
     ProfileError,
     ProfileMissingError,
@@ -26,53 +19,26 @@ from roundwise.costs.stored import (
     load_with_other_threads,
 )
 from roundwise.costs.thread_scaling import shipped_scaling
-from roundwise.formats import FP64, get_format
+from roundwise.exceptions import RoundwiseError
+from roundwise.formats import FP64
 from roundwise.machine import Machine
-
-BASIS = 15
-"""Krylov vectors that an Arnoldi step orthogonalizes against, on average."""
+from roundwise.machine.rates import shipped_rates
+from roundwise.methods import METHODS, Seconds, Shape, Work
 
 MEASURED_WITH = 2
 """Threads of the machine that generic prices were measured on."""
+
+SMALLEST = Shape(1, 1)
 
 MOST_KNOWN = 1000
 """Prices of methods, for matrices of some shape, that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Counted work by one method in one format.
-
-    Parameters
-    ----------
-    runs, steps, iterations : int
-        Factorizations, corrections, and GMRES iterations.
-
-    Examples
-    --------
-    >>> from roundwise.costs import Work
-    >>> Work(runs=1, steps=2)
-    Work(runs=1, steps=2, iterations=0)
-    """
-
-    runs: int = 0
-    steps: int = 0
-    iterations: int = 0
-
-    def __add__(self, other: Work) -> Work:
-        return Work(
-            self.runs + other.runs, self.steps + other.steps, self.iterations + other.iterations
-        )
-
-
 @dataclass(frozen=True)
 class Prices:
-    """A machine profile, which prices dense work, and prices of what it does not cover.
+    """The rates of a processor, and the prices of methods by them.
 
-    The price of work is ``runs factor + (runs + steps) step + iterations iteration``, where a
-    step is a triangular solve in the factors' format and a residual in FP64, and an iteration
-    applies the factors and A in FP64. Dense steps are bound by memory, or by arithmetic if there
-    are many right-hand sides.
+    The formulas are those of `roundwise.methods`.
 
     Parameters
     ----------
@@ -84,6 +50,8 @@ class Prices:
     sparse : SparsePrices
     source : str
         Where the numbers come from.
+    structured : mapping of str to float
+        Seconds for an entry and for a flop of a band, and for an entry of a triangle.
 
     Examples
     --------
@@ -97,75 +65,56 @@ class Prices:
     cholesky: Mapping[str, float]  # seconds of Cholesky over those of LU, by format
     sparse: SparsePrices
     source: str = field(default="", repr=False)
+    structured: Mapping[str, float] = field(default_factory=dict)  # see `methods.structured`
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_priced", {})
         object.__setattr__(self, "_known", {})  # a choice asks for the same few again and again
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))
 
     def prices(self, method: str, fmt: str) -> bool:
         """Whether work by this method in this format has a price."""
-        if method not in ("lu", "cholesky"):
-            return fmt in self.sparse.factor.get(method, {})
-        return fmt in self.profile.rates and (method == "lu" or fmt in self.cholesky)
+        by = METHODS.get(method)
+        if by is None or by.price is None:
+            return False
+        known: dict[Any, bool] = self._priced  # type: ignore[attr-defined]
+        if (found := known.get((by.price, fmt))) is None:
+            found = known[by.price, fmt] = by.price(self, SMALLEST, fmt) is not None
+        return found
 
     def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
         """The seconds that this work takes."""
-        known: dict[Any, tuple[float, ...]] = self._known  # type: ignore[attr-defined]
-        is_sparse = method in self.sparse.factor
-        key = shape if is_sparse else (shape.n, shape.columns), method, fmt
-        if (rates := known.get(key)) is None:
+        known: dict[Any, Seconds] = self._known  # type: ignore[attr-defined]
+        by = METHODS[method]
+        size = shape if by.sparse else (shape.n, shape.columns, shape.diagonals)
+        if (seconds := known.get((size, by.price, fmt))) is None:
+            found = None if by.price is None else by.price(self, shape, fmt)
+            if found is None:
+                raise ValueError(f"{method} has no price in {fmt}; ask `prices` before")
             if len(known) > MOST_KNOWN:
                 known.clear()
-            priced = self._sparse if is_sparse else self._dense
-            rates = known[key] = priced(shape, method, fmt)
-        factor, conversion, step, iteration = rates
-        if work.iterations:
-            factor += conversion
-        steps = work.runs + work.steps
-        return work.runs * factor + steps * step + shape.columns * work.iterations * iteration
-
-    def _dense(self, shape: Shape, method: str, fmt: str) -> tuple[float, ...]:
-        """Seconds of a factorization, of its conversion to FP64, of a step and of an iteration."""
-        n, profile = shape.n, self.profile
-        rate = profile.rate(fmt, n)
-        share = self.cholesky[fmt] if method == "cholesky" else 1.0
-        factor = share * 2 / 3 * n**3 / rate.flops_per_second + profile.run_overhead
-        product = self._pass(n, FP64.name, shape.columns)
-        step = self._pass(n, fmt, shape.columns) + product + profile.outer_overhead
-        single = self._pass(n, FP64.name, 1)
-        applied = self.applied[fmt] * n * n if fmt in self.applied else single
-        iteration = applied + (1 + 2 * BASIS / n) * single + profile.inner_overhead
-        return factor, 0.0, step, iteration
-
-    def _pass(self, n: int, fmt: str, columns: int) -> float:
-        """A product or a triangular solve with a block of columns."""
-        rate = self.profile.rate(fmt, n)
-        compute = 2 * n * n * columns / rate.flops_per_second
-        if rate.bytes_per_second is None:
-            return compute
-        return max(compute, n * n * get_format(fmt).storage_bytes / rate.bytes_per_second)
-
-    def _sparse(self, shape: Shape, method: str, fmt: str) -> tuple[float, ...]:
-        """The same."""
-        prices, profile = self.sparse, self.profile
-        product = prices.matvec * shape.entries
-        factor = prices.factor_seconds(shape, method, fmt)
-        conversion = 0.0 if fmt == FP64.name else prices.conversion * shape.filled
-        solve = prices.solve[method]
-        step = shape.columns * (solve[fmt] * shape.filled + product) + profile.outer_overhead
-        iteration = solve[FP64.name] * shape.filled + product + profile.inner_overhead
-        return factor + profile.run_overhead, conversion, step, iteration
+            seconds = known[size, by.price, fmt] = found
+        return seconds.of(work, shape.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
-        saved = {"schema": SCHEMA, "version": VERSION, **asdict(self)}
-        return saved | {"profile": self.profile.to_dict()}
+        return asdict(self) | {"profile": self.profile.to_dict()}
 
     @classmethod
     def from_dict(cls, saved: Any) -> Prices:
-        saved = readable(saved)
-        profile = MachineProfile.from_dict(saved["profile"])
-        sparse = SparsePrices.from_dict(saved["sparse"])
-        return cls(profile, saved["applied"], saved["cholesky"], sparse, saved["source"])
+        try:
+            profile = MachineProfile.from_dict(saved["profile"])
+            sparse = SparsePrices.from_dict(saved["sparse"])
+            rest = {name: saved[name] for name in ("applied", "cholesky", "structured", "source")}
+            for name in ("applied", "cholesky", "structured"):
+                check_numbers(name, *rest[name].values())
+            return cls(profile, sparse=sparse, **rest)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RoundwiseError(
+                f"no rates of a processor ({error!r}); install Roundwise again"
+            ) from error
 
 
 def generic_prices(threads: int = MEASURED_WITH) -> Prices:
@@ -178,7 +127,7 @@ def generic_prices(threads: int = MEASURED_WITH) -> Prices:
 
 @lru_cache(maxsize=16)
 def _generic_prices(threads: int) -> Prices:
-    return scaled_to(Prices.from_dict(shipped()), MEASURED_WITH, threads)
+    return scaled_to(Prices.from_dict(shipped_rates("cpu")), MEASURED_WITH, threads)
 
 
 def scaled_to(prices: Prices, before: int, after: int) -> Prices:

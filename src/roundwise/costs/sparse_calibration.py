@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.sparse import EngineAnalysis
-from roundwise.costs.sparse_prices import FLOPS, SAME_PRICE, Shape, SparsePrices
+from roundwise.costs.sparse_prices import SparsePrices
 from roundwise.features import compute_features
 from roundwise.formats import FloatFormat
+from roundwise.methods import FLOPS, METHODS, SAME_PRICE, Shape, amounts
 from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 
@@ -104,7 +104,8 @@ def timed_methods(A: Any, backend: Backend, timer: Timer) -> SparseTimes:
             seconds = _timed(problem, method.name, fmt, backend, timer, orders)
             if seconds is not None:
                 methods.setdefault(method.name, {})[fmt.name] = seconds
-    counts = (found[name] for name in ("factor_entries", "factor_flops", "nd_flops", "row_squares"))
+    filled, flops = found["factor_entries"], found["factor_flops"]
+    counts = filled, flops, found["nd_flops"], found["row_squares"]
     shape = Shape(problem.n, problem.A.size, 1, *counts)
     return SparseTimes(shape, timer(lambda: problem.A @ problem.b)[0], methods)
 
@@ -175,7 +176,7 @@ def _against_reference(
         there = generic.reference.get(name, {}).get(method, {}).get(fmt)
         if here is None or there is None:
             continue
-        terms = np.array(generic.factor[method][fmt]) * times.shape.amounts(method)
+        terms = np.array(generic.factor[method][fmt]) * amounts(times.shape, method)
         share = terms[FLOPS] / terms.sum()
         parts.append([there[0] * (1 - share), there[0] * share])
         seconds.append(here[0])

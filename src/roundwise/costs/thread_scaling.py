@@ -1,27 +1,24 @@
 """How rates of dense work change with the number of threads, as measured on one machine.
 
 A profile is measured with some number of threads. Prices with another number are its rates times
-what the same change did on the machine of ``thread_scaling.json``: the rate of flops grows with
-threads, the more the larger n; that of memory levels off; overheads of calls stay.
+what the same change did on one machine (``threads`` of `roundwise.machine.rates`, measured by
+``python -m roundwise_studies.default_policy.threads``): the rate of flops grows with threads,
+the more the larger n; that of memory levels off; overheads of calls stay.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from roundwise.costs.machines import MachineProfile, Rate
 from roundwise.exceptions import RoundwiseError
-
-FILE = "thread_scaling.json"
-SCHEMA, VERSION = "roundwise-thread-scaling", 1
+from roundwise.machine.rates import shipped_rates
 
 
 @dataclass(frozen=True)
@@ -82,29 +79,28 @@ class ThreadScaling:
             }
             for count, profile in self.profiles.items()
         }
-        return {"schema": SCHEMA, "version": VERSION, "source": self.source, "rates": rates}
+        return {"source": self.source, "rates": rates}
 
     @classmethod
     def from_dict(cls, saved: Any) -> ThreadScaling:
-        if not isinstance(saved, dict) or (saved.get("schema"), saved.get("version")) != (
-            SCHEMA,
-            VERSION,
-        ):
-            raise RoundwiseError("no thread scaling that this Roundwise reads; install it again")
-        profiles = {}
-        for count, by_size in saved["rates"].items():
-            sizes = {
-                int(n): {fmt: Rate(*rate) for fmt, rate in by_format.items()}
-                for n, by_format in by_size.items()
-            }
-            profiles[int(count)] = MachineProfile(
-                f"{count} threads", sizes[max(sizes)], sizes=sizes
-            )
-        return cls(profiles, saved["source"])
+        try:
+            profiles = {}
+            for count, by_size in saved["rates"].items():
+                sizes = {
+                    int(n): {fmt: Rate(*rate) for fmt, rate in by_format.items()}
+                    for n, by_format in by_size.items()
+                }
+                profiles[int(count)] = MachineProfile(
+                    f"{count} threads", sizes[max(sizes)], sizes=sizes
+                )
+            return cls(profiles, saved["source"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RoundwiseError(
+                f"no rates by threads ({error!r}); install Roundwise again"
+            ) from error
 
 
 @cache
 def shipped_scaling() -> ThreadScaling:
     """The scaling that comes with the package."""
-    text = files("roundwise.costs").joinpath(FILE).read_text(encoding="utf-8")
-    return ThreadScaling.from_dict(json.loads(text))
+    return ThreadScaling.from_dict(shipped_rates("threads"))

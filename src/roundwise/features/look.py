@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
-from roundwise.algorithms.methods import is_symmetric
 from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
+from roundwise.backends.native.structured import structured_method_and_diagonals
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import complex_look
 from roundwise.features.angles import ROWS, angles_from
 from roundwise.machine.threads import factorization_threads
@@ -37,10 +38,13 @@ LOOK = (
     "symmetric",
     "strong_diagonal",
     "static_pivots",
+    "banded",
+    "triangular",
     "factor_entries",
     "factor_flops",
     "nd_flops",
     "row_squares",
+    "diagonals",
 )
 """The features that the front door decides by."""
 
@@ -104,6 +108,24 @@ def structure(problem: Any) -> dict[str, float]:
         "symmetric": float(symmetric),
         "looks_positive_definite": float(symmetric and positive),
         "strong_diagonal": float(strong),
+    }
+
+
+def zeros(problem: Any) -> dict[str, float]:
+    """Where a dense real A has nothing but zeros.
+
+    banded, triangular
+        1 if A is a narrow band, or a triangle, perhaps with rows and columns in disorder.
+    diagonals
+        Of a band, those from the lowest to the highest that has a nonzero entry; else 0.
+    """
+    found, diagonals = None, 0
+    if not problem.is_sparse and problem.A.dtype.kind == "f":
+        found, diagonals = structured_method_and_diagonals(problem.A)
+    return {
+        "banded": float(found == "banded"),
+        "triangular": float(found == "triangular"),
+        "diagonals": float(diagonals),
     }
 
 

@@ -1,24 +1,22 @@
 """How many threads a factorization of a small matrix takes: as many as pay.
 
 Waking a thread and waiting for it takes microseconds for every panel, which small matrices do not
-have to spare. ``lu_threads.json`` has the milliseconds of our LU by order and number of threads,
+have to spare. ``rates.json`` has the milliseconds of our LU by order and number of threads,
 measured on a machine with few cores and on one with many by ``python benchmarks/lu_threads.py
 --write``. The number to take is the one with the lowest price there.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any
 
-FILE = "lu_threads.json"
-SCHEMA, VERSION = "roundwise-lu-threads", 1
+from roundwise.exceptions import RoundwiseError
+from roundwise.machine.rates import shipped_rates
 
 WORTH = 1.03
 """A larger number of threads is taken only if LU is faster by this factor: others may need them."""
@@ -82,33 +80,36 @@ def lu_threads(order: int, bytes_of_number: int, granted: int) -> int:
 @cache
 def shipped() -> tuple[Measured, ...]:
     """The measurements that come with the package, by number of cores."""
-    saved = json.loads(files("roundwise.machine").joinpath(FILE).read_text(encoding="utf-8"))
-    return from_dict(saved)
+    return from_json(shipped_rates("lu_threads"))
 
 
-def from_dict(saved: Any) -> tuple[Measured, ...]:
-    """Of what `to_dict` made."""
-    if not isinstance(saved, dict) or (saved.get("schema"), saved.get("version")) != (
-        SCHEMA,
-        VERSION,
-    ):
-        raise ValueError("no prices of LU by threads that this Roundwise reads; install it again")
-    machines = []
-    for one in saved["machines"]:
-        prices = {
-            int(size): {
-                int(order): {int(count): float(ms) for count, ms in by_threads.items()}
-                for order, by_threads in by_order.items()
-            }
-            for size, by_order in one["milliseconds"].items()
-        }
-        machines.append(Measured(one["source"], int(one["cores"]), prices))
+def from_json(saved: Any) -> tuple[Measured, ...]:
+    """Of what `to_json` made."""
+    try:
+        machines = [
+            Measured(
+                one["source"],
+                int(one["cores"]),
+                {
+                    int(size): {
+                        int(order): {int(count): float(ms) for count, ms in by_threads.items()}
+                        for order, by_threads in by_order.items()
+                    }
+                    for size, by_order in one["milliseconds"].items()
+                },
+            )
+            for one in saved
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RoundwiseError(
+            f"no milliseconds of LU by threads ({error!r}); install Roundwise again"
+        ) from error
     return tuple(sorted(machines, key=lambda machine: machine.cores))
 
 
-def to_dict(machines: tuple[Measured, ...]) -> dict[str, Any]:
-    """For JSON; milliseconds have three digits."""
-    saved = [
+def to_json(machines: tuple[Measured, ...]) -> list[dict[str, Any]]:
+    """For `write_rates`; milliseconds have three digits."""
+    return [
         {
             "source": one.source,
             "cores": one.cores,
@@ -122,4 +123,3 @@ def to_dict(machines: tuple[Measured, ...]) -> dict[str, Any]:
         }
         for one in machines
     ]
-    return {"schema": SCHEMA, "version": VERSION, "machines": saved}

@@ -9,6 +9,7 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.costs import Work
 from roundwise.formats import FP64
+from roundwise.methods import DEFAULT_METHOD, SAFE
 from roundwise.policies.memory import Arm
 from roundwise.policies.neighbours import Expectation, milliseconds, told
 
@@ -68,7 +69,9 @@ def climb_of(attempts: Sequence[Outcome]) -> dict[str, Work]:
 
 def unit_of(known: Mapping[int, Expectation]) -> float:
     """The expected seconds of FP64 at once by the safest method, which costs are relative to."""
-    return next(e.seconds for e in reversed(list(known.values())) if e.fmt == FP64.name)
+    exact = [e for e in known.values() if e.fmt == FP64.name]
+    safe = DEFAULT_METHOD, SAFE
+    return next((e.seconds for e in exact if e.method in safe), exact[-1].seconds)
 
 
 def estimates(

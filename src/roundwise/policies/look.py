@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms.methods import DEFAULT_METHOD, METHODS, Method
 from roundwise.costs import Shape
 from roundwise.features import LOOK
+from roundwise.methods import DEFAULT_METHOD, METHODS, Method
 
 KINDS = {
     "dense": METHODS["lu"],
@@ -22,8 +22,10 @@ KINDS = {
 }
 """The kinds of systems: dense; dense, symmetric with a positive diagonal; sparse with a nearly
 symmetric pattern, diagonal included; other sparse ones. Each with the method that facts are
-gathered with: how often a format suffices depends on the system far more than on the method. Dense
-systems are factorized by it, sparse ones by any that fits (`Seen.methods`)."""
+gathered with: how often a format suffices depends on the system far more than on the method.
+Systems are factorized by any method that fits (`Seen.methods`)."""
+
+OF_DENSE_KINDS = {method.name for method in KINDS.values() if not method.sparse}
 
 STRUCTURE = (
     "symmetric_pattern",
@@ -31,6 +33,8 @@ STRUCTURE = (
     "symmetric",
     "strong_diagonal",
     "static_pivots",
+    "banded",
+    "triangular",
 )
 """The features that `Method.needs` may name."""
 
@@ -85,11 +89,12 @@ class Seen:
     coherence: float = 0.0
     remainder: float = 1.0
     columns: int = 1
-    fitting: tuple[str, ...] = ()  # of a sparse system: the methods that fit it; unknown if empty
+    fitting: tuple[str, ...] = ()  # the methods that fit it; that of its kind if empty
     filled: float = 0.0  # entries of Cholesky's L in AMD's order; 0 if they were not counted
     flops: float = 0.0  # of this factorization
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if they were not counted
     row_squares: float = 0.0  # sum of the squares of the rows' entries; 0 if not known
+    diagonals: int = 0  # of a dense band; 0 if A is none
 
     @classmethod
     def of(cls, context: Sequence[float]) -> Seen:
@@ -100,22 +105,26 @@ class Seen:
                 f"{', '.join(LOOK)}; train the policy with context=LOOK_CONTEXT"
             )
         n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
-        *others, filled, flops, nd_flops, squares = context[9:]
-        counts = filled, flops, nd_flops, squares
+        *others, filled, flops, nd_flops, squares, diagonals = context[9:]
         structure = dict(zip(STRUCTURE, (pattern, positive, *others), strict=True))
         kind = kind_of(bool(sparse), bool(pattern), bool(positive))
-        named = METHODS.values() if sparse else ()
-        fitting = tuple(m.name for m in named if m.sparse and m.fits(structure))
+        fitting = tuple(
+            m.name for m in METHODS.values() if m.sparse == bool(sparse) and m.fits(structure)
+        )
         return cls(
             kind,
-            round(10.0**n),
-            round(10.0**entries),
-            share,
-            10.0**coherence,
-            10.0**remainder,
-            round(columns),
-            fitting,
-            *(10.0**count if count > 0 else 0.0 for count in counts),
+            n=round(10.0**n),
+            entries=round(10.0**entries),
+            diagonal_share=share,
+            coherence=10.0**coherence,
+            remainder=10.0**remainder,
+            columns=round(columns),
+            fitting=fitting,
+            filled=_counted(filled),
+            flops=_counted(flops),
+            nd_flops=_counted(nd_flops),
+            row_squares=_counted(squares),
+            diagonals=round(10.0**diagonals) if structure["banded"] else 0,
         )
 
     @property
@@ -127,15 +136,16 @@ class Seen:
     def methods(self) -> tuple[Method, ...]:
         """The methods to choose from.
 
-        Nested dissection is for systems where its flops were counted, KLU for those whose pivots
-        stay where the counts expect them: it cannot be stopped if they do not.
+        Of LU and Cholesky of the whole matrix it is that of the system's kind. Methods whose price
+        depends on counts are left out where these are not known (`Method.counts`).
         """
-        if not self.fitting:
-            return (self.method,)
-        skipped = {name for name in self.fitting if name.endswith("/nd") and not self.nd_flops}
-        if not self.fill_is_known:
-            skipped.add("klu/amd")
-        return tuple(METHODS[name] for name in self.fitting if name not in skipped)
+        named = [METHODS[name] for name in self.fitting or (self.method.name,)]
+        others = () if self.is_sparse else OF_DENSE_KINDS - {self.method.name}
+        return tuple(
+            method
+            for method in named
+            if method.name not in others and all(getattr(self, name) for name in method.counts)
+        )
 
     @property
     def fill_is_known(self) -> bool:
@@ -156,7 +166,8 @@ class Seen:
         filled = self.filled or fill * self.entries / 2
         flops = self.flops or filled**2 / self.n
         squares = self.row_squares or self.entries**2 / self.n
-        return Shape(self.n, self.entries, self.columns, filled, flops, self.nd_flops, squares)
+        counts = filled, flops, self.nd_flops, squares
+        return Shape(self.n, self.entries, self.columns, *counts, self.diagonals)
 
     @property
     def place(self) -> list[float]:
@@ -234,6 +245,10 @@ def position_of(kind: str, place: Sequence[float]) -> tuple[float, ...]:
         return _log(max(entries, 1.0)) - _log(n), *common
     decay = 1.6 * math.log1p(min(coherence, LARGEST_COHERENCE))
     return decay, 0.8 * _log(remainder) / math.log(10), *common
+
+
+def _counted(logarithm: float) -> float:
+    return 10.0**logarithm if logarithm > 0 else 0.0
 
 
 def _log(x: float) -> float:

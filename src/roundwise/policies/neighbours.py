@@ -1,9 +1,9 @@
 """`NeighbourPolicy`: facts of similar systems, priced for this machine.
 
 Facts say how often each format sufficed on the systems most like this one, and how much work it
-was; prices say what this work takes here. Of the methods that fit the system, each in each of its
-formats, it starts with what is expected to take the least time. A dense system has one method; a
-sparse one has many (see `look.Seen.methods`), whose seconds prices tell from symbolic counts.
+was; prices say what this work takes here. Of the methods that fit the system and have a price
+(`roundwise.methods`), each in each of its formats, it starts with what is expected to take the
+least time. For a sparse system, prices tell the seconds from symbolic counts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms.methods import Method
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.features import LOOK
 from roundwise.formats import FP64
+from roundwise.methods import Method
 from roundwise.policies.base import Arrays, Contexts, Ranking, StudiedOutcomes
 from roundwise.policies.baselines import Baseline
 from roundwise.policies.facts import Experience, Facts, Tried, columns_of
-from roundwise.policies.look import KINDS, Seen
+from roundwise.policies.look import KINDS, OF_DENSE_KINDS, Seen
 
 SPARSE_CROSSOVER = 10_000
 """Sparse systems with fewer entries are factorized by SuperLU in FP64: looking at them takes longer
@@ -64,8 +64,9 @@ class Expectation:
 
     @property
     def label(self) -> str:
-        """For reasons in words; dense systems have one method, which need not be named."""
-        return f"{self.method} in {self.name}" if "/" in self.method else self.name
+        """For reasons in words; LU and Cholesky of a whole dense matrix need not be named."""
+        plain = self.method in OF_DENSE_KINDS
+        return self.name if plain else f"{self.method} in {self.name}"
 
     @property
     def name(self) -> str:
@@ -135,7 +136,7 @@ class NeighbourPolicy(Baseline):
 
     def states(self, contexts: Contexts) -> list[Seen | None]:
         rows = contexts.tolist()
-        return [Seen.of(row) if max(map(abs, row)) < HUGE else None for row in rows]
+        return [Seen.of(row) if _is_finite(row) else None for row in rows]
 
     def expected(self, state: Seen) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
@@ -247,6 +248,12 @@ class NeighbourPolicy(Baseline):
         self.facts = Facts({kind: np.array(arrays[kind], dtype=np.float64) for kind in arrays})
 
 
+def _is_finite(context: list[float]) -> bool:
+    """Whether no feature is infinite, nor so large that `Seen.of` could not read it."""
+    logarithms = (x for name, x in zip(LOOK, context, strict=False) if name != "columns")
+    return max(map(abs, logarithms)) < HUGE and math.isfinite(sum(context))
+
+
 def _shape(seen: Seen, known: Experience | None) -> Shape:
     return seen.shape(UNKNOWN_FILL if known is None else known.fill)
 
@@ -301,12 +308,12 @@ def told(chosen: Expectation, all_known: list[Expectation]) -> str:
     """Why a method and a format are first, in words."""
     others = [e for e in all_known if e.method != chosen.method]
     said = _told_of_formats(chosen, [e for e in all_known if e.method == chosen.method])
-    if "/" in chosen.method:
+    if others or "/" in chosen.method:  # most dense systems have one method: it goes without saying
         said = f"{chosen.method}: {said}"
     if not others:
         return said
     rival = min(others, key=lambda e: e.seconds)
-    return f"{said} {rival.label} would take {milliseconds(rival.seconds)}."
+    return f"{said} {rival.method} in {rival.name} would take {milliseconds(rival.seconds)}."
 
 
 def _told_of_formats(chosen: Expectation, all_known: list[Expectation]) -> str:

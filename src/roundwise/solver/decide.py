@@ -15,14 +15,15 @@ from functools import lru_cache
 
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
-from roundwise.algorithms.methods import METHODS, is_symmetric
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.structured import structured_method
+from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import look
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.spinning import FEW_CORES
 from roundwise.machine.threads import factorization_threads
+from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse.linalg import LinearOperator, splu
 
-from roundwise.algorithms.methods import DEFAULT_METHOD, SAFE
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends import ArithmeticFailure
 from roundwise.backends.real_form import compressed
 from roundwise.formats import FP64
+from roundwise.methods import DEFAULT_METHOD, SAFE
 from roundwise.solver.factored import Factored
 from roundwise.solver.trust.examining import SUSPICIOUS, Singularity
 

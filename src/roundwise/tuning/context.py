@@ -80,5 +80,6 @@ PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
 
 _FLOORS = {"n": 1.0, "entries": 1.0, "coherence": 0.01, "remainder": 1e-8}
 _FLOORS |= {"factor_entries": 1.0, "factor_flops": 1.0, "nd_flops": 1.0, "row_squares": 1.0}
+_FLOORS |= {"diagonals": 1.0}
 LOOK_CONTEXT = Context(LOOK, tuple(_FLOORS.get(name) for name in LOOK))
 """The cheap features that the front door decides by: no condition number is among them."""

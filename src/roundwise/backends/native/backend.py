@@ -33,6 +33,7 @@ from roundwise.backends.native.vectors import NativeVectors
 from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import PASS, pass_threads
+from roundwise.methods import METHODS
 
 
 def native_formats() -> tuple[FloatFormat, ...]:
@@ -105,18 +106,24 @@ class NativeBackend(NativeVectors):
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
     def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        return ("cholesky", "lu", *(engine_methods() if sparse else ("qr", *STRUCTURED)))
+        own = engine_methods() if sparse else ("qr", *STRUCTURED)
+        added = (m.name for m in METHODS.values() if m.prepare is not None and m.sparse == sparse)
+        return ("cholesky", "lu", *own, *added)
 
     def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
         if sparse and method in (engines := engine_methods()):
             return get_format(fmt) in engines[method][0].formats
         if method in STRUCTURED and get_format(fmt) != FP64:
             return False
+        if (known := METHODS.get(method)) and known.prepare is not None:
+            return known.sparse == sparse and get_format(fmt) in known.formats
         return super().runs(method, fmt, sparse)
 
     def _analysis(self, A: Any, method: str) -> Analysis:
         if is_sparse(A) and method in engine_methods():
             return EngineAnalysis(self, A, method)
+        if (known := METHODS.get(method)) and known.prepare is not None:
+            return known.prepare(self, A)  # type: ignore[no-any-return]
         return super()._analysis(A, method)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:

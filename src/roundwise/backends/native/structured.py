@@ -25,8 +25,9 @@ STRUCTURED = ("banded", "triangular")
 """The methods of this file. Every matrix is a band, if a wide one; not every one is a triangle."""
 
 NARROW = 16
-"""A band is factorized as such if it has less than this share of the diagonals above the main one:
-LAPACK's LU of a wide band is slower than that of the whole matrix."""
+"""A band counts as such if it has less than this share of n diagonals beside the main one. A taste:
+wider bands may be factorized as bands, too, if `methods.structured` priced their copy, which takes
+another n diagonals numbers of memory."""
 
 SAMPLES, ZEROS = 16, 0.25
 """A triangle in disorder has at least about this share of zeros in a grid of samples; others are
@@ -35,13 +36,18 @@ not counted."""
 
 def structured_method(A: Array) -> str | None:
     """``"banded"`` or ``"triangular"`` if A is so; of most other matrices few entries are read."""
+    return structured_method_and_diagonals(A)[0]
+
+
+def structured_method_and_diagonals(A: Array) -> tuple[str | None, int]:
+    """The same and, for a band, the number of diagonals that it has; else 0."""
     if A[-1, 0] == 0 or A[0, -1] == 0:  # else it is neither, as it stands
         below, above = bandwidth(A)
         if below == above == 0 or NARROW * (below + above) < len(A):
-            return "banded"
+            return "banded", below + above + 1
         if below == 0 or above == 0:
-            return "triangular"
-    return None if triangular_orders(A) is None else "triangular"
+            return "triangular", 0
+    return None if triangular_orders(A) is None else "triangular", 0
 
 
 def triangular_orders(A: Array) -> Orders | None:

@@ -8,23 +8,20 @@ left as `sparse_methods` fitted them.
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
 from time import perf_counter, thread_time
 
 import numpy as np
 
-import roundwise
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.costs import calibrate
-from roundwise.costs.calibration import Clock, median_seconds
+from roundwise.costs.calibration import Clock, median_seconds, structured_rates
 from roundwise.costs.prices import Prices, generic_prices
 from roundwise.formats import FP64
 from roundwise.machine.identity import Machine
+from roundwise.machine.rates import write_rates
 from roundwise.outcomes import progress_bar
 
-SHIPPED = Path(roundwise.costs.__file__).with_name("generic_prices.json")
 SECONDS = 0.2
 FORMATS = ("fp32", "fp64")
 
@@ -62,8 +59,9 @@ def main() -> None:
         measure_cholesky(clock),
         generic_prices().sparse,
         f"python -m roundwise_studies.default_policy.prices ({counted} time) on {machine}",
+        structured_rates(SECONDS, clock),
     )
-    SHIPPED.write_text(json.dumps(prices.to_dict(), indent=1) + "\n", encoding="utf-8")
+    write_rates("cpu", prices.to_dict())
 
 
 if __name__ == "__main__":

@@ -22,17 +22,17 @@ from scipy.optimize import nnls
 
 from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
-from roundwise.algorithms.methods import METHODS, SAFE
 from roundwise.backends import NativeBackend
-from roundwise.costs.prices import Prices, Shape, SparsePrices, generic_prices
+from roundwise.costs import Shape
+from roundwise.costs.prices import Prices, SparsePrices, generic_prices
 from roundwise.costs.sparse_calibration import SYSTEMS, timed_methods
-from roundwise.costs.sparse_prices import AMOUNTS, SAME_PRICE
 from roundwise.evaluation import mean_interval
 from roundwise.formats import FP32, FP64
 from roundwise.machine.identity import Machine
+from roundwise.machine.rates import FILE, write_rates
+from roundwise.methods import AMOUNTS, METHODS, SAFE, SAME_PRICE, amounts
 from roundwise.outcomes import progress_bar
 from roundwise.policies import NeighbourPolicy, shipped_facts
-from roundwise_studies.default_policy.prices import SHIPPED
 from roundwise_studies.default_policy.sparse_times import (
     OWN,
     Timed,
@@ -82,9 +82,9 @@ def fitted(rows: Sequence[Timed], source: str = "") -> SparsePrices:
             continue
         system = []
         for fmt, row, _ in cases:
-            amounts = np.array(shape_of(row).amounts(method.name))
-            more = amounts if fmt == FP64.name else np.zeros(len(AMOUNTS))
-            system.append(np.concatenate([amounts, more]))
+            counted = np.array(amounts(shape_of(row), method.name))
+            more = counted if fmt == FP64.name else np.zeros(len(AMOUNTS))
+            system.append(np.concatenate([counted, more]))
         seconds = np.array([attempt.factor for *_, attempt in cases])
         prices, ratios = least_logarithms(np.array(system), seconds)
         spread[method.name] = float(np.exp(np.percentile(np.abs(np.log(ratios)), NINE_OF_TEN)))
@@ -323,7 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--matrices", type=Path, help="a folder of Matrix Market files to include")
     parser.add_argument("--every", type=int, default=1, help="take only every n-th system")
     parser.add_argument("--times", type=Path, default=Path("out/sparse_times.jsonl"))
-    parser.add_argument("--out", type=Path, default=SHIPPED)
+    parser.add_argument("--out", type=Path, default=FILE)
     asked = parser.parse_args(arguments)
     systems = list(sparse_systems(asked.seed, asked.matrices, asked.every))
     rows = gather(systems, asked.times, progress_bar("timing sparse methods"))
@@ -335,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     sparse = replace(completed(fitted(rows, source)), reference=reference_times())
     prices = replace(generic_prices(), sparse=sparse)
-    asked.out.write_text(json.dumps(prices.to_dict(), indent=1) + "\n", encoding="utf-8")
+    write_rates("cpu", prices.to_dict(), asked.out)
     text = {
         "columns": list(table.header),
         "rows": [list(row) for row in table.rows],

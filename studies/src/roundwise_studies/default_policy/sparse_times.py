@@ -103,7 +103,8 @@ class Timed:
 
 
 def seen(features: Mapping[str, float]) -> Seen:
-    return Seen.of(LOOK_CONTEXT.vector(features).tolist())
+    of_dense = dict.fromkeys(("banded", "triangular", "diagonals"), 0.0)
+    return Seen.of(LOOK_CONTEXT.vector(of_dense | dict(features)).tolist())
 
 
 def clock() -> tuple[Callable[[], float], str]:

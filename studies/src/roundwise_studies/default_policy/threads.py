@@ -1,4 +1,4 @@
-"""Measures how rates change with threads: ``costs/thread_scaling.json``, which ships.
+"""Measures how rates change with threads: ``threads`` of ``machine/rates.json``, which ships.
 
 ``python -m roundwise_studies.default_policy.threads`` on an idle machine with many cores (a
 minute). Threads are doubled from one to all.
@@ -6,16 +6,12 @@ minute). Threads are doubled from one to all.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import roundwise.costs
 from roundwise.costs import calibrate
-from roundwise.costs.thread_scaling import FILE, ThreadScaling
+from roundwise.costs.thread_scaling import ThreadScaling
 from roundwise.machine.identity import Machine
+from roundwise.machine.rates import write_rates
 from roundwise.machine.threads import set_num_threads, usable_cores
 
-SHIPPED = Path(roundwise.costs.__file__).with_name(FILE)
 SECONDS = 0.05
 
 
@@ -27,9 +23,7 @@ def main() -> None:
         set_num_threads(count)
         profiles[count] = calibrate(seconds_per_kernel=SECONDS, sparse={}).profile()
     source = f"python -m roundwise_studies.default_policy.threads on {machine}"
-    text = json.dumps(ThreadScaling(profiles, source).to_dict(), indent=1)
-    SHIPPED.write_text(text + "\n", encoding="utf-8")
-    print(SHIPPED)
+    print(write_rates("threads", ThreadScaling(profiles, source).to_dict()))
 
 
 if __name__ == "__main__":

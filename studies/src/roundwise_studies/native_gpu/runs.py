@@ -18,13 +18,13 @@ from roundwise.algorithms import (
     Stages,
     VerifiedSolve,
 )
-from roundwise.algorithms.methods import METHODS
 from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.arrays import on_host
 from roundwise.features import FeatureValue
 from roundwise.features.definitions import condition_estimate
 from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP32, FP64
+from roundwise.methods import METHODS
 from roundwise.solver import SolveFailed, solve
 from roundwise_studies.native.settings import RESTART, RULE
 from roundwise_studies.native_gpu.systems import DeviceErrors, DeviceSystem

@@ -1,0 +1,206 @@
+"""What a method is: which systems it fits, its formats, its price, and how it is prepared.
+
+A price is a formula in a few rates of a machine: seconds that are expected before any work is done.
+The formula belongs to the method; the rates are measured (`roundwise.costs`). A method that has a
+price is chosen by the default policy as soon as that price is the lowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from roundwise.formats import FloatFormat
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes that prices depend on.
+
+    Parameters
+    ----------
+    n : int
+        Unknowns.
+    entries : int
+        Of A that are stored: n^2 if it is dense.
+    columns : int
+        Right-hand sides.
+    filled, flops, nd_flops, row_squares : float
+        For a sparse A: entries of L in the order of approximate minimum degree, operations of the
+        factorization in that order and in that of nested dissection, and the sum of the squares of
+        the rows' entries.
+    diagonals : int
+        For a dense A: the diagonals between the outermost two that have a nonzero entry, if they
+        were looked for; else 0.
+
+    Examples
+    --------
+    >>> from roundwise.costs import Shape
+    >>> Shape(100, 100**2).columns
+    1
+    """
+
+    n: int
+    entries: int  # stored ones of A: n^2 if it is dense
+    columns: int = 1  # right-hand sides
+    filled: float = 0.0  # for a sparse A: entries of Cholesky's L in AMD's order
+    flops: float = 0.0  # of this factorization
+    nd_flops: float = 0.0  # in the order of nested dissection; 0 if nobody counted
+    row_squares: float = 0.0  # sum of the squares of the rows' entries
+    diagonals: int = 0  # of a dense band; 0 if nobody looked
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Counted work by one method in one format.
+
+    Parameters
+    ----------
+    runs, steps, iterations : int
+        Factorizations, corrections, and GMRES iterations.
+
+    Examples
+    --------
+    >>> from roundwise.costs import Work
+    >>> Work(runs=1, steps=2)
+    Work(runs=1, steps=2, iterations=0)
+    """
+
+    runs: int = 0
+    steps: int = 0
+    iterations: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.runs + other.runs, self.steps + other.steps, self.iterations + other.iterations
+        )
+
+
+class Seconds(NamedTuple):
+    """What the parts of a solve take by a method in a format.
+
+    ``runs factor + (runs + steps) step + columns iterations iteration`` is the price of `Work`,
+    with `conversion` added to each factorization if there are iterations.
+    """
+
+    factor: float  # analysis and factorization
+    conversion: float = 0.0  # of the factors to FP64, for GMRES
+    step: float = 0.0  # substitution and residual, all columns
+    iteration: float = 0.0  # the factors and A applied to one vector in FP64
+
+    def of(self, work: Work, columns: int) -> float:
+        """The seconds of this work."""
+        factor, conversion, step, iteration = self
+        if work.iterations:
+            factor += conversion
+        steps = work.runs + work.steps
+        return work.runs * factor + steps * step + columns * work.iterations * iteration
+
+
+class Rate(Protocol):
+    """What a machine does in one format."""
+
+    @property
+    def flops_per_second(self) -> float: ...
+    @property
+    def bytes_per_second(self) -> float | None: ...
+
+
+class DenseRates(Protocol):
+    """Rates of dense work by format and size, and seconds that do not depend on the size."""
+
+    @property
+    def rates(self) -> Mapping[str, Any]: ...
+    @property
+    def outer_overhead(self) -> float: ...
+    @property
+    def inner_overhead(self) -> float: ...
+    @property
+    def run_overhead(self) -> float: ...
+    def rate(self, fmt: str, n: float | None = None) -> Rate: ...
+
+
+class SparseRates(Protocol):
+    """Seconds of sparse work by method and format, for each amount that they are linear in."""
+
+    @property
+    def factor(self) -> Mapping[str, Mapping[str, Sequence[float]]]: ...
+    @property
+    def solve(self) -> Mapping[str, Mapping[str, float]]: ...
+    @property
+    def matvec(self) -> float: ...
+    @property
+    def conversion(self) -> float: ...
+
+
+class Rates(Protocol):
+    """The rates of a processor that formulas are written in: `roundwise.costs.Prices` has them."""
+
+    @property
+    def profile(self) -> DenseRates: ...
+    @property
+    def applied(self) -> Mapping[str, float]: ...
+    @property
+    def cholesky(self) -> Mapping[str, float]: ...
+    @property
+    def sparse(self) -> SparseRates: ...
+    @property
+    def structured(self) -> Mapping[str, float]: ...
+
+
+class FactorRate(Protocol):
+    """What a GPU does in one factorization: see `methods.gpu`."""
+
+    @property
+    def flops_per_second(self) -> float: ...
+    @property
+    def column(self) -> float: ...
+    @property
+    def launch(self) -> float: ...
+
+
+class DeviceRates(Protocol):
+    """The rates of a GPU that formulas are written in."""
+
+    @property
+    def factors(self) -> Mapping[str, Mapping[str, FactorRate]]: ...
+    @property
+    def bytes_per_second(self) -> float: ...
+    @property
+    def step(self) -> float: ...
+    @property
+    def step_column(self) -> float: ...
+
+
+Price = Callable[[Rates, Shape, str], Seconds | None]
+"""The seconds of a shape in a format (by name); None if the rates do not tell."""
+
+DevicePrice = Callable[[DeviceRates, Shape, str], Seconds | None]
+
+Preparation = Callable[[Any, Any], Any]
+"""From a backend and A to an `Analysis`, which factorizes A in a format."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to factorize; each failure leads to the next format, then to FP64 by another method.
+
+    `price` is that of a processor, `device_price` that of a GPU. Without either the default policy
+    does not choose the method, but a policy that was trained with it may.
+    """
+
+    name: str
+    sparse: bool  # whether it is for sparse matrices
+    formats: tuple[FloatFormat, ...]  # that it is tried in, lowest first
+    then: tuple[str, ...] = ()  # the first of these that fits A is the next method
+    chosen: bool = True  # by policies; if not, it is a last resort
+    needs: tuple[str, ...] = ()  # the features that a matrix must have
+    counts: tuple[str, ...] = ()  # what a profile must know, for the price to hold
+    price: Price | None = None
+    device_price: DevicePrice | None = None
+    prepare: Preparation | None = None  # None: `Backend.analyse` knows the method by its name
+
+    def fits(self, features: Mapping[str, float]) -> bool:
+        """Whether a matrix with these features can be factorized this way."""
+        return all(features[name] for name in self.needs)

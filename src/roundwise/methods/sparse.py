@@ -1,0 +1,62 @@
+"""The price of sparse methods: linear in what symbolic analysis counts.
+
+Analysis and factorization by a method in a format take a nonnegative combination of `AMOUNTS`,
+which are known before: entries and flops are those of Cholesky on the pattern of A + A' in the
+order of approximate minimum degree. Other orders fill in more or less; the fitted rates include the
+mean difference. Our own engines begin with an order that counting has found already, so their rates
+leave the ordering out. Solves are priced per entry of L. A method without rates has no price.
+"""
+
+from __future__ import annotations
+
+from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.methods.contract import Method, Price, Rates, Seconds, Shape
+
+SAFE = "superlu/colamd"
+"""The method of last resort: partial pivoting, in an order that limits fill whatever the pivots."""
+
+DEFINITE, SYMMETRIC = ("looks_positive_definite",), ("symmetric",)
+STATIC = ("static_pivots",)
+
+AMOUNTS = ("a matrix", "n", "entries of A", "entries of L", "flops", "row squares")
+FLOPS = AMOUNTS.index("flops")
+
+SAME_PRICE = {"cholesky/nd": "cholesky/amd", "lu/nd": "lu/amd"}
+"""Once its flops are counted, the order is found: the rest costs what it costs in AMD's order."""
+
+
+def amounts(shape: Shape, method: str) -> tuple[float, ...]:
+    """What the seconds of a sparse factorization are linear in (see `AMOUNTS`)."""
+    flops = shape.nd_flops if method.endswith("/nd") and shape.nd_flops else shape.flops
+    return 1.0, shape.n, shape.entries, shape.filled, flops, shape.row_squares
+
+
+def price_of(name: str) -> Price:
+    """The price of a method by the rates under its name."""
+
+    def price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
+        known, profile = rates.sparse, rates.profile
+        if fmt not in known.factor.get(name, {}):
+            return None
+        pairs = zip(known.factor[name][fmt], amounts(shape, name), strict=True)
+        factor = sum(rate * amount for rate, amount in pairs)
+        product = known.matvec * shape.entries
+        conversion = 0.0 if fmt == FP64.name else known.conversion * shape.filled
+        solve = known.solve[name]
+        step = shape.columns * (solve[fmt] * shape.filled + product) + profile.outer_overhead
+        iteration = solve[FP64.name] * shape.filled + product + profile.inner_overhead
+        return Seconds(factor + profile.run_overhead, conversion, step, iteration)
+
+    return price
+
+
+def engine(
+    name: str,
+    then: tuple[str, ...],
+    needs: tuple[str, ...] = (),
+    low: FloatFormat | None = FP32,
+    counts: tuple[str, ...] = (),
+) -> Method:
+    """A sparse engine with one of its orderings; `low` is the format tried before FP64."""
+    formats = (FP64,) if low is None else (low, FP64)
+    return Method(name, True, formats, then, needs=needs, counts=counts, price=price_of(name))

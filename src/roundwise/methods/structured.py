@@ -1,0 +1,56 @@
+"""Dense matrices with many zeros in known places: bands, and triangles, perhaps in disorder.
+
+Both begin with a pass over A, which finds the outermost diagonals. The LU of a band then takes
+seconds for each entry of its ``n diagonals`` and for each of its about ``n diagonals^2 / 2`` flops;
+a triangle needs no factorization, only a copy where its rows are in disorder. Corrections read A
+for the residual, and the band or half of A for the substitution.
+"""
+
+from __future__ import annotations
+
+from roundwise.formats import FP64
+from roundwise.methods.contract import Method, Rates, Seconds, Shape
+from roundwise.methods.dense import BASIS, matrix_pass
+
+
+def banded_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
+    known = rates.structured
+    if fmt != FP64.name or not known or FP64.name not in rates.profile.rates:
+        return None
+    entries = shape.n * shape.diagonals
+    flops = entries * shape.diagonals / 2
+    factors = known["band_entry"] * entries + known["band_flop"] * flops
+    return _seconds(rates, shape, factors, known["band_entry"] * entries)
+
+
+def triangular_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
+    known = rates.structured
+    if fmt != FP64.name or not known or FP64.name not in rates.profile.rates:
+        return None
+    return _seconds(rates, shape, 0.0, known["triangle_entry"] * shape.n**2)
+
+
+def _seconds(rates: Rates, shape: Shape, factors: float, substitution: float) -> Seconds:
+    """With the seconds of the factorization, and of a substitution with one column."""
+    n, columns, profile = shape.n, shape.columns, rates.profile
+    single = matrix_pass(rates, n, FP64.name, 1)
+    product = matrix_pass(rates, n, FP64.name, columns)
+    return Seconds(
+        single + factors + profile.run_overhead,
+        0.0,
+        columns * substitution + product + profile.outer_overhead,
+        substitution + (1 + 2 * BASIS / n) * single + profile.inner_overhead,
+    )
+
+
+BANDED = Method(
+    "banded", sparse=False, formats=(FP64,), then=("lu",), needs=("banded",), price=banded_price
+)
+TRIANGULAR = Method(
+    "triangular",
+    sparse=False,
+    formats=(FP64,),
+    then=("lu",),
+    needs=("triangular",),
+    price=triangular_price,
+)

@@ -1,0 +1,216 @@
+"""Methods: each has a price; one that is added with a price is chosen without another edit."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from exact import backward_error
+
+import roundwise as rw
+from roundwise.backends.contract import Analysis, ArithmeticFailure, Status
+from roundwise.costs import Shape, Work
+from roundwise.costs.device_prices import generic_device_prices
+from roundwise.costs.prices import generic_prices
+from roundwise.methods import METHODS, SAFE, Method, Seconds, safest_last
+from roundwise.policies import NeighbourPolicy, shipped_facts
+from roundwise.problems import LinearSystem, poisson_2d
+from roundwise.solver import policy_argument
+from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
+
+U = 2.0**-53
+WORK = Work(1), Work(1, 1), Work(1, 1, 1)
+GRID = Shape(10_000, 50_000, 1, 3e5, 2e7, 1.5e7, 2.5e5)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_method_is_told_completely(method):
+    assert method.formats == tuple(sorted(method.formats, key=lambda fmt: fmt.p))
+    assert method.formats[-1] == rw.FP64  # the last try by a method
+    assert all(METHODS[name].formats[-1] == rw.FP64 for name in method.then)
+    assert method.then or method.name in ("qr", SAFE)
+    assert method.chosen == (method.price is not None or method.device_price is not None)
+    assert method.fits(dict.fromkeys(method.needs, 1.0))
+    if method.needs:
+        assert not method.fits(dict.fromkeys(method.needs, 0.0))
+
+
+def test_the_safe_methods_are_last():
+    assert [method.name for method in safest_last()[-2:]] == ["lu", SAFE]
+    assert {method.name for method in safest_last()} == set(METHODS)
+
+
+def test_prices_are_seconds_that_grow_with_the_work():
+    prices, device = generic_prices(), generic_device_prices()
+    for method in METHODS.values():
+        for rates, formula in ((prices, method.price), (device, method.device_price)):
+            for fmt in method.formats if formula else ():
+                if not rates.prices(method.name, fmt.name):
+                    continue
+                shapes = [GRID] if method.sparse else [Shape(n, n * n) for n in (500, 1000, 5000)]
+                seconds = np.array(
+                    [
+                        [rates.seconds(shape, method.name, fmt.name, work) for work in WORK]
+                        for shape in shapes
+                    ]
+                )
+                assert (seconds > 0).all()
+                assert np.isfinite(seconds).all()
+                assert (np.diff(seconds, axis=0) > 0).all()
+                assert (np.diff(seconds, axis=1) > 0).all()
+
+
+def test_a_method_without_a_rate_has_no_price():
+    prices = generic_prices()
+    assert not prices.prices("qr", "fp64")
+    assert not prices.prices("lu/local", "fp64")  # on a GPU it has one
+    assert not prices.prices("nobody's", "fp64")
+    with pytest.raises(ValueError, match="no price in fp16x2"):
+        prices.seconds(Shape(10, 100), "lu", "fp16x2", Work(1))
+    with pytest.raises(ValueError, match="on a GPU"):
+        generic_device_prices().seconds(Shape(10, 100), "banded", "fp64", Work(1))
+
+
+# A method of one's own
+
+
+class Inverted(Analysis):
+    """LU under another name; `fails` makes every factorization break down."""
+
+    def __init__(self, backend, method, fails=False):
+        self.backend, self.method, self.fails = backend, method, fails
+
+    def factorize(self, A, fmt):
+        if self.fails:
+            raise ArithmeticFailure(Status.UNSUITED, "a toy", fmt, 0)
+        return self.backend.matrix(A, fmt).lu()
+
+
+def toy(sparse, fails=False, **changed):
+    name, then = ("toy/own", SAFE) if sparse else ("toy", "lu")
+    settings = {
+        "formats": (rw.FP64,),
+        "then": (then,),
+        "price": lambda rates, shape, fmt: Seconds(1e-9),
+        "prepare": lambda backend, A: Inverted(backend, name, fails),
+    }
+    return Method(name, sparse, **settings | changed)
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """Adds a method, and lets the default policy be made anew."""
+
+    def forget():
+        policy_argument.default_policy.cache_clear()
+        policy_argument._deployed_default.cache_clear()
+
+    def add(method):
+        monkeypatch.setitem(METHODS, method.name, method)
+        forget()
+        return method
+
+    yield add
+    forget()
+
+
+def dense_system():
+    n = max(700, policy_argument.default_policy().at_once)
+    rng = np.random.default_rng(0)
+    return LinearSystem(rng.standard_normal((n, n)), rng.standard_normal(n))
+
+
+SYSTEMS = {False: dense_system, True: lambda: poisson_2d(60)}
+each_kind = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+
+
+def solved(sparse):
+    system = SYSTEMS[sparse]()
+    solution = rw.solve(system.A, system.b, full_output=True)
+    tolerance = np.sqrt(system.n) * U
+    assert backward_error(system.A, solution.x, system.b) <= tolerance
+    return solution
+
+
+@each_kind
+def test_a_method_that_is_added_with_a_price_is_chosen(added, sparse):
+    method = added(toy(sparse))
+    solution = solved(sparse)
+    assert solution.action == f"{method.name}:fp64-fp64-fp64-fp64"
+    assert method.name in solution.explain()
+
+
+@each_kind
+def test_a_dear_one_and_one_without_a_price_are_not(added, sparse):
+    for changed in ({"price": lambda *_: Seconds(1e9)}, {"price": None}):
+        method = added(toy(sparse, **changed))
+        assert not solved(sparse).action.startswith(method.name)
+
+
+@each_kind
+def test_one_that_does_not_fit_is_never_chosen(added, sparse):
+    @dataclass(frozen=True)
+    class Nowhere(Method):
+        def fits(self, features):
+            return False
+
+    known = toy(sparse)
+    added(Nowhere(**{name: getattr(known, name) for name in known.__dataclass_fields__}))
+    assert not solved(sparse).action.startswith("toy")
+
+
+@each_kind
+def test_one_that_fails_is_followed_by_its_successor(added, sparse):
+    method = added(toy(sparse, fails=True))
+    solution = solved(sparse)
+    assert solution.action == f"{method.then[0]}:fp64-fp64-fp64-fp64"
+    assert [attempt.action.partition(":")[0] for attempt in solution.attempts] == [
+        method.name,
+        method.then[0],
+    ]
+
+
+@each_kind
+def test_the_safe_action_stays_what_it_was(added, sparse):
+    added(toy(sparse))
+    space = rw.VerifiedSolve().starts([sparse])
+    assert space.names[space.safe] == f"{SAFE if sparse else 'lu'}:fp64-fp64-fp64-fp64"
+
+
+# Bands and triangles
+
+
+def ranked(A):
+    policy = NeighbourPolicy(shipped_facts(), generic_prices())
+    features = len(LOOK_CONTEXT.features)
+    policy.start(np.empty((0, features)), rw.VerifiedSolve().starts((False, True)))
+    ranking = DeployedPolicy(policy, LOOK_CONTEXT).rank(LinearSystem(A, np.ones(len(A))))
+    return policy.space[ranking.first], ranking.reason
+
+
+@pytest.mark.parametrize("n", [300, 800])
+def test_bands_and_triangles_are_ranked_by_their_prices(n):
+    full = np.random.default_rng(1).standard_normal((n, n)) + n * np.eye(n)
+    for A, name in (
+        (np.diag(np.diag(full)), "banded"),
+        (np.triu(np.tril(full, 2), -3), "banded"),
+        (np.triu(np.tril(full, n // 40), -n // 40), "banded"),
+        (np.tril(full), "triangular"),
+        (np.triu(full)[::-1], "triangular"),
+    ):
+        action, reason = ranked(A)
+        assert str(action) == f"{name}:fp64-fp64-fp64-fp64"
+        assert reason.startswith(f"{name}: FP64 first")
+        assert re.search(r"(lu|cholesky) in FP\d\d would take .* ms", reason)
+    assert ranked(full)[0].method == "lu"
+
+
+def test_a_band_costs_the_more_the_wider_it_is():
+    prices, n, work = generic_prices(), 2000, Work(1, 1)
+    seconds = [
+        prices.seconds(Shape(n, n * n, diagonals=d), "banded", "fp64", work)
+        for d in (1, 3, 50, 1000, 3999)
+    ]
+    assert seconds == sorted(seconds)
+    whole = prices.seconds(Shape(n, n * n), "lu", "fp64", work)
+    assert seconds[2] < whole < seconds[-1]
