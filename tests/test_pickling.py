@@ -33,7 +33,6 @@ from roundwise import (
     solver,
     tuning,
 )
-from roundwise._forking import ForkSafeLock
 from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError, FactorizationStopped
@@ -177,7 +176,7 @@ def same(one, other):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, policies.Memory):  # a connection to a database
         return one.path == other.path and one.cells() == other.cells()
-    if isinstance(one, ForkSafeLock | type(threading.Lock())):
+    if isinstance(one, type(threading.RLock())):
         return True
     if isinstance(one, enum.Enum | Path) or not state(one):
         # Without attributes, an object of a class that defines no equality is like all others.

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise._forking import ForkSafeLock
+from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
@@ -107,7 +107,7 @@ class Factorization:
         self._factored = Factored(matrix, choice, backend, analyses, rounded)
         self._backend, self._reason, self._budget = backend, choice.reason, choice.budget
         self._tol, self._features_seconds, self._learn = tol, features_seconds, choice.learn
-        self._counting = ForkSafeLock()  # what each of several threads may change
+        self._counting = fork_safe_lock()  # what each of several threads may change
         self._renewals, self._patience = 0, RETRY_AFTER
 
     @property
