@@ -35,7 +35,7 @@ from roundwise import (
 )
 from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
-from roundwise.backends.engines.contract import EngineError, FactorizationStopped
+from roundwise.backends.engines.contract import EngineError
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.experiments.native.direct import DirectSolveError
 from roundwise.solver.device.devices import DeviceMemoryError
@@ -106,7 +106,6 @@ ERRORS = {
         tuning.TunerFileError("no tuner"),
         DirectSolveError("no answer"),
         EngineError("no engine"),
-        FactorizationStopped("too long"),
         DeviceUnavailable("no GPU"),
         DeviceMemoryError("no memory"),
     )
