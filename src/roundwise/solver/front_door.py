@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._csr import checked_sparse
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
@@ -420,7 +421,7 @@ def _meant(A: Any, name: str | None, lower: bool, transposed: bool) -> Any:
     if transposed and not is_sparse(A):
         A = dense_array("A", A, real=False)
         return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
-    return A.T if transposed else A
+    return checked_sparse(A, "A").T if transposed else A
 
 
 def _choice(chooser: Any, matrix: Any, name: str | None) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise._csr import canonical_csr, dense_from_sparse
 from roundwise.algorithms.scaling import (
     NOT_FINITE,
     ScaledColumns,
@@ -84,7 +85,7 @@ def checked_and_rounded(
     if not backend.on_host:
         return _device_matrix(A, backend, columns, copy), None
     sparse_A = is_sparse(A)
-    given = _checked_sparse(A.copy() if copy else A) if sparse_A else _checked_dense(A)
+    given = _checked_sparse(A, copy) if sparse_A else _checked_dense(A)
     dtype = np.float32 if given.dtype == np.float32 else np.float64
     form = given.astype(np.float64, copy=False) if sparse_A else _dense_form(given)
     sizes, rounded = backend.sizes_and_rounded(form) if rounds else (backend.sizes(form), None)
@@ -134,7 +135,7 @@ def checked_columns(b: Any, matrix: GivenMatrix) -> NDArray[Any]:
     What is on a GPU is found to be finite later, with the norms of its columns.
     """
     if is_sparse(b):
-        b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
+        b = dense_from_sparse(b, "b")  # SciPy's spsolve takes a sparse b, too; the answer is dense
     on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
     array = dense_array("b", b) if on_host else b
     _check_dtype("b", array.dtype)
@@ -254,17 +255,11 @@ def _dense_form(A: NDArray[Any]) -> Array:
     return np.array(A, dtype=np.float64, order="K" if contiguous else "C")
 
 
-def _checked_sparse(A: Any) -> sparse.csr_array:
+def _checked_sparse(A: Any, copy: bool) -> sparse.csr_array:
     _check_dtype("A", A.dtype)
     check_shape(A.shape)
     kind = np.float32 if A.dtype == np.float32 else np.float64
-    csr = sparse.csr_array(A, dtype=kind)
-    if csr.indices.dtype != csr.indptr.dtype:  # as set by hand; SciPy makes both alike
-        csr = sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
-    if not csr.has_canonical_format:
-        csr = csr.copy()  # the caller's matrix stays as it is
-        csr.sum_duplicates()
-    return csr
+    return canonical_csr(A, kind, copy=copy)
 
 
 def check_shape(shape: tuple[int, ...]) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._csr import canonical_csr, dense_from_sparse
 from roundwise._forking import cached_property
 from roundwise.algorithms.scaling import TINY, ScaledMatrix, given_norm, is_moderate, moderate
 from roundwise.backends import Backend
@@ -166,19 +167,14 @@ def _sparse_form(A: Any) -> tuple[sparse.csr_array, bool]:
     check_complex("A", A.dtype)
     check_shape(A.shape)
     single = A.dtype in (np.complex64, np.float32)
-    csr = sparse.csr_array(A, dtype=np.complex64 if single else np.complex128)
-    if csr.indices.dtype != csr.indptr.dtype:  # as set by hand; SciPy makes both alike
-        csr = sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
-    if not csr.has_canonical_format:
-        csr = csr.copy()  # the caller's matrix stays as it is
-        csr.sum_duplicates()
+    csr = canonical_csr(A, np.complex64 if single else np.complex128)
     return expanded(csr.astype(np.complex128, copy=False)), single
 
 
 def real_right_hand_sides(b: Any, n: int) -> NDArray[Any]:
     """Right-hand sides of n complex equations, in real form; float32 if they were single."""
     if sparse.issparse(b):
-        b = b.toarray()
+        b = dense_from_sparse(b, "b")
     array = dense_array("b", b, real=False)
     if array.ndim not in (1, 2):
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
@@ -190,7 +186,7 @@ def real_right_hand_sides(b: Any, n: int) -> NDArray[Any]:
 
 def split_parts(b: Any) -> NDArray[Any]:
     """Complex right-hand sides as real columns: all real parts, then all imaginary ones."""
-    array = dense_array("b", b.toarray() if sparse.issparse(b) else b, real=False)
+    array = dense_array("b", dense_from_sparse(b, "b") if sparse.issparse(b) else b, real=False)
     if array.ndim not in (1, 2):
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
     columns = array[:, None] if array.ndim == 1 else array
