@@ -443,6 +443,7 @@ def left_looking(a: Arrays) -> None:
 def supernodal(a: Arrays) -> None:
     n, dtype = a.size(), real_type(a)
     starts, indices = a.compressed(n, np.int64, diagonal=a.flag())
+    kernels.sparse_form(starts, indices, a.length(n))
     pattern = kernels.sparse_pattern(starts, indices)
     order = a.order(pattern.n) if a.flag() else None
     kernels.sparse_amd(pattern)
@@ -457,8 +458,8 @@ def supernodal(a: Arrays) -> None:
     plan = kernels.SupernodalPlan(kind, symbolic, starts, columns, place, place)
     storage = a.numbers(a.length(plan.stored), dtype=dtype)
     values = a.numbers(a.length(len(indices)), dtype=dtype)
-    pivots, stop = a.zeros(a.length(n)), a.zeros(1)
-    kernels.supernodal_factorize(plan, values, storage, pivots, 1e-8, stop, a.threads())
+    pivots, seconds = a.zeros(a.length(n)), float(a.rng.choice((0.0, 1e3, np.inf)))
+    kernels.supernodal_factorize(plan, values, storage, pivots, 1e-8, seconds, a.threads())
     if a.rng.random() < 0.2:  # pivots of other factors
         pivots = a.array(a.rng.integers(-n - 2, n + 2, n), np.int32)
     b = a.numbers(a.length(n), int(a.rng.integers(0, 4)), dtype=dtype)

@@ -72,11 +72,10 @@ template <class T> bool supernodal(const Matrix& a, sparse::Kind kind, int threa
     const auto& kernels = sparse::sparse_kernels<T>();
     const std::vector<T> values(a.values.begin(), a.values.end());
     std::vector<T> storage(static_cast<std::size_t>(plan.stored()));
-    const int stop = 0;
     void* workspace = ::operator new(
         static_cast<std::size_t>(kernels.factorize_workspace(plan.view(), threads)), std::align_val_t{64});
     const sparse::Report report = kernels.factorize(plan.view(), values.data(), storage.data(),
-                                                    pivots.data(), T(1e-30), &stop, threads, workspace);
+                                                    pivots.data(), T(1e-30), deadline_after(1e9), threads, workspace);
     ::operator delete(workspace, std::align_val_t{64});
     bool good = report.result == sparse::Result::done;
     for (const bool transpose : {false, true}) {

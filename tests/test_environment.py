@@ -23,6 +23,7 @@ from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError
 from roundwise.policies import Memory, MemoryFileWarning, NeighbourPolicy
 from roundwise.policies.memory import Arm, Observation
+from roundwise.policies.memory_file import MemoryFileError
 from roundwise.problems import randsvd, write_matrix_market
 
 SYSTEM = randsvd(160, 10.0, 3, rng=2)
@@ -258,6 +259,14 @@ def test_a_read_only_memory_is_read_and_left_alone(what):
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
+
+
+def test_an_error_that_ends_a_transaction_is_not_hidden(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    Memory(path).close()
+    path.with_name("memory.sqlite-journal").mkdir()  # SQLite cannot read it
+    with pytest.raises(MemoryFileError, match="disk I/O error; check that its disk works"):
+        Memory(path)
 
 
 # Full disks

@@ -3,9 +3,11 @@
 import functools
 import os
 import signal
+import sqlite3
 import sys
 import threading
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from weakref import ref
 
 import numpy as np
@@ -13,10 +15,11 @@ import pytest
 
 import roundwise as rw
 from roundwise import _forking
-from roundwise._forking import ForkSafeLock
+from roundwise._forking import fork_safe_lock
 from roundwise.backends.native import dense
 from roundwise.outcomes import workers
-from roundwise.policies import memory_file
+from roundwise.policies import memory as memories
+from roundwise.policies.bandit import Account
 from roundwise.policies.memory import Memory, MemoryFileWarning, Observation
 from roundwise.policies.neighbours import NeighbourPolicy
 
@@ -142,61 +145,54 @@ def observation():
     return Observation("cell", "fp32", 1, 1.0, 1.0, 0.9)
 
 
-@pytest.mark.parametrize("in_file", [True, False])
-def test_a_fork_waits_for_a_transaction(monkeypatch, tmp_path, in_file):
-    memory, pause = Memory(tmp_path / "memory.sqlite" if in_file else None), Pause()
-    transaction = memory_file.transaction
-
-    @contextmanager
-    def paused(connection):
-        with transaction(connection):
-            pause()
-            yield
-
-    class Announced:  # the thread that forks waits for the lock: only now may the other go on
-        def __init__(self, lock):
-            self.lock = lock
-
-        def acquire(self, timeout=-1):
-            if threading.current_thread() is threading.main_thread():
-                pause.go_on.set()
-            return self.lock.acquire(timeout=timeout)
-
-        def release(self):
-            self.lock.release()
-
-    monkeypatch.setattr(memory_file, "transaction", paused)
-    memory._lock._lock, memory._lock._patience = Announced(memory._lock._lock), SECONDS
+def test_a_fork_waits_for_a_statement(monkeypatch, tmp_path):
+    memory, pause = Memory(tmp_path / "memory.sqlite"), Pause()
+    monkeypatch.setattr(memories, "write", pause.before(memories.write))
 
     def child():
         memory.add([observation()])
         return memory.cell("cell")["fp32"].count == 2
 
     with pause.at(lambda: memory.add([observation()])):
+        threading.Timer(0.2, pause.go_on.set).start()
         assert succeeds_in_child(child)
     memory.add([observation()])
-    assert memory.cell("cell")["fp32"].count == (3 if in_file else 2)
+    assert memory.cell("cell")["fp32"].count == 3
     memory.close()
 
 
-@pytest.mark.parametrize("in_file", [True, False])
-def test_a_connection_that_a_fork_cut_off_is_not_used(monkeypatch, tmp_path, in_file):
-    memory, pause = Memory(tmp_path / "memory.sqlite" if in_file else None), Pause()
-    monkeypatch.setattr(memory._lock, "_patience", 1e-3)
-
-    def child():
-        with pytest.warns(MemoryFileWarning, match="forked while another thread"):
-            return memory.cell("cell") == {}
-
-    def hold():
-        with memory._lock:
-            pause()
-
-    with pause.at(hold):
-        assert succeeds_in_child(child)
+def test_no_connection_is_open_in_a_child(tmp_path):
+    memory = Memory(tmp_path / "memory.sqlite")
     memory.add([observation()])
+    assert succeeds_in_child(lambda: memory._connection is None)
     assert memory.cell("cell")["fp32"].count == 1
     memory.close()
+
+
+def test_what_waits_is_written_by_the_parent_alone(tmp_path):
+    path = tmp_path / "memory.sqlite"
+    memory = Memory(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.warns(MemoryFileWarning, match="locked"):
+            memory.add([observation()])
+        assert succeeds_in_child(lambda: memory.cell("cell") == {})
+        other.execute("ROLLBACK")
+    assert succeeds_in_child(lambda: memory.close() is None)
+    memory.close()
+    assert Memory(path).cell("cell")["fp32"].count == 1
+
+
+def test_a_memory_without_a_file_is_copied_by_a_fork():
+    memory = Memory()
+    memory.add([observation()])
+
+    def child():
+        memory.add([observation()])
+        return memory.cell("cell")["fp32"].count == 2
+
+    assert succeeds_in_child(child)
+    assert memory.cell("cell")["fp32"].count == 1
 
 
 @pytest.mark.parametrize("in_file", [True, False])
@@ -218,17 +214,11 @@ def test_a_child_learns_while_another_thread_solves(monkeypatch, tmp_path, in_fi
     assert counts == {3 if in_file else 2}
 
 
-def test_what_other_threads_explore_is_not_reserved_in_a_child(monkeypatch):
-    learner, pause = rw.Solver()._learner, Pause()
-    learner.account.reserved[1] = 5.0
-
-    def hold():
-        with learner._lock:
-            pause()
-
-    with pause.at(hold):
-        assert succeeds_in_child(lambda: learner.summary() and not learner.account.reserved)
-    assert learner.account.reserved
+def test_what_other_threads_explore_is_not_reserved_in_a_child():
+    account = Account(seconds=100.0)
+    account.reserved[os.getpid(), 1] = 5.0
+    assert not account.affords(1.0, 0.05)
+    assert succeeds_in_child(lambda: account.affords(1.0, 0.05))
 
 
 # Limits of threads, and locks themselves
@@ -252,31 +242,39 @@ def test_limits_that_other_threads_hold_end_in_a_child(threads):
     assert rw.get_num_threads() == 3
 
 
-def test_a_lock_is_free_in_both_processes_after_a_fork():
-    lock = ForkSafeLock(patience=SECONDS)
+def used(lock):
+    with lock:
+        return True
 
-    def use():
+
+def test_a_lock_that_another_thread_holds_is_free_in_a_child():
+    lock, pause = fork_safe_lock(), Pause()
+
+    def hold():
         with lock:
-            return not lock._lock.acquire(blocking=False)
+            pause()
 
-    assert succeeds_in_child(use)
-    assert use()
+    with pause.at(hold):
+        assert succeeds_in_child(lambda: used(lock))
+    assert used(lock)
 
 
-def test_a_thread_that_forks_while_it_holds_a_lock_does_not_wait_for_itself_for_ever():
-    lock = ForkSafeLock(patience=1e-3)
+def test_a_thread_that_forks_while_it_holds_a_lock_holds_it_in_both_processes():
+    lock = fork_safe_lock()
 
-    def use():
-        with lock:
-            return True
+    def is_held_and_can_be_released():
+        with ThreadPoolExecutor(1) as other:
+            held = not other.submit(lock.acquire, blocking=False).result()
+        lock.release()
+        return held and used(lock)
 
     with lock:
-        assert succeeds_in_child(use)
-    assert use()
+        assert succeeds_in_child(is_held_and_can_be_released)
+    assert used(lock)
 
 
 def test_locks_are_forgotten_with_their_owners():
-    lock = ForkSafeLock()
+    lock = fork_safe_lock()
     reference = ref(lock)
     assert reference in _forking._locks
     del lock

@@ -33,10 +33,9 @@ from roundwise import (
     solver,
     tuning,
 )
-from roundwise._forking import ForkSafeLock
 from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
-from roundwise.backends.engines.contract import EngineError, FactorizationStopped
+from roundwise.backends.engines.contract import EngineError
 from roundwise.costs.stored import ProfileMissingError
 from roundwise.solver.places import DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
@@ -107,7 +106,6 @@ ERRORS = {
         policies.MemoryFileError("no memory"),
         tuning.TunerFileError("no tuner"),
         EngineError("no engine"),
-        FactorizationStopped("too long"),
         DeviceUnavailable("no GPU"),
         DeviceMemoryError("no memory"),
     )
@@ -177,7 +175,7 @@ def same(one, other):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, policies.Memory):  # a connection to a database
         return one.path == other.path and one.cells() == other.cells()
-    if isinstance(one, ForkSafeLock | type(threading.Lock())):
+    if isinstance(one, type(threading.RLock())):
         return True
     if isinstance(one, enum.Enum | Path) or not state(one):
         # Without attributes, an object of a class that defines no equality is like all others.

@@ -115,7 +115,6 @@ def test_the_callers_matrix_stays_as_it_is(form):
 def test_policies_and_reports_are_asked_for(at_once):
     assert rw.solve(A.tocsr(), B, full_output=True).x.shape == B.shape
     rw.solve(A.tocsr(), B, policy="fp32")
-    rw.solve(A.tocsr(), B, assume_a="gen")
     assert at_once == []
 
 

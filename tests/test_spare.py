@@ -22,7 +22,7 @@ def address(array):
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(spare, "_kept", [])
+    monkeypatch.setattr(spare, "_kept", {})
 
 
 @pytest.fixture(scope="module")

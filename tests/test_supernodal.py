@@ -11,9 +11,9 @@ from scipy.sparse.linalg import spsolve
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.backends import ENGINES, Status
+from roundwise.backends import ENGINES, ArithmeticFailure, Status
 from roundwise.backends.engines import static_pivoting, supernodal
-from roundwise.backends.engines.contract import FactorizationStopped
+from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.problems import convection_diffusion_2d, poisson_2d
 
 KINDS = ["cholesky", "ldl", "lu"]
@@ -196,8 +196,8 @@ def test_a_plan_outlives_the_analysis_that_it_reads():
     plan, expected = analysis.plan, analysis.factorize(A.data, rw.FP64)._storage
     del analysis
     gc.collect()
-    storage, index, stop = np.empty(plan.stored), *np.zeros((2, 200), dtype=np.int32)
-    _kernels.supernodal_factorize(plan, A.data, storage, index, 0.0, stop[:1], 1)
+    storage, index = np.empty(plan.stored), np.zeros(200, dtype=np.int32)
+    _kernels.supernodal_factorize(plan, A.data, storage, index, 0.0, np.inf, 1)
     assert np.array_equal(np.nan_to_num(storage), np.nan_to_num(expected))
 
 
@@ -262,8 +262,7 @@ def kernel_result(kind, A):
     plan = ENGINES[kind].analyse(A, "natural").plan
     storage = np.empty(plan.stored, dtype=np.float32)
     index = np.zeros(A.shape[0], dtype=np.int32)
-    stop = np.zeros(1, dtype=np.int32)
-    return _kernels.supernodal_factorize(plan, A.data, storage, index, 0.0, stop, 1)
+    return _kernels.supernodal_factorize(plan, A.data, storage, index, 0.0, np.inf, 1)
 
 
 @each_kind
@@ -402,34 +401,29 @@ def test_bad_scaling_is_undone(kind):
 
 
 @each_kind
-def test_a_factorization_can_be_stopped(kind):
+@pytest.mark.parametrize("fastest", [0.0, np.inf])  # by the counts, and by the clock
+def test_a_factorization_stops_at_its_limit(monkeypatch, kind, fastest):
+    monkeypatch.setattr(supernodal, "FASTEST", fastest)
     A = poisson_2d(40).A
     analysis = ENGINES[kind].analyse(A, "amd")
-    stop = np.ones(1, dtype=np.int32)
-    with pytest.raises(FactorizationStopped, match="was stopped"):
-        analysis.factorize(A.data, rw.FP64, stop)
-    stop[0] = 0
-    x = analysis.factorize(A.data, rw.FP64, stop).solve(np.ones(1600))
+    with pytest.raises(ArithmeticFailure) as caught:
+        analysis.factorize(A.data, rw.FP64, 1e-9)
+    assert caught.value.status is Status.STOPPED
+    monkeypatch.undo()
+    for seconds in (1e3, np.inf):
+        x = analysis.factorize(A.data, rw.FP64, seconds).solve(np.ones(1600))
+        np.testing.assert_allclose(A @ x, 1.0, rtol=1e-10)
+
+
+def test_a_limit_needs_no_thread(monkeypatch):
+    def refused(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    A = poisson_2d(40).A
+    analysis = EngineAnalysis(rw.get_backend("native"), A, "cholesky/amd")
+    x = analysis.factorize(A, rw.FP64, 1e3).solve(np.ones(1600))
     np.testing.assert_allclose(A @ x, 1.0, rtol=1e-10)
-
-
-def test_another_thread_stops_it():
-    A = spd(1000, 0.05, np.random.default_rng(0))
-    analysis = ENGINES["cholesky"].analyse(A, "natural")
-    stop, stopped = np.zeros(1, dtype=np.int32), []
-
-    def work():
-        try:
-            while True:
-                analysis.factorize(A.data, rw.FP64, stop)
-        except FactorizationStopped:
-            stopped.append(True)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    stop[0] = 1
-    worker.join()
-    assert stopped == [True]
 
 
 # Values

@@ -35,7 +35,34 @@ template <class C, class T> auto view(std::vector<T> C::*member) {
     };
 }
 
+// What is known of a matrix in compressed form, before anything else reads its indices.
+enum Form { out_of_range, in_range, canonical };  // canonical: in order within a row, each once
+
+template <class Index>
+Form form_of(std::int64_t n, const Index* first, std::int64_t entries, const Index* place, std::int64_t width) {
+    bool valid = first[0] == 0 && first[n] <= entries;
+    for (std::int64_t i = 0; i < n; ++i) valid = valid && first[i] <= first[i + 1];
+    if (!valid) return out_of_range;
+    bool ordered = true;
+    for (std::int64_t i = 0; i < n; ++i) {
+        std::int64_t last = -1;
+        for (Index e = first[i]; e < first[i + 1]; ++e) {
+            const std::int64_t here = place[e];
+            valid = valid && 0 <= here && here < width;
+            ordered = ordered && here > last;
+            last = here;
+        }
+    }
+    return !valid ? out_of_range : ordered ? canonical : in_range;
+}
+
 template <class Index> void bind_pattern(nb::module_& m) {
+    define(m, "sparse_form", [](VectorIn<Index> indptr, VectorIn<Index> indices, std::int64_t width) {
+        nb::gil_scoped_release release;
+        const std::int64_t n = length(indptr.size()) - 1;
+        if (n < 0) return static_cast<int>(out_of_range);
+        return static_cast<int>(form_of(n, indptr.data(), length(indices.size()), indices.data(), width));
+    });
     define(m, "sparse_pattern", [](VectorIn<Index> indptr, VectorIn<Index> indices) {
         if (indptr.size() == 0)
             throw std::invalid_argument("indptr is empty; pass n + 1 numbers, the first of them 0");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
+#include "common/parallel.hpp"
 #include "sparse/kernels.hpp"
 #include "sparse/matching.hpp"
 #include "sparse/plan.hpp"
@@ -88,13 +89,13 @@ void require_exchanges(const sparse::PlanView& view, const VectorIn<std::int32_t
 template <class T> void bind_kernels(nb::module_& m) {
     define(m, "supernodal_factorize",
            [](const Plan& plan, VectorIn<T> values, VectorOut<T> storage, VectorOut<std::int32_t> pivots,
-              double tiny, VectorIn<int> stop, int threads) {
+              double tiny, double seconds, int threads) {
                const sparse::PlanView view = plan.view();
                require(length(storage.size()) == plan.stored() && length(pivots.size()) == view.n,
                        "storage or pivots do not fit the plan; pass plan.stored and n numbers");
                require(length(values.size()) == plan.given(),
                        "values has another length than A; pass a number for each index");
-               require(stop.size() == 1, "stop is not one number; pass an array of one int32");
+               require(seconds >= 0, "seconds < 0; pass a limit, or infinity");
                require(threads >= 1, "threads < 1; pass at least 1");
                const auto& kernels = sparse::sparse_kernels<T>();
                sparse::Report report;
@@ -102,7 +103,7 @@ template <class T> void bind_kernels(nb::module_& m) {
                    nb::gil_scoped_release release;
                    const Workspace workspace(kernels.factorize_workspace(view, threads));
                    report = kernels.factorize(view, values.data(), storage.data(), pivots.data(),
-                                              static_cast<T>(tiny), stop.data(), threads, workspace.get());
+                                              static_cast<T>(tiny), deadline_after(seconds), threads, workspace.get());
                }
                return nb::make_tuple(static_cast<int>(report.result), report.column, report.replaced);
            });

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <limits>
 
 #include "common/pause.hpp"
 #include "common/pool.hpp"
@@ -82,5 +84,19 @@ void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody 
         },
         &shared);
 }
+
+namespace {
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+std::int64_t now() {
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+}  // namespace
+
+std::int64_t deadline_after(double seconds) {
+    return seconds < 1e9 ? now() + static_cast<std::int64_t>(1e9 * seconds) : never;
+}
+
+bool is_past(std::int64_t deadline) { return deadline != never && now() >= deadline; }
 
 }  // namespace roundwise

@@ -34,6 +34,11 @@ void use_all_cores();
 // Lets those that wait for the next kernel sleep at once instead of spinning for a while.
 void rest_workers();
 
+// The time so many seconds from now, and whether it has passed; there is no deadline after more seconds than a
+// machine runs.
+std::int64_t deadline_after(double seconds);
+bool is_past(std::int64_t deadline);
+
 // One step of such a kernel: tasks, each of which is done by the member that claims it first. All
 // fields must be zero at the start; a Phase is used once.
 struct alignas(64) Phase {

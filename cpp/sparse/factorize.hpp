@@ -54,7 +54,7 @@ template <class T, Kind kind> struct SparseFactorization {
     T* storage;
     std::int32_t* pivots;
     T tiny;
-    const int* stop;
+    std::int64_t deadline;
     Phase* subtrees;
     Turn* turns;
     std::int32_t failed;  // the first column where a factorization stopped, or n
@@ -260,7 +260,7 @@ template <class T, Kind kind> struct SparseFactorization {
     bool locked = false;
 
     bool must_stop(std::int32_t p) {
-        if (__atomic_load_n(stop, __ATOMIC_RELAXED) != 0) fail(-1, Result::stopped);
+        if (is_past(deadline)) fail(-1, Result::stopped);
         return plan.first[p] > __atomic_load_n(&failed, __ATOMIC_RELAXED);
     }
 
@@ -352,10 +352,10 @@ template <class T> std::int64_t sparse_workspace(const PlanView& plan, int threa
 
 template <class T, Kind kind>
 Report factorize_as(const PlanView& plan, const T* values, T* storage, std::int32_t* pivots, T tiny,
-                    const int* stop, int threads, void* workspace) {
+                    std::int64_t deadline, int threads, void* workspace) {
     Arena arena{static_cast<char*>(workspace)};
     const FactorizationMemory memory(plan, arena);
-    SparseFactorization<T, kind> factorization{plan, values, storage, pivots, tiny, stop, memory.subtrees,
+    SparseFactorization<T, kind> factorization{plan, values, storage, pivots, tiny, deadline, memory.subtrees,
                                                memory.turns, plan.n};
     Arena one{nullptr};
     Scratch<T>(plan, one);
@@ -372,11 +372,11 @@ Report factorize_as(const PlanView& plan, const T* values, T* storage, std::int3
 
 template <class T>
 Report sparse_factorize(const PlanView& plan, const T* values, T* storage, std::int32_t* pivots, T tiny,
-                        const int* stop, int threads, void* workspace) {
+                        std::int64_t deadline, int threads, void* workspace) {
     const auto run = plan.kind == Kind::cholesky ? factorize_as<T, Kind::cholesky>
                      : plan.kind == Kind::ldl    ? factorize_as<T, Kind::ldl>
                                                  : factorize_as<T, Kind::lu>;
-    return run(plan, values, storage, pivots, tiny, stop, threads, workspace);
+    return run(plan, values, storage, pivots, tiny, deadline, threads, workspace);
 }
 
 }  // namespace ROUNDWISE_LEVEL

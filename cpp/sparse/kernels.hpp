@@ -26,9 +26,9 @@ template <class T> struct SparseKernels {
     // first[p] + i of the block is row first[p] + pivots[first[p] + i] of the matrix, or the first of
     // a 2 x 2 pivot and row first[p] + ~pivots[first[p] + i] if that is negative. Pivots smaller than
     // `tiny` become as large as it, with their sign, and are counted (lu, ldl); cholesky stops where
-    // a pivot is not positive. Stops soon after *stop is not 0.
+    // a pivot is not positive. Stops soon after the deadline (common/parallel.hpp).
     Report (*factorize)(const PlanView&, const T* values, T* storage, std::int32_t* pivots, T tiny,
-                        const int* stop, int threads, void* workspace);
+                        std::int64_t deadline, int threads, void* workspace);
 
     // In place X = F^-1 B, or F'^-1 B, for the product F of the factors. B is n x columns.
     void (*solve)(const PlanView&, const T* storage, const std::int32_t* pivots, bool transpose,

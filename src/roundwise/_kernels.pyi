@@ -278,6 +278,10 @@ class SparseSymbolic:
     @property
     def stored(self) -> float: ...
 
+# 0: an index is out of range; 1: none is; 2: also in order within each row, and each once.
+def sparse_form(
+    indptr: _Index | NDArray[int64], indices: _Index | NDArray[int64], width: int, /
+) -> int: ...
 def sparse_pattern(
     indptr: _Index | NDArray[int64], indices: _Index | NDArray[int64], /
 ) -> SparsePattern: ...
@@ -312,7 +316,7 @@ def supernodal_factorize(
     storage: _Computed,
     pivots: _Index,
     tiny: float,
-    stop: _Index,
+    seconds: float,
     threads: int,
     /,
 ) -> tuple[int, int, int]: ...

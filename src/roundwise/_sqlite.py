@@ -121,19 +121,19 @@ def code_of(error: sqlite3.Error) -> int:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All or nothing: commits at the end, and rolls back if anything is raised."""
-    connection.execute("BEGIN IMMEDIATE")
-    with connection:  # commits or rolls back; it does not close
+    with connection:  # commits or rolls back, also if a signal interrupts; it does not close
+        connection.execute("BEGIN IMMEDIATE")
         yield
 
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     """What is read within sees the file as it was at the first look."""
-    connection.execute("BEGIN")
     try:
+        connection.execute("BEGIN")
         yield
     finally:
-        connection.execute("ROLLBACK")
+        connection.rollback()  # nothing to do where an error of SQLite has ended the transaction
 
 
 def use_write_ahead_log(connection: sqlite3.Connection, seconds: float) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from roundwise._csr import canonical_csr
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.formats import FloatFormat
@@ -75,8 +75,7 @@ def checked_matrix(A: Any, fmt: FloatFormat) -> Any:
     """A as a finite float64 array, or canonical CSR array if it is sparse."""
     A = real_matrix(A)
     if is_sparse(A):
-        A = sparse.csr_array(A.astype(np.float64))  # duplicates are summed in float64
-        A.sum_duplicates()
+        A = canonical_csr(A, copy=True)
         if A.nnz > np.iinfo(np.int32).max:
             raise ValueError(f"A has {A.nnz} entries; the kernels' 32-bit indices reach 2**31 - 1")
         A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)

@@ -12,7 +12,6 @@ from itertools import islice
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from roundwise._forking import ForkSafeLock
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import threads as runtime
 from roundwise.outcomes.optional import require
@@ -170,7 +169,7 @@ class _Limits:
     def __init__(self) -> None:
         self._holders: list[int] = []  # the threads whose tasks need the limits
         self._restore = ExitStack()
-        self._lock = ForkSafeLock(self, patience=1.0)
+        self._lock = threading.RLock()  # a fork waits for it
 
     def hold(self, kernel_threads: int | None) -> None:
         threadpoolctl = require("threadpoolctl", "tune")
@@ -193,14 +192,25 @@ class _Limits:
             self._restore.close()
 
     def before_fork(self) -> None:
-        """Nothing to do."""
+        self._lock.acquire()
 
-    def in_forked_child(self, whole: bool) -> None:
+    def in_parent(self) -> None:
+        self._lock.release()
+
+    def in_child(self) -> None:
         """Forget the other threads of the parent, which a fork does not copy."""
         self._keep([thread for thread in self._holders if thread == threading.get_ident()])
+        self._lock.release()
 
 
 _limits = _Limits()
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(
+        before=_limits.before_fork,
+        after_in_parent=_limits.in_parent,
+        after_in_child=_limits.in_child,
+    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -46,10 +47,12 @@ class Account:
     seconds: float = 0.0
     exploring: float = 0.0
     explorations: int = 0
-    reserved: dict[int, float] = field(default_factory=dict)
+    reserved: dict[tuple[int, int], float] = field(default_factory=dict)  # by process and decision
 
     def affords(self, seconds: float, share: float) -> bool:
-        planned = self.exploring + sum(self.reserved.values()) + seconds
+        here = os.getpid()  # what threads of a parent reserved before a fork is theirs
+        reserved = sum(cost for (process, _), cost in self.reserved.items() if process == here)
+        planned = self.exploring + reserved + seconds
         return planned <= share * self.seconds
 
     @property

@@ -7,12 +7,16 @@ file on a local disk: write-ahead logs do not work over a network.
 
 A solve does not wait for the file. What cannot be written (another process has locked the file, it
 is read-only, the disk is full) waits in this process, which remembers it meanwhile, and is written
-with what is learned next, at the latest when the process ends.
+with what is learned next, at the latest when the process ends. Without a file everything waits.
+
+SQLite's connections do not survive a fork, not even to be closed in the child, and its locks count
+per process: a child that opened a file which its parent had open would believe that it holds the
+parent's locks. So a fork waits for the statement that another thread executes, and closes the
+connections before; both processes open the file again when they need it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sqlite3
 import warnings
@@ -22,9 +26,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar
 
-from roundwise._forking import ForkSafeLock
 from roundwise._sqlite import code_of
 from roundwise.machine import Machine
 from roundwise.policies.memory_file import (
@@ -33,6 +37,7 @@ from roundwise.policies.memory_file import (
     LARGEST_NUMBER,
     SOUND,
     MemoryFileError,
+    Row,
     opened,
     write,
 )
@@ -42,9 +47,6 @@ T = TypeVar("T")
 SECONDS_TO_OPEN, SECONDS_TO_WRITE, SECONDS_AT_END = 1.0, 0.1, 5.0
 """How long to wait for another process that has locked the file: when it is opened; when a solve
 writes (after one wait in vain no more, until a write succeeds); and when this process ends."""
-
-SECONDS_TO_FORK = 5.0
-"""How long a fork waits for a transaction of another thread, which takes milliseconds."""
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -116,8 +118,13 @@ class Observation:
         return Arm(arm.count + self.count, *sums)
 
 
-Waiting = dict[tuple[str, str, str], Observation]
-"""What is still to be written, by machine, cell and action."""
+Waiting = dict[tuple[str, str], dict[str, Observation]]
+"""What is still to be written, by machine and cell, and by action."""
+
+_using = RLock()
+"""Held by whoever uses a connection or changes what waits: for a statement, or to open a file."""
+
+_with_files: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
 class Memory:
@@ -127,9 +134,8 @@ class Memory:
     A file that is locked or read-only, or breaks later, causes one `MemoryFileWarning`; what is
     learned then waits in this process. Rows with impossible numbers are skipped.
 
-    Threads may share it. SQLite's connections do not survive a fork, not even to be closed in the
-    child. So a fork waits until the connection is idle; that to a file is closed before it, and
-    opened again when it is next needed. What waits to be written is the parent's.
+    Threads may share it, and a forked process goes on with it: without a file with a copy. What
+    waits to be written to a file is the parent's.
 
     Parameters
     ----------
@@ -150,28 +156,17 @@ class Memory:
         self._connection: sqlite3.Connection | None = None
         self._told: set[str] = set()  # reasons of warnings
         self._in_use = True  # False from a warning to the next write: one is enough
-        self._was_cut_off = False  # by a fork in the middle of a transaction
         self._begin()
-        self._lock = ForkSafeLock(self, SECONDS_TO_FORK)
+        if self.path is None:
+            return
+        with _using:
+            _with_files.add(self)
         try:
             self._open(SECONDS_TO_OPEN)
         except sqlite3.DatabaseError as error:
             if code_of(error) not in _LOCKED:
                 raise MemoryFileError(f"{self.path}: {FILE.remedy(error)}") from error
             self._warn(f"{self.path}: {FILE.remedy(error)}")
-
-    def before_fork(self) -> None:
-        if self.path is not None:
-            self._disconnect()
-
-    def in_forked_child(self, whole: bool) -> None:
-        if self._connection is not None and not (whole and self.path is None):
-            # Never to be closed, not even when the process ends: closing it here could remove
-            # locks, or the log, that the parent relies on.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-            self._was_cut_off = True
-        if self.path is not None or self._was_cut_off:
-            self._begin()
 
     @property
     def machine(self) -> str:
@@ -180,16 +175,12 @@ class Memory:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy opens the same file; without one it takes along what is remembered."""
-        with self._lock:
-            rows = None if self.path is not None else self._execute("SELECT * FROM arm")
-        return _copied, (self.path, rows)
+        with _using:
+            known = {key: arms.copy() for key, arms in self._waiting.items()}
+        return _copied, (self.path, {} if self.path else known)
 
     def cell(self, name: str) -> dict[str, Arm]:
         """What is remembered, by action."""
-        with self._lock:
-            return self._cell(name)
-
-    def _cell(self, name: str) -> dict[str, Arm]:
         machine = self.machine
         rows = self._rows(
             "SELECT action, count, weight, cost, priced FROM arm "
@@ -197,49 +188,54 @@ class Memory:
             (machine, name),
         )
         arms = {action: Arm(*numbers) for action, *numbers in rows}
-        for (theirs, cell, action), observation in self._waiting.items():
-            if (theirs, cell) == (machine, name):
-                arms[action] = observation.added_to(arms.get(action, Arm()))
+        for action, observation in self._waiting.get((machine, name), {}).copy().items():
+            arms[action] = observation.added_to(arms.get(action, Arm()))
         return arms
 
     def cells(self) -> dict[str, dict[str, Arm]]:
         """Everything that is remembered of this machine."""
         machine = self.machine
         query = f"SELECT DISTINCT cell FROM arm WHERE machine = ? AND {SOUND}"
-        with self._lock:
-            names = {name for (name,) in self._rows(query, (machine,))}
-            names |= {cell for theirs, cell, _ in self._waiting if theirs == machine}
-            return {name: self._cell(name) for name in sorted(names)}
+        names = {name for (name,) in self._rows(query, (machine,))}
+        names |= {cell for theirs, cell in self._waiting.copy() if theirs == machine}
+        return {name: self.cell(name) for name in sorted(names)}
 
     def clear(self) -> None:
         """Forget what is remembered of this machine."""
         machine = self.machine
-        with self._lock:
+        if self.path is not None:
             self._execute("DELETE FROM arm WHERE machine = ?", (machine,))
-            for key in [key for key in self._waiting if key[0] == machine]:
-                del self._waiting[key]
+        for key in self._waiting.copy():
+            if key[0] == machine:
+                self._waiting.pop(key, None)
 
     def put(self, cell: str, action: str, arm: Arm) -> None:
         """Remember an arm as it is."""
-        values = (self.machine, cell, action, arm.count, arm.weight, arm.cost, arm.priced)
-        with self._lock:
-            self._execute("INSERT OR REPLACE INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        machine, numbers = self.machine, (arm.count, arm.weight, arm.cost, arm.priced)
+        if self.path is not None:
+            query = "INSERT OR REPLACE INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)"
+            self._execute(query, (machine, cell, action, *numbers))
+            return
+        known = Observation(cell, action, arm.count, arm.cost, arm.priced, 1.0, arm.weight)
+        with _using:
+            self._waiting.setdefault((machine, cell), {})[action] = known
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Add observations, all or none. If the file cannot be written now, warn and keep them."""
-        machine = self.machine
-        with self._lock:
-            waiting = self._waiting
-            for new in observations:
-                key = machine, new.cell, new.action
-                waiting[key] = waiting[key].then(new) if key in waiting else new
+        machine, added = self.machine, list(observations)  # which may look at this memory
+        with _using:
+            for new in added:
+                arms = self._waiting.setdefault((machine, new.cell), {})
+                known = arms.get(new.action)
+                arms[new.action] = new if known is None else known.then(new)
+        if self.path is not None:
             self._tried(self._write_waiting)
 
     def close(self) -> None:
         """Write what waits, if that is possible within seconds, and close the file."""
-        with self._lock:
+        with _using:
             self._disconnect()
-            self._end()
+        self._end()
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -248,54 +244,54 @@ class Memory:
 
     def _begin(self) -> None:
         """Start without a connection, and with no observations that are to be written."""
-        self._process = os.getpid()
         self._waiting: Waiting = {}
         self._connection, self._writable = None, False
         self._patience = SECONDS_TO_WRITE
-        self._end = weakref.finalize(self, _end, self.path, self._waiting, self._process)
+        self._end = weakref.finalize(self, _end, self.path, self._waiting, os.getpid())
 
     def _open(self, seconds: float) -> sqlite3.Connection:
-        if self._was_cut_off:
-            raise MemoryFileError(
-                "this process was forked while another thread was learning, so that it cannot "
-                "learn; fork at another time, or start processes by 'spawn'"
-            )
-        self._disconnect()
-        self._connection, self._writable = opened(self.path, seconds)
-        self._be_patient(self._patience)
-        return self._connection
+        assert self.path is not None
+        with _using:
+            self._disconnect()
+            self._connection, self._writable = opened(self.path, seconds)
+            self._be_patient(self._patience)
+            return self._connection
 
     def _be_patient(self, seconds: float) -> None:
-        self._patience = seconds
-        if self._connection is not None:
-            self._connection.execute(f"PRAGMA busy_timeout = {round(1e3 * seconds)}")
+        with _using:
+            self._patience = seconds
+            if self._connection is not None:
+                self._connection.execute(f"PRAGMA busy_timeout = {round(1e3 * seconds)}")
 
     def _rows(self, query: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The rows that a query finds; none, with a warning, if the file cannot be read now."""
+        if self.path is None:
+            return []
         return self._tried(lambda: self._fetch(query, arguments)) or []
 
-    def _execute(self, query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows that a query finds; a `MemoryFileError` if the file cannot be used now."""
+    def _execute(self, query: str, arguments: Sequence[Any]) -> None:
+        """Change the file; a `MemoryFileError` if it cannot be used now."""
         with FILE.errors(self.path):
-            return self._fetch(query, arguments)
+            self._fetch(query, arguments)
 
     def _fetch(self, query: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
-        connection = self._connection or self._open(self._patience)
-        return connection.execute(query, arguments).fetchall()
+        with _using:
+            connection = self._connection or self._open(self._patience)
+            return connection.execute(query, arguments).fetchall()
 
     def _write_waiting(self) -> None:
-        if self._connection is None or not self._writable:
-            self._open(self._patience)
-        if self._connection is not None and self._writable:
+        with _using:
+            if self._connection is None or not self._writable:
+                self._open(self._patience)
+            if self._connection is None or not self._writable:
+                raise MemoryFileError(
+                    f"{self.path}: cannot be written; give write permission to it and its folder"
+                )
             write(self._connection, _rows_of(self._waiting))
             self._waiting.clear()
             self._in_use = True
             if self._patience == 0.0:
                 self._be_patient(SECONDS_TO_WRITE)
-        else:
-            self._warn(
-                f"{self.path}: cannot be written; give write permission to it and its folder"
-            )
 
     def _tried(self, use: Callable[[], T]) -> T | None:
         """What `use` returns; if the file cannot be used now, warn and return None.
@@ -325,20 +321,46 @@ class Memory:
             )
 
 
-def _rows_of(waiting: Waiting) -> list[dict[str, Any]]:
-    return [vars(new) | {"machine": machine} for (machine, _, _), new in waiting.items()]
+def _close_before_fork() -> None:
+    """Wait for the statements of other threads, and keep them from beginning others."""
+    _using.acquire()
+    for memory in _with_files:
+        memory._disconnect()
+
+
+def _go_on_in_child() -> None:
+    for memory in _with_files:
+        memory._begin()
+    _using.release()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(
+        before=_close_before_fork,
+        after_in_parent=_using.release,
+        after_in_child=_go_on_in_child,
+    )
+
+
+def _rows_of(waiting: Waiting) -> list[Row]:
+    return [
+        (machine, new.cell, new.action, new.count, new.weight, new.cost, new.priced, new.discount)
+        for (machine, _), arms in waiting.items()
+        for new in arms.values()
+    ]
 
 
 def _end(path: Path | None, waiting: Waiting, process: int) -> None:
     """Write what still waits, as the `Memory` is no longer used or the process ends."""
-    if not waiting or process != os.getpid():
+    if path is None or not waiting or process != os.getpid():
         return
     try:
-        connection, writable = opened(path, SECONDS_AT_END)
-        with closing(connection):
-            if writable:
-                write(connection, _rows_of(waiting))
-                waiting.clear()
+        with _using:
+            connection, writable = opened(path, SECONDS_AT_END)
+            with closing(connection):
+                if writable:
+                    write(connection, _rows_of(waiting))
+                    waiting.clear()
         reason = f"{path}: cannot be written"
     except sqlite3.DatabaseError as error:
         reason = f"{path}: {FILE.remedy(error)}"
@@ -349,8 +371,7 @@ def _end(path: Path | None, waiting: Waiting, process: int) -> None:
         warnings.warn(told, MemoryFileWarning, stacklevel=2)
 
 
-def _copied(path: Path | None, rows: list[tuple[Any, ...]] | None) -> Memory:
+def _copied(path: Path | None, known: Waiting) -> Memory:
     memory = Memory(path)
-    for row in rows or ():
-        memory._execute("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    memory._waiting.update(known)
     return memory

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
-from roundwise._sqlite import FileKind, code_of, transaction, use_write_ahead_log
+from roundwise._sqlite import FileKind, code_of, use_write_ahead_log
 from roundwise.exceptions import RoundwiseError
+
+Row = tuple[str, str, str, int, float, float, float, float]
+"""Machine, cell, action; count, weight, cost, priced, to be added; discount of what is there."""
 
 APPLICATION_ID = 0x52574D45  # "RWME"
 
@@ -48,17 +50,17 @@ SOUND = " AND ".join(
 )
 """SQL's condition for a row that solves can have taught; others are passed over and replaced."""
 
-_REMOVE_UNSOUND = f"""
-    DELETE FROM arm
-    WHERE machine = :machine AND cell = :cell AND action = :action AND NOT ({SOUND})"""
-
 _ADD = f"""
-    INSERT INTO arm VALUES (:machine, :cell, :action, :count, :weight, :cost, :priced)
-    ON CONFLICT DO UPDATE SET
-        count = min(count + excluded.count, {LARGEST_COUNT}),
-        weight = weight * :discount + excluded.weight,
-        cost = cost * :discount + excluded.cost,
-        priced = priced * :discount + excluded.priced"""
+    INSERT OR REPLACE INTO arm
+    WITH new(its_machine, its_cell, its_action, more, w, c, p, discount) AS (VALUES {{rows}})
+    SELECT its_machine, its_cell, its_action, min(coalesce(count, 0) + more, {LARGEST_COUNT}),
+        coalesce(weight, 0) * discount + w,
+        coalesce(cost, 0) * discount + c,
+        coalesce(priced, 0) * discount + p
+    FROM new LEFT JOIN arm
+    ON machine = its_machine AND cell = its_cell AND action = its_action AND {SOUND}"""
+_PARAMETERS = 8
+"""Of a row."""
 
 
 class MemoryFileError(RoundwiseError):
@@ -74,28 +76,27 @@ FILE = FileKind(
 )
 
 
-def opened(path: Path | None, seconds: float) -> tuple[sqlite3.Connection, bool]:
+def opened(path: Path, seconds: float) -> tuple[sqlite3.Connection, bool]:
     """A connection, and whether it can write; waits so long for another process.
 
     If the file or its folder is read-only, the connection is to a copy in memory.
     """
-    if path is not None and path.is_file() and not os.access(path, os.W_OK):
+    if path.is_file() and not os.access(path, os.W_OK):
         return _copied(path), False  # SQLite would leave a read-only log beside it
     try:
         return _opened(path, seconds), True
     except sqlite3.DatabaseError as error:
         unwritable = code_of(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-        if path is None or not path.is_file() or not unwritable:
+        if not path.is_file() or not unwritable:
             raise
     except UnicodeDecodeError as error:  # SQLite quotes what a damaged file says
         raise FILE.damaged(path, error) from error
     return _copied(path), False
 
 
-def _opened(path: Path | None, seconds: float) -> sqlite3.Connection:
-    target = ":memory:" if path is None else path
+def _opened(path: Path, seconds: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target, timeout=seconds, isolation_level=None, check_same_thread=False
+        path, timeout=seconds, isolation_level=None, check_same_thread=False
     )
     with ExitStack() as unless_ready:
         unless_ready.callback(connection.close)
@@ -122,9 +123,13 @@ def _copied(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def write(connection: sqlite3.Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add observations, with the machine that each was made on: all or none."""
-    rows = list(rows)
-    with transaction(connection):
-        connection.executemany(_REMOVE_UNSOUND, rows)
-        connection.executemany(_ADD, rows)
+def write(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Add observations, each with its own key, in one statement: all or none, whatever interrupts.
+
+    More than SQLite's parameters have room for are written some thousands at a time.
+    """
+    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // _PARAMETERS
+    for start in range(0, len(rows), most):
+        block = rows[start : start + most]
+        places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(block))
+        connection.execute(_ADD.format(rows=places), [value for row in block for value in row])

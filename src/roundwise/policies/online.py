@@ -20,6 +20,7 @@ foreseen, the next must wait until the account is balanced again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise._forking import ForkSafeLock
+from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.policies import bandit
@@ -107,7 +108,7 @@ class OnlinePolicy(Policy):
         self.memory = Memory() if memory is None else memory
         self.explore_share = explore
         self._forget()
-        self._lock = ForkSafeLock(self)
+        self._lock = fork_safe_lock()
 
     def _forget(self) -> None:
         self.account = Account()
@@ -120,14 +121,7 @@ class OnlinePolicy(Policy):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock = ForkSafeLock(self)
-
-    def before_fork(self) -> None:
-        """Nothing to do: at worst the child counts another thread's solve by half."""
-
-    def in_forked_child(self, whole: bool) -> None:
-        """What other threads were exploring ends with them: nobody would release it."""
-        self.account.reserved.clear()
+        self._lock = fork_safe_lock()
 
     def begin(self, contexts: Contexts) -> None:
         self._forget()
@@ -195,14 +189,14 @@ class OnlinePolicy(Policy):
             ranking = self.ranking(order, reason, allowed, seconds)
             decision = Decision(seen, known, ranking, seconds[best], reserved)
             if decision.explores:
-                self.account.reserved[id(decision)] = reserved
+                self.account.reserved[os.getpid(), id(decision)] = reserved
         return decision
 
     def learn(self, decision: Decision, attempts: Sequence[Outcome], seconds: float) -> None:
         """Take the attempts of a finished solve, and its seconds."""
         with self._lock:
             account = self.account
-            account.reserved.pop(id(decision), None)
+            account.reserved.pop((os.getpid(), id(decision)), None)
             account.solves += 1
             account.seconds += seconds
             if decision.explores:
@@ -216,7 +210,7 @@ class OnlinePolicy(Policy):
     def release(self, decision: Decision) -> None:
         """Give back what a decision had reserved for exploring; harmless after `learn`."""
         with self._lock:
-            self.account.reserved.pop(id(decision), None)
+            self.account.reserved.pop((os.getpid(), id(decision)), None)
 
     def learned(self) -> Learned:
         """What is remembered: of similar systems, then of shapes that were solved often."""

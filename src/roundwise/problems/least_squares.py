@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from roundwise._csr import canonical_csr
 from roundwise.problems.arguments import RandomSource, as_generator
 from roundwise.problems.problem import Matrix, Problem, Vector
 
@@ -43,11 +44,9 @@ class LeastSquares(Problem):
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        A: Any = sp.csr_array(self.A, dtype=np.float64) if sp.issparse(self.A) else _frozen(self.A)
+        A: Any = canonical_csr(self.A, copy=True) if sp.issparse(self.A) else _frozen(self.A)
         if A.ndim != 2 or not 0 < A.shape[1] <= A.shape[0]:
             raise ValueError(f"A has shape {A.shape}; pass at least as many rows as columns")
-        if sp.issparse(A):
-            A.sum_duplicates()
         object.__setattr__(self, "A", A)
         for name, rows in (("b", A.shape[0]), ("x_true", A.shape[1])):
             if getattr(self, name) is None:

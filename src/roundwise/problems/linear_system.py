@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from roundwise._csr import canonical_csr
 from roundwise._forking import cached_property
 from roundwise.problems.problem import Matrix, Problem, Vector
 
@@ -131,8 +132,7 @@ def _canonical_matrix(A: Any) -> Matrix:
         raise ValueError("A is empty; pass a system with at least one unknown")
     if not sp.issparse(A):
         return _frozen_copy("A", A)
-    csr = sp.csr_array(A.astype(np.float64))  # duplicates are summed in float64
-    csr.sum_duplicates()
+    csr = canonical_csr(A, copy=True)
     csr.eliminate_zeros()
     _check_finite("A", csr.data)
     if max(csr.nnz, csr.shape[0]) <= np.iinfo(np.int32).max:  # one index type for the kernels

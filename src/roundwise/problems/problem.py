@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from roundwise._csr import canonical_csr
 from roundwise._forking import cached_property
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -98,8 +99,7 @@ class Problem:
 def _content(value: Any) -> bytes:
     """The bytes of a field's value, the same on every machine."""
     if sp.issparse(value):
-        A = sp.csr_array(value)
-        A.sum_duplicates()
+        A = canonical_csr(value, value.dtype)
         parts = (np.array(A.shape), A.indptr.astype("<i8"), A.indices.astype("<i8"), A.data)
         return b"".join(_content(part) for part in parts)
     if isinstance(value, np.ndarray):

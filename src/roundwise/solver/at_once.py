@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._csr import is_canonical
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.complex.backend import OVER_ROOT_2, error_of
@@ -89,13 +90,13 @@ def sparse_at_once(
     x is returned, there may be orders of A's pattern that a look can go on with; `panels` is False
     for a caller who would rather have them than an x by the engine that needs them.
     """
-    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
+    if not (A.format in ("csr", "csc") and A.data.size <= LARGEST and type(b) is np.ndarray):
         return None
     n = len(b) if b.ndim in (1, 2) else 0
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     arrays = A.indptr, A.indices, A.data
     fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    if not (fits and A.indices.dtype == A.indptr.dtype and A.has_canonical_format):
+    if not (fits and A.indices.dtype == A.indptr.dtype and is_canonical(A)):
         return None
     if A.indices.dtype == np.int64:  # as SciPy makes them of coordinates in 64 bits
         A = type(A)((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)

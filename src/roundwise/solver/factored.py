@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from roundwise._forking import ForkSafeLock, cached_property
+from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.algorithms import Stage
 from roundwise.backends import Analysis, Factors, Matrix
 from roundwise.backends.contract import NoAnalysis
@@ -42,7 +42,7 @@ class Factored:
         self._analyses: dict[str, Analysis] = {} if analyses is None else analyses
         self._inherited = set(self._analyses)  # methods whose analysis saw another matrix
         self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
-        self._climbing = ForkSafeLock()  # what it protects is consistent after every statement
+        self._climbing = fork_safe_lock()  # what it protects is consistent after every statement
 
     @property
     def level(self) -> int:

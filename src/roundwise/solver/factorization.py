@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise._forking import ForkSafeLock
+from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
@@ -101,7 +101,7 @@ class Factorization:
         self._factored = Factored(system, plan, analyses)
         self._backend, self._reason, self._budget = system.backend, plan.reason, plan.budget
         self._features_seconds, self._learn = features_seconds, plan.learn
-        self._counting = ForkSafeLock()  # what each of several threads may change
+        self._counting = fork_safe_lock()  # what each of several threads may change
         self._renewals, self._patience = 0, RETRY_AFTER
 
     @property

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from roundwise._csr import dense_from_sparse
 from roundwise.algorithms.scaling import (
     NOT_FINITE,
     ScaledColumns,
@@ -64,7 +64,7 @@ def checked_columns(b: Any, matrix: ScaledMatrix) -> NDArray[Any]:
     What is on a GPU is found to be finite later, with the norms of its columns.
     """
     if is_sparse(b):
-        b = b.toarray()  # SciPy's spsolve takes a sparse b, too; the answer is dense
+        b = dense_from_sparse(b, "b")  # SciPy's spsolve takes a sparse b, too; the answer is dense
     on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
     array = dense_array("b", b) if on_host else b
     check_dtype("b", array.dtype)
@@ -176,20 +176,6 @@ def float64_form(A: NDArray[Any]) -> Array:
             else converted(A, FP32, np.float64)
         )
     return np.array(A, dtype=np.float64, order="K" if contiguous else "C")
-
-
-def canonical_csr(A: Any) -> sparse.csr_array:
-    """A sparse matrix in rows, each entry once; float32 and complex64 stay, others are doubled."""
-    if A.dtype.kind != "c":
-        check_dtype("A", A.dtype)
-    double = np.complex128 if A.dtype.kind == "c" else np.float64
-    csr = sparse.csr_array(A, dtype=A.dtype if A.dtype in _SINGLE else double)
-    if csr.indices.dtype != csr.indptr.dtype:  # as set by hand; SciPy makes both alike
-        csr = sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
-    if not csr.has_canonical_format:
-        csr = csr.copy()  # the caller's matrix stays as it is
-        csr.sum_duplicates()
-    return csr
 
 
 def check_shape(shape: tuple[int, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise._forking import ForkSafeLock
 from roundwise.backends import Analysis
 from roundwise.solver.system import System
 
@@ -55,8 +54,8 @@ class KnownPatterns:
     """
 
     def __init__(self) -> None:
-        self._patterns: tuple[_Pattern, ...] = ()  # the last one first
-        self._lock = ForkSafeLock()  # the tuple is consistent at any moment
+        # The last one first. No lock: `remove` and `insert` are one step each for other threads.
+        self._patterns: list[_Pattern] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KnownPatterns, ()  # a copy, or another process, analyses for itself
@@ -77,14 +76,13 @@ class KnownPatterns:
         try:
             yield replace(matrix, A=pattern.with_values_of(matrix.A)), pattern.analyses
         finally:
-            with self._lock:
-                self._patterns = (pattern, *self._patterns)[:MOST]
+            self._patterns.insert(0, pattern)
+            del self._patterns[MOST:]
 
     def _taken(self, A: sparse.csr_array) -> _Pattern:
-        found = next((p for p in self._patterns if p.is_that_of(A)), None)
-        with self._lock:
-            if found in self._patterns:  # no other thread was faster
-                self._patterns = tuple(p for p in self._patterns if p is not found)
-                assert found is not None
+        found = next((p for p in tuple(self._patterns) if p.is_that_of(A)), None)
+        if found is not None:
+            with suppress(ValueError):  # another thread was faster
+                self._patterns.remove(found)
                 return found
         return _Pattern(A.shape, A.indptr.copy(), A.indices.copy())

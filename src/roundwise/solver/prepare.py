@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from roundwise._csr import canonical_csr, checked_sparse
 from roundwise.algorithms.scaling import NOT_FINITE, ScaledMatrix, is_moderate, moderate
 from roundwise.backends import Backend, NativeBackend
 from roundwise.backends.arrays import is_sparse
@@ -22,7 +23,6 @@ from roundwise.backends.complex.backend import OVER_ROOT_2, ComplexBackend
 from roundwise.backends.real_form import RealForm, compressed_block, expanded
 from roundwise.features.look import cholesky_from
 from roundwise.solver.inputs import (
-    canonical_csr,
     check_complex,
     check_dtype,
     check_shape,
@@ -81,7 +81,7 @@ class Options:
         if self.transposed and not is_sparse(A):
             A = dense_array("A", A, real=False)
             return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
-        return A.T if self.transposed else A
+        return checked_sparse(A, "A").T if self.transposed else A
 
     def check_on_device(self) -> None:
         """Refuse what a GPU does not do."""
@@ -126,8 +126,11 @@ def prepare(
     sparse_A = is_sparse(A)
     if is_complex(array := A if sparse_A else dense_array("A", A, real=False)):
         return _complex_system(array, columns, copy)
-    given = canonical_csr(A.copy() if copy else A) if sparse_A else array
-    check_shape(given.shape)
+    check_shape(array.shape)
+    check_dtype("A", array.dtype)
+    given = array
+    if sparse_A:
+        given = canonical_csr(A, _single_or(A, np.float64), copy=copy)
     form = given.astype(np.float64, copy=False) if sparse_A else float64_form(given)
     rounded: list[Any] = []
     if round_too:
@@ -140,6 +143,11 @@ def prepare(
     if copy and made.A is form and not (sparse_A or is_ours):
         made = replace(made, A=form.copy(order="K"))
     return _system(made, given.dtype, columns, BACKEND, rounded=rounded if made.A is form else [])
+
+
+def _single_or(A: Any, double: Any) -> Any:
+    """The type of A's numbers if that is single precision, else the double one."""
+    return A.dtype if A.dtype in (np.float32, np.complex64) else double
 
 
 def _moderate(form: Any, sizes: tuple[float, float], own: bool) -> ScaledMatrix:
@@ -183,7 +191,7 @@ def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
     if sparse.issparse(A):
         check_complex("A", A.dtype)
         check_shape(A.shape)
-        given = canonical_csr(A)
+        given = canonical_csr(A, _single_or(A, np.complex128))
         made = _real_form(expanded(given.astype(np.complex128, copy=False)))
     else:
         given = dense_array("A", A, real=False)

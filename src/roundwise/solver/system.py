@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._csr import dense_from_sparse
 from roundwise._forking import cached_property
 from roundwise.actions import Action
 from roundwise.algorithms.accuracy import default_tolerance
@@ -299,7 +300,7 @@ def joined_parts(X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _columns_of(name: str, b: Any) -> NDArray[Any]:
-    array = dense_array(name, b.toarray() if sparse.issparse(b) else b, real=False)
+    array = dense_array(name, dense_from_sparse(b, name) if sparse.issparse(b) else b, real=False)
     if array.ndim not in (1, 2):
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
     return array

@@ -17,7 +17,6 @@ amd
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise._forking import cached_property
+from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
@@ -67,7 +66,7 @@ class CholmodSymbolic(Symbolic):
         # scikit-sparse 0.5 refuses arrays that it could not write to.
         self._places = [np.require(i, requirements="W") for i in (pattern.indices, pattern.indptr)]
         self._method = f"{CholmodEngine.name}/{ordering}"
-        self._lock = threading.Lock()  # the analysis and its copies share a workspace
+        self._lock = fork_safe_lock()  # the analysis and its copies share a workspace
         self._entries: int | None = None
 
     def _columns(self, values: NDArray[np.float64]) -> sparse.csc_matrix:
@@ -114,7 +113,7 @@ class CholmodFactors(OpaqueFactors):
         super().__init__(FP64, n, method)
         self.entries = entries
         self._solve = factor.solve if hasattr(factor, "solve") else factor.solve_A
-        self._lock = threading.Lock()  # a solve uses a workspace of the factor
+        self._lock = fork_safe_lock()  # a solve uses a workspace of the factor
 
     def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
         with self._lock:

@@ -13,10 +13,6 @@ from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
 
 
-class FactorizationStopped(RoundwiseError):
-    """A factorization ended early because its caller asked for it."""
-
-
 class Symbolic(ABC):
     """What an engine keeps of a pattern: its fill-reducing order, and perhaps more."""
 

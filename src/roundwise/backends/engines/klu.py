@@ -18,7 +18,6 @@ amd
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from functools import cache
 from importlib import import_module
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise._forking import cached_property
+from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
@@ -175,7 +174,7 @@ class _Numeric:
 
     def __init__(self, columns: _Columns, values: NDArray[np.float64], method: str) -> None:
         self.n, self._columns, self._common = columns.n, columns, _common(columns.ordering)
-        self._lock = threading.Lock()  # a solve uses a workspace that belongs to the factors
+        self._lock = fork_safe_lock()  # a solve uses a workspace that belongs to the factors
         if columns.pointer is None:
             raise ArithmeticFailure(Status.ZERO_PIVOT, method, FP64)
         self._pointer = _library().klu_factor(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import fork_safe_lock
 from roundwise.backends.engines.contract import EngineError
 from roundwise.machine.threads import factorization_threads
 
@@ -139,7 +139,7 @@ class Pardiso:
     ) -> None:
         self.n = len(indptr) - 1
         self.replaced_at_first = 0  # pivots, with the values that were analysed
-        self._lock = threading.Lock()  # PARDISO's calls for one pattern must not overlap
+        self._lock = fork_safe_lock()  # PARDISO's calls for one pattern must not overlap
         self._indptr, self._indices = indptr, indices
         self._handle = np.zeros(64, dtype=np.int64)
         # The analysis plans for a number of threads, so that later calls use as many.

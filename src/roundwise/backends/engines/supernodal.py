@@ -19,7 +19,6 @@ The factors are then those of a matrix nearby, and solutions need refinement.
 from __future__ import annotations
 
 import math
-import threading
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,7 +30,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
-from roundwise.backends.engines.contract import Engine, FactorizationStopped, Symbolic
+from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import (
     balancing,
@@ -117,13 +116,15 @@ class SupernodalSymbolic(Symbolic):
         self.n = n
 
     def factorize(
-        self, values: NDArray[Any], fmt: FloatFormat, stop: Index | None = None
+        self, values: NDArray[Any], fmt: FloatFormat, seconds: float = math.inf
     ) -> SupernodalFactors:
         """Factors of the matrix with these entries.
 
-        ``stop`` is an array of one number. If another thread sets it to 1, the factorization ends
-        at the next block of columns with `FactorizationStopped`.
+        An `ArithmeticFailure` with `Status.STOPPED` after about so many seconds; at once where the
+        symbolic counts tell that no machine is that fast.
         """
+        if self.plan.flops > FASTEST * get_num_threads() * seconds:
+            raise ArithmeticFailure(Status.STOPPED, self.method, fmt)
         dtype = DTYPES[fmt]
         values = np.ascontiguousarray(values, dtype=dtype)
         entries = self.pattern.nnz
@@ -142,39 +143,17 @@ class SupernodalSymbolic(Symbolic):
             tiny = math.sqrt(fmt.unit_roundoff) * float(np.abs(values).max(initial=0.0))
         storage = np.empty(self.plan.stored, dtype=dtype)
         pivots = np.empty(self.n, dtype=np.int32)
-        if stop is None:
-            stop = np.zeros(1, dtype=np.int32)
         result, column, replaced = _kernels.supernodal_factorize(
-            self.plan, values, storage, pivots, tiny, stop, get_num_threads()
+            self.plan, values, storage, pivots, tiny, seconds, get_num_threads()
         )
         if result == STOPPED:
-            raise FactorizationStopped(f"{self.method} in {fmt} was stopped; factorize again")
+            raise ArithmeticFailure(Status.STOPPED, self.method, fmt)
         kernel = f"sparse {NAMES[self.kind]} factorization"
         if replaced and is_structurally_singular(self.pattern, values):
             raise ArithmeticFailure(Status.ZERO_PIVOT, kernel, fmt)
         if result in FAILURES:
             raise ArithmeticFailure(FAILURES[result], kernel, fmt, int(self.columns[column]))
         return SupernodalFactors(fmt, self, storage, pivots, scales, replaced)
-
-    def factorize_within(
-        self, values: NDArray[Any], fmt: FloatFormat, seconds: float
-    ) -> SupernodalFactors:
-        """Factors, or an `ArithmeticFailure` with `Status.STOPPED` after about so many seconds.
-
-        Where the symbolic counts tell that no machine is that fast, nothing is started.
-        """
-        if self.plan.flops > FASTEST * get_num_threads() * seconds:
-            raise ArithmeticFailure(Status.STOPPED, self.method, fmt)
-        stop = np.zeros(1, dtype=np.int32)
-        alarm = threading.Timer(seconds, stop.fill, (1,))
-        alarm.daemon = True
-        alarm.start()
-        try:
-            return self.factorize(values, fmt, stop)
-        except FactorizationStopped:
-            raise ArithmeticFailure(Status.STOPPED, self.method, fmt) from None
-        finally:
-            alarm.cancel()
 
 
 def _inverse(order: Index) -> Index:

@@ -11,7 +11,6 @@ anew.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise._forking import fork_safe_lock
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
@@ -34,7 +34,7 @@ from roundwise.formats import FP64, FloatFormat
 
 METHOD = "umfpack/amd"
 
-_one_at_a_time = threading.Lock()
+_one_at_a_time = fork_safe_lock()
 
 
 @cache

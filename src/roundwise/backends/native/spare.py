@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from roundwise._forking import ForkSafeLock
-
 LEAST, MOST = 4 << 20, 1 << 30
 """Bytes: smaller arrays get memory that was used before from the C library; larger ones spend so
 long in a factorization that clearing them does not matter."""
@@ -27,8 +25,8 @@ KEEPS = hasattr(mmap, "MADV_FREE") and hasattr(mmap, "MADV_HUGEPAGE")
 KEPT = 4
 """Arrays at most; together they have no more than MOST bytes."""
 
-_lock = ForkSafeLock()
-_kept: list[mmap.mmap] = []
+# By identity. No lock: adding and `pop` are one step each for other threads and for signals.
+_kept: dict[int, mmap.mmap] = {}
 
 
 def empty(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
@@ -49,9 +47,10 @@ def empty(shape: tuple[int, int], dtype: DTypeLike) -> NDArray[Any]:
 
 def _taken(size: int) -> mmap.mmap | None:
     """Kept memory of this size."""
-    with _lock:
-        place = next((i for i, memory in enumerate(_kept) if len(memory) == size), None)
-        return None if place is None else _kept.pop(place)
+    for key, memory in _kept.copy().items():
+        if len(memory) == size and _kept.pop(key, None) is not None:
+            return memory
+    return None
 
 
 def keep(array: NDArray[Any]) -> None:
@@ -60,10 +59,8 @@ def keep(array: NDArray[Any]) -> None:
     if isinstance(memory, mmap.mmap):
         with suppress(OSError):  # a system that refuses gets the memory back at once
             memory.madvise(mmap.MADV_FREE)
-            if _lock.is_held:  # perhaps by this thread, if garbage is collected meanwhile
-                return
-            with _lock:
-                if not any(one is memory for one in _kept):
-                    _kept.append(memory)
-                while len(_kept) > KEPT or sum(map(len, _kept)) > MOST:
-                    del _kept[0]  # the oldest
+            _kept[id(memory)] = memory
+            for key in _kept.copy():  # the oldest first
+                if len(_kept) <= KEPT and sum(map(len, _kept.copy().values())) <= MOST:
+                    break
+                _kept.pop(key, None)

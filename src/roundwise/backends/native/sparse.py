@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from roundwise._csr import canonical_csr
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import (
     Analysis,
@@ -34,7 +35,7 @@ class SparseMatrix(Matrix):
 
     def __init__(self, A: Any, fmt: FloatFormat, symmetric_mode: bool) -> None:
         self.fmt, self.shape = fmt, A.shape
-        csr = canonical_rows(A)
+        csr = canonical_csr(A)
         with np.errstate(over="ignore"):
             self.rows = csr.astype(DTYPES[fmt], copy=False)
         self.entries = self.rows.nnz
@@ -69,15 +70,6 @@ class SparseMatrix(Matrix):
         return SuperLUSymbolic(symmetric, "cholesky").factorize(symmetric.data, self.fmt)
 
 
-def canonical_rows(A: Any) -> sparse.csr_array:
-    """A sparse matrix in compressed rows and float64, duplicates summed; not copied if it is so."""
-    csr = sparse.csr_array(A.astype(np.float64, copy=False))
-    if not csr.has_canonical_format:
-        csr = csr.copy()  # the caller's matrix stays as it is
-        csr.sum_duplicates()
-    return csr
-
-
 def engine_methods() -> Mapping[str, tuple[Engine, str]]:
     """Each engine with each of its orderings, by the name of the method."""
     return _methods_of(tuple(ENGINES.values()))
@@ -99,7 +91,7 @@ class EngineAnalysis(Analysis):
         self.method = method
         self._backend = backend
         self._engine, ordering = engine_methods()[method]
-        self._pattern = canonical_rows(A)
+        self._pattern = canonical_csr(A)
         if orders is not None and orders.A is A and isinstance(self._engine, SupernodalEngine):
             self._symbolic: Symbolic = self._engine.analyse(self._pattern, ordering, orders)
         else:
@@ -126,5 +118,5 @@ class EngineAnalysis(Analysis):
         if not same:
             raise ValueError("A has another pattern than the matrix analysed; analyse A")
         if seconds is not None and isinstance(self._symbolic, SupernodalSymbolic):
-            return self._symbolic.factorize_within(A.data, fmt, seconds)
+            return self._symbolic.factorize(A.data, fmt, seconds)
         return self._symbolic.factorize(A.data, fmt)

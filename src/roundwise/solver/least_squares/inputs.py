@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise._csr import canonical_csr, dense_from_sparse
 from roundwise.backends import Backend
 from roundwise.solver.inputs import NOT_FINITE, dense_array
 
@@ -50,7 +51,7 @@ def checked_problem(A: Any, b: Any, backend: Backend) -> GivenProblem:
                 "numpy.linalg.lstsq"
             )
     given = A if is_sparse else dense_array("A", A)
-    columns = dense_array("b", b.toarray() if sparse.issparse(b) else b)
+    columns = dense_array("b", dense_from_sparse(b, "b") if sparse.issparse(b) else b)
     if given.ndim != 2:
         raise np.linalg.LinAlgError(f"A has {given.ndim} dimensions; pass a matrix")
     if columns.ndim not in (1, 2):
@@ -61,7 +62,7 @@ def checked_problem(A: Any, b: Any, backend: Backend) -> GivenProblem:
     if len(columns) != m:
         raise np.linalg.LinAlgError(f"b has {len(columns)} rows, A has {m}; pass b with {m} rows")
     dtype = np.float32 if given.dtype == columns.dtype == np.float32 else np.float64
-    form: Any = _canonical(given) if is_sparse else _contiguous(given)
+    form: Any = canonical_csr(given) if is_sparse else _contiguous(given)
     largest = backend.sizes(form)[1] if (form.nnz if is_sparse else form.size) else 0.0
     if not math.isfinite(largest):
         raise ValueError(f"A {NOT_FINITE}")
@@ -69,14 +70,6 @@ def checked_problem(A: Any, b: Any, backend: Backend) -> GivenProblem:
         raise ValueError(f"b {NOT_FINITE}")
     block = np.array(columns if columns.ndim == 2 else columns[:, None], np.float64, order="F")
     return GivenProblem(form, block, columns.ndim == 1, dtype)
-
-
-def _canonical(A: Any) -> sparse.csr_array:
-    csr = sparse.csr_array(A, dtype=np.float64)
-    if not csr.has_canonical_format:
-        csr = csr.copy()  # the caller's matrix stays as it is
-        csr.sum_duplicates()
-    return csr
 
 
 def _contiguous(A: NDArray[Any]) -> Array:

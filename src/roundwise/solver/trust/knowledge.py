@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from roundwise._forking import ForkSafeLock
+from roundwise._forking import fork_safe_lock
 from roundwise.exceptions import RoundwiseError
 
 
@@ -73,7 +73,7 @@ class Knowledge:
         self._find: Callable[[], ErrorEstimate] | None = find
         self._estimate: ErrorEstimate | None = None
         self._release: Callable[[], None] | None = None
-        self._finding = ForkSafeLock()  # factors are released while nobody uses them
+        self._finding = fork_safe_lock()  # factors are released while nobody uses them
 
     @classmethod
     def known(cls, estimate: ErrorEstimate) -> Knowledge:

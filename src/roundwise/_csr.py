@@ -1,0 +1,103 @@
+"""Sparse matrices as callers give them: indices are checked before anything else reads them.
+
+SciPy's constructors accept indices that lead outside of the matrix, and its conversions trust them:
+they would read and write elsewhere in memory. ``has_canonical_format`` may be set by hand. Neither
+is relied on here: one compiled pass looks at all indices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+import roundwise._kernels as _kernels
+
+OUT_OF_RANGE, CANONICAL = 0, 2
+"""What `_kernels.sparse_form` returns; 1 if indices are in range, but not in order, or repeated."""
+
+
+def canonical_csr(A: Any, dtype: DTypeLike = np.float64, *, copy: bool = False) -> sparse.csr_array:
+    """A in compressed rows, each column at most once in a row, in order.
+
+    Unless `copy` is set, it has A's own arrays where these are so; they are not changed.
+    """
+    rows = sparse.csr_array(checked_sparse(A, "A"), dtype=dtype)
+    rows.indptr, rows.indices = _index_arrays(rows, "A")
+    if len(rows.data) != rows.indptr[-1]:
+        rows.prune()
+    form = _kernels.sparse_form(rows.indptr, rows.indices, rows.shape[1])
+    if copy or form != CANONICAL:
+        rows = rows.copy()  # the caller's matrix stays as it is
+    if form != CANONICAL:
+        rows.has_canonical_format = rows.has_sorted_indices = False
+        rows.sum_duplicates()
+    rows.has_canonical_format = True
+    return rows
+
+
+def is_canonical(A: Any) -> bool:
+    """Whether a matrix in compressed rows or columns has its indices in order, each once.
+
+    Raises a ValueError if one of them is out of range.
+    """
+    return _form(A, "A") == CANONICAL
+
+
+def dense_from_sparse(A: Any, name: str) -> NDArray[Any]:
+    """The array of a sparse matrix."""
+    return np.asarray(checked_sparse(A, name).toarray())
+
+
+def checked_sparse(A: Any, name: str) -> Any:
+    """A, if its indices are in range; formats without arrays of indices come back as rows."""
+    if A.ndim != 2:
+        raise ValueError(f"{name} has {A.ndim} dimensions; pass a sparse matrix with two")
+    if A.format == "coo":
+        for places, size in ((A.row, A.shape[0]), (A.col, A.shape[1])):
+            if len(places) != len(A.data) or not _in_range(places, size):
+                raise _refusal(A, name)
+        return A
+    if A.format not in ("csr", "csc", "bsr"):
+        A = A.tocsr()
+    _form(A, name)
+    return A
+
+
+def _form(A: Any, name: str) -> int:
+    height, width = A.shape if A.format != "csc" else A.shape[::-1]
+    if A.format == "bsr":
+        height, width = height // A.data.shape[1], width // A.data.shape[2]
+    indptr, indices = _index_arrays(A, name)
+    fits = len(indptr) == height + 1 and len(A.data) >= indptr[-1]
+    form = _kernels.sparse_form(indptr, indices, width) if fits else OUT_OF_RANGE
+    if form == OUT_OF_RANGE:
+        raise _refusal(A, name)
+    return form
+
+
+def _index_arrays(A: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """``indptr`` and ``indices`` as contiguous arrays of one type, int32 or int64."""
+    indptr, indices = A.indptr, A.indices
+    kind = indptr.dtype
+    if kind == indices.dtype and kind in (np.int32, np.int64):
+        if indptr.flags.c_contiguous and indices.flags.c_contiguous:
+            return indptr, indices
+    elif indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
+        raise ValueError(f"{name} has indices that are no integers; build it anew")
+    else:
+        kind = np.dtype(np.int64)
+    return np.ascontiguousarray(indptr, kind), np.ascontiguousarray(indices, kind)
+
+
+def _in_range(places: NDArray[Any], size: int) -> bool:
+    return places.size == 0 or (places.min() >= 0 and places.max() < size)
+
+
+def _refusal(A: Any, name: str) -> ValueError:
+    return ValueError(
+        f"{name} has an index outside of its shape {A.shape}, or its indptr decreases or does not "
+        f"fit its other arrays; build it anew ({name}.check_format() says more)"
+    )
