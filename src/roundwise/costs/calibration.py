@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from roundwise.backends import Backend, NativeBackend
 from roundwise.costs.machines import MachineProfile, Rate
@@ -225,6 +224,8 @@ def structured_rates(budget: float, clock: Clock = perf_counter) -> dict[str, fl
         factors = backend.analyse(A, "triangular").factorize(A, FP64)
         substitute = partial(factors.solve, np.ones((n, 1)))
         triangle.append(least_seconds(substitute, budget, clock)[0] / n**2)
+    from scipy.optimize import nnls  # takes 0.2 s to import, and a solve needs none of it
+
     weighted = np.array(terms) / np.array(seconds)[:, None]
     _, entry, flop = nnls(weighted, np.ones(len(seconds)))[0].tolist()
     rates = {"band_entry": entry, "band_flop": flop, "triangle_entry": max(triangle)}

@@ -1,25 +1,83 @@
 """Problems to solve: contract, linear systems, generators, gallery, the paper's sets, files."""
 
-from roundwise.problems.datasets import (
-    DATA_SETS,
-    Dataset,
-    dense_set,
-    one_blas_thread,
-    pde_set,
-    sparse_set,
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roundwise._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from roundwise.problems.datasets import (
+        DATA_SETS,
+        Dataset,
+        dense_set,
+        one_blas_thread,
+        pde_set,
+        sparse_set,
+    )
+    from roundwise.problems.dense import randsvd
+    from roundwise.problems.gallery import FAMILIES, policy_systems
+    from roundwise.problems.least_squares import LeastSquares, random_least_squares
+    from roundwise.problems.linear_system import LinearSystem
+    from roundwise.problems.matrix_market import (
+        read_columns,
+        read_matrix_market,
+        write_matrix_market,
+    )
+    from roundwise.problems.pde import (
+        anisotropic_2d,
+        convection_diffusion_2d,
+        convection_diffusion_3d,
+        high_contrast_2d,
+        laplace_3d,
+        poisson_2d,
+    )
+    from roundwise.problems.problem import Matrix, Problem, Vector
+    from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd
+
+__getattr__, __dir__, __all__ = lazy_names(
+    "roundwise.problems",
+    {
+        "datasets": (
+            "DATA_SETS",
+            "Dataset",
+            "dense_set",
+            "one_blas_thread",
+            "pde_set",
+            "sparse_set",
+        ),
+        "dense": ("randsvd",),
+        "gallery": (
+            "FAMILIES",
+            "policy_systems",
+        ),
+        "least_squares": (
+            "LeastSquares",
+            "random_least_squares",
+        ),
+        "linear_system": ("LinearSystem",),
+        "matrix_market": (
+            "read_columns",
+            "read_matrix_market",
+            "write_matrix_market",
+        ),
+        "pde": (
+            "anisotropic_2d",
+            "convection_diffusion_2d",
+            "convection_diffusion_3d",
+            "high_contrast_2d",
+            "laplace_3d",
+            "poisson_2d",
+        ),
+        "problem": (
+            "Matrix",
+            "Problem",
+            "Vector",
+        ),
+        "sparse": (
+            "random_banded",
+            "random_sparse",
+            "random_sparse_spd",
+        ),
+    },
 )
-from roundwise.problems.dense import randsvd
-from roundwise.problems.gallery import FAMILIES, policy_systems
-from roundwise.problems.least_squares import LeastSquares, random_least_squares
-from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.matrix_market import read_columns, read_matrix_market, write_matrix_market
-from roundwise.problems.pde import (
-    anisotropic_2d,
-    convection_diffusion_2d,
-    convection_diffusion_3d,
-    high_contrast_2d,
-    laplace_3d,
-    poisson_2d,
-)
-from roundwise.problems.problem import Matrix, Problem, Vector
-from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd

@@ -23,7 +23,8 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
-from roundwise.tuning import LOOK_CONTEXT, Context, DeployedPolicy, Tuner
+from roundwise.tuning.context import LOOK_CONTEXT, Context
+from roundwise.tuning.deployed import DeployedPolicy
 
 ALGORITHM = VerifiedSolve()
 DEVICE_CONTEXT = Context(DEVICE_FEATURES, (None,) * len(DEVICE_FEATURES))
@@ -141,8 +142,10 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
     if isinstance(policy, str) and policy == "default":
         return DEFAULT
     if isinstance(policy, str | PathLike) and str(policy).endswith(".json"):
+        from roundwise.tuning.tuner import Tuner  # and all of training, which a solve does without
+
         policy = Tuner.load(Path(policy))
-    if isinstance(policy, Tuner):
+    if hasattr(policy, "deployed"):  # a Tuner
         policy = policy.deployed
     elif isinstance(policy, NeighbourPolicy):
         policy = DeployedPolicy(policy, LOOK_CONTEXT)

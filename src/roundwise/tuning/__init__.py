@@ -1,7 +1,34 @@
 """The tuner: learn a precision policy from outcomes, predict, save and load."""
 
-from roundwise.tuning.context import LOOK_CONTEXT, PAPER_CONTEXT, Context
-from roundwise.tuning.deployed import DeployedPolicy
-from roundwise.tuning.files import TunerFileError
-from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
-from roundwise.tuning.tuner import Tuner
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roundwise._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from roundwise.tuning.context import LOOK_CONTEXT, PAPER_CONTEXT, Context
+    from roundwise.tuning.deployed import DeployedPolicy
+    from roundwise.tuning.files import TunerFileError
+    from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
+    from roundwise.tuning.tuner import Tuner
+
+__getattr__, __dir__, __all__ = lazy_names(
+    "roundwise.tuning",
+    {
+        "context": (
+            "LOOK_CONTEXT",
+            "PAPER_CONTEXT",
+            "Context",
+        ),
+        "deployed": ("DeployedPolicy",),
+        "files": ("TunerFileError",),
+        "training": (
+            "TrainingCurves",
+            "train",
+            "view_contexts",
+            "view_rewards",
+        ),
+        "tuner": ("Tuner",),
+    },
+)
