@@ -28,11 +28,11 @@ FORMATS = {
     "peak MB": ".1f", "factor MB": ".1f", **dict.fromkeys(LU[1:], ".2f"),
 }  # fmt: skip
 VALIDATION = (
-    "formats", "policy", "source", "tau", "actions", "reduced", "success", "FP64 level", "speedup",
+    "set", "policy", "source", "tau", "actions", "reduced", "success", "FP64 level", "speedup",
     "with features", "memory", "peak", "ms", "ms FP64", "ferr", "nbe",
 )  # fmt: skip
 RATIOS = (
-    "formats", "policy", "against", "median", "worst", "median, all costs", "worst, all costs",
+    "set", "policy", "against", "median", "worst", "median, all costs", "worst, all costs",
     "missed",
 )  # fmt: skip
 SIZES = ("family", "n", "method", "ms", "times faster", "met", "steps", "peak MB")
@@ -72,7 +72,12 @@ def blocks(native: Path, scaling: Path, lu: Path) -> dict[str, str]:
     """The generated parts of the page by name."""
     validation = rows_of(native / "tables" / "native-validation.csv")
     ratios = rows_of(native / "tables" / "native-ratios.csv")
-    shown = [row for row in ratios if row["policy"] in LEARNED or row["formats"] == "LAPACK"]
+    shown = [
+        row
+        for row in ratios
+        if row["policy"] in LEARNED
+        or (row["set"] == "references" and row["against"] in ("numpy.linalg.solve", "dgesv"))
+    ]
     sizes = {name: rows_of(scaling / f"scaling-{name}.csv") for name in ("dense", "sparse")}
     learned = [row for row in validation if row["policy"] in LEARNED]
     return {

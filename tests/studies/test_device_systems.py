@@ -5,8 +5,8 @@ import pytest
 
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends.cuda.backend import CudaBackend
-from roundwise_studies.native_gpu import runs
-from roundwise_studies.native_gpu.systems import DeviceErrors, Recipe
+from roundwise_studies.native import gpu_runs as runs
+from roundwise_studies.native.gpu_systems import DeviceErrors, Recipe
 
 
 @pytest.fixture(scope="module")

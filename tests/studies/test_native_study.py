@@ -19,17 +19,18 @@ from roundwise.outcomes import OutcomeTable
 from roundwise.outcomes.peak_memory import can_measure
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise_studies import departures, paper
-from roundwise_studies.native import direct, judging, tables
-from roundwise_studies.native import gather as gathering
-from roundwise_studies.native import settings as native
+from roundwise_studies.native import device as native
+from roundwise_studies.native import direct, judging, processor, tables
 from roundwise_studies.native.direct import DirectSolve, dsgesv, has_dsgesv
+from roundwise_studies.native.gather import gather
+from roundwise_studies.native.processor import Processor
 from roundwise_studies.native.study import NativeStudy
 from roundwise_studies.protocol import reproduce
 from roundwise_studies.report import write_csv
 from roundwise_studies.writing import SCHEMA_VERSION, write
 
 ROOT = Path(__file__).parents[2]
-SLICE = native.NativeSettings(train=4, test=5, sizes=(40, 60), repeats=2, episodes=10)
+SLICE = Processor(train=4, test=5, sizes=(40, 60), repeats=2, episodes=10)
 STUDY = NativeStudy(SLICE)
 needs_dsgesv = pytest.mark.skipif(
     not has_dsgesv(), reason="SciPy's BLAS is not the wheel's OpenBLAS, which has dsgesv"
@@ -96,7 +97,7 @@ def test_without_the_wheels_openblas_dsgesv_is_left_out(monkeypatch):
 def test_direct_solvers_solve(routine):
     if routine == "dsgesv" and not has_dsgesv():
         pytest.skip("SciPy's BLAS is not the wheel's OpenBLAS, which has dsgesv")
-    dense = routine in gathering.REFERENCES
+    dense = routine in processor.REFERENCES
     problem = randsvd(50, 1e3, rng=0) if dense else poisson_2d(8)
     outcome = DirectSolve(routine).run(problem, "fp64", "native")
     assert outcome.nbe < 1e-14
@@ -128,15 +129,18 @@ def test_no_stopping_rule_looks_at_the_true_solution(action, kappa):
 
 
 def test_systems_are_as_the_paper_says():
-    settings = native.NativeSettings(train=12, test=12, sizes=(10, 20))
-    halves = {half: list(native.systems(settings, half)) for half in ("train", "test")}
+    settings = Processor(train=12, test=12, sizes=(10, 20))
+    halves = {
+        half: [settings.system(half, number) for number in settings.recipes(half)]
+        for half in native.HALVES
+    }
     for half, problems in halves.items():
         exponents = [np.log10(problem.meta["kappa"]) for problem in problems]
-        low, high = native.EXPONENTS[half]
+        low, high = processor.EXPONENTS[half]
         assert len(set(exponents)) > 3
         assert all(low <= exponent <= high for exponent in exponents)
         assert all(10 <= problem.n <= 20 for problem in problems)
-    first = next(native.systems(settings, "train"))
+    first = settings.system("train", 0)
     assert first.fingerprint == halves["train"][0].fingerprint != halves["test"][0].fingerprint
     assert max(p.meta["kappa"] for p in halves["test"]) > 1e6
 
@@ -146,13 +150,15 @@ def test_systems_are_handed_out_with_all_threads(threads):
     if library is None:
         pytest.skip("SciPy's BLAS cannot be asked for its threads")
     threads(2)
-    next(systems := native.systems(SLICE, "train"))
+    SLICE.system("train", 0)
     assert library.threads == 2
-    systems.close()
 
 
 def test_actions_in_both_orders():
-    ours, papers = (native.spaces(order)["fp16"] for order in native.ORDERS)
+    ours, papers = (
+        dataclasses.replace(SLICE, order=order).action_sets()["fp16"].space
+        for order in native.ORDERS
+    )
     assert len(ours) == len(papers) == 15
     assert len(set(ours.names) & set(papers.names)) == 10
     assert "fp16-fp64-fp32-fp64" in papers.names  # (u_f, u_g, u, u_r) = (16, 32, 64, 64)
@@ -163,9 +169,9 @@ def test_actions_in_both_orders():
 
 
 def test_a_machine_without_bf16_runs_the_papers_formats(monkeypatch):
-    formats = tuple(fmt for fmt in native.native_formats() if fmt.name != "bf16")
-    monkeypatch.setattr(native, "native_formats", lambda: formats)
-    assert list(native.format_sets()) == ["fp16"]
+    formats = tuple(fmt for fmt in processor.native_formats() if fmt.name != "bf16")
+    monkeypatch.setattr(processor, "native_formats", lambda: formats)
+    assert list(SLICE.action_sets()) == ["fp16"]
 
 
 def test_every_action_and_every_reference_is_measured(result):
@@ -176,8 +182,9 @@ def test_every_action_and_every_reference_is_measured(result):
         assert (learn.repeats == SLICE.repeats).all()
         assert (test.repeats == SLICE.repeats).all()
         assert (test.seconds > 0).all()
-    assert gathered.computed == (SLICE.train + SLICE.test) * 25 or "bf16" not in gathered.halves
-    for name in gathering.REFERENCES:
+    actions = {name for learn, _ in gathered.halves.values() for name in learn.action_names}
+    assert gathered.computed == (SLICE.train + SLICE.test) * len(actions)
+    for name in processor.REFERENCES:
         if name in gathered.references:
             assert gathered.references[name].seconds.shape == (SLICE.test, 1)
             assert (gathered.references[name].nbe < 1e-14).all()
@@ -187,9 +194,9 @@ def test_every_action_and_every_reference_is_measured(result):
 def test_peak_memory_is_measured_on_the_first_validation_systems(monkeypatch, tmp_path):
     if not can_measure():
         pytest.skip("this system does not tell a process its peak memory")
-    monkeypatch.setattr(gathering, "PEAKS", 1)
+    monkeypatch.setattr(processor, "PEAKS", 1)
     settings = dataclasses.replace(SLICE, train=1, test=2, repeats=1)
-    gathered = gathering.gather(settings, OutcomeTable(tmp_path / "native.sqlite"))
+    gathered = gather(settings, OutcomeTable(tmp_path / "native.sqlite"))
     assert np.isfinite(gathered.first[1].peak_bytes[0]).all()
     assert np.isnan(gathered.first[1].peak_bytes[1]).all()
 
@@ -197,44 +204,46 @@ def test_peak_memory_is_measured_on_the_first_validation_systems(monkeypatch, tm
 def test_a_second_run_solves_nothing_and_says_the_same(result, cache):
     again = reproduce(STUDY, cache)
     assert again.gathered.computed == 0
-    for first, second in zip(result.judged, again.judged, strict=True):
-        assert first.actions == second.actions
-        assert np.array_equal(first.total, second.total)
+    assert again.gathered.halves.keys() == result.gathered.halves.keys()
+    for first, second in zip(tables.judged_of(result), tables.judged_of(again), strict=True):
+        assert first[:2] == second[:2]
+        assert first[3].actions == second[3].actions
+        assert np.array_equal(first[3].total, second[3].total)
 
 
 def test_policies_pay_for_features_and_misses(result):
-    for judged in result.judged:
-        view = result.gathered.halves[judged.formats][1]
-        safe = judged.chosen == judged.space.safe
-        assert np.array_equal(judged.baseline, view.seconds[:, judged.space.safe])
-        extra = np.where(judged.met | safe, 0.0, judged.baseline)
-        assert judged.total == pytest.approx(judged.seconds + judged.features + extra)
-        assert judged.met.tolist() == [
+    for _, _, judged, found in tables.judged_of(result):
+        view, space = judged.view, judged.space
+        safe = np.array([action == space.names[space.safe] for action in found.actions])
+        assert np.array_equal(judged.baseline, view.seconds[:, space.safe])
+        extra = np.where(found.met | safe, 0.0, judged.baseline)
+        assert found.total == pytest.approx(found.seconds + found.features + extra)
+        assert found.met.tolist() == [
             nbe <= native.RULE.target(problem.n)
-            for nbe, problem in zip(judged.nbe, view.problems, strict=True)
+            for nbe, problem in zip(found.nbe, view.problems, strict=True)
         ]
-        assert (judged.memory[safe] == 1).all()
-        assert (judged.memory <= 1.25).all()
-    for formats in result.gathered.halves:
-        view = result.gathered.halves[formats][1]
+        memory, _ = tables.memory_ratios(judged, found)
+        assert (memory[safe] == 1).all()
+        assert (memory <= 1.25).all()
+    for judged in result.sets.values():
+        view = judged.view
         for name, seen in {"time": "kappa_est norm_inf", "time, cheap state": "n norm_inf"}.items():
             columns = [view.feature_names.index(feature) for feature in seen.split()]
             paid = view.feature_seconds[:, columns].sum(axis=1)
-            assert np.array_equal(result.policy(formats, name).features, paid)
-        oracle = result.policy(formats, "oracle")
+            assert np.array_equal(judged.judged[name].features, paid)
+        oracle = judged.judged[judging.ORACLE]
         assert oracle.met.all()
-        assert (oracle.total <= oracle.baseline).all()
+        assert (oracle.total <= judged.baseline).all()
 
 
 def test_a_miss_pays_for_the_fallback(result):
-    formats, (_, view) = next(iter(result.gathered.halves.items()))
-    space = native.spaces()[formats]
+    judged = next(iter(result.sets.values()))
+    view, space = judged.view, judged.space
     lowest = np.zeros(SLICE.test, dtype=np.intp)
-    judged = judging.judge(formats, "lowest", view, space, lowest, ("norm_inf",))
-    assert not judged.met.any()
-    assert judged.reduced == SLICE.test
+    found = judging.judge(view, space, lowest, ("norm_inf",))
+    assert not found.met.any()
     column = view.feature_names.index("norm_inf")
-    assert judged.total == pytest.approx(
+    assert found.total == pytest.approx(
         view.seconds[:, 0] + view.seconds[:, space.safe] + view.feature_seconds[:, column]
     )
 
@@ -248,14 +257,15 @@ def test_the_papers_rows_stand_beside_ours(result):
     papers = [row for row in rows if row["source"] == "paper"]
     assert [row["speedup"] for row in papers] == [1.74, 1.74, 1.44, 1.45]
     ours = [row for row in rows if row["source"] == "ours"]
-    assert len(ours) == len(result.judged) * len(SLICE.taus)
+    assert len(ours) == len(list(tables.judged_of(result))) * len(SLICE.taus)
     for row in ours:
-        judged = result.policy(row["formats"], row["policy"])
-        good = judged.ferr <= float(row["tau"])
+        judged = result.sets[row["set"]]
+        found = judged.judged[row["policy"]]
+        good = found.ferr <= float(row["tau"])
         assert row["success"] == good.sum()
         assert row["reduced"] <= row["systems"] == SLICE.test
         if good.any():
-            expected = (judged.baseline / judged.seconds)[good].mean()
+            expected = (judged.baseline / found.seconds)[good].mean()
             assert row["speedup"] == pytest.approx(expected)
 
 
@@ -265,7 +275,7 @@ def test_ratios_against_every_reference(result):
     for row in rows:
         assert row["worst"] <= row["median"]
         assert row["worst, all costs"] <= row["mean, all costs"]
-    learned = [row for row in rows if row["formats"] != "LAPACK"]
+    learned = [row for row in rows if row["set"] != "references"]
     assert {row["against"] for row in learned} == {"all-FP64", *result.gathered.references}
     oracle = next(r for r in rows if r["policy"] == "oracle" and r["against"] == "all-FP64")
     assert oracle["worst"] >= 1
@@ -276,15 +286,16 @@ def test_files(written, result):
     assert all(path.stat().st_size > 0 for path in files)
     numbers = json.loads((out / "results.json").read_text())
     assert numbers["schema_version"] == SCHEMA_VERSION
-    assert set(numbers["tables"]) == {"validation", "ratios", "actions", "systems"}
+    names = {"validation", "policies", "ratios", "actions", "systems", "outcomes"}
+    assert set(numbers["tables"]) == names
     assert numbers["settings"]["test"] == SLICE.test
     assert numbers["provenance"]["machine"]
     with (out / "tables" / "native-systems.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(result.judged) * SLICE.test
+    assert len(rows) == len(list(tables.judged_of(result))) * SLICE.test
     columns = [
-        "formats", "policy", "system", "n", "kappa", "action", "ferr", "nbe", "met", "seconds",
-        "feature_seconds", "total_seconds", "fp64_seconds",
+        "set", "policy", "system", "name", "n", "kappa", "action", "ferr", "nbe", "met",
+        "unsolved", "seconds", "feature_seconds", "total_seconds", "fp64_seconds",
     ]  # fmt: skip
     assert list(rows[0])[: len(columns)] == columns
     assert float(rows[0]["numpy.linalg.solve seconds"]) > 0
@@ -388,7 +399,7 @@ def test_the_page_takes_the_numbers(scaling, written, tmp_path, monkeypatch):
     once = page.read_text()
     assert "Not measured yet" not in once
     assert "| fp16 | RL(W1) | paper |" in once
-    assert "| LAPACK |" in once
+    assert "| references |" in once
     assert "(images/native.png)" in once
     assert "(images/scaling.png)" in once
     for block in ("lu", "validation", "ratios", "scaling-dense", "scaling-sparse"):

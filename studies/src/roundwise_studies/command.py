@@ -13,21 +13,21 @@ from roundwise.commands import options
 from roundwise.commands.endings import echo_json, interruptible
 from roundwise.commands.outputs import writable_folder
 from roundwise.outcomes import progress_bar
-from roundwise_studies.native.settings import ORDERS, NativeSettings
+from roundwise_studies.native.device import ORDERS
+from roundwise_studies.native.gpu import QUICK as QUICK_GPU
+from roundwise_studies.native.gpu import Gpu
+from roundwise_studies.native.processor import Processor
 from roundwise_studies.native.study import NativeStudy
-from roundwise_studies.native_gpu.settings import QUICK as QUICK_GPU
-from roundwise_studies.native_gpu.settings import DeviceSettings
-from roundwise_studies.native_gpu.study import DeviceStudy
 from roundwise_studies.protocol import Part, Study, reproduce
 from roundwise_studies.released.study import DepartureStudy
 from roundwise_studies.report import format_text
 from roundwise_studies.simulated import EXPERIMENTS, Settings, SimulatedStudy
 from roundwise_studies.writing import Written, write
 
-T = TypeVar("T", Settings, NativeSettings, DeviceSettings)
+T = TypeVar("T", Settings, Processor, Gpu)
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
-QUICK_NATIVE = NativeSettings(train=6, test=8, sizes=(100, 200))
+QUICK_NATIVE = Processor(train=6, test=8, sizes=(100, 200))
 ONLY_NATIVE = {"order": "for native", "device": "for native"}
 REFUSED = {
     "native": {
@@ -147,12 +147,12 @@ def reproduce_command(
     if device == "cuda":
         for option, reason in ON_A_GPU.items():
             options.refuse_given([option], f"{reason}; leave it out")
-        gpu = _given(QUICK_GPU if quick else DeviceSettings(), seed=seed)
+        gpu = _given(QUICK_GPU if quick else Gpu(), seed=seed)
         with options.bad_value("--sizes"):
-            study = DeviceStudy(gpu if sizes is None else gpu.within(*sizes))
+            study = NativeStudy(gpu if sizes is None else gpu.within(*sizes))
     elif experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
-        native = QUICK_NATIVE if quick else NativeSettings()
+        native = QUICK_NATIVE if quick else Processor()
         study = NativeStudy(_given(native, **halves, sizes=sizes, seed=seed, order=order))
     else:
         chosen = {"systems": systems, "seeds": seeds, "arithmetic": arithmetic, "sizes": sizes}

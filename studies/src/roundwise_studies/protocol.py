@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from roundwise_studies.report import Figure, Report, Table
 
@@ -81,8 +81,12 @@ class Study(ABC, Generic[Outcomes, Result]):
     Its files go to the folder ``out/<name>`` unless told otherwise.
     """
 
-    name: ClassVar[str]
     settings: Any
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of its files."""
 
     @abstractmethod
     def gather(self, cache: Path, jobs: int | None = None, bars: Bars = no_bars) -> Outcomes:

@@ -2,142 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.algorithms import modelled_bytes
-from roundwise.costs import MeasuredTime
-from roundwise.evaluation import best_fixed_action
+from roundwise.algorithms.accuracy import default_tolerance
+from roundwise.evaluation import best_fixed_action, climb_costs
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import Policy, RegressionPolicy, TabularQ
-from roundwise.rewards import PAPER_W1, PAPER_W2, BackwardErrorTarget, CostReward, Reward
+from roundwise.rewards import PAPER_W1, PAPER_W2, Reward
 from roundwise.tuning import Context, train, view_contexts, view_rewards
+from roundwise_studies.native.device import ActionSet, Device
 from roundwise_studies.native.gather import NativeGathered
-from roundwise_studies.native.settings import RESTART, RULE, NativeSettings, spaces
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 PAPER_STATE = Context(("kappa_est", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
-CHEAP_STATE = Context(("n", "norm_inf"), (1.0, NORM_FLOOR))
-"""Needs no factorization: the size, and a norm that the solver computes anyway."""
-
-TIME = CostReward(MeasuredTime(), BackwardErrorTarget())
+FIXED, SAFE, ORACLE = "best fixed action", "always FP64", "oracle"
 
 
-METHODS: dict[str, tuple[Context, Reward, Callable[[], Policy]]] = {
-    "RL(W1)": (PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
-    "RL(W2)": (PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
-    "time": (PAPER_STATE, TIME, RegressionPolicy),
-    "time, cheap state": (CHEAP_STATE, TIME, lambda: RegressionPolicy(kappa_feature=None)),
-}
-"""What a policy sees, what it is paid for, and how it generalises: the paper's two weightings; and
-measured time, with the paper's state and with a cheap one."""
+def methods(
+    device: Device, time: Reward
+) -> dict[str, tuple[Context, Reward, Callable[[], Policy]]]:
+    """What a policy sees, what it is paid for, and how it generalises.
+
+    The paper's learner with its two weightings; and ours, which learn the measured time, with the
+    paper's state and with a cheap one.
+    """
+    name, cheap = device.cheap_state
+    return {
+        "RL(W1)": (PAPER_STATE, PAPER_W1, lambda: TabularQ(alpha=0.5)),
+        "RL(W2)": (PAPER_STATE, PAPER_W2, lambda: TabularQ(alpha=0.5)),
+        "time": (PAPER_STATE, time, RegressionPolicy),
+        name: (cheap, time, lambda: RegressionPolicy(kappa_feature=None)),
+    }
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedPolicy:
+class Judged:
     """What a policy chose for the N validation systems, and what came of it; arrays (N,).
 
-    `formats` is a key of `FORMAT_SETS`. `seconds`, `baseline` and `features` are median seconds of
-    the chosen run, of the all-FP64 run, and of the features that it took to choose. `met`: the
-    backward error is at FP64's level. `memory` and `peak` are modelled and measured bytes over
-    those of all-FP64, not finite where not measured.
+    `actions` are those that it starts with; `seconds`, `ferr` and `nbe` are of the runs with them.
+    `met`: that run's backward error is at FP64's level, and passes the gate.
     """
 
-    formats: str
-    policy: str
-    space: ActionSpace
-    chosen: NDArray[np.intp]
+    actions: tuple[str, ...]
     seconds: Floats
-    baseline: Floats
-    features: Floats
+    features: Floats  # seconds of those that it took to choose
+    total: Floats  # seconds with all costs: features, and what is tried after a miss
     ferr: Floats
     nbe: Floats
-    met: NDArray[np.bool_]
-    memory: Floats
-    peak: Floats
+    met: Flags
+    unsolved: Flags  # whether all that were tried missed
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedSet:
+    """The policies that choose among one set of actions, by name, and the validation systems.
+
+    `references` are seconds of the routines on these systems.
+    """
+
+    view: OutcomeView
+    space: ActionSpace
+    references: Mapping[str, Floats]
+    judged: Mapping[str, Judged]
 
     @property
-    def actions(self) -> tuple[str, ...]:
-        """The chosen action of each system, as text."""
-        return tuple(self.space.names[i] for i in self.chosen)
+    def baseline(self) -> Floats:
+        """Seconds of the all-FP64 run."""
+        return np.asarray(self.view.seconds[:, self.space.safe])
 
     @property
-    def reduced(self) -> int:
-        """Systems whose action is not all-FP64."""
-        return int((self.chosen != self.space.safe).sum())
-
-    @property
-    def total(self) -> Floats:
-        """Seconds with all costs: features, and all-FP64 after a run that missed the target."""
-        again = np.where(self.met | (self.chosen == self.space.safe), 0.0, self.baseline)
-        return np.asarray(self.features + self.seconds + again)
+    def kappas(self) -> Floats:
+        """As the generators made them, NaN where they did not choose; no policy sees these."""
+        return np.array([float(problem.meta["kappa"]) for problem in self.view.problems])
 
 
 @dataclass(frozen=True, eq=False)
 class NativeResult:
-    """The judged policies: those of `METHODS`, and references that need no learning."""
+    """Everything about every set of actions, by its name."""
 
-    settings: NativeSettings
+    device: Device
     gathered: NativeGathered
-    judged: tuple[JudgedPolicy, ...]
-
-    def policy(self, formats: str, name: str) -> JudgedPolicy:
-        return next(j for j in self.judged if (j.formats, j.policy) == (formats, name))
+    sets: Mapping[str, JudgedSet]
 
 
-def run(settings: NativeSettings, gathered: NativeGathered) -> NativeResult:
+def run(device: Device, gathered: NativeGathered) -> NativeResult:
     """Train and judge every method on the outcomes; nothing is solved."""
-    judged = []
-    for formats, (training, test) in gathered.halves.items():
-        space = spaces(settings.order)[formats]
-        for name, (context, reward, make) in METHODS.items():
-            policy, rng = make(), np.random.default_rng(settings.seed)
-            rewards = view_rewards(training, reward, space)
-            train(policy, view_contexts(training, context), rewards, space, settings.episodes, rng)
-            chosen = policy.predict(view_contexts(test, context))
-            judged.append(judge(formats, name, test, space, chosen, context.features))
-        best = best_fixed_action(view_rewards(training, TIME, space))
-        fixed, oracle = np.full(test.shape[0], best), view_rewards(test, TIME, space).argmax(axis=1)
-        judged.append(judge(formats, "best fixed action", test, space, fixed, ()))
-        judged.append(judge(formats, "oracle", test, space, oracle, ()))
-    return NativeResult(settings, gathered, tuple(judged))
+    sets = {}
+    for name, actions in device.action_sets().items():
+        training, test = gathered.halves[name]
+        judged = judged_policies(device, training, test, actions)
+        references = {}
+        for routine, view in gathered.references.items():
+            place = {problem.fingerprint: i for i, problem in enumerate(view.problems)}
+            same = view.take([place[problem.fingerprint] for problem in test.problems])
+            references[routine] = same.seconds[:, 0]
+            if routine == actions.chooser:
+                judged[routine] = timed_as_called(same)
+        sets[name] = JudgedSet(test, actions.space, references, judged)
+    return NativeResult(device, gathered, sets)
+
+
+def judged_policies(
+    device: Device, training: OutcomeView, test: OutcomeView, actions: ActionSet
+) -> dict[str, Judged]:
+    """The learned policies and those that need no learning."""
+    space, found = actions.space, {}
+    for name, (context, reward, make) in methods(device, actions.time).items():
+        policy, rng = make(), np.random.default_rng(device.seed)
+        rewards = view_rewards(training, reward, space)
+        train(policy, view_contexts(training, context), rewards, space, device.episodes, rng)
+        chosen = policy.predict(view_contexts(test, context))
+        found[name] = judge(test, space, chosen, context.features)
+    count = test.shape[0]
+    best = best_fixed_action(view_rewards(training, actions.time, space))
+    found[FIXED] = judge(test, space, np.full(count, best))
+    found[SAFE] = judge(test, space, np.full(count, space.safe))
+    found[ORACLE] = judge(test, space, climbs(test, space).argmin(axis=1))
+    return found
 
 
 def judge(
-    formats: str,
-    policy: str,
-    view: OutcomeView,
-    space: ActionSpace,
-    chosen: NDArray[np.intp],
-    seen: Sequence[str],
-) -> JudgedPolicy:
+    view: OutcomeView, space: ActionSpace, chosen: NDArray[np.intp], seen: Sequence[str] = ()
+) -> Judged:
     """What came of the chosen actions; `seen` are the features that it took to choose."""
-    rows, safe = np.arange(view.shape[0]), space.safe
+    rows, passed = np.arange(view.shape[0]), met(view)
     columns = [view.feature_names.index(feature) for feature in seen]
-    sizes = [problem.n for problem in view.problems]
-    memory = [
-        modelled_bytes(n, space[a], RESTART) / modelled_bytes(n, space[safe], RESTART)
-        for n, a in zip(sizes, chosen, strict=True)
-    ]
-    with np.errstate(divide="ignore", invalid="ignore"):  # a small system may not fill a new page
-        peak = view.peak_bytes[rows, chosen] / view.peak_bytes[:, safe]
-    return JudgedPolicy(
-        formats,
-        policy,
-        space,
-        np.asarray(chosen, dtype=np.intp),
-        seconds=view.seconds[rows, chosen],
-        baseline=view.seconds[:, safe],
-        features=view.feature_seconds[:, columns].sum(axis=1),
-        ferr=view.ferr[rows, chosen],
-        nbe=view.nbe[rows, chosen],
-        met=view.nbe[rows, chosen] <= [RULE.target(n) for n in sizes],
-        memory=np.array(memory),
-        peak=peak,
+    features = view.feature_seconds[:, columns].sum(axis=1)
+    ladders = ladders_of(space)
+    solved = [passed[i, list(ladders[a])].any() for i, a in enumerate(chosen)]
+    return Judged(
+        tuple(space.names[a] for a in chosen),
+        view.seconds[rows, chosen],
+        features,
+        features + climbs(view, space)[rows, chosen],
+        view.ferr[rows, chosen],
+        view.nbe[rows, chosen],
+        passed[rows, chosen],
+        ~np.array(solved, dtype=np.bool_),
+    )
+
+
+def climbs(view: OutcomeView, space: ActionSpace) -> Floats:
+    """Seconds of solving each system if an action is tried first, (N, A), without features."""
+    return climb_costs(view.seconds, met(view), ladders_of(space))
+
+
+def ladders_of(space: ActionSpace) -> list[tuple[int, ...]]:
+    """What is tried in turn: as `ClimbReward` has it, where methods differ; else FP64 at once."""
+    safe, actions = space.safe, range(len(space))
+    if space.methods == ("",):
+        return [(a,) if a == safe else (a, safe) for a in actions]
+    return [space.climb(a) for a in actions]
+
+
+def met(view: OutcomeView) -> Flags:
+    """Whether each run's backward error passes the gate, (N, A)."""
+    gates = np.array([default_tolerance(problem.n) for problem in view.problems])
+    return np.asarray(view.nbe <= gates[:, None])
+
+
+def timed_as_called(view: OutcomeView) -> Judged:
+    """`roundwise.solve` as it was timed: looking, choosing and climbing are in its seconds."""
+    tried = [str(reason).split(" > ") for reason in view.reasons[:, 0]]
+    seconds, passed = view.seconds[:, 0], met(view)[:, 0]
+    return Judged(
+        tuple(actions[0] for actions in tried),
+        seconds,
+        np.zeros(view.shape[0]),
+        seconds,
+        view.ferr[:, 0],
+        view.nbe[:, 0],
+        passed & np.array([len(actions) == 1 for actions in tried]),
+        ~passed,
     )

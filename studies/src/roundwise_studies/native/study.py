@@ -1,11 +1,6 @@
-"""The paper's native CPU study, again: real low precision, measured, beside LAPACK.
+"""The steps of the paper's native study, and the sentences of its report.
 
-Reproduces: 50 training systems (low and medium kappa) and 100 validation systems (low, medium and
-high), `randsvd` mode 2, n uniform in 1000..1500; every monotone action of {fp16, fp32, fp64} runs
-three times on each, with at most ten outer steps, GMRES restarted after 30, one cycle, tolerance
-1e-4; the policy sees a Hager-Higham estimate of kappa and ||A||_inf.
-
-Departs: see `NATIVE` in departures.py.
+`processor` and `gpu` say what is reproduced on each device, and where that departs from the paper.
 """
 
 from __future__ import annotations
@@ -14,56 +9,64 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable
-from roundwise_studies import departures
-from roundwise_studies.native.gather import FEATURE_FORMAT, NativeGathered, gather
-from roundwise_studies.native.judging import JudgedPolicy, NativeResult, run
-from roundwise_studies.native.settings import ALGORITHM, ORDERS, RESTART, RULE, NativeSettings
-from roundwise_studies.native.tables import all_tables, reference_seconds, system_rows
+from roundwise_studies.native.device import Device
+from roundwise_studies.native.gather import NativeGathered, gather
+from roundwise_studies.native.judging import Judged, JudgedSet, NativeResult, run
+from roundwise_studies.native.processor import Processor
+from roundwise_studies.native.tables import (
+    all_tables,
+    median_ratio,
+    outcome_rows,
+    policy_row,
+    shown,
+    size_rows,
+    system_rows,
+)
 from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise_studies.report import Figure, Report
-from roundwise_studies.report.timing import ratios_against_kappa
+from roundwise_studies.report.timing import ratios_against_kappa, ratios_against_size
 from roundwise_studies.tabulating import flat_tables, plain_rows
 from roundwise_studies.writing import provenance
-
-REFERENCE = "numpy.linalg.solve"
-LAPACK = ("dgesv", "dsgesv")
-DRAWN = ("time", "time, cheap state")
 
 
 @dataclass(frozen=True)
 class NativeStudy(Study[NativeGathered, NativeResult]):
-    """The native study on this machine; outcomes and their times are kept in ``native.sqlite``."""
+    """The native study on a device; outcomes and their times are kept in ``<name>.sqlite``."""
 
-    name: ClassVar[str] = "native"
+    settings: Device = field(default_factory=Processor)
 
-    settings: NativeSettings = field(default_factory=NativeSettings)
+    @property
+    def name(self) -> str:
+        return self.settings.name
 
     def gather(self, cache: Path, jobs: int | None = None, bars: Bars = no_bars) -> NativeGathered:
         """Run what is missing, one run at a time whatever `jobs` says: the runs are timed."""
-        return gather(self.settings, OutcomeTable(cache / "native.sqlite"), bars("native, systems"))
+        table = OutcomeTable(cache / f"{self.name}.sqlite")
+        return gather(self.settings, table, bars(f"{self.name}, systems"))
 
     def run(self, gathered: NativeGathered, bars: Bars = no_bars) -> NativeResult:
         return run(self.settings, gathered)
 
     def tabulate(self, result: NativeResult) -> list[Part]:
-        tables, drawn = all_tables(result), partial(figures, result)
-        numbers = tables | flat_tables({"systems": system_rows(result)})
-        title = "Native CPU validation"
-        return [Part("native", title, "", tables, numbers, drawn, for_pages=True)]
+        tables = all_tables(result)
+        rows = {"systems": system_rows(result), "outcomes": outcome_rows(result)}
+        numbers, title = tables | flat_tables(rows), self.settings.title
+        return [
+            Part(self.name, title, "", tables, numbers, partial(figures, result), for_pages=True)
+        ]
 
     def report(self, result: NativeResult) -> Report:
         return Report(
-            "Precision autotuning by contextual bandits: the paper's native CPU study, again",
-            _overview(result),
-            settings=_describe(self.settings),
-            provenance=provenance(str(Machine.this())),
-            departures=departures.NATIVE,
+            "Precision autotuning by contextual bandits: the paper's native study, again",
+            overview(result),
+            settings=self.settings.described(),
+            provenance=provenance(result.gathered.machine),
+            departures=self.settings.departures,
         )
 
     def summary(self, report: Report, parts: Sequence[Part]) -> dict[str, Any]:
@@ -71,58 +74,70 @@ class NativeStudy(Study[NativeGathered, NativeResult]):
 
 
 def figures(result: NativeResult) -> Iterator[Figure]:
-    """Every validation system: learned policies with all costs, dgesv and dsgesv."""
-    references = reference_seconds(result)
-    base, cases = references[REFERENCE], {}
-    for formats in result.gathered.halves:
-        seconds = {f"policy {name!r}": result.policy(formats, name).total for name in DRAWN}
-        seconds |= {name: references[name] for name in LAPACK if name in references}
-        cases[f"{{{formats}, fp32, fp64}}"] = {name: base / s for name, s in seconds.items()}
+    """Times faster than the reference: medians by size, or every validation system by kappa."""
+    reference = result.device.reference
+    draw = by_size if result.device.by_size else by_kappa
     yield Figure(
-        f"Times faster than {REFERENCE} on each validation system, all costs of the policies "
-        "included.",
-        "native",
-        ratios_against_kappa(result.gathered.kappas, cases, REFERENCE),
+        f"Times faster than {reference} on the validation systems, with all costs of the policies.",
+        result.device.name,
+        draw(result, reference),
     )
 
 
-def _overview(result: NativeResult) -> list[str]:
-    settings = result.settings
+def by_kappa(result: NativeResult, reference: str) -> Any:
+    """A panel for each set of actions: some policies, and the other references."""
+    cases = {}
+    for name, judged in result.sets.items():
+        seconds = {f"policy {p!r}": judged.judged[p].total for p in result.device.said}
+        seconds |= {other: s for other, s in judged.references.items() if other != reference}
+        base = judged.references[reference]
+        cases[name] = {label: base / s for label, s in seconds.items()}
+    return ratios_against_kappa(next(iter(result.sets.values())).kappas, cases, reference)
+
+
+def by_size(result: NativeResult, reference: str) -> Any:
+    """A panel for each group of systems, with the first set of actions."""
+    judged, cases = next(iter(result.sets.values())), dict[str, Any]()
+    for group, n, which in size_rows(judged):
+        curves = cases.setdefault(group, {policy: ([], []) for policy in shown(result)})
+        for policy, (sizes, ratios) in curves.items():
+            sizes.append(n)
+            ratios.append(median_ratio(judged, policy, reference, which))
+    return ratios_against_size(cases, reference)
+
+
+def overview(result: NativeResult) -> list[str]:
+    device = result.device
+    train, test = result.gathered.first
+    sizes = [problem.n for problem in test.problems]
     lines = [
-        f"Carson & Chen's native study with {settings.train} training and {settings.test} "
-        f"validation systems, n = {settings.sizes[0]} to {settings.sizes[1]}, "
-        f"{settings.repeats} repeats, on {Machine.this()}."
+        f"Carson & Chen's native study with {train.shape[0]} training and {test.shape[0]} "
+        f"validation systems, n = {min(sizes)} to {max(sizes)}, {device.repeats} "
+        f"repeats, on {result.gathered.machine}."
     ]
-    if not settings.are_the_papers:
+    if not device.are_the_defaults:
         lines.append(TASTE)
-    return lines + [_sentence(result, judged) for judged in result.judged if judged.policy in DRAWN]
+    return lines + [
+        sentence(name, policy, judged, judged.judged[policy], device.reference)
+        for name, judged in result.sets.items()
+        for policy in device.said
+        if policy in judged.judged
+    ]
 
 
-def _sentence(result: NativeResult, judged: JudgedPolicy) -> str:
-    parts, references = [], reference_seconds(result)
-    for name in (REFERENCE, *LAPACK):
-        if name in references:
-            ratios = references[name] / judged.total
-            parts.append(f"{np.median(ratios):.2f} ({ratios.min():.2f}) against {name}")
-    return (
-        f"Formats with {judged.formats}, policy {judged.policy!r}: median (worst) times faster "
-        f"with all costs {', '.join(parts)}; {int((~judged.met).sum())} of {len(judged.met)} runs "
-        "missed FP64-level backward error."
-    )
-
-
-def _describe(settings: NativeSettings) -> dict[str, object]:
-    """The settings in words."""
-    return {
-        "systems": f"{settings.train} training (kappa 1e1 to 1e6), {settings.test} validation "
-        "(kappa 1e1 to 1e9), randsvd mode 2",
-        "sizes": f"{settings.sizes[0]} to {settings.sizes[1]}",
-        "algorithm": f"GMRES-IR, tolerance {ALGORITHM.tolerance:g}, restart {RESTART}, one cycle",
-        "stop": f"backward error <= sqrt(n) u, or hopeless, or {RULE.max_steps} outer steps",
-        "actions": f"monotone in the order {', '.join(ORDERS[settings.order])}",
-        "state": f"kappa_est from an {FEATURE_FORMAT} LU, and norm_inf; cheap: n and norm_inf",
-        "repeats": settings.repeats,
-        "episodes": settings.episodes,
-        "tau": [f"{tau:.0e}" for tau in settings.taus],
-        "seed": settings.seed,
+def sentence(name: str, policy: str, judged: JudgedSet, found: Judged, reference: str) -> str:
+    row = policy_row(judged, found, reference)
+    ratios = {
+        other: seconds / found.total
+        for other, seconds in judged.references.items()
+        if other != policy
     }
+    medians = [f"{np.median(r):.2f} ({r.min():.2f}) against {other}" for other, r in ratios.items()]
+    return (
+        f"Actions {name!r}, policy {policy!r}, with all costs: total time "
+        f"{row[f'times faster than {reference}']} times faster than {reference}, "
+        f"{row['times faster than FP64']} than always FP64, {row['times faster than best fixed']} "
+        f"than the best fixed action; regret {row['regret']} (log2); median (worst) times faster "
+        f"{', '.join(medians)}; {row['missed']} of {row['systems']} first runs missed FP64-level "
+        f"backward error, {row['unsolved']} unsolved."
+    )

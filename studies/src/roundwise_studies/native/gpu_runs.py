@@ -26,11 +26,8 @@ from roundwise.features.device_look import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.methods import METHODS
 from roundwise.solver import SolveFailed, solve
-from roundwise_studies.native.settings import RESTART, RULE
-from roundwise_studies.native_gpu.systems import DeviceErrors, DeviceSystem
-
-FEATURE_FORMAT = FP32
-"""Format of the LU that estimates kappa; its time is part of the feature's."""
+from roundwise_studies.native.device import FEATURE_FORMAT, RESTART, RULE
+from roundwise_studies.native.gpu_systems import DeviceErrors, DeviceSystem
 
 LOOK = ("diagonal_share", "coherence", "remainder")
 FEATURES = ("n", "norm_inf", "kappa_est", *LOOK)

@@ -1,1 +1,0 @@
-"""The native study on a GPU: measured there, beside cuSOLVER."""
