@@ -1,0 +1,470 @@
+"""How near drawn calls come to the best call that a user could have made instead: `make envelope`.
+
+Ratios are the best peer's time over ours, both medians of calls in turns, without pauses. Peers
+know what the call tells us: a band that is not told of competes with general routines only. Calls
+in which the slower takes less than 0.2 ms are compared by their difference. A draw below
+BOUND is timed again with more turns. ``--after``, ``--beside-load``, ``--first-call`` and
+``--joblib`` compare under conditions that programs meet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+from drawn_calls import BANDS, SINGLE, Call, backward_error, draw, prepare
+from scipy import sparse
+from scipy.sparse import linalg as sla
+
+import roundwise as rw
+from roundwise.machine.identity import Machine
+from roundwise.machine.threads import usable_cores
+
+Row = dict[str, Any]
+Thunk = Callable[[], Any]
+
+BOUND, TURNS, MORE_TURNS = 0.9, 7, 31
+"""A draw below BOUND is timed again with more turns, as far as ``--longest`` permits."""
+SHORT = 2e-4
+"""Seconds: shorter calls are compared by differences."""
+DENSE_UP_TO = 2000
+"""Sparse systems of at most this order are also solved by NumPy, as dense ones."""
+REFUSALS = (np.linalg.LinAlgError, ValueError, TypeError, RuntimeError, NotImplementedError)
+OURS, AGAIN = "roundwise", "the first peer again"
+
+
+def groups(call: Call) -> list[str]:
+    """The rows of the report that a call counts in."""
+    if "accuracy" in call.options:
+        return ["accuracy='forward'"]
+    few, traits = call.k <= 32, [f"{call.kind}, full_output"] * call.full_output
+    if call.entry == "factor":
+        return [f"F.solve, k {'<' if 4 * call.k < call.n else '>='} n/4", *traits]
+    if call.entry != "solve":
+        return [call.entry, *traits]
+    if few:
+        traits += ["solve, k <= 32"]
+        traits += ["solve, k <= 32, float32"] * (call.dtype == "float32")
+        double = call.dtype in ("float64", "complex128") and call.n >= 300
+        traits += ["solve, k <= 32, double, n >= 300"] * double
+        traits += ["solve, k <= 32, complex"] * call.dtype.startswith("complex")
+    if call.kind == "sparse":
+        return ["sparse", *traits]
+    if call.told in BANDS or str(call.told).endswith("triangular"):
+        return [f"told {'bands' if call.told in BANDS else 'triangles'}", *traits]
+    if not few:
+        return [f"k > 32, n {'>=' if call.n >= 1000 else '<'} 1000", *traits]
+    if call.kind == "dense" and call.family in (*BANDS, "triangular", "permuted"):
+        return ["dense, structure not told", *traits]
+    return ["stacks" if call.kind == "stack" else "dense", *traits]
+
+
+def contenders(call: Call) -> dict[str, Thunk]:
+    """Our call and those of the peers. Of a sequence of matrices, each call takes the next."""
+    ours = prepare(call)
+
+    def of_next(solve: Callable[[Any], Any]) -> Thunk:
+        matrices = itertools.cycle(call.sequence)
+        return lambda: solve(next(matrices))
+
+    found = {OURS: of_next(lambda A: ours(A, call.full_output))}
+    return found | {name: of_next(solve) for name, solve in peers(call).items()}
+
+
+def peers(call: Call) -> dict[str, Callable[[Any], Any]]:
+    """Functions of A; what a user would prepare once is prepared, for factors."""
+    b, meant = call.b, call.meant
+    if call.entry == "lstsq":
+        return {
+            "numpy.linalg.lstsq": lambda A: np.linalg.lstsq(A, b)[0],
+            "scipy.linalg.lstsq": lambda A: la.lstsq(A, b)[0],
+            "scipy.linalg.lstsq, gelsy": lambda A: la.lstsq(A, b, lapack_driver="gelsy")[0],
+        }
+    is_factored = call.entry == "factor"
+    if call.kind == "sparse":
+        found = _sparse_factors(call) if is_factored else _sparse_peers(call)
+    elif is_factored:
+        lu, trans = la.lu_factor(call.A), "NTH".index(call.trans)
+        found = {"lu_solve": lambda A: la.lu_solve(lu, b, trans)}
+    else:
+        found = {"numpy.linalg.solve": lambda A: np.linalg.solve(meant(A), b)}
+        found["scipy.linalg.solve"] = lambda A: la.solve(meant(A), b)
+        if call.kind == "dense" and find_spec("torch"):
+            found["torch.linalg.solve"] = _torch_solve(call)
+    if call.entry == "Solver" and not call.options.get("transposed"):
+        F = rw.factor(call.A, **call.options)
+        found["F.refactor(A).solve(b)"] = lambda A: F.refactor(A).solve(b)
+    return found | _told_peers(call)
+
+
+def _told_peers(call: Call) -> dict[str, Callable[[Any], Any]]:
+    """Those of a structure that the caller tells; dense, or the bands of a sparse matrix."""
+    b, told, lower = call.b, call.told, call.told == "lower triangular"
+    found: dict[str, Callable[[Any], Any]] = {}
+    if told in (None, "general") or call.kind == "stack":
+        return found
+    if told in BANDS:
+        width = {"diagonal": 0, "tridiagonal": 1}.get(told, 2 + int(6 * call.variant))
+        width = min(width, call.n - 1)
+        found["solve_banded"] = lambda A: la.solve_banded((width, width), _band(A, width), b)
+        if call.entry == "factor":
+            band = _band(call.A, width)
+            found["solve_banded"] = lambda A: la.solve_banded((width, width), band, b)
+    if call.kind == "sparse":
+        if str(told).endswith("triangular"):
+            found["spsolve_triangular"] = lambda A: sla.spsolve_triangular(A.tocsr(), b, lower)
+        return found
+    if str(told).endswith("triangular"):
+        found["solve_triangular"] = lambda A: la.solve_triangular(A, b, lower=lower)
+    elif told == "positive definite" and call.entry == "factor":
+        factors = la.cho_factor(call.A)
+        found["cho_solve"] = lambda A: la.cho_solve(factors, b)
+    elif told == "positive definite":
+        found["cho_solve"] = lambda A: la.cho_solve(la.cho_factor(A), b)
+    if call.entry != "factor":
+        found["scipy.linalg.solve, told"] = lambda A: la.solve(A, b, assume_a=told)
+    return found
+
+
+def _band(A: Any, width: int) -> Any:
+    """The diagonals of a dense or sparse A, as `scipy.linalg.solve_banded` takes them."""
+    n = A.shape[0]
+    band = np.zeros((2 * width + 1, n), dtype=A.dtype)
+    for d in range(-width, width + 1):
+        band[width - d, max(d, 0) : n + min(d, 0)] = A.diagonal(d)
+    return band
+
+
+def _sparse_peers(call: Call) -> dict[str, Callable[[Any], Any]]:
+    b, meant = call.b, call.meant
+    found = {
+        "spsolve": lambda A: sla.spsolve(meant(A).tocsc(), b),
+        "splu": lambda A: sla.splu(_csc(meant(A))).solve(b),
+    }
+    if call.n <= DENSE_UP_TO:
+        found["numpy.linalg.solve, dense"] = lambda A: np.linalg.solve(meant(A).toarray(), b)
+    if call.told in ("symmetric", "hermitian", "positive definite"):
+        found["splu, symmetric"] = lambda A: _symmetric_splu(A).solve(b)
+    if call.dtype == "float64" and find_spec("PyKLU"):
+        from PyKLU import Klu
+
+        found["KLU"] = lambda A: Klu(_with_short_indices(meant(A))).solve(b)
+    if call.dtype == "float64" and find_spec("pypardiso"):
+        from pypardiso import spsolve
+
+        found["pypardiso"] = lambda A: spsolve(sparse.csr_matrix(meant(A)), b)
+    return found
+
+
+def _csc(A: Any) -> Any:
+    return A.tocsc().astype(np.result_type(A.dtype, np.float32), copy=False)
+
+
+def _with_short_indices(A: Any) -> Any:
+    A = A.tocsc()
+    parts = A.data, A.indices.astype(np.int32, copy=False), A.indptr.astype(np.int32, copy=False)
+    return sparse.csc_matrix(parts, shape=A.shape)
+
+
+def _symmetric_splu(A: Any) -> Any:
+    options = {"SymmetricMode": True}
+    return sla.splu(_csc(A), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+
+
+def _sparse_factors(call: Call) -> dict[str, Callable[[Any], Any]]:
+    A, b, lu = call.A, call.b, sla.splu(_csc(call.A))
+    found = {"splu(A).solve": lambda A: lu.solve(b, call.trans)}
+    if call.trans == "N":
+        solve = sla.factorized(_csc(A))
+        found["factorized"] = lambda A: solve(b)
+    if call.told in ("symmetric", "hermitian", "positive definite"):
+        symmetric = _symmetric_splu(A)
+        found["splu(A).solve, symmetric"] = lambda A: symmetric.solve(b)
+    return found
+
+
+def _torch_solve(call: Call) -> Callable[[Any], Any]:
+    import torch  # it takes seconds, and is seldom there
+
+    b = torch.from_numpy(call.b)
+    return lambda A: torch.linalg.solve(torch.from_numpy(call.meant(A)), b).numpy()
+
+
+def is_answer(call: Call, x: Any) -> bool:
+    """Whether a peer's x counts: any backward stable method's does."""
+    u = 2.0**-24 if call.dtype in SINGLE else 2.0**-53
+    return backward_error(call, x) <= 1000 * u * np.sqrt(call.n)
+
+
+def usable(call: Call) -> dict[str, Thunk]:
+    """The contenders, warm; without peers that refuse, or whose answers are no answers."""
+    found = contenders(call)
+    for name in list(found)[1:]:
+        try:
+            good = is_answer(call, found[name]())  # a cycle's first is A
+        except REFUSALS:
+            good = False
+        if not good:
+            del found[name]
+    found[OURS]()
+    return found
+
+
+def in_turns(
+    calls: dict[str, Thunk], turns: int, before: Thunk | None = None
+) -> dict[str, list[float]]:
+    """The seconds of each call; who is first changes from turn to turn."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for turn in range(turns):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            if before is not None:
+                before()
+            start = time.perf_counter()
+            calls[name]()
+            found[name].append(time.perf_counter() - start)
+    return found
+
+
+def measured(call: Call, before: Thunk | None, longest: float) -> dict[str, float]:
+    """Median seconds of the contenders, and of the first peer once more, as a control."""
+    calls = usable(call)
+    if len(calls) == 1:
+        return {}
+    calls[AGAIN] = calls[list(calls)[1]]
+    one_round = sum(times[0] for times in in_turns(calls, 1, before).values())
+    most = max(3, min(MORE_TURNS, int(longest / one_round)))
+    seconds: dict[str, float] = {}
+    for turns in (most if one_round < 0.01 else min(TURNS, most), most):
+        times = in_turns(calls, turns, before)
+        seconds = {name: statistics.median(taken) for name, taken in times.items()}
+        if ratio(seconds) >= BOUND:
+            break
+    return seconds
+
+
+def ratio(seconds: dict[str, float]) -> float:
+    return best(seconds)[1] / seconds[OURS]
+
+
+def best(seconds: dict[str, float]) -> tuple[str, float]:
+    """The fastest peer and its time."""
+    others = {name: taken for name, taken in seconds.items() if name not in (OURS, AGAIN)}
+    return min(others.items(), key=lambda one: one[1])
+
+
+@cache
+def drawn(line: str) -> tuple[Call, dict[str, Thunk]]:
+    call = eval(line, {"draw": draw})
+    return call, contenders(call)
+
+
+def median_in_worker(line: str, name: str, turns: int = 3) -> float:
+    warnings.simplefilter("ignore")
+    call = drawn(line)[1][name]
+    call()
+    return statistics.median(in_turns({name: call}, turns)[name])
+
+
+def by_joblib(call: Call, prefer: str) -> dict[str, float]:
+    """As many calls at the same time as there are cores: the mean of their medians."""
+    from joblib import Parallel, delayed
+
+    cores, seconds = usable_cores(), defaultdict(list)
+    with Parallel(n_jobs=cores, prefer=prefer) as pool:
+        for _, name in itertools.product(range(3), usable(call)):
+            found = pool([delayed(median_in_worker)(call.line, name) for _ in range(cores)])
+            seconds[name].append(statistics.mean(found))
+    drawn.cache_clear()
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def first_calls(calls: list[Call]) -> Iterator[tuple[Call, str, dict[str, float]]]:
+    """Each contender in processes of its own: their first calls, and the first calls of a size."""
+    names = {call.line: list(usable(call)) for call in calls}
+    taken: dict[str, dict[str, list[float]]] = {line: defaultdict(list) for line in names}
+    contending = dict.fromkeys(itertools.chain(*names.values()))
+    for _, name in itertools.product(range(3), contending):
+        lines = [line for line in names if name in names[line]]
+        command = [sys.executable, __file__, "--child", name, *lines]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for line, seconds in zip(lines, json.loads(told), strict=True):
+            taken[line][name].append(seconds)
+    for place, call in enumerate(calls):
+        seconds = {name: statistics.median(one) for name, one in taken[call.line].items()}
+        yield call, "first of a size" if place else "first of a process", seconds
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """One busy process for each core, meanwhile."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(spin) for _ in range(usable_cores())]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def product_of(library: str) -> Thunk:
+    """A product of matrices that wakes the library's threads."""
+    M = np.ones((400, 400))
+    if library == "numpy":
+        return lambda: M @ M
+    import torch
+
+    T = torch.from_numpy(M)
+    return lambda: T @ T
+
+
+def chosen(call: Call) -> str:
+    """The action, or the several of a stack."""
+    solution = prepare(call)(call.A, True)
+    parts = solution.parts.ravel() if hasattr(solution, "parts") else [solution]
+    return ", ".join(sorted({one.action for one in parts}))
+
+
+def selected(options: argparse.Namespace) -> Iterator[Call]:
+    """The calls to time; those of singular matrices are no contest."""
+    found = 0
+    for number in itertools.count(options.first):
+        call = draw(options.seed, number, options.largest)
+        fits = options.only is None or options.only in f"{groups(call)} {call}"
+        fits &= not options.first_call or call.entry in ("solve", "lstsq")
+        if fits and (call.family != "singular" or call.kind == "tall"):
+            yield call
+            found += 1
+        if found == options.draws:
+            return
+
+
+def rows(options: argparse.Namespace) -> Iterator[tuple[Call, list[str], dict[str, float]]]:
+    if options.first_call:
+        calls = list(selected(options))
+        for some in (calls[i : i + 4] for i in range(0, len(calls), 4)):
+            yield from ((call, [name, *groups(call)], s) for call, name, s in first_calls(some))
+        return
+    before = product_of(options.after) if options.after else None
+    for call in selected(options):
+        try:
+            if options.joblib:
+                found = by_joblib(call, options.joblib)
+            else:
+                found = measured(call, before, options.longest)
+        except (rw.SolveFailed, *REFUSALS) as refusal:
+            print(f"refused: {call.line} {call}: {refusal}")
+            continue
+        yield call, groups(call), found
+
+
+def report(found: list[Row], worst: int) -> None:
+    def printed(title: str, head: str, tables: dict[str, list[Row]], line: Any) -> None:
+        print(f"\n{title}\n{'':36}{head}")
+        for name, members in sorted(tables.items(), key=lambda one: (one[0] != "all", one[0])):
+            print(f"{name:36}{line(members)}")
+
+    def shares(members: list[Row]) -> str:
+        r = np.array([one["ratio"] for one in members])
+        below = "".join(f"{np.mean(r < bound):9.0%}" for bound in (0.9, 0.8, 0.7))
+        return f"{len(r):6}{np.median(r):9.2f}{r.min():9.2f}{below}"
+
+    def differences(members: list[Row]) -> str:
+        d = [1e6 * (one["seconds"][OURS] - best(one["seconds"])[1]) for one in members]
+        return f"{len(d):6}{np.median(d):9.1f}{max(d):9.1f}"
+
+    long, short = defaultdict(list), defaultdict(list)
+    for row in found:
+        slower = max(row["seconds"][OURS], best(row["seconds"])[1])
+        everywhere = [] if "forward" in row["groups"][0] else ["all"]
+        for name in [*everywhere, *row["groups"]]:
+            (long if slower >= SHORT else short)[name].append(row)
+    head = f"{'draws':>6}{'median':>9}{'worst':>9}{'< 0.9':>9}{'< 0.8':>9}{'< 0.7':>9}"
+    printed("the best peer's time over ours:", head, long, shares)
+    head = f"{'draws':>6}{'median':>9}{'worst':>9}"
+    printed(
+        "calls below 0.2 ms, ours minus the best peer's, microseconds:", head, short, differences
+    )
+    control = [r["control"] for r in found if r["control"]]
+    if control:
+        low, middle, high = np.quantile(control, [0.05, 0.5, 0.95])
+        print(
+            f"\ncontrol, a peer against itself: {middle:.2f} (5 to 95 %: {low:.2f} to {high:.2f})"
+        )
+    print("\nthe worst, with the peer's and our milliseconds:")
+    for row in sorted({id(r): r for r in long["all"]}.values(), key=lambda r: r["ratio"])[:worst]:
+        name, taken = best(row["seconds"])
+        ours = 1e3 * row["seconds"][OURS]
+        print(f"{row['ratio']:6.2f}  {row['line']} {row['call']}: {row['action']}")
+        print(f"{'':8}{name} {1e3 * taken:.3g}, ours {ours:.3g}")
+    print("\nto time one of them again: python benchmarks/envelope.py --line 'draw(...)'")
+
+
+def child(name: str, lines: Iterable[str]) -> None:
+    """Time one contender's calls, cold, and print the seconds."""
+    calls = [drawn(line) for line in lines]
+    assert all(call.A is not None and call.b is not None for call, _ in calls)  # made before
+    print(json.dumps([in_turns({name: found[name]}, 1)[name][0] for _, found in calls]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
+    parser.add_argument("--largest", type=int, default=4000, help="unknowns")
+    parser.add_argument("--only", metavar="KIND", help="calls whose group or description has this")
+    parser.add_argument("--line", help="one call only, for example 'draw(0, 17, 4000)'")
+    parser.add_argument("--worst", type=int, default=20, help="calls to list")
+    parser.add_argument("--longest", type=float, default=60.0, help="seconds for one draw")
+    parser.add_argument("--out", type=Path, default=Path("out/envelope.json"))
+    parser.add_argument("--beside-load", action="store_true", help="a busy process for each core")
+    parser.add_argument("--after", choices=["numpy", "torch"], help="just after its products")
+    parser.add_argument("--first-call", action="store_true", help="of a process, and of a size")
+    parser.add_argument("--joblib", choices=["threads", "processes"], help="in its workers")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if options.child:
+        return child(options.child[0], options.child[1:])
+    if options.line:
+        call = eval(options.line, {"draw": draw})
+        options.seed, options.first, options.largest = call.seed, call.number, call.largest
+        options.draws = 1
+    found: list[Row] = []
+    with busy_cores() if options.beside_load else nullcontext():
+        for call, names, seconds in rows(options):
+            if not seconds:
+                continue
+            row: Row = {"line": call.line, "call": str(call), "groups": names, "seconds": seconds}
+            row |= {"ratio": ratio(seconds), "action": chosen(call), "control": None}
+            if AGAIN in seconds:
+                row["control"] = seconds[AGAIN] / seconds[list(seconds)[1]]
+            found.append(row)
+    report(found, options.worst)
+    options.out.parent.mkdir(exist_ok=True, parents=True)
+    told = {name: str(value) for name, value in vars(options).items()}
+    options.out.write_text(
+        json.dumps({"machine": str(Machine.this()), "options": told, "rows": found}, indent=1)
+    )
+    return None
+
+
+if __name__ == "__main__":
+    main()
