@@ -37,6 +37,7 @@ from roundwise.machine.threads import usable_cores
 
 Row = dict[str, Any]
 Thunk = Callable[[], Any]
+Solve = Callable[[Any], Any]
 
 BOUND, TURNS, MORE_TURNS = 0.9, 7, 31
 """A draw below BOUND is timed again with more turns, as far as ``--longest`` permits."""
@@ -44,7 +45,7 @@ SHORT = 2e-4
 """Seconds: shorter calls are compared by differences."""
 DENSE_UP_TO = 2000
 """Sparse systems of at most this order are also solved by NumPy, as dense ones."""
-REFUSALS = (np.linalg.LinAlgError, ValueError, TypeError, RuntimeError, NotImplementedError)
+REFUSALS = (np.linalg.LinAlgError, ValueError, TypeError, RuntimeError)
 OURS, AGAIN = "roundwise", "the first peer again"
 
 
@@ -78,7 +79,7 @@ def contenders(call: Call) -> dict[str, Thunk]:
     """Our call and those of the peers. Of a sequence of matrices, each call takes the next."""
     ours = prepare(call)
 
-    def of_next(solve: Callable[[Any], Any]) -> Thunk:
+    def of_next(solve: Solve) -> Thunk:
         matrices = itertools.cycle(call.sequence)
         return lambda: solve(next(matrices))
 
@@ -86,8 +87,8 @@ def contenders(call: Call) -> dict[str, Thunk]:
     return found | {name: of_next(solve) for name, solve in peers(call).items()}
 
 
-def peers(call: Call) -> dict[str, Callable[[Any], Any]]:
-    """Functions of A; what a user would prepare once is prepared, for factors."""
+def peers(call: Call) -> dict[str, Solve]:
+    """Functions of A. Factors for many solves are made by the first call, which is not timed."""
     b, meant = call.b, call.meant
     if call.entry == "lstsq":
         return {
@@ -95,47 +96,48 @@ def peers(call: Call) -> dict[str, Callable[[Any], Any]]:
             "scipy.linalg.lstsq": lambda A: la.lstsq(A, b)[0],
             "scipy.linalg.lstsq, gelsy": lambda A: la.lstsq(A, b, lapack_driver="gelsy")[0],
         }
-    is_factored = call.entry == "factor"
     if call.kind == "sparse":
-        found = _sparse_factors(call) if is_factored else _sparse_peers(call)
-    elif is_factored:
-        lu, trans = la.lu_factor(call.A), "NTH".index(call.trans)
-        found = {"lu_solve": lambda A: la.lu_solve(lu, b, trans)}
+        found = _sparse_peers(call)
+    elif call.entry == "factor":
+        lu, trans = made(call, la.lu_factor), "NTH".index(call.trans)
+        found = {"lu_solve": lambda A: la.lu_solve(lu(A), b, trans)}
     else:
         found = {"numpy.linalg.solve": lambda A: np.linalg.solve(meant(A), b)}
         found["scipy.linalg.solve"] = lambda A: la.solve(meant(A), b)
         if call.kind == "dense" and find_spec("torch"):
             found["torch.linalg.solve"] = _torch_solve(call)
     if call.entry == "Solver" and not call.options.get("transposed"):
-        F = rw.factor(call.A, **call.options)
-        found["F.refactor(A).solve(b)"] = lambda A: F.refactor(A).solve(b)
+        F = cache(lambda: rw.factor(call.A, **call.options))
+        found["F.refactor(A).solve(b)"] = lambda A: F().refactor(A).solve(b)
     return found | _told_peers(call)
 
 
-def _told_peers(call: Call) -> dict[str, Callable[[Any], Any]]:
-    """Those of a structure that the caller tells; dense, or the bands of a sparse matrix."""
-    b, told, lower = call.b, call.told, call.told == "lower triangular"
-    found: dict[str, Callable[[Any], Any]] = {}
-    if told in (None, "general") or call.kind == "stack":
+def made(call: Call, make: Solve) -> Solve:
+    """The function itself; for factors what it makes of A, once."""
+    first = cache(lambda: make(call.A))
+    return (lambda A: first()) if call.entry == "factor" else make
+
+
+def _told_peers(call: Call) -> dict[str, Solve]:
+    """Those for a structure that the caller tells."""
+    b, told, lower = call.b, str(call.told), call.told == "lower triangular"
+    found: dict[str, Solve] = {}
+    if call.told in (None, "general") or call.kind == "stack":
         return found
     if told in BANDS:
         width = {"diagonal": 0, "tridiagonal": 1}.get(told, 2 + int(6 * call.variant))
         width = min(width, call.n - 1)
-        found["solve_banded"] = lambda A: la.solve_banded((width, width), _band(A, width), b)
-        if call.entry == "factor":
-            band = _band(call.A, width)
-            found["solve_banded"] = lambda A: la.solve_banded((width, width), band, b)
+        band = made(call, lambda A: _band(A, width))
+        found["solve_banded"] = lambda A: la.solve_banded((width, width), band(A), b)
     if call.kind == "sparse":
-        if str(told).endswith("triangular"):
+        if told.endswith("triangular"):
             found["spsolve_triangular"] = lambda A: sla.spsolve_triangular(A.tocsr(), b, lower)
         return found
-    if str(told).endswith("triangular"):
+    if told.endswith("triangular"):
         found["solve_triangular"] = lambda A: la.solve_triangular(A, b, lower=lower)
-    elif told == "positive definite" and call.entry == "factor":
-        factors = la.cho_factor(call.A)
-        found["cho_solve"] = lambda A: la.cho_solve(factors, b)
     elif told == "positive definite":
-        found["cho_solve"] = lambda A: la.cho_solve(la.cho_factor(A), b)
+        factors = made(call, la.cho_factor)
+        found["cho_solve"] = lambda A: la.cho_solve(factors(A), b)
     if call.entry != "factor":
         found["scipy.linalg.solve, told"] = lambda A: la.solve(A, b, assume_a=told)
     return found
@@ -150,24 +152,29 @@ def _band(A: Any, width: int) -> Any:
     return band
 
 
-def _sparse_peers(call: Call) -> dict[str, Callable[[Any], Any]]:
-    b, meant = call.b, call.meant
-    found = {
-        "spsolve": lambda A: sla.spsolve(meant(A).tocsc(), b),
-        "splu": lambda A: sla.splu(_csc(meant(A))).solve(b),
-    }
-    if call.n <= DENSE_UP_TO:
-        found["numpy.linalg.solve, dense"] = lambda A: np.linalg.solve(meant(A).toarray(), b)
+def _sparse_peers(call: Call) -> dict[str, Solve]:
+    """SuperLU, and KLU and PARDISO where they are installed; NumPy for systems of moderate size."""
+    b, transposed = call.b, call.options.get("transposed")
+    trans = "T" if transposed else call.trans
+    lu, klu = made(call, lambda A: sla.splu(_csc(A))), made(call, _klu)
+    found: dict[str, Solve] = {"splu": lambda A: lu(A).solve(b, trans)}
     if call.told in ("symmetric", "hermitian", "positive definite"):
-        found["splu, symmetric"] = lambda A: _symmetric_splu(A).solve(b)
-    if call.dtype == "float64" and find_spec("PyKLU"):
-        from PyKLU import Klu
-
-        found["KLU"] = lambda A: Klu(_with_short_indices(meant(A))).solve(b)
+        options: dict[str, Any] = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0}
+        options["options"] = {"SymmetricMode": True}
+        symmetric = made(call, lambda A: sla.splu(_csc(A), **options))
+        found["splu, symmetric"] = lambda A: symmetric(A).solve(b)
+    if call.dtype == "float64" and trans == "N" and find_spec("PyKLU"):
+        found["KLU"] = lambda A: klu(A).solve(b)
+    if call.entry == "factor":
+        solve = made(call, lambda A: sla.factorized(_csc(A)))
+        return found | ({"factorized": lambda A: solve(A)(b)} if trans == "N" else {})
+    found = {"spsolve": lambda A: sla.spsolve(call.meant(A).tocsc(), b)} | found
+    if call.n <= DENSE_UP_TO:
+        found["numpy.linalg.solve"] = lambda A: np.linalg.solve(call.meant(A).toarray(), b)
     if call.dtype == "float64" and find_spec("pypardiso"):
         from pypardiso import spsolve
 
-        found["pypardiso"] = lambda A: spsolve(sparse.csr_matrix(meant(A)), b)
+        found["pypardiso"] = lambda A: spsolve(sparse.csr_matrix(call.meant(A)), b)
     return found
 
 
@@ -175,30 +182,15 @@ def _csc(A: Any) -> Any:
     return A.tocsc().astype(np.result_type(A.dtype, np.float32), copy=False)
 
 
-def _with_short_indices(A: Any) -> Any:
+def _klu(A: Any) -> Any:
+    from PyKLU import Klu
+
     A = A.tocsc()
     parts = A.data, A.indices.astype(np.int32, copy=False), A.indptr.astype(np.int32, copy=False)
-    return sparse.csc_matrix(parts, shape=A.shape)
+    return Klu(sparse.csc_matrix(parts, shape=A.shape))
 
 
-def _symmetric_splu(A: Any) -> Any:
-    options = {"SymmetricMode": True}
-    return sla.splu(_csc(A), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-
-
-def _sparse_factors(call: Call) -> dict[str, Callable[[Any], Any]]:
-    A, b, lu = call.A, call.b, sla.splu(_csc(call.A))
-    found = {"splu(A).solve": lambda A: lu.solve(b, call.trans)}
-    if call.trans == "N":
-        solve = sla.factorized(_csc(A))
-        found["factorized"] = lambda A: solve(b)
-    if call.told in ("symmetric", "hermitian", "positive definite"):
-        symmetric = _symmetric_splu(A)
-        found["splu(A).solve, symmetric"] = lambda A: symmetric.solve(b)
-    return found
-
-
-def _torch_solve(call: Call) -> Callable[[Any], Any]:
+def _torch_solve(call: Call) -> Solve:
     import torch  # it takes seconds, and is seldom there
 
     b = torch.from_numpy(call.b)
@@ -212,8 +204,16 @@ def is_answer(call: Call, x: Any) -> bool:
 
 
 def usable(call: Call) -> dict[str, Thunk]:
-    """The contenders, warm; without peers that refuse, or whose answers are no answers."""
-    found = contenders(call)
+    """The contenders, warm; without peers that refuse, or whose answers are no answers.
+
+    None is left if we refuse, which is told, or if all peers do.
+    """
+    try:
+        found = contenders(call)
+        found[OURS]()
+    except REFUSALS as refusal:
+        print(f"refused: {call.line} {call}: {refusal}")
+        return {}
     for name in list(found)[1:]:
         try:
             good = is_answer(call, found[name]())  # a cycle's first is A
@@ -221,8 +221,7 @@ def usable(call: Call) -> dict[str, Thunk]:
             good = False
         if not good:
             del found[name]
-    found[OURS]()
-    return found
+    return found if len(found) > 1 else {}
 
 
 def in_turns(
@@ -244,7 +243,7 @@ def in_turns(
 def measured(call: Call, before: Thunk | None, longest: float) -> dict[str, float]:
     """Median seconds of the contenders, and of the first peer once more, as a control."""
     calls = usable(call)
-    if len(calls) == 1:
+    if not calls:
         return {}
     calls[AGAIN] = calls[list(calls)[1]]
     one_round = sum(times[0] for times in in_turns(calls, 1, before).values())
@@ -269,14 +268,14 @@ def best(seconds: dict[str, float]) -> tuple[str, float]:
 
 
 @cache
-def drawn(line: str) -> tuple[Call, dict[str, Thunk]]:
-    call = eval(line, {"draw": draw})
-    return call, contenders(call)
+def drawn(line: str) -> dict[str, Thunk]:
+    """The contenders, with their arrays made."""
+    return contenders(eval(line, {"draw": draw}))
 
 
 def median_in_worker(line: str, name: str, turns: int = 3) -> float:
     warnings.simplefilter("ignore")
-    call = drawn(line)[1][name]
+    call = drawn(line)[name]
     call()
     return statistics.median(in_turns({name: call}, turns)[name])
 
@@ -294,9 +293,9 @@ def by_joblib(call: Call, prefer: str) -> dict[str, float]:
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
-def first_calls(calls: list[Call]) -> Iterator[tuple[Call, str, dict[str, float]]]:
+def first_calls(calls: list[Call]) -> Iterator[tuple[Call, list[str], dict[str, float]]]:
     """Each contender in processes of its own: their first calls, and the first calls of a size."""
-    names = {call.line: list(usable(call)) for call in calls}
+    names = {call.line: tuple(usable(call)) for call in calls}
     taken: dict[str, dict[str, list[float]]] = {line: defaultdict(list) for line in names}
     contending = dict.fromkeys(itertools.chain(*names.values()))
     for _, name in itertools.product(range(3), contending):
@@ -307,7 +306,7 @@ def first_calls(calls: list[Call]) -> Iterator[tuple[Call, str, dict[str, float]
             taken[line][name].append(seconds)
     for place, call in enumerate(calls):
         seconds = {name: statistics.median(one) for name, one in taken[call.line].items()}
-        yield call, "first of a size" if place else "first of a process", seconds
+        yield call, ["first of a size" if place else "first of a process", *groups(call)], seconds
 
 
 @contextmanager
@@ -359,19 +358,14 @@ def rows(options: argparse.Namespace) -> Iterator[tuple[Call, list[str], dict[st
     if options.first_call:
         calls = list(selected(options))
         for some in (calls[i : i + 4] for i in range(0, len(calls), 4)):
-            yield from ((call, [name, *groups(call)], s) for call, name, s in first_calls(some))
+            yield from first_calls(some)
         return
     before = product_of(options.after) if options.after else None
     for call in selected(options):
-        try:
-            if options.joblib:
-                found = by_joblib(call, options.joblib)
-            else:
-                found = measured(call, before, options.longest)
-        except (rw.SolveFailed, *REFUSALS) as refusal:
-            print(f"refused: {call.line} {call}: {refusal}")
-            continue
-        yield call, groups(call), found
+        if options.joblib:
+            yield call, groups(call), by_joblib(call, options.joblib)
+        else:
+            yield call, groups(call), measured(call, before, options.longest)
 
 
 def report(found: list[Row], worst: int) -> None:
@@ -401,14 +395,14 @@ def report(found: list[Row], worst: int) -> None:
     printed(
         "calls below 0.2 ms, ours minus the best peer's, microseconds:", head, short, differences
     )
-    control = [r["control"] for r in found if r["control"]]
-    if control:
+    again = [list(row["seconds"].values()) for row in found if AGAIN in row["seconds"]]
+    if control := [times[-1] / times[1] for times in again]:
         low, middle, high = np.quantile(control, [0.05, 0.5, 0.95])
         print(
             f"\ncontrol, a peer against itself: {middle:.2f} (5 to 95 %: {low:.2f} to {high:.2f})"
         )
     print("\nthe worst, with the peer's and our milliseconds:")
-    for row in sorted({id(r): r for r in long["all"]}.values(), key=lambda r: r["ratio"])[:worst]:
+    for row in sorted(long["all"], key=lambda row: row["ratio"])[:worst]:
         name, taken = best(row["seconds"])
         ours = 1e3 * row["seconds"][OURS]
         print(f"{row['ratio']:6.2f}  {row['line']} {row['call']}: {row['action']}")
@@ -418,9 +412,8 @@ def report(found: list[Row], worst: int) -> None:
 
 def child(name: str, lines: Iterable[str]) -> None:
     """Time one contender's calls, cold, and print the seconds."""
-    calls = [drawn(line) for line in lines]
-    assert all(call.A is not None and call.b is not None for call, _ in calls)  # made before
-    print(json.dumps([in_turns({name: found[name]}, 1)[name][0] for _, found in calls]))
+    calls = [{name: drawn(line)[name]} for line in lines]
+    print(json.dumps([in_turns(call, 1)[name][0] for call in calls]))
 
 
 def main() -> None:
@@ -442,7 +435,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.child:
-        return child(options.child[0], options.child[1:])
+        child(options.child[0], options.child[1:])
+        return
     if options.line:
         call = eval(options.line, {"draw": draw})
         options.seed, options.first, options.largest = call.seed, call.number, call.largest
@@ -450,20 +444,17 @@ def main() -> None:
     found: list[Row] = []
     with busy_cores() if options.beside_load else nullcontext():
         for call, names, seconds in rows(options):
-            if not seconds:
-                continue
-            row: Row = {"line": call.line, "call": str(call), "groups": names, "seconds": seconds}
-            row |= {"ratio": ratio(seconds), "action": chosen(call), "control": None}
-            if AGAIN in seconds:
-                row["control"] = seconds[AGAIN] / seconds[list(seconds)[1]]
-            found.append(row)
+            if seconds:
+                row: Row = {"line": call.line, "call": str(call), "groups": names}
+                row |= {"seconds": seconds, "ratio": ratio(seconds), "action": chosen(call)}
+                found.append(row)
+                print(f"\r{len(found)} calls", end="", file=sys.stderr, flush=True)
+    print(f"\r{Machine.this()}")
     report(found, options.worst)
-    options.out.parent.mkdir(exist_ok=True, parents=True)
     told = {name: str(value) for name, value in vars(options).items()}
-    options.out.write_text(
-        json.dumps({"machine": str(Machine.this()), "options": told, "rows": found}, indent=1)
-    )
-    return None
+    options.out.parent.mkdir(exist_ok=True, parents=True)
+    record = {"machine": str(Machine.this()), "options": told, "rows": found}
+    options.out.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":
