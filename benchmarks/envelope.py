@@ -20,7 +20,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -267,7 +267,7 @@ def best(seconds: dict[str, float]) -> tuple[str, float]:
     return min(others.items(), key=lambda one: one[1])
 
 
-@cache
+@lru_cache(maxsize=1)
 def drawn(line: str) -> dict[str, Thunk]:
     """The contenders, with their arrays made."""
     return contenders(eval(line, {"draw": draw}))
@@ -282,6 +282,7 @@ def median_in_worker(line: str, name: str, turns: int = 3) -> float:
 
 def by_joblib(call: Call, prefer: str) -> dict[str, float]:
     """As many calls at the same time as there are cores: the mean of their medians."""
+    from envelope import median_in_worker  # not of __main__, which processes do not have
     from joblib import Parallel, delayed
 
     cores, seconds = usable_cores(), defaultdict(list)
@@ -289,7 +290,6 @@ def by_joblib(call: Call, prefer: str) -> dict[str, float]:
         for _, name in itertools.product(range(3), usable(call)):
             found = pool([delayed(median_in_worker)(call.line, name) for _ in range(cores)])
             seconds[name].append(statistics.mean(found))
-    drawn.cache_clear()
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
@@ -342,6 +342,9 @@ def chosen(call: Call) -> str:
 
 def selected(options: argparse.Namespace) -> Iterator[Call]:
     """The calls to time; those of singular matrices are no contest."""
+    if options.line:
+        yield eval(options.line, {"draw": draw})
+        return
     found = 0
     for number in itertools.count(options.first):
         call = draw(options.seed, number, options.largest)
@@ -437,10 +440,6 @@ def main() -> None:
     if options.child:
         child(options.child[0], options.child[1:])
         return
-    if options.line:
-        call = eval(options.line, {"draw": draw})
-        options.seed, options.first, options.largest = call.seed, call.number, call.largest
-        options.draws = 1
     found: list[Row] = []
     with busy_cores() if options.beside_load else nullcontext():
         for call, names, seconds in rows(options):
