@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu lint extras bench engines envelope stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -54,6 +54,9 @@ machine-docs: stages  ## the same, and dense systems against all peers, for this
 
 speed: $(VENV)/installed  ## roundwise.solve against NumPy, SciPy, dsgesv, torch, spsolve and, after make extras, MKL, KLU
 	$(RUN)/python benchmarks/bench_solve.py
+
+envelope: $(VENV)/installed  ## drawn calls against the best call a user could make instead (idle machine; hours)
+	$(RUN)/python benchmarks/envelope.py
 
 engines: $(VENV)/extras-installed  ## every sparse engine's analysis, factorization and solve (minutes)
 	$(RUN)/python benchmarks/bench_engines.py
