@@ -117,7 +117,10 @@ def text(measured: Calibration) -> Iterator[str]:
         {method for times in measured.sparse.values() for method in times.methods}
     ):
         if method not in here.factor:
-            yield f"{method}: measured, but it has no price: it is not chosen"
+            yield f"{method}: timed on too few systems for a price: it is not chosen"
+            continue
+        if method not in generic.factor:
+            yield f"{method:<24}priced by its own times: there is no generic price"
             continue
         ratios = (
             f"{fmt} {_ratio(here.factor[method][fmt], generic.factor[method][fmt]):.2f}"
