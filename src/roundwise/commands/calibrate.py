@@ -24,8 +24,8 @@ from roundwise.costs.device_calibration import QUICK_SIZES as QUICK_GPU_SIZES
 from roundwise.costs.device_calibration import SIZES as GPU_SIZES
 from roundwise.costs.device_calibration import calibrate_device
 from roundwise.costs.device_prices import device_prices_path, save_device_prices
+from roundwise.costs.rates import generic_sparse_prices
 from roundwise.costs.sparse_calibration import QUICK_SYSTEMS, SYSTEMS
-from roundwise.costs.sparse_prices import generic_sparse_prices
 from roundwise.costs.stored import profile_path, save_profile
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar

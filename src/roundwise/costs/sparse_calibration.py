@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 from roundwise.backends import Analysis, ArithmeticFailure, Backend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
-from roundwise.costs.sparse_prices import SparsePrices
+from roundwise.costs.rates import SparsePrices
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.methods import FLOPS, METHODS, SAME_PRICE, Shape, amounts
