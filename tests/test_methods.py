@@ -1,7 +1,7 @@
 """Methods: each has a price; one that is added with a price is chosen without another edit."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from roundwise.backends.contract import Analysis, ArithmeticFailure, Status
 from roundwise.costs import Shape, Work
 from roundwise.costs.device_prices import generic_device_prices
 from roundwise.costs.prices import generic_prices
-from roundwise.methods import METHODS, SAFE, Method, Seconds, safest_last
+from roundwise.costs.sparse_calibration import FEWEST, SparseTimes, scaled, timed_methods
+from roundwise.methods import AMOUNTS, METHODS, SAFE, Method, Seconds, safest_last
+from roundwise.methods.sparse import engine
 from roundwise.policies import NeighbourPolicy, shipped_facts
 from roundwise.problems import LinearSystem, poisson_2d
 from roundwise.solver import policy_argument
@@ -214,3 +216,46 @@ def test_a_band_costs_the_more_the_wider_it_is():
     assert seconds == sorted(seconds)
     whole = prices.seconds(Shape(n, n * n), "lu", "fp64", work)
     assert seconds[2] < whole < seconds[-1]
+
+
+# Prices that a calibration measures
+
+
+def test_an_engine_without_a_generic_price_is_priced_by_its_own_times():
+    """Made-up times: 2 ms and 3 ns for each flop, and 5 ns for each entry of L in a solve."""
+    shapes = [
+        Shape(n, 5 * n, 1, 10.0 * n, 100.0 * n**power, 0.0, 25.0 * n)
+        for n, power in ((500, 1.5), (1000, 1.2), (4000, 1.0), (8000, 1.6), (900, 1.9))
+    ]
+    times = {
+        f"system {i}": SparseTimes(
+            shape,
+            1e-9 * shape.entries,
+            {
+                SAFE: {"fp64": (1e-3, 1e-4)},
+                "new/own": {"fp64": (2e-3 + 3e-9 * shape.flops, 5e-9 * shape.filled)},
+                "rare/own": {"fp64": (1.0, 1.0)} if i < FEWEST - 1 else {},
+            },
+        )
+        for i, shape in enumerate(shapes)
+    }
+    generic = generic_prices().sparse
+    reference = {f"system {i}": {SAFE: {"fp64": [1e-3, 1e-4]}} for i in range(len(shapes))}
+    found = scaled(replace(generic, reference=reference), times)
+    expected = dict(zip(AMOUNTS, found.factor["new/own"]["fp64"], strict=True))
+    assert expected.pop("a matrix") == pytest.approx(2e-3, rel=1e-6)
+    assert expected.pop("flops") == pytest.approx(3e-9, rel=1e-6)
+    for name, price in expected.items():
+        assert price * {"n": 8000}.get(name, 8e5) < 1e-8
+    assert found.solve["new/own"]["fp64"] == pytest.approx(5e-9)
+    assert "rare/own" not in found.factor
+    prices = replace(generic_prices(), sparse=found)
+    assert engine("new/own", (SAFE,), low=None).price(prices, shapes[0], "fp64").factor == (
+        pytest.approx(2e-3 + 3e-9 * shapes[0].flops + prices.profile.run_overhead, rel=1e-6)
+    )
+
+
+def test_a_method_of_ones_own_is_timed_by_calibrate(added):
+    added(toy(sparse=True))
+    found = timed_methods(poisson_2d(12).A, rw.get_backend("native"), lambda call: (1.0, call()))
+    assert found.methods["toy/own"] == {"fp64": (1.0, 1.0)}

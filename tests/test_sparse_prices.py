@@ -12,6 +12,7 @@ from roundwise.backends import NativeBackend
 from roundwise.costs import Calibration, ProfileWarning, Shape, current_prices, save_profile, stored
 from roundwise.costs.calibration import least_seconds
 from roundwise.costs.prices import _prices_of, dense_threads, generic_prices
+from roundwise.costs.rates import SparsePrices, generic_sparse_prices
 from roundwise.costs.sparse_calibration import (
     STIFFNESS,
     SYSTEMS,
@@ -22,7 +23,6 @@ from roundwise.costs.sparse_calibration import (
     scattered,
     timed_methods,
 )
-from roundwise.costs.sparse_prices import SparsePrices, generic_sparse_prices
 from roundwise.machine.identity import Machine
 from roundwise.methods import AMOUNTS, METHODS, SAFE, SAME_PRICE
 from roundwise.problems import poisson_2d

@@ -10,7 +10,7 @@ from roundwise.costs import Shape, Work, calibrate, save_profile
 from roundwise.costs import prices as pricing
 from roundwise.costs.machines import MachineProfile, Rate
 from roundwise.costs.prices import current_prices, dense_threads, generic_prices
-from roundwise.costs.thread_scaling import ThreadScaling, shipped_scaling
+from roundwise.costs.rates import ThreadScaling, shipped_scaling
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine.identity import Machine

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from roundwise.costs.sparse_prices import generic_sparse_prices
+from roundwise.costs.rates import generic_sparse_prices
 from roundwise.methods import AMOUNTS, FLOPS, SAFE
 from roundwise_studies.default_policy import sparse_methods
 from roundwise_studies.default_policy.sparse_times import Attempt, Timed

@@ -24,8 +24,8 @@ from roundwise.costs.device_calibration import QUICK_SIZES as QUICK_GPU_SIZES
 from roundwise.costs.device_calibration import SIZES as GPU_SIZES
 from roundwise.costs.device_calibration import calibrate_device
 from roundwise.costs.device_prices import device_prices_path, save_device_prices
+from roundwise.costs.rates import generic_sparse_prices
 from roundwise.costs.sparse_calibration import QUICK_SYSTEMS, SYSTEMS
-from roundwise.costs.sparse_prices import generic_sparse_prices
 from roundwise.costs.stored import profile_path, save_profile
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
@@ -117,7 +117,10 @@ def text(measured: Calibration) -> Iterator[str]:
         {method for times in measured.sparse.values() for method in times.methods}
     ):
         if method not in here.factor:
-            yield f"{method}: measured, but it has no price: it is not chosen"
+            yield f"{method}: timed on too few systems for a price: it is not chosen"
+            continue
+        if method not in generic.factor:
+            yield f"{method:<24}priced by its own times: there is no generic price"
             continue
         ratios = (
             f"{fmt} {_ratio(here.factor[method][fmt], generic.factor[method][fmt]):.2f}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from roundwise.backends import Backend, NativeBackend
 from roundwise.costs.machines import MachineProfile, Rate
+from roundwise.costs.rates import SparsePrices, generic_sparse_prices
 from roundwise.costs.sparse_calibration import (
     SYSTEMS,
     SparseTimes,
@@ -21,7 +22,6 @@ from roundwise.costs.sparse_calibration import (
     scaled,
     timed_methods,
 )
-from roundwise.costs.sparse_prices import SparsePrices, generic_sparse_prices
 from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
-from roundwise.costs.sparse_prices import SparsePrices, check_numbers
+from roundwise.costs.rates import SparsePrices, check_numbers, shipped_scaling
 from roundwise.costs.stored import (
     ProfileError,
     ProfileMissingError,
@@ -18,7 +18,6 @@ from roundwise.costs.stored import (
     load_measured,
     load_with_other_threads,
 )
-from roundwise.costs.thread_scaling import shipped_scaling
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine import Machine

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.optimize import nnls
 
-from roundwise.backends import ArithmeticFailure, Backend
+from roundwise.backends import Analysis, ArithmeticFailure, Backend
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.native.sparse import EngineAnalysis
-from roundwise.costs.sparse_prices import SparsePrices
+from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
+from roundwise.costs.rates import SparsePrices
 from roundwise.features import compute_features
-from roundwise.formats import FloatFormat
+from roundwise.formats import FP64, FloatFormat
 from roundwise.methods import FLOPS, METHODS, SAME_PRICE, Shape, amounts
 from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
@@ -35,6 +36,9 @@ Timer = Callable[[Callable[[], Any]], tuple[float, Any]]
 
 STIFFNESS = 0.5
 """How strongly the two multipliers of a method are held together: few systems were measured."""
+
+FEWEST = 4
+"""Systems that a method must have been timed on for a price of its own: a taste."""
 
 STEPS, LONGEST = 30, 1.0
 FEATURES = (
@@ -123,10 +127,14 @@ def _timed(
     Its prices are then scaled as those of the other methods.
     """
     A = problem.A
+
+    def analyse() -> Analysis:
+        if method in engine_methods():
+            return EngineAnalysis(backend, A, method, orders)
+        return backend.analyse(A, method)
+
     try:
-        factor, factors = timer(
-            lambda: EngineAnalysis(backend, A, method, orders).factorize(A, fmt)
-        )
+        factor, factors = timer(lambda: analyse().factorize(A, fmt))
     except ArithmeticFailure:
         return None
     return factor, timer(lambda: factors.solve(problem.b))[0]
@@ -136,13 +144,14 @@ def scaled(generic: SparsePrices, measured: Mapping[str, SparseTimes]) -> Sparse
     """The generic prices for the machine where these times were measured.
 
     Methods that were not measured here, as they are not installed, are scaled by the medians of
-    the others.
+    the others. Methods that have no generic price are priced by their own times (`_own_prices`).
     """
     found: dict[tuple[str, str], tuple[float, float, float]] = {}
     for method, formats in generic.factor.items():
         for fmt in formats:
             if ratios := _against_reference(generic, measured, method, fmt):
                 found[method, fmt] = ratios
+    own = _own_prices(generic, measured)
     if not found:
         return generic
     usual = tuple(map(statistics.median, zip(*found.values(), strict=True)))
@@ -155,6 +164,9 @@ def scaled(generic: SparsePrices, measured: Mapping[str, SparseTimes]) -> Sparse
             each = [p * (flops if i == FLOPS else others) for i, p in enumerate(numbers)]
             factor.setdefault(method, {})[fmt] = each
             solve.setdefault(method, {})[fmt] = solving * generic.solve[method][fmt]
+    for method, by_format in own.items():
+        factor[method] = {fmt: numbers for fmt, (numbers, _) in by_format.items()}
+        solve[method] = {fmt: seconds for fmt, (_, seconds) in by_format.items()}
     matvec = statistics.median(s.matvec / s.shape.entries for s in measured.values())
     return replace(
         generic,
@@ -164,6 +176,30 @@ def scaled(generic: SparsePrices, measured: Mapping[str, SparseTimes]) -> Sparse
         conversion=generic.conversion * matvec / generic.matvec,  # both are bound by memory
         source=f"scaled by the times of {'; '.join(measured)}. Before: {generic.source}",
     )
+
+
+def _own_prices(
+    generic: SparsePrices, measured: Mapping[str, SparseTimes]
+) -> dict[str, dict[str, tuple[list[float], float]]]:
+    """Prices of methods that have no generic ones: of a factorization, and of a solve.
+
+    By method and format: the nonnegative combination of `AMOUNTS` with the least relative errors,
+    if at least `FEWEST` systems were timed; and the median seconds of a solve per entry of L.
+    """
+    times: dict[tuple[str, str], list[tuple[Shape, float, float]]] = {}
+    for system in measured.values():
+        for method, formats in system.methods.items():
+            for fmt, (factor, solve) in formats.items():
+                if method not in generic.factor:
+                    times.setdefault((method, fmt), []).append((system.shape, factor, solve))
+    found: dict[str, dict[str, tuple[list[float], float]]] = {}
+    for (method, fmt), cases in times.items():
+        if len(cases) >= FEWEST:
+            terms = np.array([np.array(amounts(shape, method)) / s for shape, s, _ in cases])
+            numbers = nnls(terms, np.ones(len(cases)))[0].tolist()
+            solving = statistics.median(s / max(shape.filled, 1.0) for shape, _, s in cases)
+            found.setdefault(method, {})[fmt] = numbers, solving
+    return {method: formats for method, formats in found.items() if FP64.name in formats}
 
 
 def _against_reference(

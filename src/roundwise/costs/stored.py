@@ -16,7 +16,7 @@ from typing import Any
 from roundwise._files import one_line, read_json, replace_file
 from roundwise.costs.calibration import Calibration
 from roundwise.costs.machines import MachineProfile
-from roundwise.costs.sparse_prices import SparsePrices
+from roundwise.costs.rates import SparsePrices
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine.identity import Machine

@@ -19,10 +19,11 @@ from roundwise.exceptions import RoundwiseError
 from roundwise.machine.rates import shipped_rates
 
 WORTH = 1.03
-"""A larger number of threads is taken only if LU is faster by this factor: others may need them."""
+"""A larger number of threads is taken only if LU is faster by this factor: others may need them. A
+taste."""
 
 COLUMNS_EACH = 48
-"""Of orders beyond those measured a thread gets at least so many columns."""
+"""Of orders beyond those measured a thread gets at least so many columns. A taste."""
 
 Prices = Mapping[int, float]
 """Milliseconds by number of threads."""

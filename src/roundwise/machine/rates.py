@@ -8,7 +8,7 @@ cpu
 cuda
     Dense work on a GPU (`roundwise.costs.device_prices`).
 threads
-    How rates of dense work change with threads (`roundwise.costs.thread_scaling`).
+    How rates of dense work change with threads (`roundwise.costs.rates`).
 lu_threads
     Milliseconds of small LU factorizations by threads (`lu_threads`).
 

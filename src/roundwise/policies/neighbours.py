@@ -28,25 +28,32 @@ from roundwise.policies.facts import Experience, Facts, Tried, columns_of
 from roundwise.policies.look import KINDS, OF_DENSE_KINDS, Seen
 
 SPARSE_CROSSOVER = 10_000
-"""Sparse systems with fewer entries are factorized by SuperLU in FP64: looking at them takes longer
-than another method can gain."""
+"""Sparse systems with fewer entries are factorized by SuperLU in FP64: computing features takes
+longer than another method can gain. A price, in entries: ``make sparse-prices`` compares the policy
+asked about every system with plain solves (two cores of a Zen 4)."""
 
 INSPECTION = 1.5e-3
-"""Seconds, about, that looking at a system and preparing refinement take if A is not in the
-processor's cache."""
+"""Seconds, about, that computing features and preparing refinement take if A is not in the
+processor's cache. A price: ``make stages`` shows them at the head of a solve (two cores of a Zen
+4)."""
 
 HUGE = 300.0
-"""Logarithms of true features are below that, and a float holds 10 to this power."""
+"""A fact: logarithms of features are below that, and a float holds 10 to this power."""
 
 LARGEST = 100_000
+"""A taste: where no n up to that gains from a lower format, none is looked for."""
+
 UNKNOWN_FILL = 10.0
+"""A taste: entries of the factors for each of A, where no similar system is known."""
+
 EASY, FAILED = Work(1, steps=1), Work(1, steps=10, iterations=40)
-"""The work with factors that suffice after one correction, and the most with factors that fail: so
-many corrections and GMRES iterations."""
+"""EASY: one correction. FAILED: ten corrections and the whole budget of GMRES, a fact of
+`VerifiedSolve`."""
 
 CONFIDENT, TOLERATED = 0.9, 1.15
 """A start that failed on more than a tenth of the similar systems is not taken if failing would
-make the solve longer than this many times FP64's LU."""
+make the solve longer than this many times FP64's LU. A taste: a rare long solve annoys more than
+many short ones please."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ minute). Threads are doubled from one to all.
 from __future__ import annotations
 
 from roundwise.costs import calibrate
-from roundwise.costs.thread_scaling import ThreadScaling
+from roundwise.costs.rates import ThreadScaling
 from roundwise.machine.identity import Machine
 from roundwise.machine.rates import write_rates
 from roundwise.machine.threads import set_num_threads, usable_cores
