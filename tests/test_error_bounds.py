@@ -15,13 +15,12 @@ import rational
 from scipy import linalg, sparse
 
 import roundwise as rw
+from roundwise.algorithms.conditioning import Conditioning, orthogonal_factors
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
-from roundwise.solver.trust.error_bound import Inverse, relative_errors
+from roundwise.solver.trust.error_bound import ApproximateInverse, Prover, relative_errors
 from roundwise.solver.trust.examining import FEW_DIGITS
-from roundwise.solver.trust.proving import Prover
-from roundwise.solver.trust.weakness import Weighed, orthogonal_factors
 
 SYSTEMS = int(os.environ.get("ROUNDWISE_BOUNDS", 300))
 POLICIES = ("default", *(fmt.name for fmt in rw.backends.native_formats()))
@@ -129,7 +128,10 @@ def test_proved_errors_hold_entry_by_entry_and_are_sharp():
         X, R = np.linalg.solve(A, B), np.linalg.inv(A)
         if seed % 3 == 0:  # any X and R will do
             X, R = X * (1 + 1e-5 * rng.standard_normal((n, k))), R * (1 + 1e-5 * rng.random((n, n)))
-        bounds, true = Inverse.of(A, R).errors(X, *residual(A, X, B)), rational.solved(A, B)
+        bounds, true = (
+            ApproximateInverse.of(A, R).errors(X, *residual(A, X, B)),
+            rational.solved(A, B),
+        )
         for i, j in np.ndindex(n, k):
             error = abs(true[i][j] - Fraction(X[i, j]))
             assert math.isinf(bounds[i, j]) or error <= Fraction(bounds[i, j])
@@ -144,7 +146,7 @@ def test_proved_errors_hold_entry_by_entry_and_are_sharp():
 def test_nothing_is_proved_with_a_poor_inverse_or_a_singular_matrix():
     A, x = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([[1.0], [1.0]])
     for R in (np.eye(2), np.zeros((2, 2)), np.full((2, 2), np.nan), np.linalg.pinv(A)):
-        assert np.isinf(Inverse.of(A, R).errors(x, x, 0 * x)).all()
+        assert np.isinf(ApproximateInverse.of(A, R).errors(x, x, 0 * x)).all()
 
 
 def test_zero_is_known_to_be_right():
@@ -254,7 +256,7 @@ def test_weakness_of_low_factors():
     A = randsvd(50, 1e9, 2, rng=0).A
     true = np.linalg.cond(A, 1)
     for fmt in ("fp16", "fp32", "fp64"):
-        weakness = Weighed(A, BACKEND).weakness(BACKEND.matrix(A, fmt).lu())
+        weakness = Conditioning(A, BACKEND).estimate(BACKEND.matrix(A, fmt).lu())
         assert 0.01 * true < weakness.condition < 1.01 * true
         assert (weakness.rate > 0.25) == (fmt != "fp64")
 

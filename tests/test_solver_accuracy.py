@@ -21,10 +21,10 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 import roundwise as rw
+from roundwise.algorithms.conditioning import Conditioning
 from roundwise.backends import get_backend, native_formats
 from roundwise.backends.engines.supernodal import SupernodalFactors
 from roundwise.problems import laplace_3d, poisson_2d, randsvd
-from roundwise.solver.trust.weakness import Weighed
 
 pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 U = 2.0**-53
@@ -218,7 +218,7 @@ def substitutions(monkeypatch):
 def weakness_by_low_factors(A):
     native = get_backend("native")
     factors = native.analyse(A, "lu/amd").factorize(A, "fp32")
-    return Weighed(A, native).weakness(factors)
+    return Conditioning(A, native).estimate(factors)
 
 
 def test_low_factors_that_have_lost_nothing_are_not_searched(substitutions):

@@ -33,8 +33,9 @@ from roundwise.algorithms.accuracy import (
 )
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
+from roundwise.algorithms.conditioning import lost_pivots
+from roundwise.algorithms.deflation import deflated_corrector, keeps_bits
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.lost_directions import complete_corrector, lost_pivots, tells_all
 from roundwise.algorithms.refinement import (
     Correction,
     Corrector,
@@ -85,7 +86,7 @@ class VerifiedSolve(Algorithm):
         about half as long as an FP64 factorization.)
     accuracy : {"backward", "forward"}
         ``"forward"``: refine until x itself is right to a few units in the last place, which
-        needs residuals in fp64x2 and no GMRES (`lost_directions`). An attempt whose factors do
+        needs residuals in fp64x2 and no GMRES (`deflation`). An attempt whose factors do
         not allow that stagnates.
 
     Examples
@@ -255,8 +256,8 @@ class VerifiedSolve(Algorithm):
 
         tried = None
         forward = self.accuracy == "forward" and residual.fmt == FP64X2
-        forward = forward and tells_all(system[0], factors)
-        if forward and (correct := complete_corrector(system[0], factors, factor, residual)):
+        forward = forward and keeps_bits(system[0], factors)
+        if forward and (correct := deflated_corrector(system[0], factors, factor, residual)):
             tried = refined(correct, ForwardRule(target))
             if tried.status is OutcomeStatus.CONVERGED:
                 return Answer.accurate(tried, residual.fmt)

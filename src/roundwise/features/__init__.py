@@ -4,6 +4,7 @@
 the front door decides by.
 """
 
+from roundwise.algorithms.conditioning import condition_estimate, stretched_vector
 from roundwise.features.definitions import (
     FEATURES,
     KAPPA_EXACT_SPARSE_LIMIT,
@@ -13,8 +14,6 @@ from roundwise.features.definitions import (
     FeatureValue,
     compute_features,
     compute_with_factors,
-    condition_estimate,
     log10_floored,
-    stretched_vector,
 )
 from roundwise.features.look import LOOK

@@ -11,16 +11,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Protocol, SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms.conditioning import SupportsSolve, condition_estimate
 from roundwise.algorithms.scaling import shifted
 from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
-from roundwise.backends.arrays import on_host
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import look
 from roundwise.features.blocks import largest_block
@@ -35,13 +35,6 @@ NORM_FLOOR = float(np.finfo(np.float64).tiny)
 
 # The largest n for which kappa_exact makes a sparse A dense (32 MB, some seconds).
 KAPPA_EXACT_SPARSE_LIMIT = 2000
-
-
-class SupportsSolve(Protocol):
-    """All that `kappa_est` asks of a factorization; `roundwise.backends.Factors` has it."""
-
-    def solve(self, b: NDArray[Any], transpose: bool = False) -> Vector:
-        """``A^-1 b``, or ``A^-T b``, for a block b of columns."""
 
 
 @dataclass(frozen=True)
@@ -292,116 +285,6 @@ def kappa_est(problem: LinearSystem, factors: SupportsSolve) -> float:
     """
     solver = factors.to(FP64) if isinstance(factors, Factors) else factors
     return condition_estimate(problem.A, solver)
-
-
-@np.errstate(over="ignore", under="ignore", invalid="ignore")
-def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None) -> float:
-    """`kappa_est` of a dense or sparse matrix, with a solver applied as it is.
-
-    ``||A||_1`` is computed unless `norm` is given.
-
-    Parameters
-    ----------
-    A : array or sparse
-    solver
-        An object whose ``solve(b, transpose=False)`` applies the inverse to columns.
-    norm : float, optional
-        ``||A||_1``.
-
-    Returns
-    -------
-    float
-        A lower bound of the condition number in the 1-norm, if the solver is exact.
-
-    Examples
-    --------
-    >>> from roundwise.features import condition_estimate
-    >>> backend = rw.get_backend("operation")
-    >>> A = np.diag([1.0, 100.0])
-    >>> float(condition_estimate(A, backend.matrix(A, rw.FP64).lu()))
-    100.0
-    """
-    return stretched_vector(A, solver, norm)[0]
-
-
-@np.errstate(over="ignore", under="ignore", invalid="ignore")
-def stretched_vector(
-    A: Any, solver: SupportsSolve, norm: float | None = None
-) -> tuple[float, Vector | None]:
-    """The condition estimate with the y that it is from, which A maps to almost nothing.
-
-    ``||A||_1 ||y||_1 / ||A y||_1`` is the estimate if the solver is exact, and a lower bound of the
-    condition number whatever the solver. There is no y if applying the inverse overflows.
-
-    Parameters
-    ----------
-    A : array or sparse
-    solver
-        An object whose ``solve(b, transpose=False)`` applies the inverse to columns.
-    norm : float, optional
-        ``||A||_1``.
-
-    Returns
-    -------
-    (float, array or None)
-        The estimate, and the vector y.
-
-    Examples
-    --------
-    >>> from roundwise.features import stretched_vector
-    >>> backend = rw.get_backend("operation")
-    >>> A = np.diag([1.0, 100.0])
-    >>> estimate, y = stretched_vector(A, backend.matrix(A, rw.FP64).lu())
-    >>> float(estimate), bool(abs(y[1]) < abs(y[0]))
-    (100.0, True)
-    """
-    norm = _absolute_sums(A, 0).max() if norm is None else norm
-
-    def apply(X: Vector, transpose: bool = False) -> Vector:
-        # Scaled by ||A||_1 here, so that only an ill-conditioned A overflows, not a small one.
-        Y = on_host(solver.solve(norm * X, transpose=transpose))
-        if not np.isfinite(Y).all():
-            raise OverflowError
-        return Y
-
-    try:
-        return _one_norm_estimate(apply, A.shape[0])
-    except ArithmeticError:  # also a kernel's ArithmeticFailure; A and its factors are finite
-        return math.inf, None
-
-
-def _one_norm_estimate(
-    apply: Callable[..., Vector], n: int, steps: int = 5
-) -> tuple[float, Vector]:
-    """Lower bound of ``||B||_1``, where ``apply(X)`` is B X and ``apply(X, True)`` is B' X.
-
-    It is the 1-norm of the vector that is returned, too: B x for an x of norm 1.
-    """
-    if n <= 2:
-        Y = apply(np.eye(n))
-        norms = np.abs(Y).sum(axis=0)
-        return float(norms.max()), Y[:, int(norms.argmax())]
-    i = np.arange(n)
-    X = np.column_stack([np.ones(n), np.where(i % 2, -1.0, 1.0) * (1 + i / (n - 1))])
-    X /= np.abs(X).sum(axis=0)
-    estimate, chosen, visited = 0.0, None, np.zeros(n, dtype=bool)
-    longest = np.zeros(n)
-    for _ in range(steps):
-        Y = apply(X)
-        norms = np.abs(Y).sum(axis=0)
-        best = int(np.argmax(norms))
-        if norms[best] <= estimate:
-            break
-        estimate, longest = float(norms[best]), Y[:, best]
-        # A subgradient of ||B x||_1; the unit vectors along its largest entries come next.
-        h = np.abs(apply(np.where(Y < 0, -1.0, 1.0), True)).max(axis=1)
-        if chosen is not None and h[chosen[best]] >= h.max():
-            break
-        h[visited] = -1.0
-        chosen = np.argsort(-h, kind="stable")[:2]
-        visited[chosen] = True
-        X = np.where(i[:, None] == chosen, 1.0, 0.0)
-    return estimate, longest
 
 
 @np.errstate(under="ignore")

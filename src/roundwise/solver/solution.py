@@ -13,12 +13,12 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
-from roundwise.solver.story import Story, told
+from roundwise.solver.answer import VerifiedAnswer, attempt_in_words
 from roundwise.solver.trust.knowledge import Knowledge, SystemChanged, right_digits
 
 
 @dataclass(frozen=True, eq=False)
-class Solution(Story):
+class Solution(VerifiedAnswer):
     """A verified answer, and how it came about.
 
     x is what a call without `full_output` returns, bit for bit. What is to be known of its error
@@ -143,7 +143,7 @@ class Solution(Story):
         True
         """
         lines = [self.decision]
-        lines += [_told(attempt) for attempt in self.attempts]
+        lines += [_in_words(attempt) for attempt in self.attempts]
         lines.append(
             f"The answer's backward error {self.backward_error:.1e} passed the gate of "
             f"{self.tolerance:.1e}: it solves a system that differs from yours by no more than "
@@ -201,10 +201,10 @@ def joined(solutions: Iterable[Solution], shape: tuple[int, ...]) -> Solution:
     )
 
 
-def _told(attempt: Outcome) -> str:
+def _in_words(attempt: Outcome) -> str:
     action = Action.parse(attempt.action)
     factors = f"by {action.method} in {action[0]}"
-    return told(attempt, f"Factors {factors}", f"Factorizing {factors} failed")
+    return attempt_in_words(attempt, f"Factors {factors}", f"Factorizing {factors} failed")
 
 
 class SolveFailed(RoundwiseError, np.linalg.LinAlgError):

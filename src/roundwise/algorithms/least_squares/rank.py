@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from roundwise.algorithms.conditioning import largest_eigenvalue
 from roundwise.algorithms.least_squares.augmented import (
     AugmentedFactors,
     AugmentedSystem,
@@ -20,44 +21,38 @@ from roundwise.backends import ArithmeticFailure
 
 Array = NDArray[np.float64]
 
-STEPS = 5
 MARGIN = 10.0
 """Estimates of extreme singular values from a few steps are seldom off by more than that."""
 
 
 @np.errstate(all="ignore")  # what is infinite or NaN is doubtful
-def condition_estimate(system: AugmentedSystem, M: AugmentedFactors) -> float:
+def tall_condition(system: AugmentedSystem, M: AugmentedFactors) -> float:
     """About the condition number of T with columns of length 1, by the power method.
 
-    Five steps with ``(T'T)^-1`` from a random vector; the largest singular value is replaced by
-    its upper bound, ||T||_F. Infinite if that leaves float64's range.
+    The largest singular value is replaced by its upper bound, ||T||_F. Infinite if that leaves
+    float64's range.
     """
     w = system.weights
     v = np.random.default_rng(0).standard_normal(len(w))
-    size = float(np.linalg.norm(v))
     try:
-        for _ in range(STEPS):
-            v = w * M.inverse_of_normal(w * (v / size))
-            size = float(np.linalg.norm(v))
+        inverse = largest_eigenvalue(lambda v: w * M.inverse_of_normal(w * v), v)
     except ArithmeticFailure:  # out of float64's range
         return np.inf
-    return system.norm * float(np.sqrt(size))
+    return system.norm * float(np.sqrt(inverse))
 
 
 @np.errstate(all="ignore")
 def largest_singular_value(system: AugmentedSystem) -> float:
     """About that of T with columns of length 1, from below."""
-    v = np.random.default_rng(1).standard_normal(len(system.weights))
-    size = float(np.linalg.norm(v))
-    for _ in range(STEPS):
-        v = (system.transposed @ (system.T @ (v / size / system.weights))) / system.weights
-        size = float(np.linalg.norm(v))
-    return float(np.sqrt(size))
+    w = system.weights
+    v = np.random.default_rng(1).standard_normal(len(w))
+    normal = largest_eigenvalue(lambda v: (system.transposed @ (system.T @ (v / w))) / w, v)
+    return float(np.sqrt(normal))
 
 
 def is_doubtful(system: AugmentedSystem, M: AugmentedFactors, rcond: float) -> tuple[bool, float]:
     """Whether T may have a singular value below ``rcond`` times the largest; and its condition."""
-    condition = condition_estimate(system, M)
+    condition = tall_condition(system, M)
     if not condition * rcond * MARGIN < 1:  # written so that NaN is doubtful
         condition *= largest_singular_value(system) / system.norm
     return not condition * rcond * MARGIN < 1, condition

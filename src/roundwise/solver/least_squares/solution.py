@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
-from roundwise.solver.story import Story, told
+from roundwise.solver.answer import VerifiedAnswer, attempt_in_words
 
 
 @dataclass(frozen=True, eq=False)
-class LeastSquaresSolution(Story):
+class LeastSquaresSolution(VerifiedAnswer):
     """A verified least squares solution, and how it came about.
 
     Parameters
@@ -73,7 +73,7 @@ class LeastSquaresSolution(Story):
 
     def explain(self) -> str:
         """The story of this solve in plain words."""
-        lines = [self.decision, *(_told(one) for one in self.attempts)]
+        lines = [self.decision, *(_in_words(one) for one in self.attempts)]
         lines.append(
             f"The answer passed the gate: changing A and b by {self.backward_error:.1e} of their "
             f"norms makes it exact; up to {self.tolerance:.1e} is accepted."
@@ -94,7 +94,7 @@ METHOD_NAMES = {
 }
 
 
-def _told(attempt: Outcome) -> str:
+def _in_words(attempt: Outcome) -> str:
     action = Action.parse(attempt.action)
     factors = f"{METHOD_NAMES.get(action.method, action.method)} in {action[0]}"
-    return told(attempt, factors, f"{factors} failed")
+    return attempt_in_words(attempt, factors, f"{factors} failed")

@@ -23,8 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
+from roundwise.algorithms.scaling import ScaledMatrix
+from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.arrays import array_module, on_host
 from roundwise.backends.native import exact
+from roundwise.formats import FP64
 
 Array = NDArray[np.float64]
 
@@ -42,7 +46,7 @@ _UP = 1 + 16 * _U  # more than the rounding errors of a handful of operations
 
 
 @dataclass(frozen=True, eq=False)
-class Inverse:
+class ApproximateInverse:
     """An approximate inverse of a matrix, and how good it is proved to be."""
 
     R: Array
@@ -51,7 +55,7 @@ class Inverse:
 
     @classmethod
     @np.errstate(all="ignore")
-    def of(cls, A: Array, R: Array) -> Inverse:
+    def of(cls, A: Array, R: Array) -> ApproximateInverse:
         """R is any approximation; the products are computed exactly if that decides."""
         E = distances_from_identity(R, A, exactly=False)
         if not _largest_row_sum(E) < ENOUGH and np.isfinite(R).all():
@@ -142,3 +146,59 @@ def _nonnegative_product(P: Array, Q: Array) -> Array:
 
 def _largest_row_sum(E: Array) -> float:
     return float(E.sum(axis=1).max() * (1 + (len(E) + 2) * _U) * _UP)
+
+
+class Prover:
+    """Proves bounds of errors for one small matrix, and keeps what that takes of the matrix.
+
+    Sparse matrices are made dense, and columns scaled to be of one size.
+    With ``A' = A D``, D a diagonal of powers of two, ``A' y = b`` has the solution ``D^-1 x``.
+    """
+
+    def __init__(self, matrix: ScaledMatrix, backend: Backend) -> None:
+        self._matrix, self._backend = matrix, backend
+
+    @cached_property
+    def _A(self) -> Array:
+        A = self._matrix.A
+        return np.asarray(A.toarray() if self._matrix.is_sparse else A)
+
+    @cached_property
+    def _shifts(self) -> NDArray[np.int32]:
+        """``D = 2**-shifts``; none if A has been scaled already."""
+        if self._matrix.columns is not None or not self._matrix.is_exact:
+            return np.zeros((self._matrix.n, 1), dtype=np.int32)
+        return np.asarray(np.frexp(np.abs(self._A).max(axis=0))[1])[:, None]
+
+    @cached_property
+    def _inverse(self) -> ApproximateInverse | None:
+        """Of A'; None if it cannot be computed in FP64."""
+        scaled = np.ldexp(self._A, -self._shifts[:, 0])
+        try:
+            factors = self._backend.matrix(scaled, FP64).lu()
+            R = np.asarray(factors.solve(np.eye(len(scaled))))
+        except ArithmeticFailure:
+            return None
+        return ApproximateInverse.of(scaled, R)
+
+    @property
+    def longest(self) -> Array:
+        """The column that makes the norm of ``A^-1``."""
+        assert self._inverse is not None
+        R = np.ldexp(self._inverse.R, -self._shifts)
+        return np.asarray(R[:, np.abs(R).sum(axis=0).argmax()])
+
+    @np.errstate(all="ignore")
+    def errors(self, X: Array, B: Array, residual: Array) -> Array:
+        """Bounds of ``|A^-1 B - X|`` that hold in exact arithmetic; infinite if there are none.
+
+        The residual is that of `exact.residual`.
+        """
+        if self._inverse is None or not self._inverse.proves_something:
+            return np.full(X.shape, np.inf)
+        n = len(X)
+        size = (np.abs(self._A) @ np.abs(X) + np.abs(B)) * (1 + (n + 4) * _U)
+        # What underflows here and in the residual is counted by `ApproximateInverse.errors`.
+        uncertainty = 1.01 * (_U * np.abs(residual) + exact.error_of(n) * size)
+        errors = self._inverse.errors(X, residual, uncertainty)
+        return np.where(errors > 0, np.nextafter(np.ldexp(errors, -self._shifts), np.inf), 0.0)

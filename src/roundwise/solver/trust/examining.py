@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
+from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning, lost_pivots
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
@@ -28,7 +29,7 @@ from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.solver.inputs import GivenColumns, checked_columns, scaled_blocks
 from roundwise.solver.prepare import prepare
 from roundwise.solver.system import System
-from roundwise.solver.trust.error_bound import PROVED_UP_TO, relative_errors
+from roundwise.solver.trust.error_bound import PROVED_UP_TO, Prover, relative_errors
 from roundwise.solver.trust.knowledge import (
     ErrorEstimate,
     Knowledge,
@@ -36,52 +37,50 @@ from roundwise.solver.trust.knowledge import (
     right_digits,
     worst_of,
 )
-from roundwise.solver.trust.proving import Prover
 from roundwise.solver.trust.singularity import EXAMINED_UP_TO, Singularity, examine
-from roundwise.solver.trust.weakness import Weighed
 
 Array = NDArray[np.float64]
 
 FEW_DIGITS = 1e-3
-"""The relative error from which on a solve warns."""
+"""The relative error from which on a solve warns. (A taste: three digits are few.)"""
 
 CERTAIN = FEW_DIGITS / 64
-"""An error that is only estimated must be below that to be no reason for a closer look."""
+"""An error that one correction alone estimates must be below that to be no reason to warn: such
+estimates are seldom off by more. (A taste.)"""
 
 SUSPICIOUS = 1e-10
-"""Pivots that differ by this factor, or an x that is as much larger than b over A, are a sign of
-trouble. The condition number is then perhaps beyond 1e13, where few digits are left."""
+"""Pivots of FP64 factors that differ by this factor, or an x that is as much larger than b over A,
+are a sign of trouble: the condition number is then perhaps beyond 1e13, where few digits are left.
+(A taste; every solve pays for what it lets through, see docs/switching.md for what it misses.)"""
 
-LOW_FACTORS = 16
-"""Pivots of low factors below this multiple of their rounding errors are a sign of trouble."""
-
-HARMLESS = 1e12
-"""With a condition number below that, FP64 residuals leave some digits right."""
-
-RESOLVED = 0.25
-"""Factors with a `Weakness.rate` below that are good enough to estimate errors with."""
-
-SAFETY = 2.0
-"""An estimated error is this multiple of what one more correction would change."""
-
-ROWS = 256
-"""Rows whose magnitudes are taken at a time."""
-
-MARGIN = 32.0
-"""Pivots of low factors below that multiple of rounding errors may hide a direction."""
+MAY_HIDE = 2 * LOST
+"""Pivots of low factors below this multiple of their rounding errors may hide a lost direction of a
+large A: a look at it costs little there, so that twice the margin is looked at."""
 
 SMALL_PIVOT = 1e-4
-"""Others are too common to be a sign: rounding errors of 16-bit formats hide more than that."""
+"""Larger pivots are no sign, whatever the format: rounding errors of 16-bit formats hide more than
+that in nearly every large matrix."""
 
 UNKNOWN_AT_FIRST = 0.1
 """A relative correction of that size says that no digit of x was certain before it."""
 
-SEEN = 16.0
-"""A condition number that was estimated from random vectors is mostly too low. The error is taken
-for so many times larger: a solve should rather warn too often than be silent."""
+HARMLESS = 1e12
+"""With a condition number below that, FP64 residuals leave at least three digits right: its product
+with sqrt(n) u is below 1e-3."""
 
 NEARLY_SINGULAR = 1e15
-"""Condition numbers beyond that leave no digit right in FP64."""
+"""Condition numbers beyond that leave no digit right in FP64: their product with u is 0.1."""
+
+FROM_BELOW = 16.0
+"""A condition number that was found from random vectors is mostly too low. The error is taken for
+so many times larger: a solve should rather warn too often than be silent. (A taste.)"""
+
+SAFETY = 2.0
+"""An estimated error is this multiple of what one more correction would change: the sum of all
+corrections to come if each halves."""
+
+ROWS = 256
+"""Rows of a GPU's matrix whose magnitudes are taken at a time."""
 
 _U = 2.0**-53
 _PROVED = "proved, all rounding errors counted"
@@ -110,7 +109,7 @@ class Examiner:
 
     def __init__(self, matrix: System, backend: Backend) -> None:
         self._matrix, self._backend = matrix, backend
-        self._weighed, self._prover = Weighed(matrix.A, backend), Prover(matrix, backend)
+        self._conditioning, self._prover = Conditioning(matrix.A, backend), Prover(matrix, backend)
         self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen
 
     @cached_property
@@ -172,39 +171,36 @@ class Examiner:
 
         `largest` is the largest relative correction of refinement. If FP64 factors or the answer
         show signs of trouble, one more correction estimates the error. If low factors have lost
-        pivots, x is large beside b, or the first x had hardly a right digit, `hidden_condition` is
-        asked.
+        pivots, x is large beside b, or the first x had hardly a right digit, the condition number
+        that they may hide is searched for.
         """
         matrix, factors = self._matrix, answer.factors
         assert factors is not None
         x_norms, b_norms = norms_of(matrix, answer.X, answer.columns.B)
         stretched = bool((SUSPICIOUS * matrix.norm * x_norms > b_norms).any())
         if factors.fmt != FP64:
-            pivots, noise = factors.pivots, MARGIN * default_tolerance(matrix.n, factors.fmt)
-            noise = min(noise, SMALL_PIVOT)
-            lost = pivots is not None and bool(pivots.min() < noise * pivots.max())
+            lost = lost_pivots(factors, MAY_HIDE, SMALL_PIVOT)
             if not (stretched or lost) and largest < UNKNOWN_AT_FIRST:
                 return UNEXAMINED
             is_scaled = matrix.rows is not None
-            norm = self._weighed.norm_inf if is_scaled else matrix.norm
-            condition = self._weighed.hidden_condition(factors, norm)
+            norm = self._conditioning.norm_inf if is_scaled else matrix.norm
+            condition = self._conditioning.hidden_by(factors, norm)
             if condition < HARMLESS:
                 return UNEXAMINED
-            error = SEEN * condition * max(backward_error, _U)
+            error = FROM_BELOW * condition * max(backward_error, _U)
             if condition > NEARLY_SINGULAR:
                 error = math.inf
             return ErrorEstimate(error, False, _FROM_CONDITION, condition)
-        pivots = factors.pivots
-        few = pivots is not None and bool(pivots.min() < SUSPICIOUS * pivots.max())
-        if not (stretched or few or largest > FEW_DIGITS):
+        lost = lost_pivots(factors, math.inf, SUSPICIOUS)
+        if not (stretched or lost or largest > FEW_DIGITS):
             return UNEXAMINED
         error = self._correction(answer)
         if error < CERTAIN:
             return UNEXAMINED
-        weakness = self._weighed.quick_weakness(factors)
-        if not weakness.rate < RESOLVED:
-            return ErrorEstimate(math.inf, False, _UNKNOWN, weakness.condition)
-        return ErrorEstimate(error / (1 - weakness.rate), False, _CORRECTED, weakness.condition)
+        found = self._conditioning.quick_estimate(factors)
+        if not found.rate < RESOLVED:
+            return ErrorEstimate(math.inf, False, _UNKNOWN, found.condition)
+        return ErrorEstimate(error / (1 - found.rate), False, _CORRECTED, found.condition)
 
     @np.errstate(all="ignore")
     def estimated(self, answer: Examined) -> ErrorEstimate | None:
@@ -216,12 +212,12 @@ class Examiner:
         """
         factors = answer.factors
         assert factors is not None
-        if factors.fmt != FP64 or not self._weighed.resolved_by(factors, RESOLVED):
+        if factors.fmt != FP64 or not self._conditioning.is_resolved_by(factors):
             return None
         error = self._correction(answer)
         if error < FEW_DIGITS:
             return UNEXAMINED
-        condition = self._weighed.quick_weakness(factors).condition
+        condition = self._conditioning.quick_estimate(factors).condition
         return ErrorEstimate(error, False, _CORRECTED, condition)
 
     def _correction(self, answer: Examined) -> float:
@@ -244,20 +240,20 @@ class Examiner:
         pivots, n, fmt = factors.pivots, self._matrix.n, factors.fmt
         limit = SUSPICIOUS
         if fmt != FP64:
-            limit = LOW_FACTORS * default_tolerance(n, fmt)
+            limit = LOST * default_tolerance(n, fmt)
             if fmt.p < FP32.p and n > PROVED_UP_TO:
                 return False  # nearly all large matrices would be suspected
         if pivots is not None:
-            lost = int(np.count_nonzero(pivots < limit * pivots.max()))
+            lost = lost_pivots(factors, math.inf, limit)
         else:  # what a random vector is stretched to tells about as much
             try:
                 y = on_host(factors.solve(np.random.default_rng(0).standard_normal(n)))
             except ArithmeticFailure:
                 return True
-            lost = 0 if limit * self._weighed.norm_inf * np.abs(y).max() < 1 else 1
+            lost = 0 if limit * self._conditioning.norm_inf * np.abs(y).max() < 1 else 1
         if fmt == FP64 or lost == 0:
             return lost > 0
-        return self._weighed.may_exceed(HARMLESS, factors, lost)
+        return self._conditioning.may_exceed(HARMLESS, factors, lost)
 
     @np.errstate(all="ignore")
     def examined(self, answer: Examined) -> ErrorEstimate:
@@ -272,7 +268,7 @@ class Examiner:
         if self._matrix.n <= PROVED_UP_TO and self._backend.on_host:
             error = self._relative(self._prover.errors(answer.X, columns.B, residual), answer)
             if math.isfinite(error):
-                condition = self._weighed.condition_from(self._prover.longest)
+                condition = self._conditioning.lower_bound(self._prover.longest)
                 return ErrorEstimate(error, True, _PROVED, condition)
         elif factors is not None and factors.fmt != FP64:
             found = self._estimated(answer, factors, residual)
@@ -282,7 +278,7 @@ class Examiner:
         if factors is None or factors.fmt != FP64:
             best = self._fp64_factors()
         if best is None:
-            condition = 1.0 if factors is None else self._weighed.weakness(factors).condition
+            condition = 1.0 if factors is None else self._conditioning.estimate(factors).condition
             return ErrorEstimate(math.inf, False, _UNKNOWN, condition)
         found = self._estimated(answer, best, residual)
         if math.isinf(found.error) and found.source != _UNKNOWN:
@@ -298,22 +294,22 @@ class Examiner:
             M = factors.to(FP64)  # once: those of a sparse A are large
         except ArithmeticFailure:
             return ErrorEstimate(error, False, how, 1.0)
-        weakness = (self._weighed.weakness if search else self._weighed.quick_weakness)(M)
-        if weakness.rate < RESOLVED:
+        found = (self._conditioning.estimate if search else self._conditioning.quick_estimate)(M)
+        if found.rate < RESOLVED:
             try:
                 Z = M.solve(residual)
                 Z = np.abs(Z) + np.abs(M.solve(self._residual(Z, residual)))
                 unseen = np.abs(M.solve(self._residual_noise(answer)))
             except ArithmeticFailure:
-                return ErrorEstimate(math.inf, False, _UNKNOWN, weakness.condition)
-            errors = SAFETY * (Z + unseen) / (1 - weakness.rate)
+                return ErrorEstimate(math.inf, False, _UNKNOWN, found.condition)
+            errors = SAFETY * (Z + unseen) / (1 - found.rate)
             error, how = self._relative(errors, answer), _CORRECTED
             # No estimate is finer than float64, nor than what residuals in twice its bits tell.
-            error = max(error, _U, 8 * self._matrix.n * _U**2 * weakness.condition)
+            error = max(error, _U, 8 * self._matrix.n * _U**2 * found.condition)
             spread = self._matrix.columns
             if spread is not None and np.ptp(spread) > LARGEST_SUM:  # norms are clipped there
                 error = math.inf
-        return ErrorEstimate(error, False, how, weakness.condition)
+        return ErrorEstimate(error, False, how, found.condition)
 
     def _residual_noise(self, answer: Examined) -> Array:
         """What is not known of a residual in twice the precision: some n u^2 of |A| |x| + |b|."""

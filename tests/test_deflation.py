@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from roundwise.algorithms.lost_directions import FEW_LOST, LostDirections, complete_corrector
+from roundwise.algorithms.deflation import FEW_LOST, Deflation, deflated_corrector
 from roundwise.algorithms.refinement import Substitution
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.algorithms.stage import Stage
@@ -31,7 +31,7 @@ def norm_of(A):
 
 
 def found(A, most):
-    return LostDirections.of(A, norm_of(A), BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL, most)
+    return Deflation.of(A, norm_of(A), BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL, most)
 
 
 def sine(space, vectors):
@@ -56,7 +56,7 @@ def test_corrections_shrink_any_error(tiny, kind):
     A, _, right = with_singular_values(*tiny)
     A = kind(A)
     factors = BACKEND.matrix(A, FP32).lu()
-    directions = LostDirections.of(A, norm_of(A), factors, FACTOR, RESIDUAL, len(tiny))
+    directions = Deflation.of(A, norm_of(A), factors, FACTOR, RESIDUAL, len(tiny))
     substitute = Substitution(FACTOR, factors)
     errors = np.column_stack([right, np.random.default_rng(0).standard_normal((N, 2))])
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), errors, np.zeros_like(errors))
@@ -76,7 +76,7 @@ def test_a_weak_direction_does_not_slow_corrections_down(value):
     """FP32 factors have not lost it, but leave far more of its errors than of others."""
     A, _, right = with_singular_values(value)
     factors = BACKEND.matrix(A, FP32).lu()
-    directions = LostDirections.of(A, norm_of(A), factors, FACTOR, RESIDUAL, 1)
+    directions = Deflation.of(A, norm_of(A), factors, FACTOR, RESIDUAL, 1)
     substitute = Substitution(FACTOR, factors)
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
     left = right - directions.corrector(substitute)(R).Z
@@ -106,14 +106,14 @@ def test_what_residuals_cannot_resolve_is_not_claimed(value):
 def test_better_factors_are_the_better_deal_if_many_are_lost():
     A, _, _ = with_singular_values(*(1e-10,) * (2 * FEW_LOST))
     matrix = ScaledMatrix(A, norm_of(A))
-    assert complete_corrector(matrix, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL) is None
+    assert deflated_corrector(matrix, BACKEND.matrix(A, FP32).lu(), FACTOR, RESIDUAL) is None
 
 
 def test_fp64_factors_lose_directions_too():
     """A singular value of 2e-15 among ones: they are corrected along it in the same way."""
     A, _, right = with_singular_values(2e-15)
     stage, factors = Stage("factor", FP64, BACKEND), BACKEND.matrix(A, FP64).lu()
-    directions = LostDirections.of(A, norm_of(A), factors, stage, RESIDUAL, 1)
+    directions = Deflation.of(A, norm_of(A), factors, stage, RESIDUAL, 1)
     R = -RESIDUAL.residual(RESIDUAL.matrix(A), right, np.zeros_like(right))
     left = right - directions.corrector(Substitution(stage, factors))(R).Z
     assert abs(left).max() < ForwardRule.slowest * abs(right).max()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Story(ABC):
+class VerifiedAnswer(ABC):
     """An answer that has passed a gate, with the attempts that led to it."""
 
     x: NDArray[Any]
@@ -44,9 +44,9 @@ class Story(ABC):
     def _summary(self, *facts: str) -> str:
         """One line for `repr`, with facts of this kind of answer."""
         shape = " x ".join(str(size) for size in self.x.shape)
-        told = (self.status, self.action, f"x of {shape}", *facts)
+        parts = (self.status, self.action, f"x of {shape}", *facts)
         return (
-            f"{type(self).__name__}({', '.join(told)}, "
+            f"{type(self).__name__}({', '.join(parts)}, "
             f"backward error {self.backward_error:.1e} <= {self.tolerance:.1e}, "
             f"{1e3 * self.seconds:.3g} ms)"
         )
@@ -86,7 +86,7 @@ class Story(ABC):
         return plot_attempts(self.attempts, self.tolerance, title, ax)
 
 
-def told(attempt: Outcome, factors: str, failed: str) -> str:
+def attempt_in_words(attempt: Outcome, factors: str, failed: str) -> str:
     """One attempt in a sentence; `factors` names what was refined with, `failed` what was not."""
     if not np.isfinite(attempt.nbe):
         work = failed

@@ -1,4 +1,4 @@
-"""Directions that factors have lost to rounding errors, and corrections that know them again.
+"""Deflation: corrections that also reach the directions which factors have lost to rounding errors.
 
 Let M be factors of A in a format with unit roundoff u_f. Singular values of A below about
 ``u_f ||A||`` drown in M's rounding errors. Substitution, ``z = M^-1 r``, removes all errors e of x
@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms.accuracy import default_tolerance
+from roundwise.algorithms.conditioning import LOST, lost_pivots, orthonormal, sharpened
 from roundwise.algorithms.refinement import (
     Correction,
     Corrector,
@@ -48,10 +49,6 @@ Array = NDArray[np.float64]
 FEW_LOST = 4
 """More directions than that are not searched for: better factors are the better deal."""
 
-MARGIN = 16.0
-"""Pivots, and images of vectors, below that multiple of rounding errors count as lost. Rounding
-errors of images are ``u_f ||A||``; those whose images are below ``sqrt(n)`` times more are weak."""
-
 ENOUGH = 1 / 16
 """What a correction may leave of an error, as foreseen. It is far more if ``(A' U)' V``, which
 should be tiny singular values, comes from other directions that are left in U and V."""
@@ -67,16 +64,7 @@ MOST_STEPS = 3
 """How often U and V are improved; each step gains about as many digits as the factors have."""
 
 
-def lost_pivots(factors: Factors, margin: float = 1.0) -> int:
-    """Pivots below ``margin sqrt(n) u_f`` of the largest, if they are at hand."""
-    pivots = factors.pivots
-    if pivots is None:
-        return 0
-    noise = margin * default_tolerance(len(pivots), factors.fmt) * pivots.max()
-    return int(np.count_nonzero(pivots < noise))
-
-
-def tells_all(matrix: ScaledMatrix, factors: Factors) -> bool:
+def keeps_bits(matrix: ScaledMatrix, factors: Factors) -> bool:
     """Whether no entry of A is so small that products with it underflow or lose bits.
 
     Of a dense A the pivots tell: a row of tiny numbers leaves a tiny pivot. What was scaled away
@@ -91,7 +79,7 @@ def tells_all(matrix: ScaledMatrix, factors: Factors) -> bool:
     return pivots is None or bool(pivots.min() >= 2.0**-SPAN * pivots.max())
 
 
-def complete_corrector(
+def deflated_corrector(
     matrix: ScaledMatrix, factors: Factors, factor: Stage, residual: Stage
 ) -> Corrector | None:
     """A corrector of errors in all directions; None if too many are lost to these factors.
@@ -99,19 +87,19 @@ def complete_corrector(
     Pivots only tell how many to look for: a lost direction need not show in them, nor an error
     along it in corrections.
     """
-    pivots = lost_pivots(factors, MARGIN)
+    pivots = lost_pivots(factors, LOST)
     if pivots > FEW_LOST:
         return None
     # The norm is that of A as it was given: it must be computed again only if rows were scaled.
     norm = matrix.norm if matrix.rows is None else residual.backend.sizes(matrix.A)[0]
-    directions = LostDirections.of(matrix.A, norm, factors, factor, residual, max(pivots, 1))
+    directions = Deflation.of(matrix.A, norm, factors, factor, residual, max(pivots, 1))
     if directions is None:
         return None
     return directions.placed(residual.backend).corrector(Substitution(factor, factors))
 
 
 @dataclass(frozen=True, eq=False)
-class LostDirections:
+class Deflation:
     """The directions that factors of A have lost: n x k arrays with ``(A' U)' V = I``.
 
     They are searched for with NumPy's arrays, wherever A and its factors are.
@@ -124,7 +112,7 @@ class LostDirections:
     @classmethod
     def of(
         cls, A: Any, norm: float, factors: Factors, factor: Stage, residual: Stage, most: int
-    ) -> LostDirections | None:
+    ) -> Deflation | None:
         """At most so many; None if there are more, or if they are not found well enough.
 
         `norm` is A's infinity norm. If few directions are weak, they are among those found.
@@ -132,10 +120,11 @@ class LostDirections:
         search = _Search(A, factors, factor, residual)
         try:
             random = np.random.default_rng(0).standard_normal((A.shape[0], most + 1))
-            U = _basis(on_host(search.solve_transposed(random).Z))
+            U = orthonormal(on_host(search.solve_transposed(random).Z))
             images = search.image_transposed(U)
             sizes = np.linalg.svd(images, compute_uv=False)
-            noise = MARGIN * norm
+            # Images are rounded by u_f ||A||; weak are those below sqrt(n) times more.
+            noise = LOST * norm
             lost = np.count_nonzero(sizes < noise * factor.fmt.unit_roundoff)
             weak = np.count_nonzero(sizes < noise * default_tolerance(len(U), factor.fmt))
             if lost > most:
@@ -152,30 +141,28 @@ class LostDirections:
             return None
 
     @classmethod
-    def _found(
-        cls, search: _Search, random: Array, U: Array, images: Array
-    ) -> LostDirections | None:
+    def _found(cls, search: _Search, random: Array, U: Array, images: Array) -> Deflation | None:
         """As many as U has columns; None if what else is in U and V is not got rid of."""
         fmt = search.factor.fmt
-        V = _basis(on_host(search.solve(random).Z))
+        V = orthonormal(on_host(search.solve(random).Z))
         found, enough = cls._scaled(V, U, images), AT_ONCE
         for _ in range(MOST_STEPS):
             if found.left_over(fmt) <= enough:
                 return found
-            U = _basis(U - on_host(with_unit_columns(search.solve_transposed, images).Z))
-            V = _basis(V - on_host(with_unit_columns(search.solve, search.image(V)).Z))
+            U = sharpened(U, images, search.with_transposed)
+            V = sharpened(V, search.image(V), search.with_factors)
             images = search.image_transposed(U)
             found, enough = cls._scaled(V, U, images), ENOUGH
         return found if found.left_over(fmt) <= enough else None
 
     @classmethod
-    def _scaled(cls, V: Array, U: Array, images: Array) -> LostDirections:
+    def _scaled(cls, V: Array, U: Array, images: Array) -> Deflation:
         inverse = np.linalg.inv(V.T @ images)
         return cls(V, U @ inverse, images @ inverse)
 
-    def placed(self, backend: Backend) -> LostDirections:
+    def placed(self, backend: Backend) -> Deflation:
         """The same, as arrays of the backend that computes corrections."""
-        return LostDirections(*(backend.array(Y) for Y in (self.V, self.U, self.images)))
+        return Deflation(*(backend.array(Y) for Y in (self.V, self.U, self.images)))
 
     def left_over(self, fmt: FloatFormat) -> float:
         """About what a correction with factors in a format leaves of an error."""
@@ -211,6 +198,14 @@ class _Search:
         )
         self._A, self.factor, self._residual = A, factor, residual
 
+    def with_factors(self, B: Array) -> Array:
+        """``M^-1 B``."""
+        return on_host(with_unit_columns(self.solve, B).Z)
+
+    def with_transposed(self, B: Array) -> Array:
+        """``M^-T B``."""
+        return on_host(with_unit_columns(self.solve_transposed, B).Z)
+
     def image(self, Y: Array) -> Array:
         """``A Y``."""
         return self._product(self._A, Y)
@@ -222,9 +217,3 @@ class _Search:
     def _product(self, A: Any, Y: Array) -> Array:
         matrix = self._residual.matrix(A)
         return np.asarray(-on_host(self._residual.residual(matrix, Y, np.zeros_like(Y))))
-
-
-def _basis(Y: Array) -> Array:
-    """An orthonormal basis of the columns' span."""
-    sizes = np.abs(Y).max(axis=0)
-    return np.asfortranarray(np.linalg.qr(Y / np.where(sizes > 0, sizes, 1.0))[0])
