@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Real
@@ -110,7 +111,8 @@ def solve(
         Solve ``A' x = b``.
     overwrite_a, overwrite_b : bool
         Permit to overwrite A and b, as in SciPy. A is never overwritten, because its numbers verify
-        x. If b can hold x (same type, contiguous columns), x is returned in b's memory.
+        x. If b can hold x (same type, contiguous columns, no part of A), x is returned in b's
+        memory.
     check_finite : bool
         Accepted for compatibility with SciPy, and ignored: NaN and infinity are always refused. The
         check costs nothing, as the gate needs the norms of A and b anyway.
@@ -161,7 +163,7 @@ def solve(
         lower=lower,
         transposed=transposed,
     )
-    return _in_memory_of(b, x) if overwrite_b else x
+    return _in_memory_of(b, x, A) if overwrite_b else x
 
 
 def solve_knowing(
@@ -451,10 +453,12 @@ def _solve_others(
     return solve_stack(A, b, one, options["tol"], bound, full_output)
 
 
-def _in_memory_of(b: Any, x: Any) -> Any:
-    """x in the memory of b, where it fits."""
+def _in_memory_of(b: Any, x: Any, A: Any) -> Any:
+    """x in the memory of b, where it fits, and where A is not."""
     same = type(b) is type(x) is np.ndarray and b.dtype == x.dtype and b.shape == x.shape
     if not (same and b.flags.f_contiguous and b.flags.writeable):
+        return x
+    if np.may_share_memory(b, A.data if is_sparse(A) else np.asarray(A)):
         return x
     b[...] = x
     return b
@@ -484,7 +488,10 @@ def checked_tolerance(tol: Any) -> float | None:
         return None
     if not isinstance(tol, Real):
         raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
-    tolerance = float(tol)
+    try:
+        tolerance = float(tol)
+    except OverflowError:  # of an integer that float64 cannot hold
+        tolerance = math.inf
     if not 0 < tolerance < 1:
-        raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
+        raise ValueError(f"tol = {tolerance:g}; choose 0 < tol < 1, or None for sqrt(n) u")
     return tolerance

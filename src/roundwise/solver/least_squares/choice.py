@@ -9,7 +9,7 @@ from scipy import sparse
 
 from roundwise.actions import Action
 from roundwise.algorithms.least_squares.ls_ir import LsIR
-from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.formats import FP32, FP64, NAMED_FORMATS, FloatFormat
 from roundwise.problems.least_squares import LeastSquares
 from roundwise.solver.least_squares.inputs import GivenProblem
 from roundwise.tuning import Tuner
@@ -49,9 +49,10 @@ def _first(policy: Any, problem: GivenProblem, method: str) -> tuple[Action, str
         )
     if policy == "default":
         return _default(problem, method)
-    if policy in (FP32.name, FP64.name):
-        fmt = FP32 if policy == FP32.name else FP64
-        return Action([fmt, FP64, FP64, FP64], method), f"You asked for {policy} first."
+    if policy in NAMED_FORMATS:
+        fmt = _native(NAMED_FORMATS[policy])
+        runs = "" if fmt.name == policy else f" Least squares run in fp32 and fp64: {fmt} it is."
+        return Action([fmt, FP64, FP64, FP64], method), f"You asked for {policy} first.{runs}"
     action = LsIR().formats(policy.partition(":")[2] or policy)
     for fmt in action:
         if fmt not in (FP32, FP64):

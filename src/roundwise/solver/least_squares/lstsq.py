@@ -67,9 +67,9 @@ def lstsq(
         The backward error to accept; by default ``sqrt(m + n) u``, and at least ``6 u``
         (docs/least-squares.md). Where j singular values count as zero, ``sqrt(j) rcond`` is added.
     policy : str or Tuner
-        What is tried first: ``"default"``, a format's name, an action such as
-        ``"qr:fp32-fp64-fp64-fp64"``, or a `Tuner` that was fitted for `LsIR`. A bad choice costs
-        time, never digits.
+        What is tried first: ``"default"``, a format's name (fp32 and fp64 run here: the lower one
+        that has the format's bits and range), an action such as ``"qr:fp32-fp64-fp64-fp64"``, or a
+        `Tuner` that was fitted for `LsIR`. A bad choice costs time, never digits.
     full_output : bool
         Return a `LeastSquaresSolution` instead of x alone. (NumPy and SciPy return a tuple; rank
         and residual are attributes here.)
