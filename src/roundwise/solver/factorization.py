@@ -19,6 +19,7 @@ from roundwise.algorithms.answer import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Backend, Factors
 from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
 from roundwise.formats import FP32, FP64, FP64X2
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.solver.choosing import Choice
 from roundwise.solver.complex.systems import is_complex, joined_parts, split_parts
 from roundwise.solver.derived import InverseOperator, slogdet
@@ -230,9 +231,10 @@ class Factorization:
         >>> F.solve([1.0, 2.0], trans="T")
         array([-0.1,  0.7])
         """
-        if self._backend.on_host and not self._matrix.is_complex and is_complex(b):
-            return self._solve_parts(b, trans, full_output)
-        return self._solve(b, trans, full_output, self._tolerance)
+        with ieee_arithmetic():
+            if self._backend.on_host and not self._matrix.is_complex and is_complex(b):
+                return self._solve_parts(b, trans, full_output)
+            return self._solve(b, trans, full_output, self._tolerance)
 
     def _solve(
         self, b: Any, trans: Any, full_output: bool, tolerance: Callable[[Any], float | None]

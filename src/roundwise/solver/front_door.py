@@ -16,6 +16,7 @@ from roundwise._csr import checked_sparse
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.engines.orderings import Orders
 from roundwise.features.look import cholesky_from
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.at_once import dense_at_once, parts_at_once, sparse_at_once
 from roundwise.solver.choosing import BACKEND, Chooser, get_chooser, starts_low
@@ -203,7 +204,7 @@ def solve_knowing(
                 learner=learner,
             )
     # Its first passes over a dense A use all cores, not only its factorization.
-    with cores_to_ourselves(_order_of(A)):
+    with ieee_arithmetic(), cores_to_ourselves(_order_of(A)):
         x = _solve_here(patterns, A, b, tol, policy, full_output, name, accuracy, lower, transposed)
     return x if type(b) is np.ndarray else returned(x, A, b)
 
@@ -361,26 +362,27 @@ def factor_knowing(
     chooser = get_chooser(policy)
     if name is not None:
         A = _meant(A, name, lower, False)
-    if not is_sparse(A) and np.ndim(A) > 2:
-        said: Structure | None = "general" if name == "general" else None
-        options: dict[str, Any] = {"tol": tol, "policy": chooser, "columns": columns}
-        options |= {"assume_a": said, "accuracy": accuracy}
-        stack = dense_array("A", A, real=False)
-        return StackedFactorization(stack, lambda one: factor(one, **options))
-    if is_complex(A):
-        return factor_complex(
-            A,
-            chooser,
-            tol=tol,
-            positive_definite=_is_definite(name),
-            columns=int(columns),
-            accuracy=accuracy,
-            copy=True,
-        )
-    start = perf_counter()
-    matrix = checked_matrix(A, BACKEND, int(columns), copy=True)
-    choice = _choice(chooser, matrix, name)
-    return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
+    with ieee_arithmetic():
+        if not is_sparse(A) and np.ndim(A) > 2:
+            said: Structure | None = "general" if name == "general" else None
+            options: dict[str, Any] = {"tol": tol, "policy": chooser, "columns": columns}
+            options |= {"assume_a": said, "accuracy": accuracy}
+            stack = dense_array("A", A, real=False)
+            return StackedFactorization(stack, lambda one: factor(one, **options))
+        if is_complex(A):
+            return factor_complex(
+                A,
+                chooser,
+                tol=tol,
+                positive_definite=_is_definite(name),
+                columns=int(columns),
+                accuracy=accuracy,
+                copy=True,
+            )
+        start = perf_counter()
+        matrix = checked_matrix(A, BACKEND, int(columns), copy=True)
+        choice = _choice(chooser, matrix, name)
+        return Factorization(matrix, choice, BACKEND, tol, perf_counter() - start, accuracy)
 
 
 def _complex_factored(

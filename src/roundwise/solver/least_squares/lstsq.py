@@ -26,6 +26,7 @@ from roundwise.algorithms.least_squares.scaling import (
 from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt, target_error
 from roundwise.algorithms.stage import Stages
 from roundwise.formats import FP32, FP64
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.solver.choosing import BACKEND
 from roundwise.solver.front_door import checked_tolerance
 from roundwise.solver.least_squares.choice import LADDER_END, ladder_of
@@ -92,23 +93,24 @@ def lstsq(
     >>> roundwise.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 3.0]).round(6)
     array([1., 1.])
     """
-    start = perf_counter()
-    tol = checked_tolerance(tol)
-    problem = checked_problem(A, b, BACKEND)
-    m, n = problem.A.shape
-    if rcond is None:
-        rcond = max(m, n) * 2 * (FP32 if problem.dtype == np.float32 else FP64).unit_roundoff
-    elif not 0 <= rcond < 1:
-        raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
-    if 0 in (m, n, problem.b.shape[1]):
-        solution = _nothing(problem)
-    else:
-        tolerance = target_error(m, n, problem.dtype) if tol is None else tol
-        ladder, decision = ladder_of(policy, problem)
-        scaled = scaled_least_squares(problem.A, problem.b, BACKEND)
-        climb = _Climb(problem, scaled, float(rcond), tolerance, decision)
-        climb.seconds["look"] = perf_counter() - start
-        solution = climb.to(ladder)
+    with ieee_arithmetic():
+        start = perf_counter()
+        tol = checked_tolerance(tol)
+        problem = checked_problem(A, b, BACKEND)
+        m, n = problem.A.shape
+        if rcond is None:
+            rcond = max(m, n) * 2 * (FP32 if problem.dtype == np.float32 else FP64).unit_roundoff
+        elif not 0 <= rcond < 1:
+            raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
+        if 0 in (m, n, problem.b.shape[1]):
+            solution = _nothing(problem)
+        else:
+            tolerance = target_error(m, n, problem.dtype) if tol is None else tol
+            ladder, decision = ladder_of(policy, problem)
+            scaled = scaled_least_squares(problem.A, problem.b, BACKEND)
+            climb = _Climb(problem, scaled, float(rcond), tolerance, decision)
+            climb.seconds["look"] = perf_counter() - start
+            solution = climb.to(ladder)
     return solution if full_output else solution.x
 
 
