@@ -41,6 +41,8 @@ NOT_FUZZED = {
     "native_bf16_levels": "takes no argument",
     "native_level": "takes no argument",
     "usable_cores": "takes no argument",
+    "has_ieee_arithmetic": "takes no argument",
+    "IeeeArithmetic": "takes no argument",
     "move_others_aside": "takes no array, and is for one caller at a time",
     "move_others_back": "takes no argument",
     "SparsePattern": "is made by sparse_pattern only",

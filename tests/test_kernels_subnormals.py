@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import roundwise as rw
 from roundwise import _kernels
@@ -104,3 +105,55 @@ def test_native_kernels(count, simd_level):
         assert same_numbers(y, expected)
         assert _kernels.native_axpy(-0.125, diagonal, y)
         assert same_numbers(y, np.zeros(1000))
+
+
+# Whole solves: NumPy and LAPACK compute between the kernels
+
+SMALL = {
+    "subnormal": 1e-310,
+    "partly subnormal": 1e-306,
+}
+SOLVES = {
+    "solve": lambda A, b: rw.solve(A, b),
+    "full_output": lambda A, b: rw.solve(A, b, full_output=True).x,
+    "factor": lambda A, b: rw.factor(A).solve(b),
+    "Solver": lambda A, b: rw.Solver().factor(A).solve(b),
+    "lstsq": lambda A, b: rw.lstsq(A[:, :7], b),
+    "stack": lambda A, b: rw.solve(A[None], b[None, :, None])[0, :, 0],
+}
+
+
+CASES = [(call, np.asarray) for call in SOLVES]
+CASES += [
+    (call, kind) for call in ("solve", "factor") for kind in (sparse.csr_array, np.complex128)
+]
+
+
+@pytest.mark.parametrize("size", SMALL)
+@pytest.mark.parametrize(("call", "kind"), CASES)
+@pytest.mark.parametrize("n", [12, 200])
+def test_solves_are_those_of_a_thread_that_keeps_subnormals(call, kind, size, n):
+    rng = np.random.default_rng(0)
+    A, b = kind(rng.standard_normal((n, n)) * SMALL[size]), rng.standard_normal(n) * SMALL[size]
+    expected = SOLVES[call](A, b)
+    with subnormals_switched_off():
+        x = SOLVES[call](A, b)
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("direction", [0x400, 0x800, 0xC00])  # to -inf, to +inf, to zero
+def test_a_solve_rounds_to_nearest(direction):
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    if platform.machine() != "x86_64":
+        pytest.skip("the numbers of the directions are those of x86-64")
+    rng = np.random.default_rng(1)
+    A, b = rng.standard_normal((30, 30)) * 1e200, rng.standard_normal(30)
+    expected = rw.solve(A, b)
+    before = libm.fegetround()
+    assert libm.fesetround(direction) == 0
+    try:
+        x = rw.solve(A, b)
+        assert libm.fegetround() == direction
+    finally:
+        libm.fesetround(before)
+    np.testing.assert_array_equal(x, expected)

@@ -221,6 +221,15 @@ def test_policies_change_the_way_and_not_the_answer(shape, policy):
         assert "You asked for" in solution.decision
 
 
+@pytest.mark.parametrize(("name", "runs"), [("bf16", "fp32"), ("fp16", "fp32"), ("fp64x2", "fp64")])
+def test_a_format_that_does_not_run_here_is_the_next_that_does(name, runs):
+    A, b = graded(60, 10, 1e2, 1e-3)
+    solution = rw.lstsq(A, b, policy=name, full_output=True)
+    assert solution.action == f"cholesky:{runs}-fp64-fp64-fp64"
+    assert solution.decision.startswith(f"You asked for {name} first.")
+    assert f"{runs} instead" in solution.decision
+
+
 def test_low_precision_factors_are_refined():
     A, b = graded(200, 30, 1e2, 1e-3)
     for policy, steps in (("fp32", 1), ("qr:fp32-fp64-fp64-fp64", 1)):

@@ -3,6 +3,7 @@
 import sys
 import types
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -91,6 +92,27 @@ def test_memory_maps_and_read_only(tmp_path):
     x = rw.solve(mapped, np.load(path, mmap_mode="r"))
     np.testing.assert_allclose(x, np.eye(3), atol=1e-15)
     assert rw.solve(A, frozen, overwrite_b=True) is not frozen
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_right_hand_side_within_the_matrix_is_not_overwritten(order):
+    A = np.array([[4.0, 1.0, 2.0], [1.0, 5.0, 3.0], [2.0, 3.0, 6.0]], order=order)
+    before, b = A.copy(), A[:, 1] if order == "F" else A[1]
+    np.testing.assert_allclose(rw.solve(A, b, overwrite_b=True), [0.0, 1.0, 0.0], atol=1e-15)
+    np.testing.assert_array_equal(A, before)
+
+
+def test_a_right_hand_side_within_a_sparse_matrix_is_not_overwritten():
+    A = sparse.csr_array(np.diag([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(rw.solve(A, A.data, overwrite_b=True), 1.0)
+    np.testing.assert_array_equal(A.data, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("tol", [10**400, -(10**400), Fraction(1, 10**400), float("nan")])
+def test_tolerances_that_float64_cannot_hold(tol):
+    for call in (rw.solve, rw.lstsq, lambda A, b, tol: rw.factor(A, tol=tol)):
+        with pytest.raises(ValueError, match="choose 0 < tol < 1"):
+            call(np.eye(3), np.ones(3), tol=tol)
 
 
 def test_overlapping_operands():

@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -26,10 +27,20 @@ int usable_cores() {
     return known == 0 ? 1 : static_cast<int>(known);
 }
 
+// IEEE 754's settings for the calling thread, from __enter__ to __exit__.
+struct Settings {
+    std::optional<IeeeArithmetic> held;
+};
+
 }  // namespace
 
 void bind_threads(nb::module_& m) {
     m.def("usable_cores", &usable_cores);
+    m.def("has_ieee_arithmetic", &IeeeArithmetic::is_set);
+    nb::class_<Settings>(m, "IeeeArithmetic")
+        .def(nb::init<>())
+        .def("__enter__", [](Settings& settings) { settings.held.emplace(); })
+        .def("__exit__", [](Settings& settings, nb::args) { settings.held.reset(); });
     m.def("move_others_aside", [](std::int64_t nanoseconds, double share, const std::vector<int>& spared) {
         return move_others_aside({nanoseconds, share, spared});
     });

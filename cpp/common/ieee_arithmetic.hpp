@@ -22,6 +22,8 @@ class IeeeArithmetic {
     unsigned int saved_ = _mm_getcsr();
 
   public:
+    // Whether the calling thread has these settings; the lowest six bits are flags of exceptions.
+    static bool is_set() { return (_mm_getcsr() & ~0x3fu) == 0x1f80; }
     // The processor's default: round to nearest, FTZ and DAZ off, all exceptions masked (no traps).
     IeeeArithmetic() { _mm_setcsr(0x1f80); }
     ~IeeeArithmetic() { _mm_setcsr(saved_); }
@@ -29,12 +31,20 @@ class IeeeArithmetic {
     unsigned long long saved_;  // 64 bits everywhere; long has 32 on Windows
 
   public:
+    static bool is_set() {
+        unsigned long long settings;
+        asm volatile("mrs %0, fpcr" : "=r"(settings));
+        return settings == 0;
+    }
     // Zero: round to nearest, flush-to-zero off, no traps.
     IeeeArithmetic() {
         asm volatile("mrs %0, fpcr" : "=r"(saved_));
         asm volatile("msr fpcr, %0" : : "r"(0ull));
     }
     ~IeeeArithmetic() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+#else
+  public:
+    static bool is_set() { return true; }
 #endif
 };
 

@@ -20,6 +20,7 @@ from roundwise.algorithms.answer import Answer
 from roundwise.backends import Analysis, ArithmeticFailure, Factors
 from roundwise.backends.arrays import is_sparse
 from roundwise.formats import FP32, FP64, FP64X2
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.solver.decide import Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.factored import Factored, with_pattern_of
@@ -224,7 +225,7 @@ class Factorization:
         """
         factored = self._factored  # `refactor` does not change it
         system = factored.matrix
-        with system.entered(b):
+        with ieee_arithmetic(), system.entered(b):
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.look import cholesky_from
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.at_once import express
 from roundwise.solver.decide import decide, starts_low
@@ -100,7 +101,8 @@ def solve(
         Solve ``A' x = b``.
     overwrite_a, overwrite_b : bool
         Permit to overwrite A and b, as in SciPy. A is never overwritten, because its numbers verify
-        x. If b can hold x (same type, contiguous columns), x is returned in b's memory.
+        x. If b can hold x (same type, contiguous columns, no part of A), x is returned in b's
+        memory.
     check_finite : bool
         Accepted for compatibility with SciPy, and ignored: NaN and infinity are always refused. The
         check costs nothing, as the gate needs the norms of A and b anyway.
@@ -158,7 +160,7 @@ def solve_system(
         place = place_of(A, b, device)
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
-        with cores_to_ourselves(_order_of(A)):
+        with ieee_arithmetic(), cores_to_ourselves(_order_of(A)):
             meant = options.meant(A)
             answer = _solved(asker, meant, b, options.rest, full_output, None, patterns)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
@@ -286,12 +288,13 @@ def factor_system(
         with place.entered(A):
             return _factored(asker, place.array("A", A), options, int(columns), place)
     A = options.meant(A)
-    if not is_sparse(A) and np.ndim(A) > 2:
-        stack, rest = dense_array("A", A, real=False), options.rest
-        return StackedFactorization(
-            stack, lambda one: _factored(asker, one, rest, int(columns), None)
-        )
-    return _factored(asker, A, options, int(columns), None)
+    with ieee_arithmetic():
+        if not is_sparse(A) and np.ndim(A) > 2:
+            stack, rest = dense_array("A", A, real=False), options.rest
+            return StackedFactorization(
+                stack, lambda one: _factored(asker, one, rest, int(columns), None)
+            )
+        return _factored(asker, A, options, int(columns), None)
 
 
 def _factored(
@@ -318,7 +321,7 @@ def _in_memory_of(b: Any, x: Any, A: Any) -> Any:
     same = type(b) is type(x) is np.ndarray and b.dtype == x.dtype and b.shape == x.shape
     if not (same and b.flags.f_contiguous and b.flags.writeable):
         return x
-    if isinstance(A, np.ndarray) and np.may_share_memory(A, b):
+    if np.may_share_memory(b, A.data if is_sparse(A) else np.asarray(A)):
         return x
     b[...] = x
     return b

@@ -20,7 +20,7 @@ from roundwise.algorithms import LsIR, VerifiedSolve
 from roundwise.backends import Backend, get_backend
 from roundwise.costs.device_prices import device_prices
 from roundwise.exceptions import UnknownNameError
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
 from roundwise.tuning.context import LOOK_CONTEXT, Context
@@ -52,8 +52,9 @@ class Start:
     def on(self, backend: Backend) -> Start:
         # What complex and sparse systems lack is raised to the next format that they have.
         known = get_backend("native").formats() if backend.on_host else backend.formats()
-        for fmt in (fmt for action in self.actions for fmt in action if fmt != FP64):
-            if fmt not in known:
+        always = (FP64, FP64X2)  # the latter of residuals
+        for fmt in (fmt for action in self.actions for fmt in action):
+            if fmt not in known and fmt not in always:
                 names = ["default", *(f.name for f in known), "an action", "a .json file"]
                 where = "policy" if backend.on_host else "policy on a GPU"
                 raise UnknownNameError(where, self.text, names)

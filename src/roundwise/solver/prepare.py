@@ -101,10 +101,13 @@ def checked_tolerance(tol: Any) -> float | None:
         return None
     if not isinstance(tol, Real):
         raise TypeError(f"tol is of type {type(tol).__name__}; pass a number, or None")
-    number: Any = tol
-    if not 0 < number < 1:  # before the conversion: 10**400 is no float
-        raise ValueError(f"tol = {tol}; choose 0 < tol < 1, or None for sqrt(n) u")
-    return float(number)
+    try:
+        tolerance = float(tol)
+    except OverflowError:  # of an integer that float64 cannot hold
+        tolerance = math.inf
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tol = {tolerance:g}; choose 0 < tol < 1, or None for sqrt(n) u")
+    return tolerance
 
 
 def prepare(

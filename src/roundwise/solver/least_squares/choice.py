@@ -31,10 +31,7 @@ def ladder_of(policy: Any, problem: GivenProblem) -> tuple[tuple[Action, ...], s
     if decides is None:
         first, reason = _default(problem, methods[0])
     elif isinstance(decides, Start):
-        first, reason = (
-            _native(decides.actions[0], methods[0]),
-            f"You asked for {decides.text} first.",
-        )
+        first, reason = _asked_for(decides, methods[0])
     else:
         first, reason = _trained(decides, problem)
     known = (*methods, LADDER_END.method)
@@ -52,6 +49,14 @@ def ladder_of(policy: Any, problem: GivenProblem) -> tuple[tuple[Action, ...], s
         ladder.append(Action([FP64] * 4, last.method))
     ladder += [Action([FP64] * 4, m) for m in methods[methods.index(last.method) + 1 :]]
     return (*dict.fromkeys(ladder), LADDER_END), reason
+
+
+def _asked_for(start: Start, method: str) -> tuple[Action, str]:
+    asked, reason = start.actions[0], f"You asked for {start.text} first."
+    first = _native(asked, method)
+    if tuple(first) != tuple(asked):
+        reason += f" Least squares do not run in it here: {first[0]} instead."
+    return first, reason
 
 
 def _default(problem: GivenProblem, method: str) -> tuple[Action, str]:

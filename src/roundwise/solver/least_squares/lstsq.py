@@ -26,6 +26,7 @@ from roundwise.algorithms.least_squares.scaling import (
 from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt, target_error
 from roundwise.algorithms.stage import Stages
 from roundwise.formats import FP32, FP64
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.solver.least_squares.choice import LADDER_END, ladder_of
 from roundwise.solver.least_squares.inputs import GivenProblem, checked_problem
 from roundwise.solver.least_squares.solution import LeastSquaresSolution
@@ -66,9 +67,9 @@ def lstsq(
         The backward error to accept; by default ``sqrt(m + n) u``, and at least ``6 u``
         (docs/least-squares.md). Where j singular values count as zero, ``sqrt(j) rcond`` is added.
     policy : str or Tuner
-        What is tried first: ``"default"``, a format's name, an action such as
-        ``"qr:fp32-fp64-fp64-fp64"``, or a `Tuner` that was fitted for `LsIR`. A bad choice costs
-        time, never digits.
+        What is tried first: ``"default"``, a format's name (fp32 and fp64 run here: the lower one
+        that has the format's bits and range), an action such as ``"qr:fp32-fp64-fp64-fp64"``, or a
+        `Tuner` that was fitted for `LsIR`. A bad choice costs time, never digits.
     full_output : bool
         Return a `LeastSquaresSolution` instead of x alone. (NumPy and SciPy return a tuple; rank
         and residual are attributes here.)
@@ -91,23 +92,24 @@ def lstsq(
     >>> roundwise.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 3.0]).round(6)
     array([1., 1.])
     """
-    start = perf_counter()
-    tol = checked_tolerance(tol)
-    problem = checked_problem(A, b, BACKEND)
-    m, n = problem.A.shape
-    if rcond is None:
-        rcond = max(m, n) * 2 * (FP32 if problem.dtype == np.float32 else FP64).unit_roundoff
-    elif not 0 <= rcond < 1:
-        raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
-    if 0 in (m, n, problem.b.shape[1]):
-        solution = _nothing(problem)
-    else:
-        tolerance = target_error(m, n, problem.dtype) if tol is None else tol
-        ladder, decision = ladder_of(policy, problem)
-        scaled = scaled_least_squares(problem.A, problem.b, BACKEND)
-        climb = _Climb(problem, scaled, float(rcond), tolerance, decision)
-        climb.seconds["look"] = perf_counter() - start
-        solution = climb.to(ladder)
+    with ieee_arithmetic():
+        start = perf_counter()
+        tol = checked_tolerance(tol)
+        problem = checked_problem(A, b, BACKEND)
+        m, n = problem.A.shape
+        if rcond is None:
+            rcond = max(m, n) * 2 * (FP32 if problem.dtype == np.float32 else FP64).unit_roundoff
+        elif not 0 <= rcond < 1:
+            raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
+        if 0 in (m, n, problem.b.shape[1]):
+            solution = _nothing(problem)
+        else:
+            tolerance = target_error(m, n, problem.dtype) if tol is None else tol
+            ladder, decision = ladder_of(policy, problem)
+            scaled = scaled_least_squares(problem.A, problem.b, BACKEND)
+            climb = _Climb(problem, scaled, float(rcond), tolerance, decision)
+            climb.seconds["look"] = perf_counter() - start
+            solution = climb.to(ladder)
     return solution if full_output else solution.x
 
 
