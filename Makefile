@@ -31,7 +31,7 @@ extras: $(VENV)/extras-installed  ## packages of the optional sparse engines, wh
 bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_emulation.py
 	$(RUN)/python benchmarks/bench_native_lu.py
-	$(RUN)/python benchmarks/bench_sparse_engine.py
+	$(RUN)/python benchmarks/bench_engines.py 'Laplacian 2-D 300^2' 'Laplacian 3-D 30^3'
 	$(RUN)/python benchmarks/bench_gmres_ir.py
 	$(RUN)/python benchmarks/bench_training.py
 

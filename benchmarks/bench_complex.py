@@ -10,13 +10,12 @@ instead, ours with LAPACK's, both from the complex128 matrix on.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from time import perf_counter, process_time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
-from timing import median_seconds
+from timing import Clock, add_clock, median_seconds
 
 import roundwise as rw
 from roundwise import _kernels
@@ -51,7 +50,7 @@ def systems(n: int, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:
     yield "Hermitian definite, kappa 1e+03", np.ascontiguousarray((H + H.conj().T) / 2)
 
 
-def compare_lu(sizes: list[int], repeats: int, clock: Callable[[], float]) -> None:
+def compare_lu(sizes: list[int], repeats: int, clock: Clock) -> None:
     rng = np.random.default_rng(18)
     rows, columns = [], ("n", "cgetrf, ms", "ours, ms", "ours, Gflop/s", "times as fast")
     for n in sizes:
@@ -77,12 +76,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 4000])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--processor-time", action="store_true")
+    add_clock(parser)
     parser.add_argument("--lu", action="store_true")
     options = parser.parse_args()
-    clock = process_time if options.processor_time else perf_counter
     if options.lu:
-        compare_lu(options.sizes, options.repeats, clock)
+        compare_lu(options.sizes, options.repeats, options.clock)
         return
     rng = np.random.default_rng(18)
     rows, columns = [], ("n", "system", "numpy, ms", "ours, ms", "times as fast", "action")
@@ -93,7 +91,7 @@ def main() -> None:
                 options.repeats,
                 lambda A=A, b=b: np.linalg.solve(A, b),
                 lambda A=A, b=b: rw.solve(A, b),
-                clock=clock,
+                clock=options.clock,
             )
             action = rw.factor(A).action
             times = f"{1e3 * numpy:.0f}", f"{1e3 * ours:.0f}", f"{numpy / ours:.2f}"

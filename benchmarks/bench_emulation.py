@@ -7,8 +7,6 @@ thread each. Run with ``make bench`` on an idle machine.
 from __future__ import annotations
 
 import platform
-import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -16,28 +14,19 @@ import scipy
 from pychop import Chop
 from scipy.linalg import blas, lapack
 from threadpoolctl import threadpool_limits
+from timing import median_seconds
 
 import roundwise as rw
 
 operation = rw.get_backend("operation")
 
 
-def medians(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> list[float]:
-    """Median seconds of both, run in turn so that the machine's moods hit both alike."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for repeat in range(repeats + 1):
-        for call, record in zip((ours, peer), times, strict=True):
-            start = time.perf_counter()
-            call()
-            if repeat > 0:  # the first one warms up
-                record.append(time.perf_counter() - start)
-    return [statistics.median(record) for record in times]
-
-
 def report(
     name: str, ours: Callable[[], object], peer: Callable[[], object], repeats: int, wanted: str
 ) -> None:
-    mine, theirs = medians(ours, peer, repeats)
+    for warm_up in (ours, peer):
+        warm_up()
+    mine, theirs = median_seconds(repeats, ours, peer, pause=0.0)
     faster = f"{theirs / mine:.0f}x faster" if theirs > 10 * mine else f"{mine / theirs:.2f}x"
     print(
         f"{name:<46} {1e3 * mine:>10.3f} {1e3 * theirs:>10.3f} {faster:>13}   {wanted}", flush=True

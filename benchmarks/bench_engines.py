@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
-from timing import PAUSE
+from timing import in_turns, timed
 
 import roundwise as rw
 from roundwise.backends import ENGINES, NativeBackend
@@ -60,16 +59,15 @@ def matrices(quick: bool, names: list[str]) -> Iterator[tuple[str, sp.csr_array]
 
 def least(repeats: int, call: Callable[[], Any]) -> tuple[float, Any]:
     """The least seconds of several calls (of one, if that is long), and what the last returned."""
-    times, result = [], None
-    for _ in range(repeats):
-        del result  # what it holds may be used again
-        time.sleep(PAUSE)
-        start = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - start)
-        if times[-1] > LONG:
-            break
-    return min(times), result
+    kept: list[Any] = []
+
+    def run() -> None:
+        kept.clear()  # what it holds may be used again
+        kept.append(call())
+
+    first = in_turns(1, lambda: timed(run))[0]
+    others = in_turns(repeats - 1, lambda: timed(run))[0] if first[0] <= LONG else []
+    return min(first + others), kept[0]
 
 
 def backward_error(A: sp.csr_array, x: Any, b: Any) -> float:

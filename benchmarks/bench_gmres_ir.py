@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 from timing import median_seconds
 
 import roundwise as rw
+from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.problems import LinearSystem, dense_set, randsvd
 
-FORMATS = ("bf16", "tf32", "fp32", "fp64")
-ACTIONS = list(itertools.combinations_with_replacement(FORMATS, 4))  # the 35 monotone ones
+ACTIONS = list(itertools.combinations_with_replacement(PAPER_FORMATS, 4))  # the 35 monotone ones
 ALGORITHM = rw.GmresIR.paper(1e-6)
 
 

@@ -17,10 +17,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import medians, timed
 
 import roundwise as rw
 from roundwise.algorithms import VerifiedSolve
@@ -89,19 +91,15 @@ def said(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def in_turns(backend: Any, runs: int, *calls: Callable[[], Any]) -> list[list[float]]:
-    """The seconds of each call until the device is done; each runs once before, untimed."""
-    for call in calls:
-        call()
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(runs):
-        for call, taken in zip(calls, times, strict=True):
-            backend.device.synchronize()
-            start = time.perf_counter()
-            call()
-            backend.device.synchronize()
-            taken.append(time.perf_counter() - start)
-    return times
+def seconds(backend: Any, runs: int, *calls: Callable[[], Any]) -> list[float]:
+    """Medians of each call until the device is done; each runs once before, untimed."""
+
+    def until_done(call: Callable[[], Any]) -> float:
+        backend.device.synchronize()
+        return timed(lambda: (call(), backend.device.synchronize()))
+
+    named = {i: partial(until_done, call) for i, call in enumerate(calls)}
+    return list(medians(runs, named, pause=0.0).values())
 
 
 def solve_row(case: Case, n: int, systems: int, runs: int, backend: Any) -> dict[str, Cell]:
@@ -110,11 +108,11 @@ def solve_row(case: Case, n: int, systems: int, runs: int, backend: Any) -> dict
     for seed in range(systems):
         system = case.drawn(n, seed, backend)
         A, b, xp = system.A, system.b, backend.xp
-        peer, own = in_turns(
+        peer, own = seconds(
             backend, runs, lambda: xp.linalg.solve(A, b), lambda: rw.solve(A, b)  # noqa: B023
         )  # fmt: skip
-        theirs.append(statistics.median(peer))
-        ours.append(statistics.median(own))
+        theirs.append(peer)
+        ours.append(own)
         solution = rw.solve(A, b, full_output=True)
         stories.append(" > ".join(short(outcome.action) for outcome in solution.attempts))
         error = DeviceErrors(system).backward(on_host(solution.x)) / default_tolerance(n)
@@ -157,13 +155,13 @@ def lu_rows(n: int, runs: int, backend: Any) -> list[dict[str, Cell]]:
                     return backend.analyse(A, name).factorize(A, fmt)
 
                 calls[f"{method.name} {fmt}"] = call
-    seconds = {}
+    found = {}
     for name, call in calls.items():
         try:
-            seconds[name] = statistics.median(in_turns(backend, runs, call)[0])
+            (found[name],) = seconds(backend, runs, call)
         except ArithmeticFailure as failure:
             said(f"{name}, n = {n}: {failure}")
-    base = seconds["cuSOLVER fp64"]
+    base = found["cuSOLVER fp64"]
     return [
         {
             "LU": name,
@@ -172,7 +170,7 @@ def lu_rows(n: int, runs: int, backend: Any) -> list[dict[str, Cell]]:
             "Tflop/s": 2 / 3 * n**3 / taken / 1e12,
             "times faster": base / taken,
         }
-        for name, taken in seconds.items()
+        for name, taken in found.items()
     ]
 
 
@@ -196,11 +194,11 @@ def profile_rows(n: int, runs: int, backend: Any) -> list[dict[str, Cell]]:
         "product of GMRES": (inner, lambda: matrix.matvec(b)),
         "norm, read back": (3 + 2 * steps + inner, lambda: column_norms(X)),
     }
-    total = statistics.median(in_turns(backend, runs, lambda: rw.solve(A, b))[0])
+    (total,) = seconds(backend, runs, lambda: rw.solve(A, b))
     rows: list[dict[str, Cell]] = []
     left = total
     for name, (count, call) in parts.items():
-        each = statistics.median(in_turns(backend, runs, call)[0])
+        (each,) = seconds(backend, runs, call)
         left -= count * each
         rows.append(
             {"n": n, "part": name, "ms": 1e3 * each, "count": count, "share": count * each / total}

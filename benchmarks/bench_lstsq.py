@@ -10,10 +10,11 @@ backward stable by theory, ours is verified.
 from __future__ import annotations
 
 import argparse
-import time
+from functools import partial
 
 import numpy as np
 import scipy.linalg
+from timing import add_clock, least_seconds
 
 import roundwise
 from roundwise.machine.identity import Machine
@@ -32,11 +33,8 @@ def main() -> None:
     parser.add_argument("--kappas", nargs="+", type=float, default=[1e2, 1e5, 1e9])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--processor-time", action="store_true", help="for a busy machine, with one thread"
-    )
+    add_clock(parser)
     given = parser.parse_args()
-    clock = time.process_time if given.processor_time else time.perf_counter
     print(f"| m x n | kappa | action | {' | '.join(PEERS)} | of gelsy | of numpy |")
     print("| --: | --: | :-- | --: | --: | --: | --: | --: |")
     for shape in given.shapes:
@@ -47,12 +45,9 @@ def main() -> None:
             A, b = problem.A, problem.b
             if rows < columns:
                 A, b = A.T.copy(), b[:rows]
-            best = dict.fromkeys(PEERS, np.inf)
-            for _ in range(given.repeats):
-                for name, solve in PEERS.items():
-                    start = clock()
-                    solve(A, b)
-                    best[name] = min(best[name], clock() - start)
+            calls = [partial(solve, A, b) for solve in PEERS.values()]
+            taken = least_seconds(given.repeats, *calls, clock=given.clock)
+            best = dict(zip(PEERS, taken, strict=True))
             action = roundwise.lstsq(A, b, full_output=True).action.partition("-")[0]
             times = " | ".join(f"{1e3 * best[name]:.3g} ms" for name in PEERS)
             ratios = " | ".join(f"{best[n] / best['roundwise']:.2f}" for n in ("gelsy", "numpy"))

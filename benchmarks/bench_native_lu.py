@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import platform
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import scipy
 from scipy.linalg import blas, lapack
 from threadpoolctl import threadpool_limits
-from timing import PAUSE
+from timing import medians, timed
 
 import roundwise as rw
 from roundwise import _kernels
@@ -37,28 +36,6 @@ HEADER = (
 DTYPES = {"bf16": np.uint16, "fp16": np.uint16, "fp32": np.float32, "fp64": np.float64}
 
 
-def medians(contenders: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Median seconds that each says it took, the contenders taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for repeat in range(repeats + 1):
-        for name, call in contenders.items():
-            time.sleep(PAUSE)
-            seconds = call()
-            if repeat > 0:  # the first one warms up
-                times[name].append(seconds)
-    return {name: statistics.median(record) for name, record in times.items()}
-
-
-def timed(call: Callable[[], object], calls: int = 1) -> Callable[[], float]:
-    def run() -> float:
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        return (time.perf_counter() - start) / calls
-
-    return run
-
-
 def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callable[[], float]:
     """Times call on a fresh copy of A, without the copy; a first call wakes the threads."""
     work = A.copy(order="F")
@@ -67,9 +44,7 @@ def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callab
         work[...] = A
         call(work)
         work[...] = A
-        start = time.perf_counter()
-        call(work)
-        return time.perf_counter() - start
+        return timed(lambda: call(work))
 
     return run
 
@@ -101,6 +76,7 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
             _kernels.native_bf16_gemm(C, L, B, LEVEL, threads)
 
         seconds = medians(
+            5 if n >= 4000 else 11,
             {
                 "dgetrf": factorization(A64, lambda a: lapack.dgetrf(a, overwrite_a=True)),
                 "sgetrf": factorization(A32, lambda a: lapack.sgetrf(a, overwrite_a=True)),
@@ -109,9 +85,8 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
                 "fp64": factorization(A64, ours),
                 "fp32": factorization(A32, ours),
                 "bf16": factorization(A32, bf16),
-                "gemm": timed(gemm, 3),
+                "gemm": partial(timed, gemm, calls=3),
             },
-            5 if n >= 4000 else 11,
         )
         rates = {fmt: 2 / 3 * n**3 / seconds[fmt] / 1e9 for fmt in ("fp64", "fp32", "bf16")}
         rows.append(
@@ -158,13 +133,13 @@ def compare_disturbed(n: int, threads: int) -> None:
         lapack.sgetrf(a, overwrite_a=True)
 
     seconds = medians(
+        11,
         {
             "ours": factorization(A, ours),
             "sgetrf": factorization(A, sgetrf),
             "ours after a product": after_product(ours),
             "sgetrf after a product": after_product(sgetrf),
         },
-        11,
     )
     print(f"\nFP32 LU, n = {n}, at rest and just after a product in NumPy")
     for name, value in seconds.items():
@@ -217,7 +192,8 @@ def compare_stored(n: int, threads: int) -> None:
                         b[:, 0] = x
                         _kernels.native_getrs(A, fmt, b, transpose, threads)
 
-                seconds = medians({"ours": timed(ours, 5), "peer": timed(peer, 5)}, 5)
+                calls = {"ours": ours, "peer": peer}
+                seconds = medians(5, {who: partial(timed, calls[who], calls=5) for who in calls})
                 print(
                     f"{f'{name}, {fmt} in {arithmetic}':<34} {1e3 * seconds['ours']:>8.2f} "
                     f"{1e3 * seconds['peer']:>8.2f} {seconds['peer'] / seconds['ours']:>6.2f}x "
@@ -261,7 +237,7 @@ def compare_passes(n: int, threads: int) -> None:
     print(f"\nPasses over an n x n matrix, n = {n}")
     print(f"{'ours / peer':<34} {'ours/ms':>8} {'peer/ms':>8} {'ratio':>7}")
     for name, (ours, peer) in rows.items():
-        seconds = medians({"ours": timed(ours), "peer": timed(peer)}, 5)
+        seconds = medians(5, {"ours": partial(timed, ours), "peer": partial(timed, peer)})
         print(
             f"{name:<34} {1e3 * seconds['ours']:>8.2f} {1e3 * seconds['peer']:>8.2f} "
             f"{seconds['peer'] / seconds['ours']:>6.2f}x",

@@ -21,6 +21,7 @@ from typing import Any
 
 import roundwise as rw
 from roundwise.actions import monotone_space
+from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.costs import GENERIC_AVX512_CPU
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable
@@ -32,8 +33,7 @@ from roundwise.problems import randsvd
 from roundwise.rewards import CostReward, StrictTarget
 
 ALGORITHM = rw.GmresIR.paper(1e-6)
-FORMATS = ("bf16", "tf32", "fp32", "fp64")
-SPACE = monotone_space(ALGORITHM.stages, FORMATS)
+SPACE = monotone_space(ALGORITHM.stages, PAPER_FORMATS)
 EPISODES = 3
 OUT = Path("out")
 
@@ -56,7 +56,7 @@ def solved() -> list[list[ProblemResults]]:
     for k in range(1, 9):
         problem = randsvd(40, 10.0**k, rng=k)
         tasks = []
-        for index, name in enumerate(FORMATS):
+        for index, name in enumerate(PAPER_FORMATS):
             actions = tuple(action for action in SPACE if action[0].name == name)
             features = PAPER_FEATURES if index == 0 else ()
             setting = Setting.of(ALGORITHM, "operation")

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from timing import least_seconds
+from timing import add_clock, least_seconds
 
 import roundwise as rw
 from roundwise.backends import get_backend
-from roundwise.problems import convection_diffusion_3d
+from roundwise.problems import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise_studies.report import Table, format_text
 
 MEMORY = ("peak / (numbers + A)", "peak / (factors + A)")
@@ -49,20 +49,12 @@ METHODS = (
 )
 
 
-def laplacian(side: int, dimensions: int) -> sparse.csr_array:
-    """The finite-difference Laplacian on a square or a cube, shifted to be well-conditioned."""
-    line = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(side, side))
-    A, eye = line, sparse.eye_array(side)
-    for _ in range(dimensions - 1):
-        A = sparse.kron(A, eye) + sparse.kron(sparse.eye_array(A.shape[0]), line)
-    return sparse.csr_array(A + 0.01 * sparse.eye_array(A.shape[0]))
-
-
 def problem(name: str, side: int) -> sparse.csr_array:
-    """The Laplacian in 2-D or 3-D, or an unsymmetric matrix in 3-D."""
+    """The Laplacian in 2-D or 3-D, shifted to be well-conditioned; or an unsymmetric matrix."""
     if name == "convection-diffusion 3-D":
         return convection_diffusion_3d(side, 50.0)
-    return laplacian(side, {"Laplace 2-D": 2, "Laplace 3-D": 3}[name])
+    A = poisson_2d(side).A if name == "Laplace 2-D" else laplace_3d(side)
+    return sparse.csr_array(A + 0.01 * sparse.eye_array(A.shape[0]))
 
 
 clock = time.perf_counter
@@ -182,16 +174,14 @@ def main() -> None:
     parser.add_argument("--square", type=int, default=300, help="unknowns along a side in 2-D")
     parser.add_argument("--cube", type=int, default=30, help="and in 3-D")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument(
-        "--processor-time", action="store_true", help="of one thread: on a machine that is not idle"
-    )
+    add_clock(parser)
     parser.add_argument("--memory", nargs=3, metavar=("PROBLEM", "SIDE", "CALL"))
     options = parser.parse_args()
     if options.memory:
         name, side, call = options.memory
         print(json.dumps(measure_memory(name, int(side), call)))
         return
-    if options.processor_time:
+    if options.clock is time.process_time:
         count_processor_time()
     square, cube, repeats = options.square, options.cube, options.repeats
     print(format_text(methods_table("Laplace 2-D", square, repeats)))

@@ -20,12 +20,11 @@ import csv
 import gc
 import json
 import math
-import statistics
 import subprocess
 import sys
-import time
 import timeit
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -39,6 +38,7 @@ import sparse_applications
 from dense_peers import absent
 from dense_peers import peers as dense_peers
 from scipy.sparse.linalg import splu, spsolve
+from timing import add_clock, timed
 from timing import median_seconds as seconds
 from tqdm import tqdm
 
@@ -155,12 +155,10 @@ def library_seconds(
         def call(engine=ENGINES[name], ordering=ordering) -> None:
             engine.analyse(A, ordering).factorize(A.data, rw.FP64).solve(b)
 
-        start = time.perf_counter()
         try:
-            call()
+            first = timed(call)
         except ArithmeticFailure:  # such as Cholesky's of a matrix that is not positive definite
             continue
-        first = time.perf_counter() - start
         fastest = np.fmin(fastest, first if first > LONG else seconds(repeats, call)[0])
     return float(fastest)
 
@@ -315,15 +313,9 @@ def overheads() -> None:
             f"difference {1e6 * (ours - numpy):6.1f} us"
         )
     base = "import numpy, scipy.linalg, scipy.sparse.linalg"
-    times = {}
-    for text in (base, base + "; import roundwise"):
-        runs = []
-        for _ in range(5):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", text], check=True)
-            runs.append(time.perf_counter() - start)
-        times[text] = statistics.median(runs)
-    base_seconds, with_ours = times.values()
+    programs = [[sys.executable, "-c", text] for text in (base, base + "; import roundwise")]
+    calls = [partial(subprocess.run, program, check=True) for program in programs]
+    base_seconds, with_ours = seconds(5, *calls, pause=0.0)
     extra = with_ours - base_seconds
     print(f"import roundwise: {extra:.3f} s over NumPy and SciPy ({base_seconds:.3f} s)")
 
@@ -381,7 +373,7 @@ def main() -> None:
     parser.add_argument(
         "--sparse", action="store_true", help="all matrices of the shared folder against spsolve"
     )
-    parser.add_argument("--processor-time", action="store_true", help="with --sparse")
+    add_clock(parser)
     parser.add_argument(
         "--share", type=float, default=1.0, help="of the dense systems, but at least ten of a size"
     )
@@ -391,7 +383,7 @@ def main() -> None:
     print(f"{Machine.this()}")
     if asked.sparse:
         path = OUT / "solve-sparse.csv"
-        sparse_applications.run(MATRICES, path, asked.repeats or 7, asked.processor_time)
+        sparse_applications.run(MATRICES, path, asked.repeats or 7, asked.clock)
         return
     print("\n".join(f"without {reason}" for reason in absent()))
     if asked.dense:

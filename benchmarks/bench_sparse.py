@@ -22,7 +22,7 @@ import bench_sequences
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
-from timing import Clock, median_seconds, timed
+from timing import Clock, add_clock, median_seconds, timed
 
 import roundwise as rw
 from roundwise.backends import ENGINES, ArithmeticFailure, get_backend
@@ -128,22 +128,19 @@ def solve_row(name: str, A: sparse.csr_array, clock: Clock) -> list[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a taste, with small systems")
-    parser.add_argument(
-        "--processor-time", action="store_true", help="of one thread: on a machine that is not idle"
-    )
+    add_clock(parser)
     asked = parser.parse_args()
-    clock: Clock = time.perf_counter
-    if asked.processor_time:
+    by_processor = asked.clock is time.process_time
+    if by_processor:
         bench_sequences.count_processor_time()
-        clock = time.process_time
-    rows = [solve_row(name, A, clock) for name, A in systems(asked.quick)]
+    rows = [solve_row(name, A, asked.clock) for name, A in systems(asked.quick)]
     solved = Table("", HEADER, rows, formats=DIGITS)
     square, *cubes = (40, 8) if asked.quick else (300, 20, 30, 40)
     problems = [("Laplace 2-D", square)]
     for side in cubes:
         problems += [("Laplace 3-D", side), ("convection-diffusion 3-D", side)]
     again = bench_sequences.calls_table(problems, 3)
-    kind = "processor seconds of one thread" if asked.processor_time else "seconds"
+    kind = "processor seconds of one thread" if by_processor else "seconds"
     note = f"{kind.capitalize()}, on {Machine.this()}."
     OUT.mkdir(exist_ok=True)
     for name, table in (("sparse", solved), ("sequences", again)):

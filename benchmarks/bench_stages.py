@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import scipy.linalg.blas
+from timing import PAUSE, median_seconds, medians, timed
 
 import roundwise as rw
 from roundwise import _kernels
@@ -28,7 +29,6 @@ from roundwise.machine.identity import Machine
 from roundwise_studies.report import Table, format_text
 
 OUT = Path("out")
-PAUSE = 0.15
 STAGES = {
     "native_lu": "factorize",
     "native_bf16_lu": "factorize",
@@ -129,16 +129,14 @@ def beside(n: int, repeats: int) -> list[dict[str, object]]:
     A, b = system(n)
     rows: list[dict[str, object]] = []
     for name, product in products().items():
-        times: dict[str, list[float]] = {"rest": [], "after": []}
-        for _ in range(repeats):
-            for when, taken in times.items():
-                time.sleep(PAUSE)
-                if when == "after":
-                    product(A)
-                start = time.perf_counter()
-                rw.solve(A, b)
-                taken.append(1e3 * (time.perf_counter() - start))
-        rest, after = (statistics.median(taken) for taken in times.values())
+
+        def solved(first: Callable[[np.ndarray], object] | None = None) -> float:
+            if first is not None:
+                first(A)
+            return 1e3 * timed(lambda: rw.solve(A, b))
+
+        calls = {"rest": solved, "after": partial(solved, product)}
+        rest, after = medians(repeats, calls).values()
         line = {"n": n, "product": name, "at rest/ms": rest, "after/ms": after}
         rows.append(line | {"after/rest": after / rest})
     return rows
@@ -157,27 +155,21 @@ def together(n: int, count: int, repeats: int) -> dict[str, object]:
         for _ in range(each):
             rw.solve(A, b)
 
-    times: dict[str, list[float]] = {"in turn": [], "in threads": []}
     with ThreadPoolExecutor(count) as pool:
-        for _ in range(repeats):
-            for how, taken in times.items():
-                time.sleep(PAUSE)
-                start = time.perf_counter()
-                if how == "in turn":
-                    for thread in range(count):
-                        several(thread)
-                else:
-                    list(pool.map(several, range(count)))
-                taken.append(1e3 * (time.perf_counter() - start))
-    turn, threads = (statistics.median(taken) for taken in times.values())
-    found = {
+        found = median_seconds(
+            repeats,
+            lambda: list(map(several, range(count))),
+            lambda: list(pool.map(several, range(count))),
+        )
+    turn, threads = (1e3 * seconds for seconds in found)
+    row = {
         "n": n,
         "solves": count * each,
         "threads": count,
         "in turn/ms": turn,
         "in threads/ms": threads,
     }
-    return found | {"threads/turn": threads / turn}
+    return row | {"threads/turn": threads / turn}
 
 
 def shown(title: str, rows: list[dict[str, object]]) -> str:

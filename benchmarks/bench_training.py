@@ -8,13 +8,14 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.actions import monotone_space, top_k
+from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.policies import LinearUCB, Policy, TabularQ, ThompsonSampling
 from roundwise.tuning import train
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    space = top_k(monotone_space(rw.GmresIR.stages, ("bf16", "tf32", "fp32", "fp64")), 25)
+    space = top_k(monotone_space(rw.GmresIR.stages, PAPER_FORMATS), 25)
     contexts = np.column_stack([rng.uniform(1, 8, 100), rng.uniform(0, 2, 100)])
     bits = np.array([sum(fmt.p for fmt in action) for action in space])
     rewards = -np.abs(bits - 20 * contexts[:, :1]) / 50

@@ -21,6 +21,7 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.costs import GENERIC_AVX512_CPU, H200_LIKE, cost_matrix
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.evaluation import best_fixed_action, format_table, regret_table
@@ -47,7 +48,6 @@ from roundwise.rewards import (
 from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards
 
 TAU = 1e-6
-FORMATS = ("bf16", "tf32", "fp32", "fp64")
 EPISODES = 100
 
 
@@ -138,7 +138,7 @@ def outcomes(name: str, folder: Path, jobs: int, space: ActionSpace) -> list[Out
 
 
 def compare(name: str, folder: Path, jobs: int, seeds: int) -> None:
-    space = monotone_space(rw.GmresIR.stages, FORMATS)
+    space = monotone_space(rw.GmresIR.stages, PAPER_FORMATS)
     top = top_k(space, 25)
     every, highest = list(range(len(space))), [space.index(action) for action in top]
     views = outcomes(name, folder, jobs, space)

@@ -17,8 +17,8 @@ import argparse
 import ctypes
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 import scipy
 from scipy.linalg import blas, lapack
 from threadpoolctl import threadpool_limits
-from timing import PAUSE
+from timing import medians, timed
 
 from roundwise import _kernels
 from roundwise.backends.engines import mkl
@@ -126,19 +126,16 @@ def rates(
         A = np.asfortranarray(np.eye(n) + 1 / n, DTYPES[fmt])
     work, flops = A.copy(order="F"), {"lu": 2 / 3, "cholesky": 1 / 3, "product": 2}[what] * n**3
     calls = contenders(what, fmt, n)
+
+    def fresh(call: Call, t: int) -> float:
+        work[...] = A
+        return timed(lambda: call(work, t))
+
     for t in threads:
-        seconds: dict[str, list[float]] = {name: [] for name in calls}
         with threadpool_limits(t):  # OpenBLAS
-            for repeat in range(repeats + 1):
-                for name, call in calls.items():
-                    work[...] = A
-                    time.sleep(PAUSE)
-                    start = time.perf_counter()
-                    call(work, t)
-                    if repeat > 0:  # the first one warms up
-                        seconds[name].append(time.perf_counter() - start)
-        for name, record in seconds.items():
-            rate = flops / float(np.median(record)) / 1e9
+            found = medians(repeats, {name: partial(fresh, calls[name], t) for name in calls})
+        for name, seconds in found.items():
+            rate = flops / seconds / 1e9
             print(f"{what} {fmt} n={n} threads={t} {name}: {rate:.0f} Gflop/s", flush=True)
             yield {
                 "what": what,

@@ -9,10 +9,10 @@ replace those of a machine with as many cores in src/roundwise/machine/rates.jso
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
+from functools import partial
 
 import numpy as np
+from timing import medians, timed
 
 from roundwise import _kernels
 from roundwise.machine import lu_threads
@@ -28,16 +28,14 @@ over the matrix follows, as in a solve, which wakes them from an order of 362 on
 
 def milliseconds(A: np.ndarray, counts: list[int], repeats: int) -> dict[int, float]:
     """Medians by number of threads, in turns."""
-    swaps, times = np.empty(len(A), np.int32), {count: [] for count in counts}
-    for _ in range(repeats):
-        for count, taken in times.items():
-            work = A.copy(order="F")
-            time.sleep(PAUSE)
-            _kernels.native_column_norms(work, count)
-            start = time.perf_counter()
-            _kernels.native_lu(work, swaps, count)
-            taken.append(1e3 * (time.perf_counter() - start))
-    return {count: statistics.median(taken) for count, taken in times.items()}
+    swaps = np.empty(len(A), np.int32)
+
+    def factorized(count: int) -> float:
+        work = A.copy(order="F")
+        _kernels.native_column_norms(work, count)
+        return 1e3 * timed(lambda: _kernels.native_lu(work, swaps, count))
+
+    return medians(repeats, {count: partial(factorized, count) for count in counts}, pause=PAUSE)
 
 
 def shown(name: str, found: dict[int, dict[int, float]]) -> str:

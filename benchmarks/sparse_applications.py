@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
-from timing import median_seconds
+from timing import Clock, median_seconds
 from tqdm import tqdm
 
 import roundwise as rw
@@ -38,11 +37,10 @@ def matrices(folder: Path) -> Iterator[tuple[str, sp.csr_array]]:
         yield entry["name"], sp.csr_array(read_matrix_market(folder / entry["file"]).A)
 
 
-def compare(name: str, A: sp.csr_array, repeats: int, processor_time: bool) -> Row:
+def compare(name: str, A: sp.csr_array, repeats: int, clock: Clock) -> Row:
     """The ratio is NaN where A is singular, so that we give no answer."""
     b = A @ np.ones(A.shape[0])
     csc = A.tocsc()
-    clock = time.process_time if processor_time else time.perf_counter
     row: Row = {"name": name, "n": A.shape[0], "entries": A.nnz}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of either, about singular and ill-conditioned matrices
@@ -90,9 +88,9 @@ def slower(rows: Sequence[Row]) -> Table:
     return Table(f"Less than {SLOWER} times as fast", columns, cells, formats=formats)
 
 
-def run(folder: Path, out: Path, repeats: int, processor_time: bool) -> None:
+def run(folder: Path, out: Path, repeats: int, clock: Clock) -> None:
     """Print both tables, and write all ratios to a file."""
-    rows = [compare(name, A, repeats, processor_time) for name, A in matrices(folder)]
+    rows = [compare(name, A, repeats, clock) for name, A in matrices(folder)]
     print(format_text(summary(rows)))
     print(format_text(slower(rows)))
     with out.open("w", newline="") as file:

@@ -1,16 +1,14 @@
 """The generated parts of the pages: their places exist, and filling them again changes nothing."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
+from scripts import ROOT, loaded
 
 from roundwise_studies.protocol import reproduce
 from roundwise_studies.report import Finding
 from roundwise_studies.simulated import Settings, SimulatedStudy
 
-ROOT = Path(__file__).parents[2]
 BLOCKS = {
     "docs/cluster.md": ["scale"],
     "README.md": ["speed"],
@@ -23,10 +21,7 @@ BLOCKS = {
 
 @pytest.fixture(scope="module")
 def refresh():
-    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("docs/refresh.py")
 
 
 @pytest.mark.parametrize(("page", "name"), [(p, n) for p, names in BLOCKS.items() for n in names])

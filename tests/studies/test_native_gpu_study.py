@@ -2,12 +2,10 @@
 
 import csv
 import html
-import importlib.util
 import json
 import math
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import fake_cupy as cupy
 import host_device
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 from command_line import fail, succeed
 from scipy import linalg
+from scripts import ROOT, loaded
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms import VerifiedSolve
@@ -37,7 +36,6 @@ from roundwise_studies.native.study import NativeStudy
 from roundwise_studies.protocol import reproduce
 from roundwise_studies.writing import write
 
-ROOT = Path(__file__).parents[2]
 SLICE = Gpu((20, 33), (1, 1), (1, 1), papers_up_to=20, repeats=1, episodes=5)
 STUDY = NativeStudy(SLICE)
 
@@ -308,13 +306,6 @@ def test_options_that_do_not_fit_are_refused(options, said):
 # The benchmark and the page
 
 
-def loaded(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # for dataclasses
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def bench(backend, monkeypatch):
     class Pool:
@@ -326,7 +317,7 @@ def bench(backend, monkeypatch):
 
     monkeypatch.setattr(cupy, "get_default_memory_pool", Pool, raising=False)
     monkeypatch.setattr(host_device.HostDevice, "lu_factor", lu_factor, raising=False)
-    return loaded(ROOT / "benchmarks" / "bench_gpu.py")
+    return loaded("benchmarks/bench_gpu.py")
 
 
 def test_targets(bench):
@@ -346,7 +337,7 @@ def test_the_benchmark_and_the_page(bench, written, tmp_path, monkeypatch, capsy
     assert all(case.name in measured for case in bench.CASES)
     assert "cuSOLVER fp64" in measured
     assert "a stand-in (version 1)" in measured
-    refresh = loaded(ROOT / "docs" / "refresh.py")
+    refresh = loaded("docs/refresh.py")
     page = tmp_path / "gpu.md"
     page.write_text((ROOT / "docs" / "gpu.md").read_text())
     refresh.gpu(written[0].parent, page, tmp_path)

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from command_line import fail, succeed
 from scipy import sparse
 from scipy.linalg import lapack
+from scripts import loaded
 
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import blas
@@ -346,18 +346,9 @@ def test_the_papers_numbers():
 # Scaling
 
 
-def loaded(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # for dataclasses
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(path.parent)  # as when it is run: modules beside it can be imported
-        spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def scaling():
-    return loaded(ROOT / "benchmarks" / "bench_scaling.py")
+    return loaded("benchmarks/bench_scaling.py")
 
 
 def test_sparse_fp32_halves_the_factors(scaling):
@@ -387,11 +378,11 @@ def test_the_page_takes_the_numbers(scaling, written, tmp_path, monkeypatch):
     monkeypatch.setattr(scaling, "dense_systems", lambda sizes: [("D", randsvd(20, 9.0, rng=0))])
     monkeypatch.setattr(scaling, "sparse_systems", lambda m, k: [("S", poisson_2d(5))])
     scaling.main()
-    bench = loaded(ROOT / "benchmarks" / "bench_native_lu.py")
-    monkeypatch.setattr(bench, "PAUSE", 0.0)
+    bench = loaded("benchmarks/bench_native_lu.py")
+    monkeypatch.setattr("timing.PAUSE", 0.0)
     lu = tmp_path / "lu.csv"
     write_csv(bench.compare_factorizations([20, 30, 40], 1), lu)
-    refresh = loaded(ROOT / "docs" / "refresh_native.py")
+    refresh = loaded("docs/refresh_native.py")
     page = tmp_path / "native.md"
     page.write_text(refresh.PAGE.read_text())
     (tmp_path / "images").mkdir()
