@@ -358,13 +358,11 @@ def selected(options: argparse.Namespace) -> Iterator[Call]:
 
 
 def rows(options: argparse.Namespace) -> Iterator[tuple[Call, list[str], dict[str, float]]]:
-    if options.first_call:
-        calls = list(selected(options))
-        for some in (calls[i : i + 4] for i in range(0, len(calls), 4)):
-            yield from first_calls(some)
-        return
+    calls = selected(options)
+    while options.first_call and (some := list(itertools.islice(calls, 4))):
+        yield from first_calls(some)
     before = product_of(options.after) if options.after else None
-    for call in selected(options):
+    for call in calls:
         if options.joblib:
             yield call, groups(call), by_joblib(call, options.joblib)
         else:
@@ -389,8 +387,8 @@ def report(found: list[Row], worst: int) -> None:
     long, short = defaultdict(list), defaultdict(list)
     for row in found:
         slower = max(row["seconds"][OURS], best(row["seconds"])[1])
-        everywhere = [] if "forward" in row["groups"][0] else ["all"]
-        for name in [*everywhere, *row["groups"]]:
+        forward = [name for name in row["groups"] if "forward" in name]
+        for name in forward or ["all", *row["groups"]]:
             (long if slower >= SHORT else short)[name].append(row)
     head = f"{'draws':>6}{'median':>9}{'worst':>9}{'< 0.9':>9}{'< 0.8':>9}{'< 0.7':>9}"
     printed("the best peer's time over ours:", head, long, shares)
