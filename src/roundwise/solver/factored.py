@@ -132,7 +132,7 @@ class Factored:
     @cached_property
     def examiner(self) -> Examiner:
         """Examines A: its condition, and whether it is singular."""
-        return Examiner(self.matrix, self._backend)
+        return Examiner(self.matrix)
 
     @cached_property
     def transposed(self) -> Factored:

@@ -75,8 +75,9 @@ def solve(
         `Tuner`, or the ``.json`` file that it saved. A bad choice costs time, never digits: every
         answer passes the same gate.
     full_output : bool
-        Return a `Solution` instead of x: x with an error bound, the condition number, every
-        attempt and the times. Computing the bound may take longer than the solve.
+        Return a `Solution` instead of x: the same x with every attempt and the times. Its error
+        bound and condition number are computed when they are read, from A as it is then:
+        `SystemChanged` is raised if A has been changed since.
     assume_a : str, optional
         What is known of a dense A, in the words of `scipy.linalg.solve`: ``"general"``,
         ``"symmetric"``, ``"hermitian"``, ``"positive definite"`` (or ``"gen"``, ``"sym"``,

@@ -107,10 +107,17 @@ class Examined:
 class Examiner:
     """Examines one matrix and answers computed with it; remembers what it found of the matrix."""
 
-    def __init__(self, matrix: System, backend: Backend) -> None:
-        self._matrix, self._backend = matrix, backend
-        self._conditioning, self._prover = Conditioning(matrix.A, backend), Prover(matrix, backend)
+    def __init__(self, matrix: System) -> None:
+        self._matrix, self._backend = matrix, matrix.backend
         self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen
+
+    @cached_property
+    def _conditioning(self) -> Conditioning:
+        return Conditioning(self._matrix.A, self._backend)
+
+    @cached_property
+    def _prover(self) -> Prover:
+        return Prover(self._matrix, self._backend)
 
     @cached_property
     def singularity(self) -> Singularity:
@@ -360,7 +367,7 @@ def knowledge_of(
 def _examined_afresh(A: Any, b: Any, x: Any) -> ErrorEstimate:
     system = prepare(A)
     given, taken = system.taken(b), system.taken(x).columns
-    examiner, done, estimates = Examiner(system, system.backend), 0, []
+    examiner, done, estimates = Examiner(system), 0, []
     X = taken[:, None] if taken.ndim == 1 else taken
     for columns in scaled_blocks(checked_columns(given.columns, system), system):
         block = X[:, done : done + columns.B.shape[1]].astype(np.float64, order="F")
