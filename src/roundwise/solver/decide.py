@@ -17,7 +17,6 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.native.structured import structured_method
 from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import look
 from roundwise.formats import BF16, FP32, FP64
@@ -83,29 +82,11 @@ class Plan:
 
 def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     """What to try for a system, and why."""
-    if options.definite is None:
-        plan = _structured(system)
-        if plan is not None:
-            return plan
     policy = asker.on(system.backend)
     known = _structure(system, options.definite)
     if isinstance(policy, Start):
         return _as_asked(policy, system, known)
     return _ranked(policy, system, known)
-
-
-def _structured(system: System) -> Plan | None:
-    """Substitution, or the LU of a band, if A is seen to suit it; None for other matrices."""
-    if system.is_sparse or system.is_complex or not system.backend.on_host:
-        return None
-    method = None if system.n < STRUCTURED_FROM else structured_method(system.A)
-    if method is None:
-        return None
-    reason = {
-        "banded": "A has entries near its diagonal only: LU of that band in FP64.",
-        "triangular": "A is triangular, perhaps with rows or columns in disorder: substitution.",
-    }[method]
-    return Plan(ladder_from(Action([FP64] * 4, method), system), reason)
 
 
 def _as_asked(start: Start, system: System, known: dict[str, float]) -> Plan:
@@ -180,21 +161,28 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
     If the caller knows whether A is positive definite, that is not computed. For a sparse A these
     are only the features that small systems need; `_counted` adds the others.
     """
-    known = dict.fromkeys(STRUCTURE, 0.0)
+    known = dict.fromkeys((*STRUCTURE, "diagonals"), 0.0)
     positive, profiled = "looks_positive_definite", system.profiled
     if system.is_sparse:
         known["symmetric_pattern"] = look.symmetric_pattern(profiled)
         if positive_definite is not None and not system.is_complex:
             known[positive] = float(positive_definite)
-    elif system.columns is not None:
-        pass  # rows and columns are scaled: A is no longer symmetric
-    elif positive_definite is not None:
-        known[positive] = float(positive_definite)
-    elif system.place is not None:
-        known[positive] = float(_is_definite_on_device(system))
-    else:
-        known[positive] = look.structure(profiled)[positive]
+        return known
+    is_scaled = system.columns is not None  # by rows and columns: A is no longer symmetric
+    if positive_definite is not None:
+        known[positive] = float(positive_definite and not is_scaled)
+        return known
+    if system.place is None and not system.is_complex and system.n >= STRUCTURED_FROM:
+        known |= look.zeros(profiled)
+    if is_scaled or known["banded"] or known["triangular"]:
+        return known
+    is_definite = _is_definite_on_device if system.place is not None else _is_definite
+    known[positive] = float(is_definite(system))
     return known
+
+
+def _is_definite(system: System) -> bool:
+    return bool(look.structure(system.profiled)["looks_positive_definite"])
 
 
 def _is_definite_on_device(system: System) -> bool:
@@ -229,6 +217,9 @@ def _suited_kind(system: System, known: dict[str, float]) -> str:
 
 def _suited_method(system: System, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
+    for zeros in ("banded", "triangular"):
+        if known[zeros]:
+            return zeros
     if known["looks_positive_definite"]:
         return "cholesky/amd" if system.is_sparse else "cholesky"
     return KINDS[_suited_kind(system, known)].name
