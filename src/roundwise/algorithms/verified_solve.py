@@ -14,9 +14,10 @@ One run tries one action:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -70,6 +71,17 @@ RESTART = 30
 CHECK_AFTER = 12
 """A GMRES cycle that after so many iterations is not on its way to the inner tolerance within half
 of the budget is given up: two such cycles are needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rung:
+    """What came of one rung of a ladder."""
+
+    outcome: Outcome
+    answer: Answer | None  # as refinement left it; None if there are no factors
+    factors: Factors | None
+    factor_seconds: float
+    seconds: float  # of all
 
 
 @dataclass(frozen=True)
@@ -128,15 +140,37 @@ class VerifiedSolve(Algorithm):
             return matrix, scaled_columns(b, matrix)
 
         system = shared.get("system", scaled, residual)
-        factors = shared_factors(factor, system, shared, method)
+        factors = partial(shared_factors, factor, system, shared, method)
         matrix = partial(shared_matrix, system=system, shared=shared)
-        outcome, _ = self.attempt(system, factors, stages, matrix)
+        outcome = self.rung(system, factors, stages, matrix).outcome
         if outcome.x is None:
             return outcome
         with shared.diagnostics():
             x = on_host(outcome.x[:, 0])
             ferr, cbe = measure.forward(x), measure.componentwise(x)
         return replace(outcome, x=x, ferr=ferr, cbe=cbe)
+
+    def rung(
+        self,
+        system: System,
+        factors_of: Callable[[], Factors],
+        stages: Stages,
+        matrix: MatrixOf,
+        dtype: Any = np.float64,
+    ) -> Rung:
+        """Factorize, refine and judge: one rung of a ladder. Failures of arithmetic are outcomes.
+
+        It is the step that `roundwise.solve` climbs by, and that training runs.
+        """
+        start, answer, factors = perf_counter(), None, None
+        try:
+            factors = factors_of()
+            made = perf_counter()
+            outcome, answer = self.attempt(system, factors, stages, matrix, dtype)
+        except ArithmeticFailure as failure:
+            made = perf_counter()
+            outcome = Outcome.from_failure(failure)
+        return Rung(outcome, answer, factors, made - start, perf_counter() - start)
 
     @np.errstate(all="ignore")  # infinity and NaN never pass the gate
     def attempt(

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
-from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
+from roundwise.algorithms import VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.answer import Answer
-from roundwise.backends import Analysis, ArithmeticFailure, Factors
+from roundwise.backends import Analysis
 from roundwise.backends.arrays import is_sparse
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.arithmetic import ieee_arithmetic
+from roundwise.solver.climb import climb
 from roundwise.solver.decide import Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.factored import Factored, with_pattern_of
@@ -34,37 +32,9 @@ from roundwise.solver.inputs import (
 from roundwise.solver.prepare import PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
 from roundwise.solver.system import System, Taken
-from roundwise.solver.trust.error_bound import PROVED_UP_TO
-from roundwise.solver.trust.examining import (
-    FEW_DIGITS,
-    UNEXAMINED,
-    Examined,
-    Singularity,
-    warn_of,
-)
-from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 RETRY_AFTER = 8
 """Refactorizations after which a format that once did not suffice is tried again."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Try:
-    """One rung of the ladder: its outcome, and what this solve alone needs of it."""
-
-    outcome: Outcome  # without x
-    X: Any
-    answer: Answer | None
-    factors: Factors | None
-
-    def broke_down(self, action: Action) -> bool:
-        """Whether FP64's elimination found no pivot: A is singular, or nearly so."""
-        zero_pivot = self.outcome.status is OutcomeStatus.ZERO_PIVOT and action[0] == FP64
-        return zero_pivot and action.method != "cholesky"
-
-    def is_as_good_as_it_gets(self, action: Action) -> bool:
-        """Whether x passes the gate, and FP64 factors cannot make it more accurate."""
-        return self.answer is not None and self.answer.passed and action[0] == FP64
 
 
 class Factorization:
@@ -249,7 +219,7 @@ class Factorization:
 
         b = checked_columns(taken.columns, factored.matrix)
         blocks = scaled_blocks(b, factored.matrix)
-        solutions = (self._run(factored, columns, full_output, tolerance) for columns in blocks)
+        solutions = (self._climbed(factored, columns, full_output, tolerance) for columns in blocks)
         solution = joined(solutions, b.shape)
         if full_output and factored.matrix.place is not None:
             entered = partial(factored.matrix.entered, taken.columns)
@@ -263,63 +233,26 @@ class Factorization:
             knowledge=solution.knowledge.times(1 / taken.share),
         )
 
-    def _run(
+    def _climbed(
         self,
         factored: Factored,
         columns: GivenColumns,
         full_output: bool,
-        accepted: Callable[[Any], float | None],
+        tolerance: Callable[[Any], float | None],
     ) -> Solution:
-        """Climb from the present rung until an answer passes the gate."""
-        with self._counting:  # later solves do not pay for it again
+        """The answer for some columns, from the present rung on."""
+        with self._counting:  # only the first solve pays for the decision, and is learned from
             features, self._features_seconds = self._features_seconds, 0.0
-        timings = {"features": features, "factor": 0.0, "refine": 0.0, "verify": 0.0}
-        tol = accepted(columns.dtype)
-        algorithm = VerifiedSolve(tol, self._budget, self._accuracy)
-        tolerance = algorithm.target(factored.matrix.n, columns.dtype)
-        level, ladder = factored.level, factored.ladder
-        tries: list[_Try] = []
-        while True:
-            last = self._try(algorithm, factored, level, columns, timings)
-            tries.append(last)
-            if last.outcome.converged or last.is_as_good_as_it_gets(ladder[level]):
-                break
-            if factored.forgets_analysis(level):
-                continue
-            higher = algorithm.rung_after(ladder, level, last.outcome.status)
-            if higher is None or self._is_final(factored, last, ladder[level]):
-                singularity = self._singularity(factored, last, ladder[level])
-                raise _failure(tries, tolerance, columns, singularity)
-            tries[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
-            level = higher
-        attempts = tuple(one.outcome for one in tries)
-        fell_short = not last.outcome.converged  # of the full accuracy that was asked for
-        answer = _examined(last, columns)
-        known, is_all = self._signs(factored, last, answer, fell_short)
-        if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
-            raise _failure(tries, tolerance, columns, Singularity.SINGULAR)
-        with self._counting:  # from the first solve: later ones find the factors made
             learn, self._learn = self._learn, None
+        algorithm = VerifiedSolve(tolerance(columns.dtype), self._budget, self._accuracy)
+        try:
+            answer = climb(algorithm, factored, columns, {"features": features})
+        except SolveFailed:
+            self._learn = learn
+            raise
         if learn is not None:
-            learn(attempts, sum(timings.values()))
-        fell_short |= self._accuracy == "forward" and math.isinf(known.error)
-        if fell_short or known.error > FEW_DIGITS:
-            warn_of(known, fell_short)
-        knowledge = NOT_ASKED_FOR
-        if full_output:
-            knowledge = Knowledge.known(known) if is_all else factored.examiner.knowledge(answer)
-        return Solution(
-            _shaped(last.X, columns),
-            "accepted" if len(tries) == 1 else "escalated",
-            last.outcome.action,
-            last.outcome.nbe,
-            tolerance,
-            knowledge,
-            attempts,
-            timings,
-            self._reason,
-            "backward" if fell_short else self._accuracy,
-        )
+            learn(answer.attempts, sum(answer.timings.values()))
+        return answer.solution(self._reason, full_output)
 
     def slogdet(self) -> tuple[Any, float]:
         """The sign and the logarithm of the magnitude of the determinant, as NumPy's `slogdet`.
@@ -418,80 +351,6 @@ class Factorization:
         options = Options(self._tol, accuracy=self._accuracy)
         return _remade, (factored.matrix, plan, options, factored.level)
 
-    def _try(
-        self,
-        algorithm: VerifiedSolve,
-        factored: Factored,
-        level: int,
-        columns: GivenColumns,
-        timings: dict[str, float],
-    ) -> _Try:
-        """One rung: its factors, and refinement with them."""
-        action, start = factored.ladder[level], perf_counter()
-        stages = Stages(algorithm.stages, action, self._backend)
-        answer = factors = None
-        try:
-            factors = factored.factors_of(level)
-            made = perf_counter()
-            outcome, answer = algorithm.attempt(
-                (factored.matrix, columns), factors, stages, factored.matrix_of, columns.dtype
-            )
-        except ArithmeticFailure as failure:
-            made = perf_counter()
-            outcome = Outcome.from_failure(failure)
-        end = perf_counter()
-        verified = stages["residual"].seconds
-        timings["factor"] += made - start
-        timings["verify"] += verified
-        timings["refine"] += end - made - verified
-        stage_seconds = {stage.name: stage.seconds for stage in stages.values()}
-        facts = {
-            "x": None,
-            "action": str(action),
-            "arithmetic": self._backend.arithmetic,
-            "seconds": end - start,
-            "timings": stage_seconds | {"factor": stage_seconds["factor"] + made - start},
-        }
-        return _Try(Outcome(**vars(outcome) | facts), outcome.x, answer, factors)
-
-    def _signs(
-        self, factored: Factored, last: _Try, answer: Examined, fell_short: bool
-    ) -> tuple[ErrorEstimate, bool]:
-        """What every solve finds out about its error, to warn of it, and whether that is all.
-
-        The answer is not examined unless A or x shows signs of trouble, or x `fell_short` of the
-        accuracy that was asked for.
-        """
-        assert last.answer is not None
-        assert last.factors is not None
-        examiner = factored.examiner
-        if fell_short:
-            return examiner.examined(answer), True
-        if factored.matrix.n > PROVED_UP_TO:
-            if last.answer.is_accurate:
-                return UNEXAMINED, False
-            return examiner.glanced(answer, last.answer.largest, last.outcome.nbe), False
-        if not examiner.suspects(last.factors, last.answer.X, answer.columns):
-            return UNEXAMINED, False
-        found = examiner.estimated(answer)
-        return (examiner.examined(answer), True) if found is None else (found, False)
-
-    def _is_final(self, factored: Factored, last: _Try, action: Action) -> bool:
-        """Whether no other factors would help: A is singular, or x leaves float64's range."""
-        unholdable = last.answer is not None and last.answer.unholdable
-        broken = last.broke_down(action)
-        return unholdable or (broken and self._singularity(factored, last, action) in _SINGULAR)
-
-    def _singularity(self, factored: Factored, last: _Try, action: Action) -> Singularity:
-        """Whether A is singular. It is examined only if the last factors give reason to."""
-        unholdable = last.answer is not None and last.answer.unholdable
-        asked = last.broke_down(action) or (
-            last.factors is not None
-            and last.factors.fmt == FP64
-            and factored.examiner.shows_signs(last.factors)
-        )
-        return factored.examiner.singularity if asked or unholdable else Singularity.NONSINGULAR
-
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
     """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
@@ -515,42 +374,6 @@ def _remade(system: System, plan: Plan, options: Options, level: int) -> Factori
     return F
 
 
-NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)
-
-_SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
-
-
 def _with_exact_residuals(ladder: tuple[Action, ...]) -> tuple[Action, ...]:
     """The same actions with residuals in FP64X2, each once."""
     return tuple(dict.fromkeys(Action((*action[:3], FP64X2), action.method) for action in ladder))
-
-
-def _failure(
-    tries: list[_Try], tolerance: float, columns: GivenColumns, singularity: Singularity
-) -> SolveFailed:
-    best, last = min(tries, key=lambda one: one.outcome.nbe), tries[-1].outcome
-    reason = f"no answer reached a backward error of {tolerance:.1e}: {last.reason}"
-    if singularity is Singularity.SINGULAR:
-        reason = "A is singular: its determinant is zero; remove dependent rows and columns"
-    elif last.status is OutcomeStatus.ZERO_PIVOT and singularity is Singularity.UNDECIDED:
-        reason = f"A is singular to working precision: {last.reason}"
-    elif last.status is OutcomeStatus.ZERO_PIVOT:
-        reason = f"A is not singular, but fp64 cannot tell it from a singular matrix: {last.reason}"
-    return SolveFailed(
-        reason,
-        None if best.X is None else _shaped(best.X, columns),
-        best.outcome.nbe,
-        tuple(one.outcome for one in tries),
-    )
-
-
-def _examined(last: _Try, columns: GivenColumns) -> Examined:
-    """The answer of the last attempt, as it is examined."""
-    assert last.answer is not None
-    assert last.factors is not None
-    X = columns.scaled_solution(last.X.astype(np.float64, copy=False))
-    return Examined(X, columns, last.factors, last.answer.R, last.answer.residual_format)
-
-
-def _shaped(X: Any, columns: GivenColumns) -> NDArray[Any]:
-    return X[:, 0] if columns.was_vector else X  # type: ignore[no-any-return]
