@@ -96,7 +96,7 @@ scale: $(VENV)/installed  ## a table of a million outcomes: write, open, view, t
 	$(RUN)/python benchmarks/bench_scale.py
 
 compare: $(VENV)/installed  ## regret of all policies on the paper's data sets (minutes)
-	$(RUN)/python benchmarks/compare_policies.py
+	$(RUN)/python -m roundwise_studies.compare_policies
 
 MATRICES := $(wildcard ../shared/matrices)
 default-policy: sparse-prices  ## measure, compare and ship the policy of solve (idle machine; resumes)

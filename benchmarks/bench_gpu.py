@@ -104,7 +104,7 @@ def seconds(backend: Any, runs: int, *calls: Callable[[], Any]) -> list[float]:
 
 def solve_row(case: Case, n: int, systems: int, runs: int, backend: Any) -> dict[str, Cell]:
     """The medians over systems of the medians over runs."""
-    ours, theirs, stories, worst = [], [], [], 0.0
+    ours, theirs, tried, worst = [], [], [], 0.0
     for seed in range(systems):
         system = case.drawn(n, seed, backend)
         A, b, xp = system.A, system.b, backend.xp
@@ -114,7 +114,7 @@ def solve_row(case: Case, n: int, systems: int, runs: int, backend: Any) -> dict
         theirs.append(peer)
         ours.append(own)
         solution = rw.solve(A, b, full_output=True)
-        stories.append(" > ".join(short(outcome.action) for outcome in solution.attempts))
+        tried.append(" > ".join(short(outcome.action) for outcome in solution.attempts))
         error = DeviceErrors(system).backward(on_host(solution.x)) / default_tolerance(n)
         worst = max(worst, error)
         system = A = b = solution = None
@@ -131,7 +131,7 @@ def solve_row(case: Case, n: int, systems: int, runs: int, backend: Any) -> dict
         "wanted": wanted,
         "reached": "" if wanted is None else "yes" if ratio >= wanted else "no",
         "backward error / gate": worst,
-        "tried": ", ".join(dict.fromkeys(stories)),
+        "tried": ", ".join(dict.fromkeys(tried)),
     }
 
 

@@ -112,40 +112,6 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
     )
 
 
-def compare_disturbed(n: int, threads: int) -> None:
-    """LU at rest, and just after a product in NumPy, whose BLAS is not SciPy's."""
-    rng = np.random.default_rng(0)
-    A = np.asfortranarray(rng.standard_normal((n, n)), np.float32)
-    G = rng.standard_normal((300, 300))
-
-    def after_product(call: Callable[[np.ndarray], object]) -> Callable[[], float]:
-        run = factorization(A, call)
-
-        def disturbed() -> float:
-            G @ G
-            return run()
-
-        return disturbed
-
-    ours = own_lu(n, threads)
-
-    def sgetrf(a: np.ndarray) -> None:
-        lapack.sgetrf(a, overwrite_a=True)
-
-    seconds = medians(
-        11,
-        {
-            "ours": factorization(A, ours),
-            "sgetrf": factorization(A, sgetrf),
-            "ours after a product": after_product(ours),
-            "sgetrf after a product": after_product(sgetrf),
-        },
-    )
-    print(f"\nFP32 LU, n = {n}, at rest and just after a product in NumPy")
-    for name, value in seconds.items():
-        print(f"{name:<24} {1e3 * value:>8.2f} ms")
-
-
 def stored(A: np.ndarray, fmt: str, threads: int) -> np.ndarray:
     out = np.empty(A.shape, DTYPES[fmt], order="F")
     if fmt == "fp64":
@@ -260,7 +226,6 @@ def main() -> None:
         print(f"\n{format_text(table)}")
         OUT.mkdir(exist_ok=True)
         write_csv(table, OUT / "lu.csv")
-        compare_disturbed(1250, threads)
         if asked.lu_only:
             return
         compare_stored(4000, threads)

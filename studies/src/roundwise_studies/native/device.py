@@ -84,8 +84,8 @@ class Device(ABC):
 
     @property
     @abstractmethod
-    def are_the_defaults(self) -> bool:
-        """Whether the numbers can be read as those of the documentation."""
+    def are_the_papers(self) -> bool:
+        """Whether they are the paper's; on a device that it has no numbers of, the defaults."""
 
     @abstractmethod
     def arithmetic(self, table: OutcomeTable) -> Backend | str:

@@ -95,7 +95,7 @@ class Gpu(Device):
             raise ValueError("choose at least 1 for every size, count, repeat and episode")
 
     @property
-    def are_the_defaults(self) -> bool:
+    def are_the_papers(self) -> bool:
         return self == Gpu(seed=self.seed)
 
     def within(self, smallest: int, largest: int) -> Gpu:

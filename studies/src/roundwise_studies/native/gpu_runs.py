@@ -132,10 +132,10 @@ class DeviceCall(Algorithm):
                 ferr=measure.forward(values),
                 nbe=measure.backward(values),
                 cbe=measure.componentwise(values),
-                reason=self._story(problem),
+                reason=self._tried(problem),
             )
 
-    def _story(self, problem: DeviceSystem) -> str:
+    def _tried(self, problem: DeviceSystem) -> str:
         """The actions that the front door tried, the last one with success."""
         if self.routine != FRONT_DOOR:
             return ""

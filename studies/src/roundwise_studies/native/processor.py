@@ -92,7 +92,7 @@ class Processor(Device):
             raise ValueError(f"order = {self.order!r}; choose one of {', '.join(ORDERS)}")
 
     @property
-    def are_the_defaults(self) -> bool:
+    def are_the_papers(self) -> bool:
         """Whether only the seed and the order of the stages differ from the paper's."""
         return self == Processor(seed=self.seed, order=self.order)
 

@@ -115,7 +115,7 @@ def overview(result: NativeResult) -> list[str]:
         f"validation systems, n = {min(sizes)} to {max(sizes)}, {device.repeats} "
         f"repeats, on {result.gathered.machine}."
     ]
-    if not device.are_the_defaults:
+    if not device.are_the_papers:
         lines.append(TASTE)
     return lines + [
         sentence(name, policy, judged, judged.judged[policy], device.reference)

@@ -6,7 +6,7 @@ each system, with bootstrap intervals ("bins in hindsight" bounds what the paper
 tell at all). Outcomes are kept in ``out/``: the first run solves
 everything (minutes), later ones replay.
 
-    make compare
+    python -m roundwise_studies.compare_policies    # make compare
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import roundwise as rw
 from roundwise.actions import ActionSpace, monotone_space, top_k
@@ -38,25 +40,30 @@ from roundwise.policies import (
 )
 from roundwise.problems import DATA_SETS
 from roundwise.rewards import (
+    PAPER_W1,
+    PAPER_W2,
     CostReward,
-    PaperReward,
     ProblemFacts,
     Reward,
     StrictTarget,
     met_matrix,
 )
 from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards
+from roundwise_studies.simulated import EXPERIMENTS
+
+Floats = NDArray[np.float64]
+Choices = NDArray[np.intp]
+Halves = tuple[Floats, Floats]
 
 TAU = 1e-6
 EPISODES = 100
 
 
 def rewards_for(name: str) -> dict[str, Reward]:
-    iteration_weight = 1.0 if name == "dense" else 0.5  # the paper's
-    target = StrictTarget(TAU)
+    iterations, target = EXPERIMENTS[name].lambda_iter, StrictTarget(TAU)
     return {
-        "paper W1": PaperReward(w1=1.0, w2=0.1, lambda_iter=iteration_weight),
-        "paper W2": PaperReward(w1=1.0, w2=1.0, lambda_iter=iteration_weight),
+        "paper W1": replace(PAPER_W1, lambda_iter=iterations),
+        "paper W2": replace(PAPER_W2, lambda_iter=iterations),
         "cost H200": CostReward(H200_LIKE, target),
         "cost CPU": CostReward(GENERIC_AVX512_CPU, target),
     }
@@ -82,7 +89,7 @@ def perceptron() -> Any:
     return MLPRegressor(hidden_layer_sizes=(32, 32), max_iter=300, random_state=0)
 
 
-def escalation_regret(outcomes: OutcomeView, reward: CostReward, rewards: np.ndarray) -> float:
+def escalation_regret(outcomes: OutcomeView, reward: CostReward, rewards: Floats) -> float:
     """Mean regret of `Escalation`, which pays for every rung up to the first that succeeds."""
     space = ActionSpace(outcomes.stages, outcomes.actions)
     policy = Escalation()
@@ -105,17 +112,17 @@ def chosen_by(
     policy: Policy,
     space: ActionSpace,
     columns: list[int],
-    contexts: tuple[np.ndarray, np.ndarray],
-    rewards: np.ndarray,
+    contexts: Halves,
+    rewards: Floats,
     seed: int,
-) -> np.ndarray:
+) -> Choices:
     """Test choices, as columns of the whole space, after training on some of its columns."""
     rng = np.random.default_rng(seed)
     train(policy, contexts[0], rewards[:, columns], space, EPISODES, rng)
     return np.array(columns)[policy.predict(contexts[1])]
 
 
-def hindsight(contexts: tuple[np.ndarray, np.ndarray], rewards: np.ndarray) -> np.ndarray:
+def hindsight(contexts: Halves, rewards: Floats) -> Choices:
     """The best action of each of the paper's bins, chosen with the test rewards in view.
 
     No policy that sees only these bins can do better, however it learns.
@@ -143,9 +150,10 @@ def compare(name: str, folder: Path, jobs: int, seeds: int) -> None:
     every, highest = list(range(len(space))), [space.index(action) for action in top]
     views = outcomes(name, folder, jobs, space)
     for label, reward in rewards_for(name).items():
-        contexts = tuple(view_contexts(view, PAPER_CONTEXT) for view in views)
+        first, second = (view_contexts(view, PAPER_CONTEXT) for view in views)
+        contexts = first, second
         learn, test = (view_rewards(view, reward, space) for view in views)
-        choices: dict[str, np.ndarray] = {
+        choices: dict[str, Choices] = {
             "the paper's tabular": np.array(
                 [chosen_by(TabularQ(), top, highest, contexts, learn, s) for s in range(seeds)]
             )
@@ -166,7 +174,7 @@ def compare(name: str, folder: Path, jobs: int, seeds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "sets", nargs="*", metavar="SET", help=f"{', '.join(DATA_SETS)}; default: all"
     )
