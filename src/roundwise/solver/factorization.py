@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
@@ -221,9 +220,6 @@ class Factorization:
         blocks = scaled_blocks(b, factored.matrix)
         solutions = (self._climbed(factored, columns, full_output, tolerance) for columns in blocks)
         solution = joined(solutions, b.shape)
-        if full_output and factored.matrix.place is not None:
-            entered = partial(factored.matrix.entered, taken.columns)
-            solution = replace(solution, knowledge=solution.knowledge.within(entered))
         if taken.share == 1.0 or not full_output:
             return solution
         return replace(

@@ -137,9 +137,10 @@ class Examiner:
             answer = replace(answer, residual=self._residual_again(answer))
 
         def find() -> ErrorEstimate:
-            if not self._is_unchanged(answer):
-                raise SystemChanged
-            return self.examined(answer)
+            with self._matrix.entered():
+                if not self._is_unchanged(answer):
+                    raise SystemChanged
+                return self.examined(answer)
 
         return Knowledge(find)
 
@@ -374,8 +375,7 @@ def _examined_afresh(A: Any, b: Any, x: Any) -> ErrorEstimate:
         done += block.shape[1]
         answer = Examined(columns.scaled_solution(block), columns, None)
         estimates.append(examiner.examined(answer))
-    worst = worst_of(estimates)
-    return replace(worst, error=worst.error / given.share)
+    return worst_of(estimates).times(1 / given.share)
 
 
 def warn_of(found: ErrorEstimate, asked_for_all: bool = False) -> None:

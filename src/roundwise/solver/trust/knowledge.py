@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from roundwise._forking import fork_safe_lock
 from roundwise.exceptions import RoundwiseError
+from roundwise.machine.arithmetic import ieee_arithmetic
 
 
 class SystemChanged(RoundwiseError, ValueError):
@@ -41,6 +41,10 @@ class ErrorEstimate:
     @property
     def kind(self) -> str:
         return "bound" if self.is_proved else "estimate"
+
+    def times(self, factor: float) -> ErrorEstimate:
+        """The same with so many times the error."""
+        return replace(self, error=factor * self.error)
 
 
 def worst_of(estimates: Sequence[ErrorEstimate]) -> ErrorEstimate:
@@ -85,7 +89,7 @@ class Knowledge:
     @property
     def estimate(self) -> ErrorEstimate:
         if self._estimate is None:
-            with self._finding:
+            with self._finding, ieee_arithmetic():
                 if self._find is not None:
                     self._estimate, self._find = self._find(), None
                     self._released()
@@ -108,20 +112,7 @@ class Knowledge:
 
     def times(self, factor: float) -> Knowledge:
         """The same with so many times the error."""
-
-        def find() -> ErrorEstimate:
-            return replace(self.estimate, error=factor * self.estimate.error)
-
-        return Knowledge(find)
-
-    def within(self, entered: Callable[[], AbstractContextManager[Any]]) -> Knowledge:
-        """The same, found out within a context: on the device where the arrays are."""
-
-        def find() -> ErrorEstimate:
-            with entered():
-                return self.estimate
-
-        return Knowledge(find)
+        return Knowledge(lambda: self.estimate.times(factor))
 
     @classmethod
     def of_all(cls, parts: Sequence[Knowledge]) -> Knowledge:
