@@ -18,7 +18,7 @@ from roundwise.methods.sparse import engine
 from roundwise.policies import NeighbourPolicy, shipped_facts
 from roundwise.problems import LinearSystem, poisson_2d
 from roundwise.solver import policy_argument
-from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
+from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
 U = 2.0**-53
 WORK = Work(1), Work(1, 1), Work(1, 1, 1)
@@ -184,9 +184,9 @@ def test_the_safe_action_stays_what_it_was(added, sparse):
 
 def ranked(A):
     policy = NeighbourPolicy(shipped_facts(), generic_prices())
-    features = len(LOOK_CONTEXT.features)
+    features = len(PROBE_CONTEXT.features)
     policy.start(np.empty((0, features)), rw.VerifiedSolve().starts((False, True)))
-    ranking = DeployedPolicy(policy, LOOK_CONTEXT).rank(LinearSystem(A, np.ones(len(A))))
+    ranking = DeployedPolicy(policy, PROBE_CONTEXT).rank(LinearSystem(A, np.ones(len(A))))
     return policy.space[ranking.first], ranking.reason
 
 

@@ -23,7 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
-from roundwise.tuning.context import LOOK_CONTEXT, Context
+from roundwise.tuning.context import PROBE_CONTEXT, Context
 from roundwise.tuning.deployed import DeployedPolicy
 
 ALGORITHM = VerifiedSolve()
@@ -76,13 +76,13 @@ def default_policy() -> NeighbourPolicy:
     'neighbours'
     """
     policy = NeighbourPolicy(shipped_facts())
-    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), ALGORITHM.starts((False, True)))
+    policy.start(np.empty((0, len(PROBE_CONTEXT.features))), ALGORITHM.starts((False, True)))
     return policy
 
 
 @cache
 def _deployed_default() -> DeployedPolicy:
-    return DeployedPolicy(default_policy(), LOOK_CONTEXT)
+    return DeployedPolicy(default_policy(), PROBE_CONTEXT)
 
 
 def device_policy(backend: Backend, learner: DeviceLearner | None = None) -> DevicePolicy:
@@ -149,7 +149,7 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
     if hasattr(policy, "deployed"):  # a Tuner
         policy = policy.deployed
     elif isinstance(policy, NeighbourPolicy):
-        policy = DeployedPolicy(policy, LOOK_CONTEXT)
+        policy = DeployedPolicy(policy, PROBE_CONTEXT)
     if isinstance(policy, DeployedPolicy):
         return _Trained(_checked(policy, algorithm))
     if isinstance(policy, str | Action):

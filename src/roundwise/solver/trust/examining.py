@@ -20,7 +20,7 @@ from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning, lost_pivots
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
-from roundwise.backends import ArithmeticFailure, Backend, Factors
+from roundwise.backends import ArithmeticFailure, Factors
 from roundwise.backends.arrays import on_host
 from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
 from roundwise.backends.doubled import doubled_residual
