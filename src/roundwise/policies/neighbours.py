@@ -108,20 +108,12 @@ class NeighbourPolicy(Baseline):
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices
         self.facts = Facts({}) if facts is None else facts
-        # What was found with these prices: crossovers by kind, formats by dense method.
-        self._found: tuple[Prices | None, dict[str, int], dict[str, tuple[str, ...]]] = None, {}, {}
+        self._crossovers: tuple[Prices | None, dict[str, int]] = None, {}  # by kind
         self._starts: tuple[ActionSpace, dict[tuple[str, str], int]] | None = None
 
     @property
     def prices(self) -> Prices:
         return current_prices() if self._prices is None else self._prices
-
-    def _found_with(self, prices: Prices) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
-        """Crossovers and formats that were found with these prices."""
-        found = self._found  # another thread, with other prices, may replace it
-        if found[0] is not prices:
-            found = self._found = prices, {}, {}
-        return found[1:]
 
     def begin(self, contexts: Contexts) -> None:
         self.facts = Facts({}) if self._given is None else self._given
@@ -191,19 +183,13 @@ class NeighbourPolicy(Baseline):
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        _, known = self._found_with(prices)
-        if method.name in known:
-            return known[method.name]
         backend = get_backend("native")
-        found = tuple(
+        return tuple(
             fmt.name
             for fmt in method.formats
             if prices.prices(method.name, fmt.name)
             and backend.runs(method.name, fmt, method.sparse)
         )
-        if not method.sparse:  # sparse engines may be added at any time
-            known[method.name] = found
-        return found
 
     def priced(
         self, profile: Profile, climb: Mapping[str, Work], method: str | None = None
@@ -229,7 +215,10 @@ class NeighbourPolicy(Baseline):
         if KINDS[kind].sparse:
             return SPARSE_CROSSOVER
         prices = self.prices
-        known, _ = self._found_with(prices)
+        found = self._crossovers  # another thread, with other prices, may replace it
+        if found[0] is not prices:
+            found = self._crossovers = prices, {}
+        known = found[1]
         if kind not in known:
             known[kind] = self._find_crossover(kind, prices)
         return known[kind]
