@@ -117,7 +117,7 @@ BASELINES = [
     lambda: Oracle(np.random.default_rng(5).normal(size=(40, len(POLICY_SPACE)))),
 ]
 
-# All kinds of policies for the front door's actions. They see `LOOK_CONTEXT`; none of its features
+# All kinds of policies for the front door's actions. They see `PROBE_CONTEXT`; none of its features
 # is a condition number, so the theory's rule takes the coherence for one.
 FRONT_DOOR_POLICIES = {
     "neighbours": NeighbourPolicy,

@@ -13,7 +13,7 @@ from roundwise.outcomes import OutcomeTable
 from roundwise.policies import POLICIES
 from roundwise.problems import randsvd, write_matrix_market
 from roundwise.rewards import BackwardErrorTarget, ClimbReward, CostReward, PaperReward
-from roundwise.tuning import LOOK_CONTEXT, Tuner
+from roundwise.tuning import PROBE_CONTEXT, Tuner
 
 QUICK = ["--formats", "fp32,fp64", "--episodes", "30"]
 ACTIONS = 5
@@ -219,7 +219,7 @@ def test_train_for_the_front_door(timed, files):
     tuner = Tuner.load(path)
     assert tuner.algorithm == rw.VerifiedSolve()
     assert tuner.arithmetic == facts["arithmetic"] == "native"
-    assert tuner.context == LOOK_CONTEXT
+    assert tuner.context == PROBE_CONTEXT
     assert tuner.reward == ClimbReward()
     assert facts["outcomes_computed"] == 4 * len(tuner.space_)
     assert facts["reward"]["all_fp64"] == 0

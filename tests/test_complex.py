@@ -435,7 +435,7 @@ def helmholtz(m, shift):
 
 @pytest.mark.parametrize("policy", ["default", "fp32"])
 def test_larger_sparse_systems(rng, policy):
-    """Enough entries for the look, which sees the moduli."""
+    """Enough entries for the probe, which sees the moduli."""
     A = helmholtz(60, 0.3 + 0.2j)
     x_true = gaussian(rng, 3600)
     b = A @ x_true

@@ -9,11 +9,11 @@ from cuda_host import HostDevice
 import roundwise as rw
 from roundwise.backends import arrays
 from roundwise.backends.cuda import cholesky, elimination, lu, residual
-from roundwise.backends.cuda.look import look
 from roundwise.backends.cuda.plan import Plan
+from roundwise.backends.cuda.probe import probe_rows
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.native import exact
-from roundwise.features import device_look
+from roundwise.features import device_probe
 from roundwise.formats import get_format
 
 rng = np.random.default_rng
@@ -273,7 +273,9 @@ def test_the_look_by_kernels_is_that_by_arrays(device, order, n):
     A[:, 2] = 0.0
     A[2, 2] = 1.0
     count = min(64, n)
-    assert np.allclose(look(device, A, count), device_look._read(A, count), rtol=1e-12, atol=1e-14)
+    assert np.allclose(
+        probe_rows(device, A, count), device_probe._read(A, count), rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("order", "CF")

@@ -16,14 +16,14 @@ from roundwise.machine.identity import Machine
 from roundwise.methods import METHODS
 from roundwise.policies import Facts, FactsError, NeighbourPolicy, shipped_facts
 from roundwise.policies.facts import COUNTS, ENOUGH, NEIGHBOURS, Experience, Tried, columns_of
-from roundwise.policies.look import KINDS, PLACE, Seen
 from roundwise.policies.neighbours import Expectation
+from roundwise.policies.profile import KINDS, PLACE, Profile
 from roundwise.problems import poisson_2d, randsvd
 from roundwise.solver import default_policy
 from roundwise.solver.decide import decide
 from roundwise.solver.policy_argument import parse_policy
 from roundwise.solver.prepare import Options, prepare
-from roundwise.tuning import LOOK_CONTEXT
+from roundwise.tuning import PROBE_CONTEXT
 
 MMD, COLAMD = "superlu/mmd", "superlu/colamd"
 # Seconds per matrix, unknown, entry of A, entry of L, flop, and row square.
@@ -46,7 +46,7 @@ PROFILE = MachineProfile(
 CHOLESKY = {"fp32": 0.5, "fp64": 0.5}
 PRICES = Prices(PROFILE, {"bf16": 1e-9, "fp32": 1e-9}, CHOLESKY, SPARSE)
 N = 3000
-DENSE = Seen("dense", N, N * N, 0.02, 1.0)
+DENSE = Profile("dense", N, N * N, 0.02, 1.0)
 SHAPE = Shape(N, N * N)
 MET, FP64_AT_ONCE = Tried(True, 2, 0), Tried(True, 0, 0)
 
@@ -63,7 +63,7 @@ def facts(fp32_met=10, seen=DENSE, systems=NEIGHBOURS, **formats):
 
 def started(policy):
     policy.start(
-        np.empty((0, len(LOOK_CONTEXT.features))), rw.VerifiedSolve().starts((False, True))
+        np.empty((0, len(PROBE_CONTEXT.features))), rw.VerifiedSolve().starts((False, True))
     )
     return policy
 
@@ -352,7 +352,7 @@ def test_the_documented_crossovers_are_those_of_the_shipped_prices():
 
 
 def test_unknown_systems_go_to_fp64_and_the_reason_says_so():
-    strange = Seen("positive definite", N, N * N, 0.99, 1000.0)
+    strange = Profile("positive definite", N, N * N, 0.99, 1000.0)
     policy = policy_of(facts())
     ranking = policy.rank(strange)
     assert policy.space.names[ranking.first] == "cholesky:fp64-fp64-fp64-fp64"
@@ -361,7 +361,7 @@ def test_unknown_systems_go_to_fp64_and_the_reason_says_so():
 
 def test_an_infinite_context_goes_to_the_safe_action():
     policy = policy_of(facts())
-    context = np.zeros((1, len(LOOK_CONTEXT.features)))
+    context = np.zeros((1, len(PROBE_CONTEXT.features)))
     context[0, 6] = math.inf
     (state,) = policy.encode(context)
     assert state is None
@@ -416,8 +416,8 @@ def test_the_shipped_policy_decides_sensibly():
 
     def seen(A):
         problem = rw.problems.LinearSystem(A, np.ones(n))
-        values = rw.features.compute_features(problem, LOOK_CONTEXT.features)
-        return policy.encode(LOOK_CONTEXT.vector(values)[None])[0]
+        values = rw.features.compute_features(problem, PROBE_CONTEXT.features)
+        return policy.encode(PROBE_CONTEXT.vector(values)[None])[0]
 
     gaussian, hopeless = seen(rng.standard_normal((n, n))), seen(randsvd(n, 1e15, 3, rng=rng).A)
     assert first(policy, gaussian) == "fp32"

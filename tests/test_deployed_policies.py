@@ -20,14 +20,14 @@ import roundwise as rw
 from roundwise.actions import list_space
 from roundwise.costs.machines import PROFILES
 from roundwise.evaluation import regret_table
-from roundwise.features import LOOK
+from roundwise.features import PROBE
 from roundwise.methods import METHODS
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import POLICIES, FixedAction, NeighbourPolicy, OnlinePolicy, Policy
 from roundwise.policies.facts import columns_of
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise.rewards import ClimbReward
-from roundwise.tuning import LOOK_CONTEXT, PAPER_CONTEXT, Context, DeployedPolicy
+from roundwise.tuning import PAPER_CONTEXT, PROBE_CONTEXT, Context, DeployedPolicy
 from roundwise.tuning.files import TunerFileError
 from roundwise.tuning.training import view_contexts, view_rewards
 
@@ -73,12 +73,12 @@ def test_the_list_has_all_policies_but_the_oracle():
 def test_the_defaults_are_the_front_doors(table):
     tuner = rw.Tuner(ALGORITHM, table=table, jobs=1).fit(TRAINING)
     assert isinstance(tuner.policy_, NeighbourPolicy)
-    assert tuner.context == LOOK_CONTEXT
-    assert tuner.context.features == LOOK
+    assert tuner.context == PROBE_CONTEXT
+    assert tuner.context.features == PROBE
     assert tuner.arithmetic == "native"
     assert isinstance(tuner._reward(), ClimbReward)
     assert tuner.space_.names == ALGORITHM.action_space(problems=TRAINING).names
-    assert tuner.contexts_.shape == (12, len(LOOK))
+    assert tuner.contexts_.shape == (12, len(PROBE))
     assert np.isfinite(tuner.rewards_).all()
     assert (tuner.rewards_[:, tuner.space_.safe] == 0).all()  # the speedup over itself
     facts = tuner.policy_.facts.tables["dense"]
@@ -94,7 +94,7 @@ def test_rankings_keep_the_contract(tuners, name):
     policy, space = tuner.policy_, tuner.space_
     assert isinstance(policy, Policy)
     contexts = [tuner.context.vector(tuner.features(problem)) for problem in SYSTEMS]
-    contexts.append(np.full(len(LOOK), math.inf))
+    contexts.append(np.full(len(PROBE), math.inf))
     for context, state in zip(contexts, policy.encode(np.array(contexts)), strict=True):
         ranking = policy.rank(state)
         assert sorted(ranking.actions) == list(range(len(space)))
@@ -133,7 +133,7 @@ def test_saved_policies_choose_the_same(tuners, name, tmp_path):
 
 @pytest.mark.parametrize("name", ["neighbours", "online"])
 def test_a_policy_that_was_trained_on_fewer_features_is_to_be_trained_again(tuners, name, tmp_path):
-    """As an earlier Roundwise saved it, whose look did not count diagonals."""
+    """As an earlier Roundwise saved it, whose probe did not count diagonals."""
     path = tmp_path / "tuner.json"
     tuners(name).save(path)
     saved = json.loads(path.read_text(encoding="utf-8"))
@@ -148,9 +148,9 @@ def test_a_policy_that_was_trained_on_fewer_features_is_to_be_trained_again(tune
 
 
 def test_a_policy_that_needs_the_whole_look_says_so(table):
-    context = Context(LOOK[:-1], LOOK_CONTEXT.floors[:-1])
+    context = Context(PROBE[:-1], PROBE_CONTEXT.floors[:-1])
     tuner = rw.Tuner(ALGORITHM, policy=NeighbourPolicy(), context=context, table=table, jobs=1)
-    with pytest.raises(ValueError, match=r"train the policy with context=LOOK_CONTEXT"):
+    with pytest.raises(ValueError, match=r"train the policy with context=PROBE_CONTEXT"):
         tuner.fit(TRAINING)
 
 
@@ -242,12 +242,12 @@ def test_regret_of_all_policies_on_left_out_systems(tuners, table):
         SYSTEMS,
         first.space_,
         arithmetic="native",
-        features=(*LOOK, "fill_ratio"),
+        features=(*PROBE, "fill_ratio"),
         jobs=1,
     )
     view = table.view(ALGORITHM, SYSTEMS, first.space_, "native")
     rewards = view_rewards(view, ClimbReward(), first.space_)
-    contexts = view_contexts(view, LOOK_CONTEXT)
+    contexts = view_contexts(view, PROBE_CONTEXT)
     choices = {name: tuners(name).policy_.predict(contexts) for name in FRONT_DOOR_POLICIES}
     regret = regret_table(rewards, choices, first.space_.safe, np.random.default_rng(0))
     rows = {row.policy: row for row in regret.policies}
@@ -316,7 +316,7 @@ def test_lower_stages_are_raised_before_new_factors_are_made(monkeypatch):
     """FP32 in all stages misses the gate; the same factors with FP64 in the others pass it."""
     space = list_space(ALGORITHM.stages, ["lu:fp32-fp32-fp32-fp32", f"lu:fp64-{REST}"])
     policy = FixedAction(0)
-    policy.start(np.zeros((1, len(LOOK))), space)
+    policy.start(np.zeros((1, len(PROBE))), space)
     made = []
     original = rw.backends.NativeBackend.analyse
 
@@ -333,7 +333,7 @@ def test_lower_stages_are_raised_before_new_factors_are_made(monkeypatch):
     monkeypatch.setattr(rw.backends.NativeBackend, "analyse", counted)
     problem = SYSTEMS[0]
     solution = rw.solve(
-        problem.A, problem.b, policy=DeployedPolicy(policy, LOOK_CONTEXT), full_output=True
+        problem.A, problem.b, policy=DeployedPolicy(policy, PROBE_CONTEXT), full_output=True
     )
     actions = [attempt.action for attempt in solution.attempts]
     assert actions == ["lu:fp32-fp32-fp32-fp32", f"lu:fp32-{REST}"]

@@ -36,7 +36,7 @@ from roundwise.rewards import Reward
 from roundwise.solver.decide import ladder_from
 from roundwise.solver.policy_argument import parse_policy
 from roundwise.solver.prepare import prepare
-from roundwise.tuning import LOOK_CONTEXT, Context, TunerFileError
+from roundwise.tuning import PROBE_CONTEXT, Context, TunerFileError
 
 PACKAGE = Path(rw.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -306,7 +306,7 @@ BLOCKWISE = Method(
 def test_a_method(monkeypatch, tmp_path):
     monkeypatch.setitem(METHODS, BLOCKWISE.name, BLOCKWISE)
     policy = NeighbourPolicy(shipped_facts())
-    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), rw.VerifiedSolve().starts((False,)))
+    policy.start(np.empty((0, len(PROBE_CONTEXT.features))), rw.VerifiedSolve().starts((False,)))
     rng, n = np.random.default_rng(0), max(800, policy.at_once)
     coupled = rng.standard_normal((n, n))
     apart = coupled + n * np.eye(n)

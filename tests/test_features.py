@@ -11,7 +11,7 @@ from cases import BACKENDS, supports
 import roundwise as rw
 from roundwise.features import (
     FEATURES,
-    LOOK,
+    PROBE,
     FeatureValue,
     compute_features,
     log10_floored,
@@ -85,7 +85,7 @@ KINDS = ["gaussian", "randsvd", "signs", "sparse"]
 
 
 def test_the_features_and_what_they_need():
-    assert set(FEATURES) == {*CHEAP, *LOOK, "largest_block", "kappa_exact", *WITH_FACTORS}
+    assert set(FEATURES) == {*CHEAP, *PROBE, "largest_block", "kappa_exact", *WITH_FACTORS}
     assert {name for name, f in FEATURES.items() if f.needs_factors} == set(WITH_FACTORS)
     assert all(name == f.name and f.doc for name, f in FEATURES.items())
 

@@ -31,8 +31,8 @@ from roundwise.costs import ProfileError, current_prices, load_profile, prices, 
 from roundwise.outcomes import OutcomeTable, OutcomeTableError
 from roundwise.outcomes.summary import table_summary
 from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
-from roundwise.policies.look import Seen
 from roundwise.policies.memory import Observation
+from roundwise.policies.profile import Profile
 from roundwise.problems import randsvd, read_columns, read_matrix_market
 from roundwise.solver.policy_argument import default_policy
 from roundwise.tuning import TunerFileError
@@ -207,7 +207,7 @@ def test_outcome_tables(tables, tmp_path):
 
 def test_memories(tmp_path):
     source, path = tmp_path / "source.sqlite", tmp_path / "mutant.sqlite"
-    seen = Seen("dense", 1000, 10**6, 0.02, 1.0)
+    seen = Profile("dense", 1000, 10**6, 0.02, 1.0)
     good, names = Memory(source), default_policy().space.names
     for k in range(20):
         cells = seen.bin, seen.series, f"dense/n={k}"
@@ -255,7 +255,7 @@ def test_machine_profiles(tmp_path, monkeypatch):
             solution = rw.solve(SYSTEM.A, SYSTEM.b, full_output=True)
             policy = NeighbourPolicy(default_policy().facts, found)
             policy.start(np.empty((0, 9)), default_policy().space)
-            assert policy.rank(Seen("dense", 1000, 10**6, 0.02, 1.0)).reason
+            assert policy.rank(Profile("dense", 1000, 10**6, 0.02, 1.0)).reason
         assert solution.backward_error <= np.sqrt(SYSTEM.n) * 2.0**-52
     prices._prices_of.cache_clear()
     assert COUNT / 4 < refused < COUNT

@@ -17,8 +17,8 @@ from roundwise.methods import AMOUNTS, METHODS, SAFE, Method, Seconds, safest_la
 from roundwise.methods.sparse import engine
 from roundwise.policies import NeighbourPolicy, shipped_facts
 from roundwise.problems import LinearSystem, poisson_2d
-from roundwise.solver import policy_argument
-from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
+from roundwise.solver import default_policy
+from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
 U = 2.0**-53
 WORK = Work(1), Work(1, 1), Work(1, 1, 1)
@@ -101,23 +101,17 @@ def toy(sparse, fails=False, **changed):
 
 @pytest.fixture
 def added(monkeypatch):
-    """Adds a method, and lets the default policy be made anew."""
-
-    def forget():
-        policy_argument.default_policy.cache_clear()
-        policy_argument._deployed_default.cache_clear()
+    """Adds a method, as one line in `METHODS` would."""
 
     def add(method):
         monkeypatch.setitem(METHODS, method.name, method)
-        forget()
         return method
 
-    yield add
-    forget()
+    return add
 
 
 def dense_system():
-    n = max(700, policy_argument.default_policy().at_once)
+    n = max(700, default_policy().at_once)
     rng = np.random.default_rng(0)
     return LinearSystem(rng.standard_normal((n, n)), rng.standard_normal(n))
 
@@ -136,6 +130,7 @@ def solved(sparse):
 
 @each_kind
 def test_a_method_that_is_added_with_a_price_is_chosen(added, sparse):
+    assert not solved(sparse).action.startswith("toy")
     method = added(toy(sparse))
     solution = solved(sparse)
     assert solution.action == f"{method.name}:fp64-fp64-fp64-fp64"
@@ -184,9 +179,9 @@ def test_the_safe_action_stays_what_it_was(added, sparse):
 
 def ranked(A):
     policy = NeighbourPolicy(shipped_facts(), generic_prices())
-    features = len(LOOK_CONTEXT.features)
+    features = len(PROBE_CONTEXT.features)
     policy.start(np.empty((0, features)), rw.VerifiedSolve().starts((False, True)))
-    ranking = DeployedPolicy(policy, LOOK_CONTEXT).rank(LinearSystem(A, np.ones(len(A))))
+    ranking = DeployedPolicy(policy, PROBE_CONTEXT).rank(LinearSystem(A, np.ones(len(A))))
     return policy.space[ranking.first], ranking.reason
 
 

@@ -29,14 +29,14 @@ from roundwise.policies import (
 )
 from roundwise.policies.bandit import FIRST_PATIENCE, climb_of
 from roundwise.policies.facts import Tried
-from roundwise.policies.look import Seen
 from roundwise.policies.memory import Arm, Observation
 from roundwise.policies.memory_file import APPLICATION_ID
+from roundwise.policies.profile import Profile
 from roundwise.problems import randsvd
-from roundwise.tuning import LOOK_CONTEXT
+from roundwise.tuning import PROBE_CONTEXT
 
 N = 1000
-SEEN = Seen("dense", N, N * N, 0.02, 1.0)
+SEEN = Profile("dense", N, N * N, 0.02, 1.0)
 AT_ONCE = Tried(True, 0, 0)
 PROMISING = Facts.gathered(
     [(SEEN, 1.0, {"fp32": Tried(True, 2 + i % 2, 0), "fp64": AT_ONCE}) for i in range(10)]
@@ -71,7 +71,7 @@ class World:
 
     def solve(self, suffices, n=N, coherence=1.0):
         """One solve in a world where these formats suffice; the decision and its seconds."""
-        seen = Seen("dense", n, n * n, 0.02, coherence)
+        seen = Profile("dense", n, n * n, 0.02, coherence)
         decision = self.learner.decide(seen)
         attempts = self.attempts(seen, decision.first, suffices)
         seconds = sum(attempt.seconds for attempt in attempts)
@@ -90,7 +90,7 @@ def learner(facts=PROMISING, explore=0.02, memory=None):
     prior = NeighbourPolicy(facts, generic_prices())
     policy = OnlinePolicy(prior, memory, explore)
     space = rw.VerifiedSolve().starts((False, True))
-    prior.start(np.empty((0, len(LOOK_CONTEXT.features))), space)
+    prior.start(np.empty((0, len(PROBE_CONTEXT.features))), space)
     policy.space, policy.feature_count = prior.space, prior.feature_count
     return policy
 
@@ -105,7 +105,7 @@ def lu(fmt):
 def test_it_begins_with_the_default_policy():
     world = World(learner())
     decision, _ = world.solve({"fp32"})
-    prior = world.learner.prior.rank(decision.seen)
+    prior = world.learner.prior.rank(decision.profile)
     assert decision.ranking.actions == prior.actions
     assert decision.ranking.reason == prior.reason
     np.testing.assert_allclose(decision.ranking.costs, prior.costs)
@@ -198,7 +198,7 @@ def test_an_exploration_under_way_is_paid_for_in_advance():
 def test_a_climb_teaches_about_every_format_it_tried():
     world = World(learner())
     decision, _ = world.solve(set())
-    cell = world.learner.memory.cell(decision.seen.bin)
+    cell = world.learner.memory.cell(decision.profile.bin)
     fp32, fp64 = cell[lu("fp32")], cell[lu("fp64")]
     assert (fp32.count, fp64.count) == (1, 0)  # one start,
     assert fp32.weight == fp64.weight == 1  # two lessons
@@ -349,7 +349,7 @@ def test_words_are_no_keys(tmp_path, monkeypatch):
     path = tmp_path / "memory.sqlite"
     World(learner(memory=Memory(path))).starts(10, set())
     monkeypatch.setattr("roundwise.policies.online.bin_in_words", lambda key: "other words")
-    monkeypatch.setattr("roundwise.policies.look.bin_in_words", lambda key: "other words")
+    monkeypatch.setattr("roundwise.policies.profile.bin_in_words", lambda key: "other words")
     again = learner(memory=Memory(path))
     assert World(again).first(set()) == "fp64"
     assert "other words" in again.summary()
@@ -644,7 +644,7 @@ def test_it_is_saved_with_what_it_learned(tmp_path):
         again = rw.policies.load_policy(saved, dict(loaded))
     assert again.memory.cells() == policy.memory.cells()
     assert again.explore_share == policy.explore_share
-    seen = Seen("dense", N + 7, (N + 7) ** 2, 0.02, 1.0)  # a shape that neither has met
+    seen = Profile("dense", N + 7, (N + 7) ** 2, 0.02, 1.0)  # a shape that neither has met
     again.prior._prices = policy.prior._prices
     np.testing.assert_allclose(again.expected(seen), policy.expected(seen))
     assert again.rank(seen).actions == policy.rank(seen).actions
@@ -675,7 +675,7 @@ def test_start_forgets():
     world = World(learner())
     world.starts(5, set())
     policy = world.learner
-    policy.start(np.ones((1, len(LOOK_CONTEXT.features))), policy.space)
+    policy.start(np.ones((1, len(PROBE_CONTEXT.features))), policy.space)
     assert policy.memory.cells() == {}
     assert policy.account.solves == 0
 

@@ -14,7 +14,7 @@ from roundwise.backends import NativeBackend
 from roundwise.backends.native import exact
 from roundwise.backends.native.storage import largest_entry, work_array
 from roundwise.backends.symmetry import is_symmetric
-from roundwise.features import look
+from roundwise.features import probe
 from roundwise.formats import FP32, FP64
 from roundwise.solver.prepare import prepare
 
@@ -165,7 +165,7 @@ def test_a_look_at_nothing_ends(n, count):
 def test_a_power_of_two_changes_no_feature(power, order):
     A = np.array(gaussian(150), order=order)
     plain, scaled = (
-        look.row_features(SimpleNamespace(A=M, n=150, is_sparse=False))
+        probe.row_features(SimpleNamespace(A=M, n=150, is_sparse=False))
         for M in (A, np.ldexp(A, power))
     )
     assert scaled == pytest.approx(plain, rel=1e-12)

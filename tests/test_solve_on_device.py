@@ -25,8 +25,8 @@ from roundwise.costs.device_prices import (
     generic_device_prices,
     save_device_prices,
 )
-from roundwise.features import look
-from roundwise.features.device_look import device_row_features
+from roundwise.features import probe
+from roundwise.features.device_probe import device_row_features
 from roundwise.methods import METHODS
 from roundwise.policies import TabularQ
 from roundwise.policies.device import (
@@ -381,7 +381,7 @@ def test_the_look_is_that_of_the_processor(order):
             rw.LinearSystem(np.eye(n), np.ones(n)),
         ):
             A = np.asarray(problem.A, order=order)
-            expected = look.row_features(SimpleNamespace(A=A, n=n, is_sparse=False))
+            expected = probe.row_features(SimpleNamespace(A=A, n=n, is_sparse=False))
             got = device_row_features(cupy.asarray(A))
             # A pivot of almost the same size may lead to another remainder.
             assert got.pop("remainder") == pytest.approx(expected.pop("remainder"), rel=0.1)

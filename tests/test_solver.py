@@ -10,7 +10,7 @@ from hard_systems import SPARSE_FORMATS, as_sparse, scaled_systems, spd, wilkins
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.features import look
+from roundwise.features import probe
 from roundwise.problems import poisson_2d, randsvd
 
 U = 2.0**-53
@@ -275,10 +275,10 @@ def test_tolerance_decides():
 
 def test_cholesky_where_it_is_worth_a_try(monkeypatch):
     S = spd(N, 100)
-    monkeypatch.setattr(look, "cholesky_from", lambda: N + 1)
+    monkeypatch.setattr(probe, "cholesky_from", lambda: N + 1)
     assert rw.factor(S).format == "lu fp64"
     assert rw.factor(S, assume_a="pos").format == "cholesky fp64"
-    monkeypatch.setattr(look, "cholesky_from", lambda: N)
+    monkeypatch.setattr(probe, "cholesky_from", lambda: N)
     for assume_a in (None, "pos", "gen"):
         for policy in POLICIES:
             for form in (np.asarray, np.asfortranarray):

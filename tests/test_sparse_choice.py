@@ -12,11 +12,11 @@ from roundwise.backends.engines.orderings import Orders, banded_counts
 from roundwise.costs.prices import generic_prices
 from roundwise.features import compute_features
 from roundwise.methods import AMOUNTS, METHODS, SAFE
-from roundwise.policies.look import STRUCTURE, Seen
+from roundwise.policies.profile import STRUCTURE, Profile
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.prepare import prepare
-from roundwise.tuning import LOOK_CONTEXT
+from roundwise.tuning import PROBE_CONTEXT
 
 NATIVE = NativeBackend()
 REST = "fp64-fp64-fp64"
@@ -103,7 +103,7 @@ def test_what_is_no_narrow_band():
 
 
 def seen(A, **known):
-    return Seen.of(LOOK_CONTEXT.vector(features(A, LOOK_CONTEXT.features) | known).tolist())
+    return Profile.of(PROBE_CONTEXT.vector(features(A, PROBE_CONTEXT.features) | known).tolist())
 
 
 def test_klu_is_for_systems_whose_fill_is_known():
@@ -176,8 +176,8 @@ def test_cheaper_work_is_chosen():
     """Of two methods with the same counts the one with lower prices is first."""
     policy = default_policy()
     A = laplace_3d(16)
-    values = features(A, LOOK_CONTEXT.features)
-    seen = Seen.of(LOOK_CONTEXT.vector(values).tolist())
+    values = features(A, PROBE_CONTEXT.features)
+    seen = Profile.of(PROBE_CONTEXT.vector(values).tolist())
     expected = policy.expectations(seen)
     first = policy.rank(seen).first
     assert expected[first].seconds == min(e.seconds for e in expected.values())

@@ -118,7 +118,7 @@ def test_errors_and_features_are_those_of_the_processor(backend):
         assert getattr(ours, name)(x) == pytest.approx(getattr(theirs, name)(x), rel=1e-5)
     assert system.norms == pytest.approx(host.norms)
     found = runs.measured_features(system)
-    cheap = ("n", "norm_inf", *runs.LOOK)
+    cheap = ("n", "norm_inf", *runs.PROBE)
     for name, value in compute_features(host, cheap).items():
         assert found[name].value == pytest.approx(value.value, rel=1e-6), name
     exact = np.linalg.cond(host.A, 1)
@@ -248,7 +248,7 @@ def test_what_no_action_solves_is_counted(by_hand):
 def test_policies_pay_for_features_and_the_oracle_is_the_best(result):
     for name, judged in result.sets.items():
         view, oracle = judged.view, judged.judged[judging.ORACLE]
-        seen = {"RL(W1)": ("kappa_est", "norm_inf"), "time, look": ("n", *runs.LOOK)}
+        seen = {"RL(W1)": ("kappa_est", "norm_inf"), "time, look": ("n", *runs.PROBE)}
         for policy, features in seen.items():
             columns = [view.feature_names.index(feature) for feature in features]
             paid = view.feature_seconds[:, columns].sum(axis=1)

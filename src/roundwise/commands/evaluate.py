@@ -23,7 +23,7 @@ from roundwise.commands.systems import (
     systems_argument,
 )
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
-from roundwise.policies.look import STRUCTURE
+from roundwise.policies.profile import STRUCTURE
 from roundwise.tuning import Tuner
 
 

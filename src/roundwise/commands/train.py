@@ -41,7 +41,7 @@ from roundwise.policies import (
     TabularQ,
     ThompsonSampling,
 )
-from roundwise.policies.look import fitting_actions
+from roundwise.policies.profile import fitting_actions
 from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, Reward
 from roundwise.tuning import Context, Tuner
 

@@ -1,6 +1,6 @@
 """Features: numbers computed from a problem, each with what it cost to compute.
 
-`FEATURES` lists them, `compute_features` computes and times them. `LOOK` names the cheap ones that
+`FEATURES` lists them, `compute_features` computes and times them. `PROBE` names the cheap ones that
 the front door decides by.
 """
 
@@ -16,4 +16,4 @@ from roundwise.features.definitions import (
     compute_with_factors,
     log10_floored,
 )
-from roundwise.features.look import LOOK
+from roundwise.features.probe import PROBE

@@ -22,7 +22,7 @@ from roundwise.algorithms.conditioning import SupportsSolve, condition_estimate
 from roundwise.algorithms.scaling import shifted
 from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
-from roundwise.features import look
+from roundwise.features import probe
 from roundwise.features.blocks import largest_block
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem, Problem, Vector
@@ -375,22 +375,22 @@ FEATURES: dict[str, Feature] = {
         Feature("entries", lambda problem: problem.A.size, "stored entries; n^2 for a dense A"),
         Feature("columns", lambda problem: problem.b[0].size, "right-hand sides"),
         Feature("sparse", lambda problem: problem.is_sparse, "1 for a sparse A, 0 for a dense one"),
-        Feature("symmetric_pattern", look.symmetric_pattern, "1 for a nearly symmetric pattern"),
-        Feature("symmetric", look.structure, "1 if A = A'", group="structure"),
-        Feature("looks_positive_definite", look.structure, "A = A', a_ii > 0", group="structure"),
-        Feature("strong_diagonal", look.structure, "1 if |a_ii| is large", group="structure"),
-        Feature("banded", look.zeros, "1 if A is a narrow band", group="zeros"),
-        Feature("triangular", look.zeros, "1 if A is a triangle", group="zeros"),
-        Feature("diagonals", look.zeros, "diagonals of a narrow band, else 0", group="zeros"),
-        Feature("row_squares", look.row_squares, "sum of the rows' entries squared"),
-        Feature("static_pivots", look.counts, "1 if LU's pivots may stay", group="counts"),
-        Feature("factor_entries", look.counts, "entries of L in AMD's order", group="counts"),
-        Feature("factor_flops", look.counts, "Cholesky's flops in AMD's order", group="counts"),
-        Feature("nd_flops", look.counts, "the same by nested dissection, or 0", group="counts"),
+        Feature("symmetric_pattern", probe.symmetric_pattern, "1 for a nearly symmetric pattern"),
+        Feature("symmetric", probe.structure, "1 if A = A'", group="structure"),
+        Feature("looks_positive_definite", probe.structure, "A = A', a_ii > 0", group="structure"),
+        Feature("strong_diagonal", probe.structure, "1 if |a_ii| is large", group="structure"),
+        Feature("banded", probe.zeros, "1 if A is a narrow band", group="zeros"),
+        Feature("triangular", probe.zeros, "1 if A is a triangle", group="zeros"),
+        Feature("diagonals", probe.zeros, "diagonals of a narrow band, else 0", group="zeros"),
+        Feature("row_squares", probe.row_squares, "sum of the rows' entries squared"),
+        Feature("static_pivots", probe.counts, "1 if LU's pivots may stay", group="counts"),
+        Feature("factor_entries", probe.counts, "entries of L in AMD's order", group="counts"),
+        Feature("factor_flops", probe.counts, "Cholesky's flops in AMD's order", group="counts"),
+        Feature("nd_flops", probe.counts, "the same by nested dissection, or 0", group="counts"),
         Feature("largest_block", largest_block, "share of n in one block of the triangular form"),
-        Feature("diagonal_share", look.row_features, "median |a_ii| / ||a_i||_2", group="rows"),
-        Feature("coherence", look.row_features, "n mean cos^2 between rows", group="rows"),
-        Feature("remainder", look.row_features, "rows' distance from half of them", group="rows"),
+        Feature("diagonal_share", probe.row_features, "median |a_ii| / ||a_i||_2", group="rows"),
+        Feature("coherence", probe.row_features, "n mean cos^2 between rows", group="rows"),
+        Feature("remainder", probe.row_features, "rows' distance from half of them", group="rows"),
         Feature("kappa_exact", kappa_exact, "||A||_2 ||A^-1||_2 by an SVD"),
         Feature("kappa_est", kappa_est, "||A||_1 est(||A^-1||_1)", needs_factors=True),
         Feature("pivot_growth", pivot_growth, "max |u_ij| / max |a_ij|", needs_factors=True),

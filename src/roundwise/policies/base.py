@@ -135,7 +135,7 @@ class Policy(ABC):
     def small(self, kind: str, size: int) -> str | None:
         """Why `roundwise.solve` need not compute features of such a system; None if it must.
 
-        `kind` is one of `policies.look.KINDS`; `size` is n, or the entries of a sparse A.
+        `kind` is one of `policies.profile.KINDS`; `size` is n, or the entries of a sparse A.
         """
         return None
 

@@ -1,7 +1,7 @@
 """Facts of other systems: what each format achieved on them, without times.
 
-They hold on any machine. A case is one system: its place among others (see `look`), the fill-in of
-its factors, and for each format of its kind's method whether it sufficed, and with how many
+They hold on any machine. A case is one system: its place among others (see `profile`), the fill-in
+of its factors, and for each format of its kind's method whether it sufficed, and with how many
 corrections and GMRES iterations.
 """
 
@@ -22,7 +22,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.costs import Work
 from roundwise.exceptions import RoundwiseError
-from roundwise.policies.look import KINDS, PLACE, Seen, position_of
+from roundwise.policies.profile import KINDS, PLACE, Profile, position_of
 
 Array = NDArray[np.float64]
 
@@ -111,28 +111,28 @@ class Facts:
     @classmethod
     def gathered(
         cls,
-        cases: Iterable[tuple[Seen, float, Mapping[str, Tried]]],
+        cases: Iterable[tuple[Profile, float, Mapping[str, Tried]]],
         provenance: Mapping[str, Any] | None = None,
     ) -> Facts:
         """From systems, the fill-in of their factors, and what formats achieved, by name."""
         rows: dict[str, list[list[float]]] = {}
-        for seen, fill, tried in cases:
-            row = [*seen.place, fill]
-            for fmt in seen.method.formats:
+        for profile, fill, tried in cases:
+            row = [*profile.place, fill]
+            for fmt in profile.method.formats:
                 known = tried.get(fmt.name)
                 row += [math.nan] * 3 if known is None else [float(x) for x in vars(known).values()]
-            rows.setdefault(seen.kind, []).append(row)
+            rows.setdefault(profile.kind, []).append(row)
         return cls({kind: np.array(rows[kind]) for kind in KINDS if kind in rows}, provenance or {})
 
-    def of(self, seen: Seen) -> Experience | None:
+    def of(self, profile: Profile) -> Experience | None:
         """The facts of the systems of that kind most like this one; None if there are too few."""
-        if seen.kind not in self._positions:
+        if profile.kind not in self._positions:
             return None
-        points, place = self._positions[seen.kind], np.array(seen.position)
+        points, place = self._positions[profile.kind], np.array(profile.position)
         near = _kernels.native_nearest(points, place, RADIUS**2, NEIGHBOURS)
         if len(near) < ENOUGH:
             return None
-        return Experience.of(seen.kind, self.tables[seen.kind][near])
+        return Experience.of(profile.kind, self.tables[profile.kind][near])
 
     @cached_property
     def _positions(self) -> dict[str, Array]:

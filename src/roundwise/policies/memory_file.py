@@ -19,7 +19,7 @@ APPLICATION_ID = 0x52574D45  # "RWME"
 _CREATE = """
     CREATE TABLE arm (
         machine TEXT NOT NULL,
-        cell TEXT NOT NULL,       -- the systems that it is about: `Seen.bin` or `Seen.series`
+        cell TEXT NOT NULL,       -- the systems that it is about: `Profile.bin` or `Profile.series`
         action TEXT NOT NULL,     -- that solves started with
         count INTEGER NOT NULL,   -- solves
         weight REAL NOT NULL,     -- the same, older ones discounted

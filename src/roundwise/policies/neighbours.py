@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from roundwise.actions import ActionSpace
 from roundwise.backends import get_backend
 from roundwise.costs import Prices, Shape, Work, current_prices
-from roundwise.features import LOOK
+from roundwise.features import PROBE
 from roundwise.formats import FP64
 from roundwise.methods import Method
 from roundwise.policies.base import Arrays, Contexts, Ranking, StudiedOutcomes
 from roundwise.policies.baselines import Baseline
 from roundwise.policies.facts import Experience, Facts, Tried, columns_of
-from roundwise.policies.look import KINDS, OF_DENSE_KINDS, Seen
+from roundwise.policies.profile import KINDS, OF_DENSE_KINDS, Profile
 
 SPARSE_CROSSOVER = 10_000
 """Sparse systems with fewer entries are factorized by SuperLU in FP64: computing features takes
@@ -103,25 +103,17 @@ class NeighbourPolicy(Baseline):
     name: ClassVar[str] = "neighbours"
     unknown: ClassVar[str] = "Nothing is known of systems like this"
     study_features: ClassVar[tuple[str, ...]] = ("fill_ratio",)
-    needs_context: ClassVar[tuple[str, ...] | None] = LOOK
+    needs_context: ClassVar[tuple[str, ...] | None] = PROBE
 
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices
         self.facts = Facts({}) if facts is None else facts
-        # What was found with these prices: crossovers by kind, formats by dense method.
-        self._found: tuple[Prices | None, dict[str, int], dict[str, tuple[str, ...]]] = None, {}, {}
+        self._crossovers: tuple[Prices | None, dict[str, int]] = None, {}  # by kind
         self._starts: tuple[ActionSpace, dict[tuple[str, str], int]] | None = None
 
     @property
     def prices(self) -> Prices:
         return current_prices() if self._prices is None else self._prices
-
-    def _found_with(self, prices: Prices) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
-        """Crossovers and formats that were found with these prices."""
-        found = self._found  # another thread, with other prices, may replace it
-        if found[0] is not prices:
-            found = self._found = prices, {}, {}
-        return found[1:]
 
     def begin(self, contexts: Contexts) -> None:
         self.facts = Facts({}) if self._given is None else self._given
@@ -132,26 +124,26 @@ class NeighbourPolicy(Baseline):
             return
         cases = []
         for i, context in enumerate(contexts.tolist()):
-            seen, tried = Seen.of(context), {}
+            profile, tried = Profile.of(context), {}
             for j, action in enumerate(view.actions):
-                if action.method == seen.method.name and set(action[1:]) == {FP64}:
+                if action.method == profile.method.name and set(action[1:]) == {FP64}:
                     run = view.outcome(i, j)
                     work = run.outer_iterations, run.inner_iterations
                     tried[action[0].name] = Tried(run.converged, *work)
-            cases.append((seen, view.features_of(i).get("fill_ratio", 1.0), tried))
+            cases.append((profile, view.features_of(i).get("fill_ratio", 1.0), tried))
         self.facts = Facts.gathered(cases)
 
-    def states(self, contexts: Contexts) -> list[Seen | None]:
+    def states(self, contexts: Contexts) -> list[Profile | None]:
         rows = contexts.tolist()
-        return [Seen.of(row) if _is_finite(row) else None for row in rows]
+        return [Profile.of(row) if _is_finite(row) else None for row in rows]
 
-    def expected(self, state: Seen) -> NDArray[np.float64] | None:
+    def expected(self, state: Profile) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
         seconds = {action: e.seconds for action, e in self.expectations(state).items()}
         costs = [-seconds.get(i, math.inf) for i in range(len(self.space))]
         return np.array(costs) if seconds else None
 
-    def rank(self, state: Seen | None, allowed: Collection[int] | None = None) -> Ranking:
+    def rank(self, state: Profile | None, allowed: Collection[int] | None = None) -> Ranking:
         known = {} if state is None else self.expectations(state, allowed)
         seconds = {action: e.seconds for action, e in known.items()}
         order = sorted(known, key=lambda action: (seconds[action], -action))
@@ -159,23 +151,23 @@ class NeighbourPolicy(Baseline):
         return self.ranking(order, reason, allowed, seconds)
 
     def expectations(
-        self, seen: Seen, allowed: Collection[int] | None = None
+        self, profile: Profile, allowed: Collection[int] | None = None
     ) -> dict[int, Expectation]:
         """The expected work of starting in each format, lowest first.
 
         If no similar system is known, it is the worst case.
         """
-        experience, prices, starts = self.facts.of(seen), self.prices, self._start_indices()
-        shape = _shape(seen, experience)
+        experience, prices, starts = self.facts.of(profile), self.prices, self._start_indices()
+        shape = _shape(profile, experience)
         found = {}
-        for method in seen.methods:
+        for method in profile.methods:
             formats = self.formats(method, prices)
             for i, fmt in enumerate(formats):
                 action = starts.get((method.name, fmt))
                 if action is None or not (allowed is None or action in allowed):
                     continue
                 if experience is None or fmt in experience.climbs:
-                    lu = method.name if seen.is_sparse else "lu"
+                    lu = method.name if profile.is_sparse else "lu"
                     names = method.name, lu
                     found[action] = _expectation(shape, names, formats[i:], experience, prices)
         return found
@@ -191,31 +183,27 @@ class NeighbourPolicy(Baseline):
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        _, known = self._found_with(prices)
-        if method.name in known:
-            return known[method.name]
         backend = get_backend("native")
-        found = tuple(
+        return tuple(
             fmt.name
             for fmt in method.formats
             if prices.prices(method.name, fmt.name)
             and backend.runs(method.name, fmt, method.sparse)
         )
-        if not method.sparse:  # sparse engines may be added at any time
-            known[method.name] = found
-        return found
 
-    def priced(self, seen: Seen, climb: Mapping[str, Work], method: str | None = None) -> float:
+    def priced(
+        self, profile: Profile, climb: Mapping[str, Work], method: str | None = None
+    ) -> float:
         """The seconds of work by format, with the fill-in of similar systems."""
-        known = self.facts.of(seen) if seen.is_sparse else None
-        return _seconds(self.prices, method or seen.method.name, _shape(seen, known), climb)
+        known = self.facts.of(profile) if profile.is_sparse else None
+        return _seconds(self.prices, method or profile.method.name, _shape(profile, known), climb)
 
     def small(self, kind: str, size: int) -> str | None:
         crossover = self.crossover(kind)
         if size >= crossover:
             return None
         if KINDS[kind].sparse:
-            return f"FP64 at once: below {crossover} entries, a closer look gains no time."
+            return f"FP64 at once: below {crossover} entries, a probe gains no time."
         return f"FP64 at once: below {crossover} unknowns, lower precision gains no time."
 
     @property
@@ -227,7 +215,10 @@ class NeighbourPolicy(Baseline):
         if KINDS[kind].sparse:
             return SPARSE_CROSSOVER
         prices = self.prices
-        known, _ = self._found_with(prices)
+        found = self._crossovers  # another thread, with other prices, may replace it
+        if found[0] is not prices:
+            found = self._crossovers = prices, {}
+        known = found[1]
         if kind not in known:
             known[kind] = self._find_crossover(kind, prices)
         return known[kind]
@@ -256,13 +247,13 @@ class NeighbourPolicy(Baseline):
 
 
 def _is_finite(context: list[float]) -> bool:
-    """Whether no feature is infinite, nor so large that `Seen.of` could not read it."""
-    logarithms = (x for name, x in zip(LOOK, context, strict=False) if name != "columns")
+    """Whether no feature is infinite, nor so large that `Profile.of` could not read it."""
+    logarithms = (x for name, x in zip(PROBE, context, strict=False) if name != "columns")
     return max(map(abs, logarithms)) < HUGE and math.isfinite(sum(context))
 
 
-def _shape(seen: Seen, known: Experience | None) -> Shape:
-    return seen.shape(UNKNOWN_FILL if known is None else known.fill)
+def _shape(profile: Profile, known: Experience | None) -> Shape:
+    return profile.shape(UNKNOWN_FILL if known is None else known.fill)
 
 
 def _seconds(prices: Prices, method: str, shape: Shape, climb: Mapping[str, Work]) -> float:

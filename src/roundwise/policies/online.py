@@ -34,9 +34,9 @@ from roundwise.algorithms import Outcome
 from roundwise.policies import bandit
 from roundwise.policies.bandit import Account, Curiosity
 from roundwise.policies.base import Arrays, Contexts, Policy, Ranking, StudiedOutcomes
-from roundwise.policies.look import Seen, bin_in_words, is_key
 from roundwise.policies.memory import Arm, Memory, Observation
 from roundwise.policies.neighbours import Expectation, NeighbourPolicy
+from roundwise.policies.profile import Profile, bin_in_words, is_key
 
 OFTEN = 5
 """Solves of one shape that are worth a line in the summary."""
@@ -46,7 +46,7 @@ OFTEN = 5
 class Decision:
     """A ranking, and what was expected when it was made; `OnlinePolicy.learn` takes it back."""
 
-    seen: Seen
+    profile: Profile
     expected: Mapping[int, Expectation]
     ranking: Ranking
     best_seconds: float  # expected of the action that looks best
@@ -139,10 +139,10 @@ class OnlinePolicy(Policy):
     def study(self, view: StudiedOutcomes, contexts: Contexts) -> None:
         self.prior.study(view, contexts)
 
-    def states(self, contexts: Contexts) -> Sequence[Seen | None]:
+    def states(self, contexts: Contexts) -> Sequence[Profile | None]:
         return self.prior.states(contexts)
 
-    def expected(self, state: Seen) -> NDArray[np.float64] | None:
+    def expected(self, state: Profile) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
         known = self.prior.expectations(state)
         if not known:
@@ -151,10 +151,10 @@ class OnlinePolicy(Policy):
             seconds, _ = self._estimates(state, known)
         return np.array([-seconds.get(i, np.inf) for i in range(len(self.space))])
 
-    def why(self, state: Seen, action: int) -> str:
+    def why(self, state: Profile, action: int) -> str:
         return self.decide(state, may_explore=False).ranking.reason
 
-    def update(self, state: Seen | None, action: int, reward: float) -> float:
+    def update(self, state: Profile | None, action: int, reward: float) -> float:
         """Learn from the log2 speedup over FP64 of a start."""
         known = {} if state is None else self.prior.expectations(state)
         if state is None or action not in known:
@@ -172,22 +172,24 @@ class OnlinePolicy(Policy):
         return float(np.log2(before) + reward)
 
     def decide(
-        self, seen: Seen, may_explore: bool = True, allowed: Collection[int] | None = None
+        self, profile: Profile, may_explore: bool = True, allowed: Collection[int] | None = None
     ) -> Decision:
         """The action that looks best or, within the budget for exploring, one to learn about."""
-        known = self.prior.expectations(seen, allowed)
+        known = self.prior.expectations(profile, allowed)
         with self._lock:
-            seconds, scale = self._estimates(seen, known)
+            seconds, scale = self._estimates(profile, known)
             order = sorted(seconds, key=lambda action: (seconds[action], -action))
             best, reserved = order[0], 0.0
-            if may_explore and (found := self._worth_exploring(seen, known, seconds, best, scale)):
+            if may_explore and (
+                found := self._worth_exploring(profile, known, seconds, best, scale)
+            ):
                 first, reserved = found
                 order = [first, *(action for action in order if action != first)]
-            solves = sum(arm.count for arm in self.memory.cell(seen.bin).values())
+            solves = sum(arm.count for arm in self.memory.cell(profile.bin).values())
             share = self.account.share if reserved else None
             reason = bandit.reason_for(order[0], best, known, seconds, solves, share)
             ranking = self.ranking(order, reason, allowed, seconds)
-            decision = Decision(seen, known, ranking, seconds[best], reserved)
+            decision = Decision(profile, known, ranking, seconds[best], reserved)
             if decision.explores:
                 self.account.reserved[os.getpid(), id(decision)] = reserved
         return decision
@@ -205,7 +207,7 @@ class OnlinePolicy(Policy):
             if attempts[-1].converged:
                 self._wonder(decision, attempts, seconds)
                 self.memory.add(self._observations(decision, attempts, seconds))
-                self._note_solve(decision.seen)
+                self._note_solve(decision.profile)
 
     def release(self, decision: Decision) -> None:
         """Give back what a decision had reserved for exploring; harmless after `learn`."""
@@ -245,24 +247,27 @@ class OnlinePolicy(Policy):
         )
         return "\n".join(lines)
 
-    def _cells(self, seen: Seen) -> tuple[tuple[str, float], ...]:
-        return (seen.bin, bandit.BIN_DISCOUNT), (seen.series, bandit.SERIES_DISCOUNT)
+    def _cells(self, profile: Profile) -> tuple[tuple[str, float], ...]:
+        return (profile.bin, bandit.BIN_DISCOUNT), (profile.series, bandit.SERIES_DISCOUNT)
 
-    def _note_solve(self, seen: Seen) -> None:
-        solves = self._solves.get(seen.bin, 0) + 1
-        self._latest[seen.bin, seen.series] = self._solves[seen.bin] = solves
+    def _note_solve(self, profile: Profile) -> None:
+        solves = self._solves.get(profile.bin, 0) + 1
+        self._latest[profile.bin, profile.series] = self._solves[profile.bin] = solves
 
     def _estimates(
-        self, seen: Seen, known: Mapping[int, Expectation]
+        self, profile: Profile, known: Mapping[int, Expectation]
     ) -> tuple[dict[int, float], float]:
         """The expected seconds of each start, and how many times slower than priced work is."""
-        age = self._solves.get(seen.bin, 0) - self._latest.get((seen.bin, seen.series), 0)
-        near, same = self.memory.cell(seen.bin), bandit.faded(self.memory.cell(seen.series), age)
+        age = self._solves.get(profile.bin, 0) - self._latest.get((profile.bin, profile.series), 0)
+        near, same = (
+            self.memory.cell(profile.bin),
+            bandit.faded(self.memory.cell(profile.series), age),
+        )
         return bandit.estimates(known, self.space.names, near, same)
 
     def _worth_exploring(
         self,
-        seen: Seen,
+        profile: Profile,
         known: Mapping[int, Expectation],
         seconds: Mapping[int, float],
         best: int,
@@ -271,7 +276,7 @@ class OnlinePolicy(Policy):
         """The action that has waited longest of those that are due, may pay, and are affordable."""
         found = []
         for action, expectation in known.items():
-            curiosity = self._curiosity.get((seen.bin, action), Curiosity())
+            curiosity = self._curiosity.get((profile.bin, action), Curiosity())
             may_pay = scale * expectation.sure < seconds[best]
             if action == best or not may_pay or curiosity.idle < curiosity.patience:
                 continue
@@ -284,10 +289,10 @@ class OnlinePolicy(Policy):
         """Record which actions were tried, and whether exploring paid."""
         tried = {self.space.find(Action.parse(attempt.action)) for attempt in attempts}
         for action in decision.expected:
-            curiosity = self._curiosity.setdefault((decision.seen.bin, action), Curiosity())
+            curiosity = self._curiosity.setdefault((decision.profile.bin, action), Curiosity())
             curiosity.idle = 0 if action in tried else curiosity.idle + 1
         if decision.explores:
-            curiosity = self._curiosity[decision.seen.bin, decision.first]
+            curiosity = self._curiosity[decision.profile.bin, decision.first]
             longer = min(max(2 * curiosity.patience, bandit.FIRST_PATIENCE), bandit.LAST_PATIENCE)
             curiosity.patience = 0 if seconds < decision.best_seconds else longer
 
@@ -296,7 +301,7 @@ class OnlinePolicy(Policy):
     ) -> list[Observation]:
         unit, starts = bandit.unit_of(decision.expected), self._starts(decision, attempts, seconds)
         found = []
-        for cell, discount in self._cells(decision.seen):
+        for cell, discount in self._cells(decision.profile):
             slowest = bandit.OUTLIER * bandit.scale_of(self.memory.cell(cell).values())
             for action, (count, taken, priced) in starts.items():
                 cost, name = min(taken, slowest * priced) / unit, self.space.names[action]
@@ -318,7 +323,7 @@ class OnlinePolicy(Policy):
             if action is not None and action in expected and action not in starts:
                 taken = before + sum(later.seconds or 0.0 for later in attempts[i:])
                 work, method = bandit.climb_of(attempts[i:]), expected[action].method
-                priced = self.prior.priced(decision.seen, work, method)
+                priced = self.prior.priced(decision.profile, work, method)
                 starts[action] = int(i == 0), taken, priced
         if not attempts[0].converged and decision.first in starts:
             _, taken, priced = starts[decision.first]

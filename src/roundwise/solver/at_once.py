@@ -17,7 +17,7 @@ from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
-from roundwise.features.look import looks_positive_definite
+from roundwise.features.probe import looks_positive_definite
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.system import AS_LARGE, joined_parts, split_parts
 from roundwise.solver.trust.examining import SUSPICIOUS

@@ -18,13 +18,13 @@ from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.symmetry import is_symmetric
-from roundwise.features import look
+from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.spinning import FEW_CORES
 from roundwise.machine.threads import factorization_threads
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
-from roundwise.policies.look import KINDS, STRUCTURE, fitting_actions, kind_of
+from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
 from roundwise.solver.policy_argument import ALGORITHM, DEFAULT, Asker, Start, at_least
 from roundwise.solver.prepare import PLAIN, Options
@@ -164,7 +164,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
     known = dict.fromkeys((*STRUCTURE, "diagonals"), 0.0)
     positive, profiled = "looks_positive_definite", system.profiled
     if system.is_sparse:
-        known["symmetric_pattern"] = look.symmetric_pattern(profiled)
+        known["symmetric_pattern"] = probe.symmetric_pattern(profiled)
         if positive_definite is not None and not system.is_complex:
             known[positive] = float(positive_definite)
         return known
@@ -173,7 +173,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
         known[positive] = float(positive_definite and not is_scaled)
         return known
     if system.place is None and not system.is_complex and system.n >= STRUCTURED_FROM:
-        known |= look.zeros(profiled)
+        known |= probe.zeros(profiled)
     if is_scaled or known["banded"] or known["triangular"]:
         return known
     is_definite = _is_definite_on_device if system.place is not None else _is_definite
@@ -182,7 +182,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
 
 
 def _is_definite(system: System) -> bool:
-    return bool(look.structure(system.profiled)["looks_positive_definite"])
+    return bool(probe.structure(system.profiled)["looks_positive_definite"])
 
 
 def _is_definite_on_device(system: System) -> bool:
@@ -198,7 +198,7 @@ def _counted(system: System, known: dict[str, float]) -> Orders | None:
         return None
     matrix = system.profiled
     said = known["looks_positive_definite"]  # by the caller
-    known |= look.structure(matrix)
+    known |= probe.structure(matrix)
     if said:
         known["looks_positive_definite"] = known["symmetric"]
     symmetric, strong = bool(known["symmetric"]), bool(known["strong_diagonal"])

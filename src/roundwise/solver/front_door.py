@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.backends.arrays import is_sparse
-from roundwise.features.look import cholesky_from
+from roundwise.features.probe import cholesky_from
 from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.at_once import express

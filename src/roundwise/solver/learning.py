@@ -28,7 +28,7 @@ from roundwise.solver.prepare import Accuracy, Options
 from roundwise.solver.solution import SolveFailed
 from roundwise.solver.stacks import StackedFactorization
 from roundwise.solver.structures import Structure
-from roundwise.tuning import LOOK_CONTEXT, DeployedPolicy
+from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -296,7 +296,7 @@ class _Lessons:
         if backend.on_host:
             return _Learning(
                 self._learner,
-                LOOK_CONTEXT,
+                PROBE_CONTEXT,
                 decisions=self._decisions,
                 may_explore=self._may_explore,
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,9 +21,10 @@ from roundwise.backends import Backend, get_backend
 from roundwise.costs.device_prices import device_prices
 from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64, FP64X2, FloatFormat
+from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
-from roundwise.tuning.context import LOOK_CONTEXT, Context
+from roundwise.tuning.context import PROBE_CONTEXT, Context
 from roundwise.tuning.deployed import DeployedPolicy
 
 ALGORITHM = VerifiedSolve()
@@ -61,7 +62,6 @@ class Start:
         return self
 
 
-@cache
 def default_policy() -> NeighbourPolicy:
     """The policy that comes with the package.
 
@@ -75,14 +75,15 @@ def default_policy() -> NeighbourPolicy:
     >>> default_policy().name
     'neighbours'
     """
+    return _default_policy(tuple(METHODS))
+
+
+@lru_cache(maxsize=4)
+def _default_policy(methods: tuple[str, ...]) -> NeighbourPolicy:
+    """The default policy over the actions of these methods: others may be added at any time."""
     policy = NeighbourPolicy(shipped_facts())
-    policy.start(np.empty((0, len(LOOK_CONTEXT.features))), ALGORITHM.starts((False, True)))
+    policy.start(np.empty((0, len(PROBE_CONTEXT.features))), ALGORITHM.starts((False, True)))
     return policy
-
-
-@cache
-def _deployed_default() -> DeployedPolicy:
-    return DeployedPolicy(default_policy(), LOOK_CONTEXT)
 
 
 def device_policy(backend: Backend, learner: DeviceLearner | None = None) -> DevicePolicy:
@@ -104,7 +105,7 @@ class _Default:
 
     def on(self, backend: Backend) -> DeployedPolicy:
         if backend.on_host:
-            return _deployed_default()
+            return DeployedPolicy(default_policy(), PROBE_CONTEXT)
         return DeployedPolicy(device_policy(backend), DEVICE_CONTEXT)
 
     def __repr__(self) -> str:
@@ -149,7 +150,7 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
     if hasattr(policy, "deployed"):  # a Tuner
         policy = policy.deployed
     elif isinstance(policy, NeighbourPolicy):
-        policy = DeployedPolicy(policy, LOOK_CONTEXT)
+        policy = DeployedPolicy(policy, PROBE_CONTEXT)
     if isinstance(policy, DeployedPolicy):
         return _Trained(_checked(policy, algorithm))
     if isinstance(policy, str | Action):

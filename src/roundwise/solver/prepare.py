@@ -21,7 +21,7 @@ from roundwise.backends import Backend, NativeBackend
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.complex.backend import OVER_ROOT_2, ComplexBackend
 from roundwise.backends.real_form import RealForm, compressed_block, expanded
-from roundwise.features.look import cholesky_from
+from roundwise.features.probe import cholesky_from
 from roundwise.solver.inputs import (
     check_complex,
     check_dtype,

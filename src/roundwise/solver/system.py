@@ -27,9 +27,9 @@ from roundwise.backends import Backend
 from roundwise.backends.complex.backend import OVER_ROOT_2
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.real_form import RealForm, complex_columns, compressed, real_columns
-from roundwise.features import LOOK
+from roundwise.features import PROBE
 from roundwise.features.definitions import feature_numbers
-from roundwise.features.device_look import device_row_features
+from roundwise.features.device_probe import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import dense_array, is_complex, is_transposed
 from roundwise.solver.kinds import returned
@@ -209,10 +209,10 @@ class ComplexSystem(System):
     def features(
         self, names: Collection[str], known: Mapping[str, float], probe: bool = True
     ) -> dict[str, float]:
-        if unknown := set(names).difference(LOOK):
+        if unknown := set(names).difference(PROBE):
             raise TypeError(
                 f"the policy asks for {', '.join(sorted(unknown))}, which real matrices alone have "
-                "here; pass policy='default', or a Tuner that was fitted with LOOK_CONTEXT"
+                "here; pass policy='default', or a Tuner that was fitted with PROBE_CONTEXT"
             )
         return super().features(names, known, probe)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roundwise._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from roundwise.tuning.context import LOOK_CONTEXT, PAPER_CONTEXT, Context
+    from roundwise.tuning.context import PAPER_CONTEXT, PROBE_CONTEXT, Context
     from roundwise.tuning.deployed import DeployedPolicy
     from roundwise.tuning.files import TunerFileError
     from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     "roundwise.tuning",
     {
         "context": (
-            "LOOK_CONTEXT",
+            "PROBE_CONTEXT",
             "PAPER_CONTEXT",
             "Context",
         ),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import FEATURES, KAPPA_FLOOR, LOOK, NORM_FLOOR, log10_floored
+from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, PROBE, log10_floored
 from roundwise.rewards import Reward
 
 
@@ -81,5 +81,5 @@ PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
 _FLOORS = {"n": 1.0, "entries": 1.0, "coherence": 0.01, "remainder": 1e-8}
 _FLOORS |= {"factor_entries": 1.0, "factor_flops": 1.0, "nd_flops": 1.0, "row_squares": 1.0}
 _FLOORS |= {"diagonals": 1.0}
-LOOK_CONTEXT = Context(LOOK, tuple(_FLOORS.get(name) for name in LOOK))
+PROBE_CONTEXT = Context(PROBE, tuple(_FLOORS.get(name) for name in PROBE))
 """The cheap features that the front door decides by: no condition number is among them."""

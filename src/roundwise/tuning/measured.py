@@ -17,7 +17,7 @@ from roundwise.costs import MeasuredTime, cost_matrix
 from roundwise.evaluation import Interval, climb_costs, mean_interval, ratio_interval
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import NeighbourPolicy, Policy
-from roundwise.policies.look import Seen, fitting_actions
+from roundwise.policies.profile import Profile, fitting_actions
 from roundwise.rewards.climb import climbed
 from roundwise.tuning.context import Context
 from roundwise.tuning.training import view_contexts
@@ -70,7 +70,7 @@ def first_actions(
     """The action that a trained policy starts with on each of these systems, and the seconds.
 
     They are those of the climb from it and of the features, but for systems so small that the
-    front door does not look at them.
+    front door does not probe them.
     """
     contexts, space = view_contexts(measured.view, context)[systems], measured.space
     paid = measured.seconds_of([name for name in context.features if name != "n"])
@@ -86,9 +86,11 @@ def first_actions(
     return first, seconds
 
 
-def is_small(policy: NeighbourPolicy, seen: Seen) -> bool:
-    """Whether the front door would not even look at the system."""
-    return policy.small(seen.kind, seen.entries if seen.is_sparse else seen.n) is not None
+def is_small(policy: NeighbourPolicy, profile: Profile) -> bool:
+    """Whether the front door would not even probe the system."""
+    return (
+        policy.small(profile.kind, profile.entries if profile.is_sparse else profile.n) is not None
+    )
 
 
 @dataclass(frozen=True)

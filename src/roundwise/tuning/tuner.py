@@ -28,7 +28,7 @@ from roundwise.policies import NeighbourPolicy, Policy, TabularQ, load_policy
 from roundwise.problems import Problem
 from roundwise.rewards import ClimbReward, ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
-from roundwise.tuning.context import LOOK_CONTEXT, PAPER_CONTEXT, Context, kappa_for
+from roundwise.tuning.context import PAPER_CONTEXT, PROBE_CONTEXT, Context, kappa_for
 from roundwise.tuning.deployed import DeployedPolicy
 from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
 from roundwise.tuning.settings import saved_algorithm
@@ -60,7 +60,7 @@ class Tuner:
         What it learns to maximise. By default `ClimbReward` for `VerifiedSolve`, and for the others
         the paper's, `PaperReward` with W1.
     context : Context, optional
-        The features that the policy sees. By default the cheap ones, `LOOK_CONTEXT`, for
+        The features that the policy sees. By default the cheap ones, `PROBE_CONTEXT`, for
         `VerifiedSolve`, and for the others the paper's `PAPER_CONTEXT`.
     arithmetic : str, optional
         The arithmetic model of the runs. By default ``"native"`` for `VerifiedSolve`, and
@@ -118,8 +118,8 @@ class Tuner:
         self.space = space
         self.policy = policy
         self.reward = reward
-        look = LOOK_CONTEXT if algorithm.has_methods else PAPER_CONTEXT
-        self.context = look if context is None else context
+        default = PROBE_CONTEXT if algorithm.has_methods else PAPER_CONTEXT
+        self.context = default if context is None else context
         self.arithmetic = algorithm.arithmetic if arithmetic is None else arithmetic
         self.episodes = episodes
         self.seed = seed

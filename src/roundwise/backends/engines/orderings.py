@@ -195,7 +195,7 @@ class Orders:
 
     @cached_property
     def counts(self) -> dict[str, float]:
-        """The features of that name: see `roundwise.features.look.counts`."""
+        """The features of that name: see `roundwise.features.probe.counts`."""
         banded = banded_counts(self.A) if self.matched else None
         if banded is not None:
             return _counted(False, *banded)

@@ -23,7 +23,7 @@ from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeView, progress_bar
 from roundwise.policies import Facts, NeighbourPolicy
 from roundwise.problems import policy_systems
-from roundwise.tuning import LOOK_CONTEXT, view_contexts
+from roundwise.tuning import PROBE_CONTEXT, view_contexts
 from roundwise.tuning.measured import PolicyTimes
 from roundwise_studies.default_policy import comparing
 from roundwise_studies.default_policy.gathering import gather
@@ -38,7 +38,7 @@ def facts_of(views: Mapping[bool, OutcomeView], provenance: Mapping[str, Any]) -
     """What the neighbour policy learns from all systems."""
     tables: dict[str, NDArray[np.float64]] = {}
     for view in views.values():
-        policy, contexts = NeighbourPolicy(), view_contexts(view, LOOK_CONTEXT)
+        policy, contexts = NeighbourPolicy(), view_contexts(view, PROBE_CONTEXT)
         policy.start(contexts, ActionSpace(view.stages, tuple(view.actions)))
         policy.study(view, contexts)
         tables |= policy.facts.tables

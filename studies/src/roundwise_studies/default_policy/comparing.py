@@ -33,7 +33,7 @@ from roundwise.policies import (
     ThompsonSampling,
 )
 from roundwise.rewards import ClimbReward
-from roundwise.tuning import LOOK_CONTEXT, Context, train, view_contexts, view_rewards
+from roundwise.tuning import PROBE_CONTEXT, Context, train, view_contexts, view_rewards
 from roundwise.tuning.measured import (
     Floats,
     Measured,
@@ -57,7 +57,7 @@ class Candidate:
 
     name: str
     make: Callable[[Floats, ActionSpace], Policy]
-    context: Context = LOOK_CONTEXT
+    context: Context = PROBE_CONTEXT
 
 
 def candidates(prices: Prices | None = None) -> list[Candidate]:
@@ -122,7 +122,7 @@ def compare(
         measured = Measured.of(view)
         oracle, safe = measured.oracle, measured.safe
         kind = "sparse" if sparse else "dense"
-        states = door.states(view_contexts(view, LOOK_CONTEXT))
+        states = door.states(view_contexts(view, PROBE_CONTEXT))
         looked_at = np.array([seen is None or not is_small(door, seen) for seen in states])
         groups = {"all": np.ones(len(oracle), dtype=bool), "looked at": looked_at}
         for i, candidate in enumerate(policies):

@@ -14,7 +14,7 @@ from pathlib import Path
 from roundwise.actions import ActionSpace
 from roundwise.algorithms import VerifiedSolve
 from roundwise.backends import get_backend
-from roundwise.features import LOOK
+from roundwise.features import PROBE
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.problems.gallery import System
 
@@ -22,7 +22,7 @@ ALGORITHM = VerifiedSolve()
 KAPPA = "kappa_est"
 """What theory's rule looks at; it costs an FP64 factorization."""
 
-FEATURES = {False: (*LOOK, KAPPA), True: (*LOOK, KAPPA, "fill_ratio")}
+FEATURES = {False: (*PROBE, KAPPA), True: (*PROBE, KAPPA, "fill_ratio")}
 """By whether systems are sparse."""
 
 

@@ -35,18 +35,18 @@ from roundwise.backends import ArithmeticFailure, NativeBackend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import small_sparse
 from roundwise.backends.native.sparse import EngineAnalysis
-from roundwise.features import LOOK, compute_features
+from roundwise.features import PROBE, compute_features
 from roundwise.formats import FP64, FloatFormat
 from roundwise.machine.identity import Machine
-from roundwise.policies.look import Seen
 from roundwise.policies.neighbours import SPARSE_CROSSOVER
+from roundwise.policies.profile import Profile
 from roundwise.problems import LinearSystem, policy_systems
 from roundwise.problems.gallery import FAMILIES, System
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.problems.sparse import saddle_point
 from roundwise.solver import default_policy
 from roundwise.solver.at_once import MOSTLY_ZERO, sparse_at_once
-from roundwise.tuning import LOOK_CONTEXT
+from roundwise.tuning import PROBE_CONTEXT
 
 ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 5, 1.0
 """A call is repeated so often, or until it has taken so long; the least time counts. The first call
@@ -98,13 +98,13 @@ class Timed:
     attempts: Mapping[str, Attempt]
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> Profile:
         return seen(self.features)
 
 
-def seen(features: Mapping[str, float]) -> Seen:
+def seen(features: Mapping[str, float]) -> Profile:
     of_dense = dict.fromkeys(("banded", "triangular", "diagonals"), 0.0)
-    return Seen.of(LOOK_CONTEXT.vector(of_dense | dict(features)).tolist())
+    return Profile.of(PROBE_CONTEXT.vector(of_dense | dict(features)).tolist())
 
 
 def clock() -> tuple[Callable[[], float], str]:
@@ -208,7 +208,7 @@ def timed(system: System) -> dict[str, Any] | None:
     problem = system.problem()
     if not problem.is_sparse or problem.A.size < SPARSE_CROSSOVER:
         return None
-    rest = [name for name in LOOK if name not in COUNTS]
+    rest = [name for name in PROBE if name not in COUNTS]
     look, features = least(lambda: compute_features(problem, rest))
     counting, orders = least(lambda: counted(problem.A, features))
     values = {name: feature.value for name, feature in features.items()} | orders.counts

@@ -41,8 +41,8 @@ from roundwise_studies.native.gpu_runs import (
     CUSOLVER,
     FEATURES,
     FRONT_DOOR,
-    LOOK,
     PAPERS,
+    PROBE,
     ROUTINES,
     SPACE,
     DeviceCall,
@@ -74,7 +74,7 @@ class Gpu(Device):
     # What the front door looks at on a GPU: 64 rows, no factorization.
     cheap_state: ClassVar[tuple[str, Context]] = (
         LOOKING,
-        Context(("n", *LOOK), (1.0, None, 0.01, 1e-8)),
+        Context(("n", *PROBE), (1.0, None, 0.01, 1e-8)),
     )
     reference: ClassVar[str] = CUSOLVER
     said: ClassVar[tuple[str, ...]] = (FRONT_DOOR, LOOKING, "RL(W1)")

@@ -22,15 +22,15 @@ from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.arrays import on_host
 from roundwise.features import FeatureValue
 from roundwise.features.definitions import condition_estimate
-from roundwise.features.device_look import device_row_features
+from roundwise.features.device_probe import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.methods import METHODS
 from roundwise.solver import SolveFailed, solve
 from roundwise_studies.native.device import FEATURE_FORMAT, RESTART, RULE
 from roundwise_studies.native.gpu_systems import DeviceErrors, DeviceSystem
 
-LOOK = ("diagonal_share", "coherence", "remainder")
-FEATURES = ("n", "norm_inf", "kappa_est", *LOOK)
+PROBE = ("diagonal_share", "coherence", "remainder")
+FEATURES = ("n", "norm_inf", "kappa_est", *PROBE)
 REPEATS = 3  # of features; the median of their seconds counts
 
 
@@ -161,7 +161,7 @@ def _features(system: DeviceSystem) -> dict[str, tuple[float, float]]:
         return compute(), perf_counter() - start
 
     look, seconds = timed(lambda: device_row_features(system.A))
-    found = {name: (look[name], seconds if name == LOOK[0] else 0.0) for name in LOOK}
+    found = {name: (look[name], seconds if name == PROBE[0] else 0.0) for name in PROBE}
     found["n"] = float(system.n), 0.0
     found["norm_inf"] = timed(lambda: backend.sizes(system.A)[0])
     found["kappa_est"] = timed(lambda: _condition(system))

@@ -1,4 +1,4 @@
-"""The look at a system: cheap features that tell which other systems it is like.
+"""The probe of a system: cheap features that tell which other systems it is like.
 
 Of a dense matrix nothing here reads more than 64 rows (O(64^2 n) work beside O(n^3) for a
 factorization), but for `looks_positive_definite`, which compares A with its transpose and gives up
@@ -19,13 +19,13 @@ from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.backends.native.structured import structured_method_and_diagonals
 from roundwise.backends.symmetry import is_symmetric
-from roundwise.features import complex_look
+from roundwise.features import complex_probe
 from roundwise.features.angles import ROWS, angles_from
 from roundwise.machine.threads import factorization_threads
 
 Array = NDArray[np.float64]
 
-LOOK = (
+PROBE = (
     "n",
     "entries",
     "sparse",
@@ -58,7 +58,7 @@ SAFE_EXPONENT = 200
 
 def cholesky_from() -> int:
     """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
-    return CHOLESKY_FROM if has_own_lu() else complex_look.TINY
+    return CHOLESKY_FROM if has_own_lu() else complex_probe.TINY
 
 
 def looks_positive_definite(A: Any) -> bool:
@@ -98,9 +98,9 @@ def structure(problem: Any) -> dict[str, float]:
         strong = has_strong_diagonal(A, symmetric)
         positive = bool((A.diagonal() > 0).all())
     elif problem.A.dtype.kind == "c":
-        large = len(problem.A) >= complex_look.cholesky_from()
-        positive = large and complex_look.has_positive_diagonal(problem.A)
-        symmetric, strong = positive and complex_look.is_hermitian(problem.A), False
+        large = len(problem.A) >= complex_probe.cholesky_from()
+        positive = large and complex_probe.has_positive_diagonal(problem.A)
+        symmetric, strong = positive and complex_probe.is_hermitian(problem.A), False
     else:
         positive = symmetric = looks_positive_definite(problem.A)
         strong = False
@@ -195,7 +195,7 @@ def row_features(problem: Any) -> dict[str, float]:
         norms = np.sqrt(np.bincount(of_row, entries * entries, count))
         diagonal = np.ldexp(A.diagonal()[rows], exponents)
     elif problem.A.dtype.kind == "c":
-        return complex_look.row_features(problem.A)
+        return complex_probe.row_features(problem.A)
     else:
         lines = problem.A.T if problem.A.flags.c_contiguous else np.asfortranarray(problem.A)
         diagonal = lines[rows, rows]

@@ -1,4 +1,4 @@
-"""A system as the features of `LOOK_CONTEXT` show it, for policies that compare systems."""
+"""A system as the features of `PROBE_CONTEXT` show it, for policies that compare systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from roundwise.actions import ActionSpace
 from roundwise.costs import Shape
-from roundwise.features import LOOK
+from roundwise.features import PROBE
 from roundwise.methods import DEFAULT_METHOD, METHODS, Method
 
 KINDS = {
@@ -23,7 +23,7 @@ KINDS = {
 """The kinds of systems: dense; dense, symmetric with a positive diagonal; sparse with a nearly
 symmetric pattern, diagonal included; other sparse ones. Each with the method that facts are
 gathered with: how often a format suffices depends on the system far more than on the method.
-Systems are factorized by any method that fits (`Seen.methods`)."""
+Systems are factorized by any method that fits (`Profile.methods`)."""
 
 OF_DENSE_KINDS = {method.name for method in KINDS.values() if not method.sparse}
 
@@ -79,8 +79,8 @@ stored by number: append to `policies.memory_file._UPGRADES` when these change."
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A system as the look saw it; `roundwise.features.look` defines the numbers."""
+class Profile:
+    """What the probe of a system found; `roundwise.features.probe` defines the numbers."""
 
     kind: str
     n: int
@@ -97,12 +97,12 @@ class Seen:
     diagonals: int = 0  # of a dense band; 0 if A is none
 
     @classmethod
-    def of(cls, context: Sequence[float]) -> Seen:
-        """From a row of `LOOK_CONTEXT`, whose features with a floor are logarithms."""
-        if len(context) != len(LOOK):
+    def of(cls, context: Sequence[float]) -> Profile:
+        """From a row of `PROBE_CONTEXT`, whose features with a floor are logarithms."""
+        if len(context) != len(PROBE):
             raise ValueError(
-                f"a look at a system has {len(LOOK)} features, not {len(context)}: "
-                f"{', '.join(LOOK)}; train the policy with context=LOOK_CONTEXT"
+                f"the profile of a system has {len(PROBE)} features, not {len(context)}: "
+                f"{', '.join(PROBE)}; train the policy with context=PROBE_CONTEXT"
             )
         n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
         *others, filled, flops, nd_flops, squares, diagonals = context[9:]
@@ -194,7 +194,7 @@ class Seen:
 
 
 def is_key(key: str) -> bool:
-    """Whether this is a key of `Seen.bin` or `Seen.series`; in a foreign memory it may not be."""
+    """Whether this is a key of `Profile.bin` or `Profile.series`; foreign memories have others."""
     kind, _, numbers = key.partition("/")
     if kind not in KINDS:
         return False
@@ -209,7 +209,7 @@ def is_key(key: str) -> bool:
 
 
 def bin_in_words(key: str) -> str:
-    """What a key of `Seen.bin` or `Seen.series` stands for."""
+    """What a key of `Profile.bin` or `Profile.series` stands for."""
     kind, _, numbers = key.partition("/")
     if "=" in numbers:
         return f"{kind}, " + numbers.replace("=", " = ").replace(",", ", ")

@@ -1,4 +1,4 @@
-"""The look at a dense matrix on a GPU: `look.row_features`, computed there.
+"""The probe of a dense matrix on a GPU: `probe.row_features`, computed there.
 
 Nothing is read back but the inner products of 64 rows, and their diagonal entries and lengths.
 """
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.backends.arrays import array_module, device_of, on_host
-from roundwise.backends.cuda.look import look
-from roundwise.features.look import ROWS, angles_from
+from roundwise.backends.cuda.probe import probe_rows
+from roundwise.features.probe import ROWS, angles_from
 
 
 def device_row_features(A: Any) -> dict[str, float]:
@@ -20,7 +20,7 @@ def device_row_features(A: Any) -> dict[str, float]:
     n = len(A)
     count = min(ROWS, n)
     device = device_of(A)
-    read = _read(A, count) if device is None else look(device, A, count)
+    read = _read(A, count) if device is None else probe_rows(device, A, count)
     if not np.isfinite(read).all():  # nothing is known of such rows
         return {"diagonal_share": 0.0, "coherence": float(n), "remainder": 0.0}
     coherence, remainder = angles_from(read[: count * count].reshape(count, count).copy("F"), n)
@@ -31,7 +31,7 @@ def device_row_features(A: Any) -> dict[str, float]:
 
 
 def _read(A: Any, count: int) -> NDArray[np.float64]:
-    """As `look` computes it by kernels: for any array module."""
+    """As `probe_rows` computes it by kernels: for any array module."""
     xp, n = array_module(A), len(A)
     rows = np.arange(count) * n // count
     sampled = (A if A.flags.c_contiguous else A.T)[rows]

@@ -1,4 +1,4 @@
-"""The look at a system: its features by their definition, its bins, its place among others."""
+"""The probe of a system: its features by their definition, its bins, its place among others."""
 
 import math
 
@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from roundwise.features import FEATURES, LOOK, compute_features, look
-from roundwise.policies.look import EDGES, KINDS, Seen, bin_in_words
+from roundwise.features import FEATURES, PROBE, compute_features, probe
+from roundwise.policies.profile import EDGES, KINDS, Profile, bin_in_words
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise.problems.dense import haar_orthogonal
-from roundwise.tuning import LOOK_CONTEXT
+from roundwise.tuning import PROBE_CONTEXT
 
 
 def looked(A, columns=1):
     problem = LinearSystem(A, np.ones(A.shape[0]))
-    values = compute_features(problem, LOOK)
+    values = compute_features(problem, PROBE)
     return {name: value.value for name, value in values.items()} | {"columns": float(columns)}
 
 
 def seen(A, **known):
-    return Seen.of(LOOK_CONTEXT.vector(looked(A) | known))
+    return Profile.of(PROBE_CONTEXT.vector(looked(A) | known))
 
 
 def test_the_coherence_is_what_theory_says():
@@ -93,14 +93,14 @@ def test_huge_and_tiny_matrices_look_like_others(form, exponent):
 def test_the_look_reads_64_rows():
     n = 640
     A = np.full((n, n), np.nan)
-    A[:: n // look.ROWS] = 1.0
+    A[:: n // probe.ROWS] = 1.0
 
     class Problem:
         is_sparse = False
 
     problem = Problem()
     problem.n, problem.A = n, A
-    assert look.row_features(problem)["coherence"] == pytest.approx(n)
+    assert probe.row_features(problem)["coherence"] == pytest.approx(n)
 
 
 def test_entries_columns_and_structure(monkeypatch):
@@ -114,7 +114,7 @@ def test_entries_columns_and_structure(monkeypatch):
     assert looked(triangle)["symmetric_pattern"] == looked(A)["symmetric_pattern"] == 0
     spd = A @ A.T
     assert looked(spd)["looks_positive_definite"] == 0  # too small to ask
-    monkeypatch.setattr(look, "cholesky_from", lambda: n)
+    monkeypatch.setattr(probe, "cholesky_from", lambda: n)
     assert looked(spd)["looks_positive_definite"] == 1
     assert looked(A)["looks_positive_definite"] == looked(-spd)["looks_positive_definite"] == 0
     indefinite = A + A.T + np.diag(np.full(n, 10.0))
@@ -151,7 +151,7 @@ def test_a_group_is_computed_once(monkeypatch):
     assert len(calls) == 2
 
 
-# Systems as the look sees them
+# Profiles of systems
 
 
 def test_kinds():
@@ -169,7 +169,7 @@ def test_kinds():
 def test_a_context_gives_back_what_was_seen():
     A = randsvd(90, 1e4, 3, rng=0).A
     values = looked(A, columns=7)
-    one = Seen.of(LOOK_CONTEXT.vector(values))
+    one = Profile.of(PROBE_CONTEXT.vector(values))
     assert (one.n, one.entries, one.columns) == (90, 8100, 7)
     assert one.diagonal_share == values["diagonal_share"]
     assert one.coherence == pytest.approx(values["coherence"])
@@ -185,27 +185,27 @@ def test_zero_rows_and_tiny_matrices_are_seen():
 
 def test_bins_and_positions_of_all_kinds():
     for kind in KINDS:
-        near, far = Seen(kind, 700, 7000, 0.5, 3.0), Seen(kind, 700, 70_000, 0.5, 3.0)
+        near, far = Profile(kind, 700, 7000, 0.5, 3.0), Profile(kind, 700, 70_000, 0.5, 3.0)
         assert near.bin.startswith(f"{kind}/")
         assert (near.bin != far.bin) == near.is_sparse
         assert (near.position != far.position) == near.is_sparse
         assert (near.series != far.series) == near.is_sparse
-        assert near.series != Seen(kind, 701, 7000, 0.5, 3.0).series
+        assert near.series != Profile(kind, 701, 7000, 0.5, 3.0).series
 
 
 def test_bins_are_numbers_that_words_explain():
-    dense = Seen("dense", 1000, 10**6, 0.02, coherence=3.0, remainder=0.5)
+    dense = Profile("dense", 1000, 10**6, 0.02, coherence=3.0, remainder=0.5)
     assert dense.bin == "dense/2.3.0.1"
     assert bin_in_words(dense.bin) == (
         "dense, coherence 2.5 to 6, remainder >= 0.1, diagonal share < 0.3, n 600 to 1500"
     )
     assert bin_in_words(dense.series) == "dense, n = 1000"
-    grid = Seen("sparse", 10**5, 5 * 10**5, 0.95)
+    grid = Profile("sparse", 10**5, 5 * 10**5, 0.95)
     assert grid.bin == "sparse/1.3.3"
     assert bin_in_words(grid.series) == "sparse, n = 100000, entries = 500000"
 
 
 def test_edges_belong_to_the_bin_above():
     for coherence, place in ((0.0, 0), (EDGES["coherence"][0], 1), (1e9, len(EDGES["coherence"]))):
-        key = Seen("dense", 1000, 10**6, 0.02, coherence).bin
+        key = Profile("dense", 1000, 10**6, 0.02, coherence).bin
         assert key.split("/")[1].split(".")[0] == str(place)

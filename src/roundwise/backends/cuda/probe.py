@@ -1,4 +1,4 @@
-"""A look at some rows of a matrix on a GPU: four kernels, a product, one copy to the host."""
+"""The probe of some rows of a matrix on a GPU: four kernels, a product, one copy to the host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roundwise.backends.arrays import on_host
 from roundwise.backends.cuda.device import Device, address
 
 
-def look(device: Device, A: Any, count: int) -> NDArray[np.float64]:
+def probe_rows(device: Device, A: Any, count: int) -> NDArray[np.float64]:
     """Inner products of `count` rows, scaled by columns; their diagonal entries; their lengths.
 
     A is contiguous; of a Fortran-ordered one, columns are looked at.

@@ -1,4 +1,4 @@
-"""The look at a dense complex matrix; `roundwise.features.look` says what its features mean."""
+"""The probe of a dense complex matrix; `roundwise.features.probe` says what its features mean."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def row_features(A: Complex) -> dict[str, float]:
     sampled = A[rows]
     parts = np.empty((2, *sampled.shape))  # apart, as products are faster then
     parts[0], parts[1] = sampled.real, sampled.imag
-    # Where sizes differ so much that squares vanish, the look is coarse, and that is all.
+    # Where sizes differ so much that squares vanish, the probe is coarse, and that is all.
     squares = parts[0] * parts[0]
     squares += parts[1] * parts[1]
     norms = np.sqrt(squares.sum(axis=1))
