@@ -1,7 +1,7 @@
-"""Small systems without decisions: solved and verified by one call, through the same gate as all.
+"""Small systems without decisions: solved and verified by one call, through the gate of all.
 
-For NumPy's own arrays of float32, float64, complex64 and complex128 that is one compiled call on one
-thread (`cpp/native/express_solve.hpp`): copy, LU in double precision, substitution, residual,
+For NumPy's own arrays of float32, float64, complex64 and complex128 that is one compiled call on
+one thread (`cpp/native/express_solve.hpp`): copy, LU in double precision, substitution, residual,
 corrections, gate, and all that again with A and b scaled by powers of two if need be. What such a
 call must know of a system follows from shapes, types and tolerance, and is kept in `memo`.
 
@@ -53,7 +53,7 @@ MODERATE = 1e-100, 1e100
 """Between these, squares of a complex system's numbers neither overflow nor vanish."""
 
 MOST_KNOWN = 4096
-"""Shapes that `memo` holds: a program that never stops drawing new ones must not fill the memory."""
+"""Entries of `memo`, so that a program with ever new shapes does not fill the memory."""
 
 BLOCK_SHARE, LEAST_BLOCK, LARGEST_BLOCK = 0.6, 2, 256
 """What sums of blocks in a residual may add to a backward error, as a share of the tolerance, and
@@ -285,7 +285,10 @@ def express_stack(
     assert known is not None
     X = np.empty((len(places[0]), *B.shape[1:]), known.dtype)
     passed = np.empty(len(X), dtype=np.uint8)
-    _kernels.express_solve_stack(A, B, *places, X, passed, *known.gate, threads)
+    gate = known.gate
+    _kernels.express_solve_stack(
+        A, B, places[0], places[1], X, passed, *gate[:-1], gate.block, threads
+    )
     return X, passed
 
 

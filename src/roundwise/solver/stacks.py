@@ -1,8 +1,8 @@
 """Stacks of dense systems, ``(..., n, n)``, with NumPy's rules of broadcasting.
 
 Small systems are solved by one compiled call, which shares them among threads and verifies each
-answer (`cpp/bindings/express.cpp`). Those that do not pass the gate, or whose pivots are suspicious,
-and large ones are solved one by one as any other system.
+answer (`express_stack`). Those that do not pass the gate, or whose pivots are suspicious, and large
+ones are solved one by one as any other system.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def factorized(A: Any, panels: bool) -> Inverse | Orders | None:
     if own.work == 0 and large and _suits_symmetric_mode(columns):
         factors = superlu(columns, pattern_is_regular=True, **OPTIONS["mmd"])
         trans = "N" if by_columns else "T"
-        return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "lu/mmd")
+        return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/mmd")
     return _by_partial_pivoting(A)
 
 
@@ -262,7 +262,7 @@ def _by_partial_pivoting(A: Any) -> Inverse | None:
         columns = columns.T.tocsc()
     trans = "N" if (A.format == "csc") != turned else "T"
     factors = superlu(columns, pattern_is_regular=True, **OPTIONS["colamd"])
-    return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "lu/colamd")
+    return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/colamd")
 
 
 @lru_cache(maxsize=8)
