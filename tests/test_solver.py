@@ -301,7 +301,7 @@ def test_a_wrong_assumption_costs_time_only(form):
         np.testing.assert_allclose(nonsymmetric.x, x, rtol=1e-12)
     indefinite = A + A.T
     indefinite[np.diag_indices(N)] = 0.1
-    solution = rw.solve(form(indefinite), b, assume_a="pos", full_output=True)
+    solution = rw.solve(form(indefinite), b, assume_a="pos", policy="fp64", full_output=True)
     if form is np.asarray:  # sparse ones are factorized by their pattern
         assert solution.status == "escalated"
         assert solution.attempts[0].status is rw.OutcomeStatus.NOT_POSITIVE_DEFINITE

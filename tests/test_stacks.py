@@ -94,13 +94,13 @@ def test_a_stack_beside_other_callers_is_solved_in_its_kernel(monkeypatch):
         while not stop.is_set():
             _kernels.native_symmetric(np.ones((600, 600), order="F"), 3)
 
-    original = _kernels.native_solve_stack
+    original = _kernels.express_solve_stack
 
     def watched(*arguments):
         original(*arguments)
         all_passed.append(bool(arguments[5].all()))
 
-    monkeypatch.setattr(_kernels, "native_solve_stack", watched)
+    monkeypatch.setattr(_kernels, "express_solve_stack", watched)
     monkeypatch.setattr(stacks, "factorization_threads", lambda: 3)
     with ThreadPoolExecutor(3) as pool:
         try:
@@ -205,14 +205,16 @@ def test_factored_stacks():
 def test_the_kernel_refuses_what_would_leave_its_arrays():
     A, b, x = np.ones((2, 3, 3)), np.ones((2, 3, 1)), np.empty((2, 3, 1))
     which, passed = np.arange(2), np.empty(2, dtype=np.uint8)
-    rest = (1e-16, 1e-10, 0, 1e-264, 1e300, False, 1)
-    call = _kernels.native_solve_stack
+    rest = (1e-16, 1.0, 0.0, 0.0, 1e-10, 1e-264, 1e300, 0, 1)
+    call = _kernels.express_solve_stack
     for bad in (
         (A, b[:, :2], which, which, x, passed),
         (A, b, which + 1, which, x, passed),
         (A, b, which, which - 1, x, passed),
         (A, b, which, which, x[:1], passed),
         (A, b, which, which, x, passed[:1]),
+        (A, b, which, which, x.astype(np.float32), passed),
+        (A.astype(int), b, which, which, x, passed),
     ):
         with pytest.raises(ValueError, match="pass"):
             call(*(np.ascontiguousarray(one) for one in bad), *rest)

@@ -75,6 +75,6 @@ void bind_sparse(nb::module_& m);    // in sparse.cpp
 void bind_supernodal(nb::module_& m);  // in supernodal.cpp
 void bind_text(nb::module_& m);        // in text.cpp
 void bind_left_looking(nb::module_& m);  // in left_looking.cpp
-void bind_stack(nb::module_& m);         // in stack.cpp
+void bind_express(nb::module_& m);       // in express.cpp
 
 }  // namespace roundwise

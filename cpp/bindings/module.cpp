@@ -25,5 +25,5 @@ NB_MODULE(_kernels, m) {
     bind_supernodal(m);
     bind_text(m);
     bind_left_looking(m);
-    bind_stack(m);
+    bind_express(m);
 }

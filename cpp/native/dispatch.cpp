@@ -22,7 +22,8 @@ ROUNDWISE_DECLARE_TABLE(native_, ComplexKernels, complex_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, LookKernels, look_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, ScalingKernels, scaling_kernels)
 ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
-ROUNDWISE_DECLARE_TABLE(stack_, StackKernels, stack_kernels)
+ROUNDWISE_DECLARE_TABLE(express_, ExpressKernels<1>, real_kernels)
+ROUNDWISE_DECLARE_TABLE(express_, ExpressKernels<2>, complex_kernels)
 
 namespace {
 
@@ -118,6 +119,12 @@ const ScalingKernels& scaling_kernels() {
 
 const ExactKernels& exact_kernels() { return ROUNDWISE_TABLE(native_level(), exact_, exact_kernels); }
 
-const StackKernels& stack_kernels() { return ROUNDWISE_TABLE(native_level(), stack_, stack_kernels); }
+template <> const ExpressKernels<1>& express_kernels() {
+    return ROUNDWISE_TABLE(native_level(), express_, real_kernels);
+}
+
+template <> const ExpressKernels<2>& express_kernels() {
+    return ROUNDWISE_TABLE(native_level(), express_, complex_kernels);
+}
 
 }  // namespace roundwise

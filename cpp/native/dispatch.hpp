@@ -19,6 +19,6 @@ const ComplexKernels& complex_kernels();
 const LookKernels& look_kernels();
 const ScalingKernels& scaling_kernels();
 const ExactKernels& exact_kernels();
-const StackKernels& stack_kernels();
+template <int parts> const ExpressKernels<parts>& express_kernels();
 
 }  // namespace roundwise

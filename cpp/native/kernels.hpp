@@ -176,12 +176,20 @@ struct ExactKernels {
     double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);
 };
 
-// One small dense system of a stack; rows of A and B are contiguous. One table per level, as above.
-struct StackKernels {
-    // In place: B (n x columns) becomes A^-1 B, by Gaussian elimination with partial pivoting; A is
-    // destroyed. Returns the magnitude of the smallest pivot over that of the largest, 0 if one is zero.
-    // Infinities and NaN go on to B.
-    double (*eliminate)(std::int64_t n, double* a, std::int64_t columns, double* b);
+// Rows of the matrices below have a multiple of eight numbers.
+inline std::int64_t padded_to_eight(std::int64_t n) { return (n + 7) / 8 * 8; }
+
+// One small dense system, real or complex, on one thread. One table per level, as above. A matrix of n rows
+// has rows of padded_to_eight(columns) numbers; the padding is zero. Of a complex one n such rows are real
+// parts, and as many imaginary parts follow.
+template <int parts> struct ExpressKernels {
+    // In place: P A = L U by partial pivoting; row i was interchanged with row swaps[i]. Returns the
+    // magnitude of the smallest pivot over that of the largest, 0 if one is zero. Infinities and NaN go on.
+    double (*factorize)(std::int64_t n, double* a, std::int32_t* swaps);
+
+    // B (n x columns) becomes A^-1 B.
+    void (*substitute)(std::int64_t n, double* factors, const std::int32_t* swaps, std::int64_t columns,
+                       double* b);
 };
 
 }  // namespace roundwise

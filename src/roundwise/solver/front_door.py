@@ -20,15 +20,15 @@ from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
 from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.machine.spinning import cores_to_ourselves
-from roundwise.solver.at_once import express
 from roundwise.solver.decide import decide, starts_low
+from roundwise.solver.express import ExpressAnswer, express, solution_of
 from roundwise.solver.factorization import Factorization, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.kinds import returned
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import Place, place_of
 from roundwise.solver.policy_argument import Asker, parse_policy
-from roundwise.solver.prepare import Accuracy, Options, prepare
+from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
 from roundwise.solver.stacks import StackedFactorization, solve_stack
 from roundwise.solver.structures import Structure
 
@@ -141,8 +141,24 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    refused = False
+    if (
+        type(A) is type(b) is np.ndarray
+        and type(policy) is str
+        and policy == "default"
+        and accuracy == "backward"
+        and assume_a is device is None
+        and not transposed
+    ):
+        # One look-up, one compiled call: what n < 50 may take is a few microseconds.
+        start, tol = perf_counter(), checked_tolerance(tol)
+        found = express(A, b, tol)
+        if isinstance(found, ExpressAnswer):
+            x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
+            return _in_memory_of(b, x, A) if overwrite_b else x
+        refused = True
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
-    x = solve_system(parse_policy(policy), A, b, options, full_output, device)
+    x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
 
 
@@ -154,8 +170,12 @@ def solve_system(
     full_output: bool = False,
     device: str | None = None,
     patterns: KnownPatterns | None = None,
+    refused: bool = False,
 ) -> Any:
-    """`solve` with checked options; `patterns` are those that a `Solver` has analysed."""
+    """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
+
+    `refused` says that `express` has been tried with A and b as they are.
+    """
     place = None
     if not (type(A) is type(b) is np.ndarray and device is None):
         place = place_of(A, b, device)
@@ -163,7 +183,8 @@ def solve_system(
         # Its first passes over a dense A use all cores, not only its factorization.
         with ieee_arithmetic(), cores_to_ourselves(_order_of(A)):
             meant = options.meant(A)
-            answer = _solved(asker, meant, b, options.rest, full_output, None, patterns)
+            rest = options.rest
+            answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
     options.check_on_device()
     with place.entered(A, b):
@@ -180,20 +201,22 @@ def _solved(
     full_output: bool,
     place: Place | None,
     patterns: KnownPatterns | None,
+    refused: bool = False,
 ) -> Any:
     """The four steps, for one system or for each of a stack; x is of the kind of b there."""
-    given = A
+    given, start = A, perf_counter()
     if place is None:
         A, b = _arrays(A, b)
     is_empty = place is None and not is_sparse(A) and 0 in (*A.shape, *b.shape)
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
     orders = None
-    if place is None and not full_output:
-        bound = options.express_below(asker.at_once)
-        found = express(A, b, options.tol, bound, panels=patterns is None)
-        if isinstance(found, np.ndarray):
-            return found
+    if place is None and not refused:
+        tol, bound = options.tol, options.express_below(asker.at_once)
+        found = express(A, b, tol, bound, panels=patterns is None)
+        if isinstance(found, ExpressAnswer):
+            seconds = perf_counter() - start
+            return solution_of(found, A, b, tol, seconds) if full_output else found.x
         orders = found
     start = perf_counter()
     round_too = starts_low(asker) and _order_of(A) >= asker.at_once
@@ -233,8 +256,7 @@ def _solved_each(
     def one(matrix: Array, columns: Array) -> Any:
         return _solved(asker, matrix, columns, options, full_output, place, None)
 
-    is_real = place is None and "c" not in (A.dtype.kind, b.dtype.kind)
-    bound = min(options.express_below(asker.at_once), cholesky_from()) if is_real else 0
+    bound = min(options.express_below(asker.at_once), cholesky_from()) if place is None else 0
     return solve_stack(A, b, one, options.tol, bound, full_output)
 
 

@@ -1,8 +1,8 @@
 """Stacks of dense systems, ``(..., n, n)``, with NumPy's rules of broadcasting.
 
 Small systems are solved by one compiled call, which shares them among threads and verifies each
-answer (`cpp/bindings/stack.cpp`). Those that do not pass the gate, or whose pivots are suspicious,
-and large ones are solved one by one as any other system.
+answer (`express_stack`). Those that do not pass the gate, or whose pivots are suspicious, and large
+ones are solved one by one as any other system.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-import roundwise._kernels as _kernels
-from roundwise.algorithms.accuracy import default_tolerance, within
 from roundwise.backends.arrays import array_module
-from roundwise.backends.native import exact
-from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import factorization_threads
-from roundwise.solver.inputs import answer_dtype, checked_shapes, dense_array
+from roundwise.solver.express import express_stack
+from roundwise.solver.inputs import checked_shapes, dense_array
 from roundwise.solver.solution import Solution, SolveFailed
-from roundwise.solver.trust.examining import SUSPICIOUS
 
 Array = NDArray[Any]
 Solve = Callable[[Array, Array], Any]
@@ -117,7 +113,7 @@ def solve_stack(
         X = one(A.reshape(n, n), spread.transpose(1, 0, 2).reshape(n, -1))
         X = X.reshape(n, -1, k).transpose(1, 0, 2).reshape((*stack, n, k))
     elif n < bound and not full_output:
-        X = _solve_at_once(A, columns, stack, one, tol)
+        X = _solve_together(A, columns, stack, one, tol)
     else:
         systems = _systems(A, columns, stack)
         answers = [_solved(one, matrix, B, place) for place, matrix, B in systems]
@@ -147,37 +143,18 @@ def _solved(one: Solve, A: Array, B: Array, place: tuple[int, ...]) -> Any:
         raise SolveFailed(reason, *found) from None
 
 
-def _solve_at_once(
+def _solve_together(
     A: Array, columns: Array, stack: tuple[int, ...], one: Solve, tol: float | None
 ) -> Array:
     n, k = columns.shape[-2:]
-    dtype = answer_dtype(A, columns)
-    single = dtype == np.float32
-    which_a, which_b = _indices(A, stack), _indices(columns, stack)
-    matrices = np.ascontiguousarray(A, dtype=np.float64).reshape(-1, n, n)
-    blocks = np.ascontiguousarray(columns, dtype=np.float64).reshape(-1, n, k)
-    X, passed = np.empty((len(which_a), n, k)), np.empty(len(which_a), dtype=np.uint8)
-    block, tolerance = exact.block_for(n), tol or default_tolerance(n, FP32 if single else FP64)
-    _kernels.native_solve_stack(
-        matrices,
-        blocks,
-        which_a,
-        which_b,
-        X,
-        passed,
-        within(tolerance, n, exact.error_of(n, block)),
-        SUSPICIOUS,
-        block,
-        exact.LEAST,
-        exact.MOST,
-        bool(single),
-        factorization_threads(),
-    )
+    places = _indices(A, stack), _indices(columns, stack)
+    matrices, blocks = A.reshape(-1, n, n), columns.reshape(-1, n, k)
+    X, passed = express_stack(matrices, blocks, places, tol, factorization_threads())
     for i in np.flatnonzero(passed == 0):  # perhaps few digits are right: that is looked into
         place = tuple(int(j) for j in np.unravel_index(i, stack))
         matrix = np.broadcast_to(A, (*stack, n, n))[place]
         X[i] = _solved(one, matrix, np.broadcast_to(columns, (*stack, n, k))[place], place)
-    return X.reshape((*stack, n, k)).astype(dtype, copy=False)
+    return X.reshape((*stack, n, k))
 
 
 def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:

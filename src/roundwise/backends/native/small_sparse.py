@@ -82,14 +82,17 @@ class Inverse:
     """What applies ``A^-1``; `is_exact` unless small pivots were replaced by larger ones."""
 
     solve: Solve
+    method: str
     is_exact: bool = True
     orders: Orders | None = None  # that it was found with
 
 
 def solve_sparse_at_once(
     A: Any, b: Array, tolerance: float, panels: bool = True
-) -> tuple[Array, float] | Orders | None:
-    """x for b, a vector or columns, in FP64, and its backward error; otherwise a look is needed.
+) -> tuple[Array, float, str] | Orders | None:
+    """x for b, a vector or columns, in FP64, its backward error, and the method's name.
+
+    Otherwise a look is needed.
 
     That is so if A is singular in FP64, x may have less than three right digits, or there is so
     much work that a choice pays. If the orders of A's pattern are known then, they are returned.
@@ -105,7 +108,7 @@ def solve_sparse_at_once(
 
 def solved(
     A: Any, b: Array, tolerance: float, inverse: Inverse
-) -> tuple[Array, float] | Orders | None:
+) -> tuple[Array, float, str] | Orders | None:
     """The same with factors that were made before."""
     solve, b = inverse.solve, np.asfortranarray(b)
     sums, residuals = np.empty(len(b)), np.empty_like(b)
@@ -124,9 +127,9 @@ def solved(
     stretched = solve(image)
     stretch = float(np.abs(stretched).max())
     if inverse.is_exact and stretch * max(by_row, FP64.unit_roundoff) < CERTAIN:
-        return x, error
+        return x, error, inverse.method
     corrected = _corrected(A, b, x, error, solve, residuals, stretched, image)
-    return inverse.orders if corrected is None else corrected
+    return inverse.orders if corrected is None else (*corrected, inverse.method)
 
 
 def _corrected(
@@ -195,7 +198,7 @@ def factorized(A: Any, panels: bool) -> Inverse | Orders | None:
             own.solve(b, x)
             return x
 
-        return Inverse(solve)
+        return Inverse(solve, "lu/left-looking")
     if own.result in ("singular pattern", "zero pivot"):
         return None
     if large and own.work == 0 and (symmetric or own.has_strong_diagonal):
@@ -211,7 +214,9 @@ def factorized(A: Any, panels: bool) -> Inverse | Orders | None:
     if own.work == 0 and large and _suits_symmetric_mode(columns):
         factors = superlu(columns, pattern_is_regular=True, **OPTIONS["mmd"])
         trans = "N" if by_columns else "T"
-        return None if factors is None else Inverse(lambda b: factors.solve(b, trans))
+        if factors is None:
+            return None
+        return Inverse(lambda b: factors.solve(b, trans), "superlu/mmd")
     return _by_partial_pivoting(A)
 
 
@@ -228,7 +233,7 @@ def _in_panels(A: Any, kinds: Sequence[str], orders: Orders, wanted: bool) -> In
         except ArithmeticFailure:
             continue
         solve = partial(factors.solve, transpose=A.format == "csc" and not symmetric)
-        return Inverse(solve, factors.replaced_pivots == 0, orders)
+        return Inverse(solve, f"{kind}/amd", factors.replaced_pivots == 0, orders)
     return orders
 
 
@@ -259,7 +264,7 @@ def _by_partial_pivoting(A: Any) -> Inverse | None:
         columns = columns.T.tocsc()
     trans = "N" if (A.format == "csc") != turned else "T"
     factors = superlu(columns, pattern_is_regular=True, **OPTIONS["colamd"])
-    return None if factors is None else Inverse(lambda b: factors.solve(b, trans))
+    return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/colamd")
 
 
 @lru_cache(maxsize=8)

@@ -45,7 +45,7 @@ from roundwise.problems.gallery import FAMILIES, System
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.problems.sparse import saddle_point
 from roundwise.solver import default_policy
-from roundwise.solver.at_once import MOSTLY_ZERO, sparse_at_once
+from roundwise.solver.express import MOSTLY_ZERO, express_sparse
 from roundwise.tuning import PROBE_CONTEXT
 
 ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 5, 1.0
@@ -245,7 +245,7 @@ def attempted_at_once(problem: LinearSystem) -> tuple[Attempt, Orders | None]:
     if A.nnz > small_sparse.LARGEST:
         return Attempt(0.0, 0.0, False, 0, 0, 0.0), None
     if MOSTLY_ZERO * A.nnz > problem.n**2:
-        seconds, x = least(lambda: sparse_at_once(A, b, None, default_policy().at_once))
+        seconds, x = least(lambda: express_sparse(A, b, None, default_policy().at_once))
         return Attempt(seconds, 0.0, x is not None, 0, 0, seconds), None
     A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
     factor, inverse = least(lambda: small_sparse.factorized(A, panels=True))

@@ -1,0 +1,333 @@
+"""Small systems without decisions: solved and verified by one call, through the gate of all.
+
+For NumPy's own arrays of float32, float64, complex64 and complex128 that is one compiled call on
+one thread (`cpp/native/express_solve.hpp`): copy, LU in double precision, substitution, residual,
+corrections, gate, and all that again with A and b scaled by powers of two if need be. What such a
+call must know of a system follows from shapes, types and tolerance, and is kept in `memo`.
+
+A system that is refused (pivots that are zero or suspiciously small, a backward error above the
+tolerance, NaN) goes on to the general path, which finds out why and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import roundwise._kernels as _kernels
+from roundwise.actions import Action
+from roundwise.algorithms import Outcome, OutcomeStatus
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
+from roundwise.backends.arrays import is_sparse
+from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
+from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.native import exact
+from roundwise.backends.native.small import solve_at_once
+from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
+from roundwise.backends.native.structured import structured_method
+from roundwise.features.probe import looks_positive_definite
+from roundwise.formats import FP32, FP64
+from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.solver.inputs import answer_dtype
+from roundwise.solver.policy_argument import default_policy
+from roundwise.solver.solution import Solution
+from roundwise.solver.system import AS_LARGE
+from roundwise.solver.trust.examining import SUSPICIOUS, knowledge_of
+
+Array = NDArray[Any]
+
+MOSTLY_ZERO = 4
+"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
+
+ONE_THREAD_UP_TO = 256
+"""The largest real float64 system that one thread solves as soon as several do; measured by
+``python benchmarks/bench_small.py``."""
+
+ALWAYS_SMALL = 64
+"""Below this n no lower format is ever faster (`NeighbourPolicy.crossover` begins there)."""
+
+MODERATE = 1e-100, 1e100
+"""Between these, squares of a complex system's numbers neither overflow nor vanish."""
+
+MOST_KNOWN = 4096
+"""Entries of `memo`, so that a program with ever new shapes does not fill the memory."""
+
+BLOCK_SHARE, LEAST_BLOCK, LARGEST_BLOCK = 0.6, 2, 256
+"""What sums of blocks in a residual may add to a backward error, as a share of the tolerance, and
+the products of a block: fewer take as long as twice the precision does, more gain no time."""
+
+_TYPES = tuple(map(np.dtype, (np.float64, np.float32, np.complex128, np.complex64)))
+
+
+class Gate(NamedTuple):
+    """The arguments of the compiled call after the arrays (`ExpressGate` in C++)."""
+
+    tolerance: float
+    growth: float
+    block_error: float
+    exact_error: float
+    suspicious: float
+    least: float
+    most: float
+    block: int
+
+
+class Known(NamedTuple):
+    """What shapes, types and tolerance say of a system."""
+
+    size: float  # n, or the n of a real system that takes as many operations
+    n: int
+    dtype: Any  # of x
+    tolerance: float
+    gate: Gate
+    unit: float  # the backward error of the answer over that of the columns that are solved for
+    is_compiled: bool
+
+
+class ExpressAnswer(NamedTuple):
+    """An x that has passed the gate."""
+
+    x: Array
+    backward_error: float
+    """What the gate compared with the tolerance: an upper bound of the exact backward error."""
+    tolerance: float
+    pivot_ratio: float
+    """The smallest pivot over the largest; NaN where the factors of a sparse A do not tell."""
+    method: str = "lu"
+
+
+memo: dict[Any, Known | None] = {}
+"""By shapes, types and tolerance; None for systems that are not for one call. Nothing in it depends
+on the machine or on threads; `memo.clear()` only frees memory."""
+
+
+def express(
+    A: Any, b: Any, tol: float | None, bound: int | None = None, panels: bool = True
+) -> ExpressAnswer | Orders | None:
+    """A system with n < bound by one call; None if it is refused, or is no such system.
+
+    Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
+    `at_once` of a policy, None for that of the default one. For a sparse A see `express_sparse`.
+    """
+    if not type(A) is type(b) is np.ndarray:
+        if bound and is_sparse(A) and A.dtype.kind != "c":
+            return express_sparse(A, b, tol, bound, panels)
+        return None
+    key = A.shape, A.dtype, b.shape, b.dtype, tol
+    try:
+        known = memo[key]
+    except KeyError:
+        known = _remembered(key)
+    if known is None:
+        return _converted(A, b, tol, bound)
+    if known.size >= ALWAYS_SMALL or bound is not None:
+        if not known.size < (default_policy().at_once if bound is None else bound):
+            return None
+        if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and _has_structure(A):
+            return None
+    return _run(A, b, known)
+
+
+def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
+    if not known.is_compiled:
+        return _by_threads(A, b, known)
+    x = np.empty(b.shape, known.dtype)
+    status, error, pivot_ratio = _kernels.express_solve(A, b, x, *known.gate)
+    if status != 0:
+        return None
+    return ExpressAnswer(x, known.unit * error, known.tolerance, pivot_ratio)
+
+
+def _converted(
+    A: Array, b: Array, tol: float | None, bound: int | None
+) -> ExpressAnswer | Orders | None:
+    """The same for numbers of other types that double precision can hold, integers for example."""
+    if A.dtype in _TYPES and b.dtype in _TYPES:
+        return None  # the shapes are no system's
+    if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
+        return None
+    return express(_of_known_type(A), _of_known_type(b), tol, bound)
+
+
+def _of_known_type(A: Array) -> Array:
+    """A in a type that `express` takes: itself, or converted to double precision."""
+    native = A.dtype.newbyteorder("=")
+    if native in _TYPES:
+        return A.astype(native, copy=False)
+    return A.astype(np.complex128 if A.dtype.kind == "c" else np.float64)
+
+
+def solution_of(
+    answer: ExpressAnswer, A: Any, b: Array, tol: float | None, seconds: float
+) -> Solution:
+    """What `full_output` returns: the same x, and what is known of its error when it is read.
+
+    `seconds` are those of the whole call, which is not timed in parts: they count as ``factor``.
+    """
+    action = str(Action([FP64] * 4, answer.method))
+    outcome = Outcome(
+        OutcomeStatus.CONVERGED,
+        None,
+        nbe=answer.backward_error,
+        action=action,
+        arithmetic="native",
+        seconds=seconds,
+    )
+    error, x = answer.backward_error, answer.x
+
+    def measured() -> float:
+        return _measured(answer, A, b, tol)
+
+    return Solution(
+        x,
+        "accepted",
+        action,
+        error,
+        answer.tolerance,
+        knowledge_of(A, b, x, error, measured),
+        (outcome,),
+        {"features": 0.0, "factor": seconds, "refine": 0.0, "verify": 0.0},
+        "FP64 at once: for so small a system, deciding takes longer than lower precision gains.",
+    )
+
+
+def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> float:
+    """The backward error of an answer, computed again; NaN if A, b or x has changed."""
+    if is_sparse(A) and MOSTLY_ZERO * A.nnz <= len(b) ** 2:
+        right = np.asfortranarray(b)
+        error, _ = exact.sparse_backward_errors(
+            _with_short_indices(A), answer.x, right, np.empty(len(b)), np.empty_like(right)
+        )
+        return float(upper_bounds(error, len(b), exact.error_of(len(b))))
+    dense = _of_known_type(A.toarray() if is_sparse(A) else A)
+    b = _of_known_type(b)
+    known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol)
+    found = None if known is None else _run(dense, b, known)
+    if found is None or not np.array_equal(found.x, answer.x):
+        return math.nan
+    return found.backward_error
+
+
+def gate_of(n: int, is_complex: bool, tolerance: float) -> Gate:
+    """The gate for n equations, and how its residuals are summed (docs/accuracy.md).
+
+    The error of a block of q products is ``(q + 1) u``, times the square root of 2 if A is complex.
+    """
+    terms, root = (2 * n, ROOT_2) if is_complex else (n, 1.0)
+    u, exact_error = FP64.unit_roundoff, exact.error_of(terms)
+    block = min(int(BLOCK_SHARE * tolerance / (root * u)) - 1, LARGEST_BLOCK)
+    block = block if block >= LEAST_BLOCK else exact.EXACT
+    block_error = exact_error + (root * (block + 1) * u if block else 0.0)
+    least, most = MODERATE if is_complex else (exact.LEAST, exact.MOST)
+    growth = upper_bounds(1.0, terms, 0.0)
+    return Gate(tolerance, growth, block_error, exact_error, SUSPICIOUS, least, most, block)
+
+
+def _remembered(key: Any) -> Known | None:
+    if len(memo) >= MOST_KNOWN:
+        memo.clear()
+    known = memo[key] = _known(*key)
+    return known
+
+
+def _known(
+    shape: tuple[int, ...], dtype: Any, b_shape: tuple[int, ...], b_dtype: Any, tol: float | None
+) -> Known | None:
+    if dtype not in _TYPES or b_dtype not in _TYPES or len(b_shape) not in (1, 2):
+        return None
+    n = b_shape[0]
+    if shape != (n, n) or n == 0 or 0 in b_shape:
+        return None
+    answer = np.dtype(answer_dtype(np.empty(0, dtype), np.empty(0, b_dtype)))
+    is_single, is_complex = answer.itemsize < (16 if answer.kind == "c" else 8), dtype.kind == "c"
+    tolerance = default_tolerance(n, FP32 if is_single else FP64) if tol is None else tol
+    # The parts of a complex b are columns of a real system (`Factorization.solve` has the proof).
+    share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
+    gate = gate_of(n, is_complex, tolerance * share)
+    size = AS_LARGE * n if is_complex else float(n)
+    is_compiled = n <= ONE_THREAD_UP_TO or not (dtype == b_dtype == np.float64)
+    return Known(size, n, answer, tolerance, gate, unit, is_compiled)
+
+
+def _has_structure(A: Array) -> bool:
+    """Whether another method than LU may be faster."""
+    return structured_method(A) is not None or looks_positive_definite(A)
+
+
+@np.errstate(all="ignore")
+def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
+    """The same by LU with several threads, for larger systems."""
+    solved = solve_at_once(A, b)
+    if solved is None:
+        return None
+    x, error, pivot_ratio = solved
+    if not pivot_ratio > SUSPICIOUS:
+        return None  # perhaps few digits are right, or A is singular: that is looked into
+    error = upper_bounds(error, known.n, exact.error_of(known.n, exact.block_for(known.n)))
+    if not passes(error, known.tolerance):
+        return None
+    return ExpressAnswer(x, float(error), known.tolerance, float(pivot_ratio))
+
+
+def express_stack(
+    A: Array, B: Array, places: tuple[Array, Array], tol: float | None, threads: int
+) -> tuple[Array, NDArray[np.uint8]]:
+    """Systems of a stack by one call, shared among threads: X, and for which of them it holds.
+
+    A is (m, n, n) and B (l, n, k), in any memory order; `places` are the indices into A and into B
+    of each system. Neither is empty.
+    """
+    A, B = _of_known_type(A), _of_known_type(B)
+    known = _known(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol)
+    assert known is not None
+    X = np.empty((len(places[0]), *B.shape[1:]), known.dtype)
+    passed = np.empty(len(X), dtype=np.uint8)
+    gate = known.gate
+    _kernels.express_solve_stack(
+        A, B, places[0], places[1], X, passed, *gate[:-1], gate.block, threads
+    )
+    return X, passed
+
+
+@np.errstate(all="ignore")
+def express_sparse(
+    A: Any, b: Any, tol: float | None, bound: int, panels: bool = True
+) -> ExpressAnswer | Orders | None:
+    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
+
+    One with so many entries that it is as good as dense is solved as such, if n < bound. Where no
+    x is returned, there may be orders of A's pattern that a look can go on with; `panels` is False
+    for a caller who would rather have them than an x by the engine that needs them.
+    """
+    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
+        return None
+    n = len(b) if b.ndim in (1, 2) else 0
+    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
+    arrays = A.indptr, A.indices, A.data
+    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
+    if not (fits and A.indices.dtype == A.indptr.dtype and A.has_canonical_format):
+        return None
+    A = _with_short_indices(A)
+    if MOSTLY_ZERO * A.nnz > n * n:
+        return express(A.toarray(), b, tol, bound)
+    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
+    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown), panels)
+    if not isinstance(solved, tuple):
+        return solved  # perhaps few digits are right, or A is singular: that is looked into
+    x, error, method = solved
+    error = float(upper_bounds(error, n, unknown))
+    if not passes(error, tolerance):
+        return None
+    return ExpressAnswer(x, error, tolerance, math.nan, method)
+
+
+def _with_short_indices(A: Any) -> Any:
+    """A sparse A with indices of 32 bits; SciPy makes those of 64 of coordinates in 64 bits."""
+    if A.indices.dtype != np.int64:
+        return A
+    A = type(A)((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
+    A.has_canonical_format = True
+    return A
