@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines envelope stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu lint extras bench engines envelope stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -40,6 +40,10 @@ fuzz: $(VENV)/installed  ## 100 000 systems, answers and bounds judged in ration
 
 fuzz-native: $(VENV)/installed  ## 1 000 000 hostile inputs for the compiled module (minutes)
 	$(RUN)/python tests/fuzz_native.py
+
+MINUTES ?= 30
+torture: $(VENV)/installed  ## signals, forks, threads, limits, corrupt input (30 minutes; make torture MINUTES=5)
+	$(RUN)/python tests/torture.py --minutes $(MINUTES)
 
 sanitize:  ## the C++ checks under sanitizers for addresses, undefined behaviour and threads (minutes)
 	$(PYTHON) tests/sanitize.py --strict

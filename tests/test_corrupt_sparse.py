@@ -123,6 +123,25 @@ def test_a_list_of_lists_out_of_range():
         rw.solve(A, np.ones(N))
 
 
+@pytest.mark.parametrize("offset", [10**6, -(2**31)])
+def test_diagonals_out_of_range(offset):
+    A = sound().todia()
+    A.offsets[0] = offset
+    with pytest.raises(ValueError, match="index outside"):
+        rw.solve(A, np.ones(N))
+    A = sound().todia()
+    A.data = A.data[:1]
+    with pytest.raises(ValueError, match="index outside"):
+        rw.solve(A, np.ones(N))
+
+
+def test_lists_of_unequal_length():
+    A = sound().tolil()
+    A.data[3] = [*A.data[3], *([1.0] * 10**4)]
+    with pytest.raises(ValueError, match="index outside"):
+        rw.solve(A, np.ones(N))
+
+
 def shuffled(A):
     """The entries of each row in another order, some of them in two parts, and the flag a lie."""
     rows = A.tocoo()

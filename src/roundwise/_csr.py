@@ -55,15 +55,27 @@ def checked_sparse(A: Any, name: str) -> Any:
     """A, if its indices are in range; formats without arrays of indices come back as rows."""
     if A.ndim != 2:
         raise ValueError(f"{name} has {A.ndim} dimensions; pass a sparse matrix with two")
-    if A.format == "coo":
-        for places, size in ((A.row, A.shape[0]), (A.col, A.shape[1])):
-            if len(places) != len(A.data) or not _in_range(places, size):
-                raise _refusal(A, name)
-        return A
-    if A.format not in ("csr", "csc", "bsr"):
+    if not _fits_its_shape(A):
+        raise _refusal(A, name)
+    if A.format not in ("coo", "csr", "csc", "bsr"):
         A = A.tocsr()
-    _form(A, name)
+    if A.format != "coo":
+        _form(A, name)
     return A
+
+
+def _fits_its_shape(A: Any) -> bool:
+    """What SciPy's conversions of formats that are not compressed rely on."""
+    rows, columns = A.shape
+    if A.format == "coo":
+        pairs = ((A.row, rows), (A.col, columns))
+        return all(len(at) == len(A.data) and _within(at, 0, size) for at, size in pairs)
+    if A.format == "dia":
+        return len(A.offsets) == len(A.data) and _within(A.offsets, -rows, columns + 1)
+    if A.format == "lil":
+        is_whole = len(A.rows) == len(A.data) == rows
+        return is_whole and [*map(len, A.rows)] == [*map(len, A.data)]
+    return True
 
 
 def _form(A: Any, name: str) -> int:
@@ -92,8 +104,8 @@ def _index_arrays(A: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.ascontiguousarray(indptr, kind), np.ascontiguousarray(indices, kind)
 
 
-def _in_range(places: NDArray[Any], size: int) -> bool:
-    return places.size == 0 or (places.min() >= 0 and places.max() < size)
+def _within(places: NDArray[Any], first: int, end: int) -> bool:
+    return places.size == 0 or bool(first <= places.min() and places.max() < end)
 
 
 def _refusal(A: Any, name: str) -> ValueError:

@@ -213,11 +213,11 @@ class ComplexLU(_DenseFactors):
     def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         if Z.shape[1] == 1:  # LAPACK takes twice to four times as long for one column
             return self._solve_vector(Z[:, 0], adjoint)[:, None]
-        solve = _GETRS[Z.dtype]
+        solve, swaps = _GETRS[Z.dtype], self._swaps.copy()  # SciPy changes them meanwhile
         if adjoint:  # A* is the conjugate of A'
-            X, _ = solve(self._packed, self._swaps, np.conj(Z), overwrite_b=True)
+            X, _ = solve(self._packed, swaps, np.conj(Z), overwrite_b=True)
             return np.asarray(np.conj(X))
-        return np.asarray(solve(self._packed, self._swaps, Z, trans=1, overwrite_b=True)[0])
+        return np.asarray(solve(self._packed, swaps, Z, trans=1, overwrite_b=True)[0])
 
 
 class ComplexCholesky(_DenseFactors):

@@ -324,11 +324,6 @@ class DenseFactors(PermutedFactors):
     def _float64(self) -> Vector:
         return converted(self._packed, self._storage, np.float64)
 
-    @cached_property
-    def _unswapped(self) -> NDArray[np.int32]:
-        """No interchanges, for LAPACK: the rows are in order."""
-        return np.arange(len(self._packed), dtype=np.int32)
-
     @property
     def pivots(self) -> Vector | None:
         """The magnitudes of the diagonal of the U that was computed, of A or of A'."""
@@ -409,7 +404,10 @@ class DenseFactors(PermutedFactors):
         if self._is_lu and threads:
             _kernels.native_getrs(packed, storage, y, flip, threads)
         elif self._is_lu:
-            y, _ = _GETRS[y.dtype](packed, self._unswapped, y, trans=int(flip), overwrite_b=True)
+            # No interchanges: the rows are in order. SciPy counts them from 1 in place meanwhile,
+            # without the GIL, so that threads must not share them.
+            order = np.arange(len(packed), dtype=np.int32)
+            y, _ = _GETRS[y.dtype](packed, order, y, trans=int(flip), overwrite_b=True)
         elif threads and not self._transposed:
             _kernels.native_potrs(packed, storage, y, threads)
         else:

@@ -122,7 +122,8 @@ class BandedFactors(PermutedFactors):
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         factors = self._band, self._below, self._above
-        x, _ = lapack.dgbtrs(*factors, b, self._swaps, trans=int(transpose), overwrite_b=True)
+        swaps = self._swaps.copy()  # SciPy changes them meanwhile, without the GIL
+        x, _ = lapack.dgbtrs(*factors, b, swaps, trans=int(transpose), overwrite_b=True)
         return finished(x, "banded solve", self.fmt, b)
 
 

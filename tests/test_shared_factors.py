@@ -1,0 +1,34 @@
+"""Threads that share a Factorization: LAPACK's interfaces change what they are given meanwhile."""
+
+import subprocess
+import sys
+
+import pytest
+
+SHARED = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+import roundwise as rw
+
+rng, n = np.random.default_rng(0), 300
+A = rng.standard_normal((n, n)) + 30 * np.eye(n)
+A = {"dense": A, "complex": A + 1j * A.T, "band": np.triu(np.tril(A, 2), -2)}[sys.argv[1]]
+B = rng.standard_normal((n, 40))
+F = rw.factor(A, policy="fp64")
+expected = F.solve(B)
+
+def same(_):
+    return all(np.allclose(F.solve(B), expected) for _ in range(150))
+
+with ThreadPoolExecutor(4) as pool:
+    assert all(pool.map(same, range(4)))
+print("all alike")
+"""
+
+
+@pytest.mark.parametrize("kind", ["dense", "complex", "band"])
+def test_threads_share_factors(kind):
+    command = [sys.executable, "-c", SHARED, kind]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout) == (0, "all alike\n"), run.stderr
