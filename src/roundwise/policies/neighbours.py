@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.backends import get_backend
+from roundwise.backends import NativeBackend
 from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.features import PROBE
 from roundwise.formats import FP64
@@ -183,7 +183,7 @@ class NeighbourPolicy(Baseline):
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        backend = get_backend("native")
+        backend = NativeBackend()
         return tuple(
             fmt.name
             for fmt in method.formats
