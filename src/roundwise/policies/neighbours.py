@@ -34,8 +34,7 @@ asked about every system with plain solves (two cores of a Zen 4)."""
 
 INSPECTION = 1.5e-3
 """Seconds, about, that computing features and preparing refinement take if A is not in the
-processor's cache. A price: ``make stages`` shows them at the head of a solve (two cores of a Zen
-4)."""
+processor's cache. A price: ``make stages`` times the parts of a solve."""
 
 HUGE = 300.0
 """A fact: logarithms of features are below that, and a float holds 10 to this power."""
