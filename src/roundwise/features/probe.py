@@ -50,7 +50,7 @@ PROBE = (
 
 CHOLESKY_FROM = 700
 """Below this n, what Cholesky gains over LU is no more than what comparing A with its transpose
-takes. A price: ``make bench`` measures both (two cores of a Zen 4)."""
+takes. A price, in unknowns: ``python benchmarks/factorization_rates.py`` times Cholesky and LU."""
 
 SAFE_EXPONENT = 200
 """A fact: squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""

@@ -24,28 +24,32 @@ from roundwise.policies.baselines import Baseline
 
 LEAST_N = 3000
 """Below this n panels and launches take most of the time in every format: FP64 at once gains more
-than a probe of A and more corrections cost."""
+than a probe of A and more corrections cost. A price, in unknowns:
+``python benchmarks/bench_gpu.py`` times formats by n."""
 
 HEAVY = 0.8
 """The share of the diagonal from which on 11 bits are expected to suffice, without pivoting:
-singular values are close together then."""
+singular values are close together then. A taste, until solves are learned from."""
 
 NEARLY_ORTHOGONAL = 0.3
-"""A coherence up to that is of rows that are nearly orthogonal: 11 bits are expected to suffice."""
+"""A coherence up to that is of rows that are nearly orthogonal: 11 bits are expected to suffice. A
+taste, as HEAVY."""
 
 MOST_COHERENT, LEAST_REMAINDER = 11.5, 4e-6
 """Above this coherence, or below this remainder, fp16x2 is not tried: singular values that fall
-geometrically fall below ``exp(-12.5)`` of the largest. (docs/gpu.md: at ``exp(-6.9)`` it pays.)"""
+geometrically fall below ``exp(-12.5)`` of the largest. (docs/gpu.md: at ``exp(-6.9)`` it pays.) A
+taste, as HEAVY."""
 
 HARD_COHERENCE, HARD_UP_TO, HARD_STEPS = 13.0, 24000, 20
 """Up to this coherence (``exp(-14)`` of the largest singular value) and n, fp16x2 suffices for
-GMRES, whose iterations take about as long as so many corrections."""
+GMRES, whose iterations take about as long as so many corrections. A taste, as HEAVY."""
 
 LEAST_BUDGET = 6
-"""GMRES iterations that are always granted."""
+"""GMRES iterations that are always granted: fewer do not tell how fast it converges. A taste."""
 
 STEPS, LOW_STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}, 4
-"""Expected corrections by format of the factors; LOW_STEPS for all other formats."""
+"""Expected corrections by format of the factors; LOW_STEPS for all other formats. A taste
+to begin with: a `DeviceLearner` corrects what follows from it."""
 
 DEVICE_FEATURES = (
     "n",

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.backends import get_backend
+from roundwise.backends import NativeBackend
 from roundwise.costs import Prices, Shape, Work, current_prices
 from roundwise.features import PROBE
 from roundwise.formats import FP64
@@ -34,8 +34,7 @@ asked about every system with plain solves (two cores of a Zen 4)."""
 
 INSPECTION = 1.5e-3
 """Seconds, about, that computing features and preparing refinement take if A is not in the
-processor's cache. A price: ``make stages`` shows them at the head of a solve (two cores of a Zen
-4)."""
+processor's cache. A price: ``make stages`` times the parts of a solve."""
 
 HUGE = 300.0
 """A fact: logarithms of features are below that, and a float holds 10 to this power."""
@@ -183,7 +182,7 @@ class NeighbourPolicy(Baseline):
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
-        backend = get_backend("native")
+        backend = NativeBackend()
         return tuple(
             fmt.name
             for fmt in method.formats
