@@ -112,3 +112,20 @@ def test_a_call_is_drawn_again_bit_for_bit():
         for one, other in pairs:
             parts = (one.toarray(), other.toarray()) if sparse.issparse(one) else (one, other)
             assert parts[0].tobytes() == parts[1].tobytes()
+
+
+@each_call
+def test_plain_and_full_output_agree(call):
+    """What is asked about an answer does not change it: the same bits, by the same action."""
+    plain, full, again = answer(call, False), answer(call, True), answer(call, True)
+    if plain is None or full is None:
+        assert plain is full is again is None
+        return
+    assert plain.tobytes() == full.x.tobytes() == again.x.tobytes()
+    assert actions(full) == actions(again)
+
+
+def actions(solution):
+    """One, or those of the systems of a stack."""
+    parts = solution.parts.ravel() if isinstance(solution, rw.StackedSolution) else [solution]
+    return [one.action for one in parts]
