@@ -141,19 +141,40 @@ def test_solves_are_those_of_a_thread_that_keeps_subnormals(call, kind, size, n)
     np.testing.assert_array_equal(x, expected)
 
 
-@pytest.mark.parametrize("direction", [0x400, 0x800, 0xC00])  # to -inf, to +inf, to zero
-def test_a_solve_rounds_to_nearest(direction):
-    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+DIRECTIONS = {"down": 0x400, "up": 0x800, "to zero": 0xC00}
+
+
+@contextmanager
+def rounding(direction):
+    """This thread rounds in another direction, and still does at the end."""
     if platform.machine() != "x86_64":
         pytest.skip("the numbers of the directions are those of x86-64")
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    before = libm.fegetround()
+    assert libm.fesetround(DIRECTIONS[direction]) == 0
+    try:
+        yield
+        assert libm.fegetround() == DIRECTIONS[direction]
+    finally:
+        libm.fesetround(before)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_solve_rounds_to_nearest(direction):
     rng = np.random.default_rng(1)
     A, b = rng.standard_normal((30, 30)) * 1e200, rng.standard_normal(30)
     expected = rw.solve(A, b)
-    before = libm.fegetround()
-    assert libm.fesetround(direction) == 0
-    try:
+    with rounding(direction):
         x = rw.solve(A, b)
-        assert libm.fegetround() == direction
-    finally:
-        libm.fesetround(before)
     np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("n", [30, 300])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_bounds_are_computed_with_numbers_rounded_to_nearest(direction, n):
+    rng = np.random.default_rng(2)
+    A, b = rng.standard_normal((n, n)), rng.standard_normal(n)
+    expected, solution = (rw.solve(A, b, full_output=True) for _ in range(2))
+    with rounding(direction):
+        known = solution.forward_error_bound, solution.condition
+    assert known == (expected.forward_error_bound, expected.condition)
