@@ -226,7 +226,7 @@ def test_methods_that_an_emulated_arithmetic_lacks(tmp_path):
     options = ["--policy", tmp_path / "p.json"]
     line = fail(1, "solve", tmp_path / "A.mtx", *options, "--arithmetic", "operation")
     assert "leave out --arithmetic to solve natively" in line
-    assert "superlu" in succeed("solve", tmp_path / "A.mtx", *options)
+    assert "lu/left-looking" in succeed("solve", tmp_path / "A.mtx", *options)
     refused = ["--action", "superlu/colamd:fp32-fp64-fp64-fp64"]
     assert "is not for sparse A" in fail(1, "solve", tmp_path / "A.mtx", *refused)
     succeed("solve", tmp_path / "A.mtx", *refused, "--arithmetic", "native")

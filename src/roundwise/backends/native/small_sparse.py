@@ -214,9 +214,9 @@ def factorized(A: Any, panels: bool) -> Inverse | Orders | None:
     if own.work == 0 and large and _suits_symmetric_mode(columns):
         factors = superlu(columns, pattern_is_regular=True, **OPTIONS["mmd"])
         trans = "N" if by_columns else "T"
-        if factors is None:
-            return None
-        return Inverse(lambda b: factors.solve(b, trans), "superlu/mmd")
+        return (
+            None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/mmd")
+        )
     return _by_partial_pivoting(A)
 
 
