@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
+from roundwise._csr import dense_from_sparse, is_canonical
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
@@ -196,13 +197,15 @@ def solution_of(
 
 def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> float:
     """The backward error of an answer, computed again; NaN if A, b or x has changed."""
-    if is_sparse(A) and MOSTLY_ZERO * A.nnz <= len(b) ** 2:
+    if is_sparse(A) and MOSTLY_ZERO * A.data.size <= len(b) ** 2:
+        if not is_canonical(A):
+            return math.nan
         right = np.asfortranarray(b)
         error, _ = exact.sparse_backward_errors(
             _with_short_indices(A), answer.x, right, np.empty(len(b)), np.empty_like(right)
         )
         return float(upper_bounds(error, len(b), exact.error_of(len(b))))
-    dense = _of_known_type(A.toarray() if is_sparse(A) else A)
+    dense = _of_known_type(dense_from_sparse(A, "A") if is_sparse(A) else A)
     b = _of_known_type(b)
     known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol)
     found = None if known is None else _run(dense, b, known)
@@ -302,16 +305,16 @@ def express_sparse(
     x is returned, there may be orders of A's pattern that a look can go on with; `panels` is False
     for a caller who would rather have them than an x by the engine that needs them.
     """
-    if not (A.format in ("csr", "csc") and A.nnz <= LARGEST and type(b) is np.ndarray):
+    if not (A.format in ("csr", "csc") and A.data.size <= LARGEST and type(b) is np.ndarray):
         return None
     n = len(b) if b.ndim in (1, 2) else 0
     fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
     arrays = A.indptr, A.indices, A.data
     fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    if not (fits and A.indices.dtype == A.indptr.dtype and A.has_canonical_format):
+    if not (fits and A.indices.dtype == A.indptr.dtype and is_canonical(A)):
         return None
     A = _with_short_indices(A)
-    if MOSTLY_ZERO * A.nnz > n * n:
+    if MOSTLY_ZERO * A.data.size > n * n:
         return express(A.toarray(), b, tol, bound)
     tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
     solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown), panels)
