@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from roundwise.machine.identity import Machine
 from roundwise_studies.report import Table, format_text
 
 STACKS = ((10_000, 4), (1000, 32), (100, 200))
-SINGLE = (1, 2, 4, 6, 8, 10, 50, 100)
+SINGLE = (1, 2, 5, 10, 20, 50, 100, 200)
+TYPES = ("float64", "float32", "complex128", "complex64")
+COLUMNS = (1, 10)
 CALLS = 500
 
 
@@ -31,6 +34,20 @@ def repeated(solve: Callable[[Any, Any], Any], A: Any, b: Any) -> Callable[[], N
             solve(A, b)
 
     return calls
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    x = rng.standard_normal(shape)
+    if dtype.startswith("complex"):
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def compared(repeats: int, A: Any, b: Any) -> tuple[str, str, str]:
+    """Microseconds of a call of NumPy's, of ours, and the difference."""
+    contenders = repeated(np.linalg.solve, A, b), repeated(rw.solve, A, b)
+    numpy, ours = (1e6 * seconds / CALLS for seconds in median_seconds(repeats, *contenders))
+    return f"{numpy:.1f}", f"{ours:.1f}", f"{ours - numpy:.1f}"
 
 
 def main() -> None:
@@ -52,12 +69,14 @@ def main() -> None:
     print(format_text(Table("Stacks", columns, rows)))
 
     rows = []
-    for n in SINGLE:
-        A, b = rng.standard_normal((n, n)), rng.standard_normal(n)
-        contenders = repeated(np.linalg.solve, A, b), repeated(rw.solve, A, b)
-        numpy, ours = (1e6 * seconds / CALLS for seconds in median_seconds(repeats, *contenders))
-        rows.append((str(n), f"{numpy:.1f}", f"{ours:.1f}", f"{ours - numpy:.1f}"))
-    columns = ("n", "numpy, us", "ours, us", "difference")
+    for name, k, n in product(TYPES, COLUMNS, SINGLE):
+        A, b = drawn(rng, (n, n), name), drawn(rng, (n,) if k == 1 else (n, k), name)
+        rows.append((name, str(k), str(n), *compared(repeats, A, b)))
+    for n in SINGLE:  # pivots alone do not tell that it is well-conditioned: it is scaled
+        units = 10.0 ** rng.integers(-100, 101, (2, n))
+        A = drawn(rng, (n, n), "float64") * units[0][:, None] * units[1]
+        rows.append(("badly scaled", "1", str(n), *compared(repeats, A, units[0])))
+    columns = ("numbers", "columns", "n", "numpy, us", "ours, us", "difference")
     print(format_text(Table("One system", columns, rows)))
     print(Machine.this())
 
