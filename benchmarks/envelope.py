@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,7 @@ DENSE_UP_TO = 2000
 """Sparse systems of at most this order are also solved by NumPy, as dense ones."""
 REFUSALS = (np.linalg.LinAlgError, ValueError, TypeError, RuntimeError)
 OURS, AGAIN = "roundwise", "the first peer again"
+ORDERS = random.Random(0)  # goes on from draw to draw: one fixed order would favour somebody
 
 
 def groups(call: Call) -> list[str]:
@@ -227,11 +229,14 @@ def usable(call: Call) -> dict[str, Thunk]:
 def in_turns(
     calls: dict[str, Thunk], turns: int, before: Thunk | None = None
 ) -> dict[str, list[float]]:
-    """The seconds of each call; who is first changes from turn to turn."""
+    """The seconds of each call.
+
+    Every turn has an order of its own, so that nobody always follows the same contender, whose
+    threads and cache lines it would find.
+    """
     found: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for turn in range(turns):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+    for _ in range(turns):
+        for name in ORDERS.sample(list(calls), len(calls)):
             if before is not None:
                 before()
             start = time.perf_counter()
