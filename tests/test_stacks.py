@@ -218,3 +218,14 @@ def test_the_kernel_refuses_what_would_leave_its_arrays():
     ):
         with pytest.raises(ValueError, match="pass"):
             call(*(np.ascontiguousarray(one) for one in bad), *rest)
+
+
+@pytest.mark.parametrize("n", [3, 40, 300])
+def test_reports_of_a_stack_have_the_bits_of_plain_answers(n):
+    rng = np.random.default_rng(n)
+    A, b = rng.standard_normal((3, n, n)), rng.standard_normal((3, n, 2))
+    for matrices in (A, A[:1], A[0]):  # one each, one for all, one for all without a stack
+        solution = rw.solve(matrices, b, full_output=True)
+        np.testing.assert_array_equal(solution.x, rw.solve(matrices, b))
+        assert solution.shape == (3,)
+        assert solution[2].backward_error <= np.sqrt(n) * 2.0**-53

@@ -253,8 +253,8 @@ def _known(
     share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
     gate = gate_of(n, is_complex, tolerance * share)
     size = AS_LARGE * n if is_complex else float(n)
-    is_compiled = n <= ONE_THREAD_UP_TO or not (dtype == b_dtype == np.float64)
-    return Known(size, n, answer, tolerance, gate, unit, is_compiled)
+    compiled = n <= ONE_THREAD_UP_TO or not (dtype == b_dtype == np.float64)
+    return Known(size, n, answer, tolerance, gate, unit, compiled)
 
 
 def _has_structure(A: Array) -> bool:
@@ -275,6 +275,17 @@ def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     if not passes(error, known.tolerance):
         return None
     return ExpressAnswer(x, float(error), known.tolerance, float(pivot_ratio))
+
+
+def is_compiled(n: int, A: Array, b: Array) -> bool:
+    """Whether systems of n of these types are solved by one thread each, alone or in a stack."""
+    return n <= ONE_THREAD_UP_TO or not _as_double(A) == _as_double(b) == np.float64
+
+
+def _as_double(A: Array) -> Any:
+    """The type that `_of_known_type` gives an array."""
+    native = A.dtype.newbyteorder("=")
+    return native if native in _TYPES else np.result_type(native, np.float64)
 
 
 def express_stack(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise.backends.arrays import array_module
 from roundwise.machine.threads import factorization_threads
-from roundwise.solver.express import express_stack
+from roundwise.solver.express import express_stack, is_compiled
 from roundwise.solver.inputs import checked_shapes, dense_array
 from roundwise.solver.solution import Solution, SolveFailed
 
@@ -108,11 +108,15 @@ def solve_stack(
     """The answers of all systems. `one` solves a single one; systems with n < bound are small."""
     stack, columns = checked_shapes(A, b)
     n, k = columns.shape[-2:]
-    if A.size == n * n and not full_output:  # one matrix for all: a solve for all columns
+    if A.size == n * n:  # one matrix for all: a solve for all columns
         spread = array_module(A).broadcast_to(columns, (*stack, n, k)).reshape(-1, n, k)
-        X = one(A.reshape(n, n), spread.transpose(1, 0, 2).reshape(n, -1))
-        X = X.reshape(n, -1, k).transpose(1, 0, 2).reshape((*stack, n, k))
-    elif n < bound and not full_output:
+        answer = one(A.reshape(n, n), spread.transpose(1, 0, 2).reshape(n, -1))
+        found = answer.x if full_output else answer
+        X = found.reshape(n, -1, k).transpose(1, 0, 2)
+        if full_output:
+            return _stacked([replace(answer, x=x) for x in X], stack, b.ndim == 1)
+        X = X.reshape((*stack, n, k))
+    elif n < bound and is_compiled(n, A, columns) and not full_output:
         X = _solve_together(A, columns, stack, one, tol)
     else:
         systems = _systems(A, columns, stack)
