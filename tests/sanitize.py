@@ -33,7 +33,7 @@ LEVELS = {
     "cpp/native/level.cpp": ("native_baseline", "fast"),
     "cpp/native/bf16.cpp": ("native_portable", "fast"),
     "cpp/native/exact.cpp": ("exact_baseline", "off"),
-    "cpp/native/stack.cpp": ("stack_baseline", "fast"),
+    "cpp/native/express.cpp": ("express_baseline", "fast"),
     "cpp/sparse/level.cpp": ("sparse_baseline", "fast"),
     "tests/native_teams_check.cpp": ("native_portable", "fast"),
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/levels.hpp"
+#include "common/parallel.hpp"
 #include "sparse/amd.hpp"
 #include "sparse/kernels.hpp"
 #include "sparse/left_looking.hpp"

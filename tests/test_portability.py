@@ -33,7 +33,7 @@ NATIVE = {
     "bf16": {"portable": ["16"]},
     "level": {"baseline": ["16"]},
     "exact": {"baseline": ["16"]},
-    "stack": {"baseline": ["16"]},
+    "express": {"baseline": ["16"]},
 }
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
@@ -48,7 +48,7 @@ X86_NATIVE = {
         "avx512": [*X86_AVX512, "-mf16c"],
     },
     "exact": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
-    "stack": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
+    "express": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
 }
 
 
@@ -76,7 +76,7 @@ def native_objects(folder, compiler, sources, *more):
             folder,
             compiler,
             f"cpp/native/{source}.cpp",
-            f"{source if source in ('exact', 'stack') else 'native'}_{level}",
+            f"{source if source in ('exact', 'express') else 'native'}_{level}",
             *flags,
             f"-ffp-contract={'off' if source == 'exact' else 'fast'}",
             *more,

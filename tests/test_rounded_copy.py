@@ -130,11 +130,11 @@ def test_a_is_not_modified_and_fp64_does_not_use_it(many_threads, system, order)
 
 @pytest.mark.skipif(not spare.KEEPS, reason="this system cannot keep memory")
 def test_a_copy_that_is_not_used_leaves_its_memory(monkeypatch):
-    monkeypatch.setattr(spare, "_kept", [])
+    monkeypatch.setattr(spare, "_kept", {})
     A = np.random.default_rng(0).standard_normal((1100, 1100))
     _, rounded = native.sizes_and_rounded(A)
     matrix = native.matrix(A, rw.FP64)
     matrix.offer(rounded)
     matrix.lu()
-    assert [len(memory) for memory in spare._kept] == [rounded.nbytes]
+    assert [len(memory) for memory in spare._kept.values()] == [rounded.nbytes]
     assert np.array_equal(matrix.array, A)

@@ -21,6 +21,7 @@ import roundwise as rw
 from roundwise import _kernels
 from roundwise.machine import spinning
 
+rw.solve  # loads SciPy, whose BLAS starts threads of its own
 
 def of_others(file):
     "What Linux tells of each thread that is neither ours nor the one that calls."
@@ -187,23 +188,23 @@ def watched(*arguments):
     return solved(*arguments)
 
 
-x = rw.solve(A, b)
+x = rw.solve(A, b, policy="fp64")
 rw.solver.front_door._solved = watched
 
 
 def solve(now):
     before.update(now)
-    y = rw.solve(A, b)
+    y = rw.solve(A, b, policy="fp64")
     np.testing.assert_array_equal(x, y)  # the same bits
     return seen[-1]
 
 
 assert moves(solve)
 before = spinning_threads()
-rw.solve(P[:400, :400], b[:400])  # too small
+rw.solve(P[:400, :400], b[:400], policy="fp64")  # too small
 os.environ["ROUNDWISE_MOVE_SPINNING"] = "0"
 before = spinning_threads()
-rw.solve(A, b)
+rw.solve(A, b, policy="fp64")
 assert seen[-2:] == [set(), set()]
 """)
 

@@ -24,7 +24,8 @@ def canonical_csr(A: Any, dtype: DTypeLike = np.float64, *, copy: bool = False) 
 
     Unless `copy` is set, it has A's own arrays where these are so; they are not changed.
     """
-    rows = sparse.csr_array(checked_sparse(A, "A"), dtype=dtype)
+    # Converted first: entries of one place are summed in this type.
+    rows = sparse.csr_array(checked_sparse(A, "A").astype(dtype, copy=False))
     rows.indptr, rows.indices = _index_arrays(rows, "A")
     if len(rows.data) != rows.indptr[-1]:
         rows.prune()

@@ -31,6 +31,7 @@ from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64
+from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
@@ -265,7 +266,8 @@ def _has_structure(A: Array) -> bool:
 @np.errstate(all="ignore")
 def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     """The same by LU with several threads, for larger systems."""
-    solved = solve_at_once(A, b)
+    with cores_to_ourselves(known.n):
+        solved = solve_at_once(A, b)
     if solved is None:
         return None
     x, error, pivot_ratio = solved
