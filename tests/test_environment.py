@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_calibration import calibration
+from calibrated import calibration
 
 import roundwise as rw
 from roundwise._files import replace_file

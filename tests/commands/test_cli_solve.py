@@ -16,7 +16,7 @@ from roundwise.costs.machines import GENERIC_AVX512_CPU
 from roundwise.problems import randsvd, read_columns, write_matrix_market
 from roundwise.rewards import CostReward
 
-MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
+MATRICES = Path(__file__).parents[3] / "shared" / "matrices"
 needs_matrices = pytest.mark.skipif(not MATRICES.is_dir(), reason="no shared/matrices here")
 FP64 = "fp64-fp64-fp64-fp64"
 

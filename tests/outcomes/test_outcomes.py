@@ -634,8 +634,7 @@ def start(tmp_path):
     """Starts `fill` in a session of its own; `proceed` lets it go on."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     started = []
 
     def begin(path, jobs=1, count=12):
