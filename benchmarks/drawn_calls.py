@@ -2,7 +2,8 @@
 
 ``draw(seed, number, largest)`` is the same call in every process. Its matrices come from NumPy and
 SciPy alone, so that changes of the library do not change them. `record_calls.py` records what the
-calls return, `envelope.py` times them against others' calls, tests/test_drawn_calls.py judges them.
+calls return, `envelope.py` times them against others' calls, and
+tests/solver/test_drawn_calls.py judges them.
 """
 
 from __future__ import annotations

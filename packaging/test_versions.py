@@ -2,7 +2,7 @@
 
     python packaging/test_versions.py oldest    # make test-oldest: Python 3.11, oldest.txt
     python packaging/test_versions.py newest    # make test-newest: Python 3.12, the newest
-    python packaging/test_versions.py newest tests/test_solver.py      # some of the tests
+    python packaging/test_versions.py newest tests/solver/test_solver.py  # some of the tests
 
 The wheel of dist/ (`make wheels`) and the studies are what is tested, in an environment of their
 own under build/. A warning is an error, as pyproject.toml says for all tests; so is the deprecation

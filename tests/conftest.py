@@ -4,6 +4,7 @@ from threadpoolctl import threadpool_limits
 
 import roundwise as rw
 from roundwise.machine import blas, threads
+from roundwise.policies import NeighbourPolicy
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
 hypothesis.settings.load_profile("untimed")
@@ -43,6 +44,12 @@ def simd_level(request):
     rw.set_simd_level(request.param)
     yield request.param
     rw.set_simd_level(before)
+
+
+@pytest.fixture
+def small_crossover(monkeypatch):
+    """Lets systems of n = 150 and more be learned from, so that tests are fast."""
+    monkeypatch.setattr(NeighbourPolicy, "crossover", lambda self, kind: 150)
 
 
 @pytest.fixture(name="threads")

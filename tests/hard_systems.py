@@ -151,6 +151,14 @@ def spd(n, kappa):
     return (A + A.T) / 2
 
 
+def arrow(n):
+    """Row and column 0 are full: eliminated first they fill everything, eliminated last nothing."""
+    A = sparse.lil_array((n, n))
+    A[0, :] = A[:, 0] = 1.0
+    A.setdiag(2.0 * n)
+    return sparse.csr_array(A)
+
+
 SPARSE_FORMATS = ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
 
 

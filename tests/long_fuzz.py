@@ -15,9 +15,8 @@ from collections import Counter
 
 import numpy as np
 import rational
-import test_error_bounds
-import test_gate
 from scipy import sparse
+from solver import test_error_bounds, test_gate
 
 import roundwise as rw
 from roundwise.machine.identity import Machine

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_calibration import calibration
+from calibrated import calibration
 
 import roundwise as rw
 from roundwise._files import replace_file
 from roundwise.costs import ProfileWarning, prices, save_profile
 from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError
-from roundwise.policies import Memory, MemoryFileWarning, NeighbourPolicy
+from roundwise.policies import Memory, MemoryFileWarning
 from roundwise.policies.memory import Arm, Observation
 from roundwise.policies.memory_file import MemoryFileError
 from roundwise.problems import randsvd, write_matrix_market
@@ -37,12 +37,6 @@ def cache(tmp_path, monkeypatch):
     prices._prices_of.cache_clear()
     yield tmp_path / "cache"
     prices._prices_of.cache_clear()
-
-
-@pytest.fixture
-def small_crossover(monkeypatch):
-    """Lets small systems be learned from."""
-    monkeypatch.setattr(NeighbourPolicy, "crossover", lambda self, kind: 150)
 
 
 def solved(solver=rw):

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from calibrated import calibration
 from cases import FRONT_DOOR_POLICIES, LEARNERS
 from command_line import fail
 from exact import backward_error
 from fuzz_files import mutate_database, mutated_bytes, mutated_json, mutated_text
-from test_calibration import calibration
 
 import roundwise as rw
 from roundwise.costs import ProfileError, current_prices, load_profile, prices, save_profile

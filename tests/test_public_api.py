@@ -82,7 +82,7 @@ def test_the_list_has_what_people_import():
 @pytest.mark.parametrize("name", PUBLIC)
 def test_it_says_what_it_does(name):
     first = (inspect.getdoc(PUBLIC[name]) or "").split("\n\n")[0]
-    assert len(first.split()) >= 3
+    assert first.endswith(".")  # neither nothing nor the signature that a dataclass gives itself
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from cases import supports
+from hard_systems import spd
 from scipy import sparse
 
 import roundwise as rw
@@ -53,9 +54,7 @@ def general(n, fmt=rw.FP64, seed=0):
 
 
 def definite(n, fmt=rw.FP64):
-    A = general(n) / np.sqrt(n)
-    A = rounded(A @ A.T + np.eye(n), fmt)
-    return np.tril(A) + np.tril(A, -1).T
+    return rounded(spd(n, 2), fmt)
 
 
 def sparse_general(n, fmt=rw.FP64, seed=0):

@@ -1,18 +1,17 @@
 """Calibration: what is measured, what is stored, and when a stored profile is stale."""
 
-import dataclasses
 import json
 import math
 import re
 
 import pytest
+from calibrated import VECTOR_KERNELS, calibration
 from click.testing import CliRunner
 
 import roundwise as rw
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.cli import main
 from roundwise.costs import (
-    Calibration,
     ProfileError,
     cache_folder,
     calibrate,
@@ -27,27 +26,12 @@ from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward
 
-VECTOR_KERNELS = ("axpy", "scale", "norm2", "orthogonalize", "givens", "solve_upper")
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """A cache folder of the test's own; not made yet."""
     monkeypatch.setenv("ROUNDWISE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-def calibration(**changes):
-    """Round numbers: a call costs 1 s in fp64; LU takes n^3 s beyond, a solve 2 (n^2 + 2 n)."""
-    by_size = {
-        n: {"lu": 1 + n**3, "solve": 1 + 2 * (n * n + 2 * n), "matvec": 1.0} for n in (10, 20)
-    }
-    times = {"fp32": by_size, "fp64": by_size}
-    overheads = {
-        "fp32": dict.fromkeys(("lu", "solve", "matvec", *VECTOR_KERNELS), 7.0),
-        "fp64": dict.fromkeys(("lu", "solve", "matvec", *VECTOR_KERNELS), 1.0),
-    }
-    return Calibration(dataclasses.replace(Machine.this(), **changes), times, overheads)
 
 
 def complaint(path=None):

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import roundwise as rw
 
-FILE = Path(__file__).parents[1] / "benchmarks" / "drawn_calls.py"
+FILE = Path(__file__).parents[2] / "benchmarks" / "drawn_calls.py"
 spec = importlib.util.spec_from_file_location("drawn_calls", FILE)
 drawn_calls = sys.modules["drawn_calls"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(drawn_calls)

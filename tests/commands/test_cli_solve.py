@@ -10,13 +10,14 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 from command_line import fail, roundwise, succeed
+from exact import backward_error
 
 import roundwise as rw
 from roundwise.costs.machines import GENERIC_AVX512_CPU
 from roundwise.problems import randsvd, read_columns, write_matrix_market
 from roundwise.rewards import CostReward
 
-MATRICES = Path(__file__).parents[2] / "shared" / "matrices"
+MATRICES = Path(__file__).parents[3] / "shared" / "matrices"
 needs_matrices = pytest.mark.skipif(not MATRICES.is_dir(), reason="no shared/matrices here")
 FP64 = "fp64-fp64-fp64-fp64"
 
@@ -52,11 +53,6 @@ ATTEMPT_KEYS = {
     "inner_iterations",
     "seconds",
 }
-
-
-def backward_error(A, x, b):
-    residual = np.abs(b - A @ x).max()
-    return residual / (np.abs(A).sum(axis=1).max() * np.abs(x).max() + np.abs(b).max())
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 The digests cover everything an algorithm computes: status, iterations, counted operations, the
 history of the loop and the bits of x. They leave out errors measured with the machine's own
 arithmetic (ferr, nbe, cbe), whose last bits depend on the processor. ``python
-tests/test_emulated_digests.py`` prints the table below; a changed digest means that
-`RESULTS_VERSION` must be raised.
+tests/backends/emulated/test_emulated_digests.py`` prints the table below; a changed digest means
+that `RESULTS_VERSION` must be raised.
 """
 
 import hashlib

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hard_systems import spd
 
 import roundwise as rw
 from roundwise import _kernels
@@ -31,16 +32,11 @@ def cholesky(A, kernel, threads=2, upper=False):
         rw.set_simd_level(before)
 
 
-def spd(n):
-    G = np.random.default_rng(n).standard_normal((n, n))
-    return (G @ G.T / n + np.eye(n)).astype(np.float32)
-
-
 @kernel_cases
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 17, 63, 64, 65, 129, 300])
 def test_small_backward_error(kernel, upper, n):
-    A = spd(n)
+    A = spd(n, 10).astype(np.float32)
     code, L = cholesky(A, kernel, upper=upper)
     assert code == 0
     assert not np.triu(L, 1).any()
@@ -77,7 +73,7 @@ def test_a_pivot_that_is_not_positive_is_told_with_its_column(kernel, pivot, n, 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("i", "j"), [(0, 0), (150, 3), (199, 199)])
 def test_what_is_not_finite_is_told_with_a_negative_code(kernel, value, i, j):
-    A = spd(200)
+    A = spd(200, 10)
     A[i, j] = A[j, i] = value
     assert cholesky(A, kernel)[0] == -(i + 1)  # row i spoils its own pivot first
 
@@ -85,7 +81,7 @@ def test_what_is_not_finite_is_told_with_a_negative_code(kernel, value, i, j):
 @kernel_cases
 @pytest.mark.parametrize("n", [65, 300, 1100])
 def test_bits_do_not_depend_on_threads(kernel, n):
-    results = {cholesky(spd(n), kernel, threads)[1].tobytes() for threads in (1, 2, 3, 8, 16)}
+    results = {cholesky(spd(n, 10), kernel, threads)[1].tobytes() for threads in (1, 2, 3, 8, 16)}
     assert len(results) == 1
 
 

@@ -347,7 +347,7 @@ def test_the_documented_crossovers_are_those_of_the_shipped_prices():
         pytest.skip("the page has those of processors with BF16")
     found = [policy._find_crossover("dense", generic_prices(threads)) for threads in (2, 4, 8, 16)]
     told = "n = {} with two threads, {} with four, {} with eight and {} with sixteen".format(*found)
-    page = (Path(__file__).parents[1] / "docs" / "native.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "native.md").read_text(encoding="utf-8")
     assert told in " ".join(page.split())
 
 

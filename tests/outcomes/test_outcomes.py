@@ -153,7 +153,6 @@ def test_unknown_truth_and_failures_are_facts(table):
     assert view.features_of(0) == {"kappa_est": math.inf, "pivot_growth": math.inf, "norm_inf": 2}
     # ||A||_1 ||A^-1||_1 = 3 * 1 for [[2, 1], [1, 2]], and elimination leaves the pivot 3/2.
     assert view.features_of(1) == pytest.approx({"kappa_est": 3, "pivot_growth": 1, "norm_inf": 3})
-    assert (view.feature_seconds >= 0).all()
 
 
 # Each fact once
@@ -634,8 +633,7 @@ def start(tmp_path):
     """Starts `fill` in a session of its own; `proceed` lets it go on."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     started = []
 
     def begin(path, jobs=1, count=12):

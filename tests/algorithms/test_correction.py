@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from hard_systems import spd
 
 import roundwise as rw
 from roundwise.algorithms.refinement import Substitution, with_unit_columns
@@ -25,11 +26,6 @@ def general(n):
     return np.random.default_rng(n).uniform(-1, 1, (n, n))
 
 
-def definite(n):
-    A = general(n)
-    return A @ A.T + np.eye(n)
-
-
 @pytest.fixture
 def many_threads(monkeypatch):
     """That a kernel of ours takes also small systems."""
@@ -44,7 +40,7 @@ def many_threads(monkeypatch):
     ("method", "order"), [("lu", "C"), ("lu", "F"), ("cholesky", "C"), ("cholesky", "F")]
 )
 def test_it_is_that_of_single_steps(many_threads, method, order, fmt, columns):
-    A = np.array(general(N) if method == "lu" else definite(N), order=order)
+    A = np.array(general(N) if method == "lu" else spd(N, 100), order=order)
     factors = getattr(native.matrix(A, fmt), method)()
     rng = np.random.default_rng(columns)
     R = np.asfortranarray(rng.standard_normal((N, columns)) * SIZES[:columns])

@@ -488,12 +488,6 @@ def systems(n=450, count=3):
     return [(randsvd(n, 10.0, 3, rng=rng).A, rng.standard_normal(n)) for _ in range(count)]
 
 
-@pytest.fixture
-def small_crossover(monkeypatch):
-    """Lets systems of n = 150 and more be learned from, so that tests are fast."""
-    monkeypatch.setattr(NeighbourPolicy, "crossover", lambda self, kind: 150)
-
-
 def test_it_solves_as_solve_does(small_crossover):
     solver = rw.Solver()
     for A, b in systems(200):

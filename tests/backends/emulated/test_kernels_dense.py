@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import reference
 from cases import FORMATS, ODD_FORMATS, same_bits
+from hard_systems import spd
 
 import roundwise as rw
 from roundwise.backends.emulated.carriers import carrier_type
@@ -168,15 +169,10 @@ def test_factors_applied_in_another_format():
     assert F.to(rw.BF16) is F
 
 
-def spd(fmt, n, seed=0):
-    A = data(fmt, n, n, seed=seed) / 8
-    return rw.round_to((A + A.T) / 2 + np.eye(n) * 1.5, fmt)
-
-
 @pytest.mark.parametrize("fmt", KERNEL_FORMATS, ids=str)
 def test_cholesky(fmt, simd_level):
     for n in (1, 6, 17):
-        A, b = spd(fmt, n), rw.round_to(data(fmt, n, seed=1) / 4, fmt)
+        A, b = rw.round_to(spd(n, 2), fmt), rw.round_to(data(fmt, n, seed=1) / 4, fmt)
         F = operation.matrix(A, fmt).cholesky()
         L = reference.cholesky(fmt, A)
         assert same_bits(F.L, L)
@@ -185,12 +181,12 @@ def test_cholesky(fmt, simd_level):
 
 
 def test_cholesky_past_the_block_size(threads):
-    A = spd(rw.BF16, 70, seed=3)
+    A = rw.round_to(spd(70, 10), rw.BF16)
     L = reference.cholesky(rw.BF16, A)
     for count in (1, 3):
         threads(count)
         assert same_bits(operation.matrix(A, rw.BF16).cholesky().L, L)
-    large = spd(rw.BF16, 400, seed=4) + 20 * np.eye(400)
+    large = rw.round_to(spd(400, 10), rw.BF16)
     results = []
     for count in (1, 2, 3):
         threads(count)

@@ -19,7 +19,7 @@ from roundwise.problems import LinearSystem, high_contrast_2d, random_sparse_spd
 from roundwise.problems.matrix_market import reference_solution
 
 MATRICES = Path(
-    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[2] / "shared" / "matrices")
+    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[3] / "shared" / "matrices")
 )
 needs_matrices = pytest.mark.skipif(
     not (MATRICES / "index.csv").is_file(),

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from hard_systems import arrow
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
@@ -14,7 +15,7 @@ from roundwise import _kernels
 from roundwise.backends import ENGINES, ArithmeticFailure, Status
 from roundwise.backends.engines import static_pivoting, supernodal
 from roundwise.backends.native.sparse import EngineAnalysis
-from roundwise.problems import convection_diffusion_2d, poisson_2d
+from roundwise.problems import convection_diffusion_2d, laplace_3d, poisson_2d
 
 KINDS = ["cholesky", "ldl", "lu"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -27,17 +28,6 @@ def factors(A, kind, fmt=rw.FP64, ordering="amd"):
     return ENGINES[kind].analyse(A, ordering).factorize(A.data.astype(dtype), fmt)
 
 
-def laplacian_3d(m):
-    """Second differences on a cube of m x m x m points."""
-    line, one = poisson_line(m), sparse.eye_array(m)
-    plane = sparse.kron(line, one) + sparse.kron(one, line)
-    return sparse.csr_array(sparse.kron(plane, one) + sparse.kron(sparse.kron(one, one), line))
-
-
-def poisson_line(m):
-    return sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(m, m))
-
-
 def random_symmetric(n, density, rng, shift=0.0):
     """A symmetric matrix with normally distributed entries, and a shift of its diagonal."""
     upper = sparse.triu(sparse.random_array((n, n), density=density, rng=rng,
@@ -45,30 +35,23 @@ def random_symmetric(n, density, rng, shift=0.0):
     return sparse.csr_array(upper + upper.T + shift * sparse.eye_array(n))
 
 
-def spd(n, density, rng):
+def dominant(n, density, rng):
     """A symmetric matrix with a dominant diagonal."""
     A = random_symmetric(n, density, rng)
     return sparse.csr_array(A + sparse.diags_array(abs(A).sum(axis=1) + 1.0))
 
 
-def spd_of(case, rng):
+def definite(case, rng):
     return {
         "one": lambda: sparse.csr_array([[4.0]]),
         "diagonal": lambda: sparse.diags_array(rng.uniform(1, 2, 300)),
-        "disconnected": lambda: sparse.block_diag([spd(40, 0.1, rng), spd(30, 0.3, rng)]),
+        "disconnected": lambda: sparse.block_diag([dominant(40, 0.1, rng), dominant(30, 0.3, rng)]),
         "arrow": lambda: arrow(200),
-        "dense": lambda: spd(300, 1.0, rng),
+        "dense": lambda: dominant(300, 1.0, rng),
         "2-D": lambda: poisson_2d(30).A,
-        "3-D": lambda: laplacian_3d(9),
-        "random": lambda: spd(500, 0.01, rng),
+        "3-D": lambda: laplace_3d(9),
+        "random": lambda: dominant(500, 0.01, rng),
     }[case]()
-
-
-def arrow(n):
-    A = sparse.lil_array((n, n))
-    A[0, :] = A[:, 0] = 1.0
-    A.setdiag(float(n))
-    return sparse.csr_array(A)
 
 
 CASES = ["one", "diagonal", "disconnected", "arrow", "dense", "2-D", "3-D", "random"]
@@ -79,7 +62,7 @@ CASES = ["one", "diagonal", "disconnected", "arrow", "dense", "2-D", "3-D", "ran
 @pytest.mark.parametrize("case", CASES)
 def test_factors_and_solutions_are_backward_stable(kind, fmt, case):
     rng = np.random.default_rng(7)
-    A = sparse.csr_array(spd_of(case, rng))
+    A = sparse.csr_array(definite(case, rng))
     A.data = A.data.astype(np.float32 if fmt == rw.FP32 else np.float64).astype(np.float64)
     n, u = A.shape[0], fmt.unit_roundoff
     F = factors(A, kind, fmt)
@@ -136,7 +119,7 @@ def test_structure_is_what_the_analysis_predicts(fmt):
 @each_format
 def test_threads_do_not_change_a_bit(kind, fmt):
     rng = np.random.default_rng(3)
-    A = laplacian_3d(14)
+    A = laplace_3d(14)
     B = rng.standard_normal((A.shape[0], 9))
     results = []
     for threads in (1, 2, 3, 4):
@@ -152,7 +135,7 @@ def test_threads_do_not_change_a_bit(kind, fmt):
 @each_kind
 def test_threads_solve_with_one_large_block(kind):
     """A dense matrix has no subtrees that threads could share, and more threads than columns."""
-    A = spd(900, 1.0, np.random.default_rng(0))
+    A = dominant(900, 1.0, np.random.default_rng(0))
     B = np.random.default_rng(1).standard_normal((900, 5))
     rw.set_num_threads(4)
     F = factors(A, kind)
@@ -235,7 +218,7 @@ def test_an_empty_row_is_a_failure():
 
 def test_cholesky_stops_at_the_first_pivot_that_is_not_positive():
     rng = np.random.default_rng(5)
-    A = laplacian_3d(12)
+    A = laplace_3d(12)
     for column in rng.integers(0, A.shape[0], 5):
         bad = A.copy()
         bad[column, column] = -1.0
@@ -313,7 +296,7 @@ def test_indefinite_matrices(seed):
 
 def test_a_saddle_point_matrix():
     rng = np.random.default_rng(1)
-    H, G = spd(200, 0.02, rng), sparse.random_array((60, 200), density=0.05, rng=rng)
+    H, G = dominant(200, 0.02, rng), sparse.random_array((60, 200), density=0.05, rng=rng)
     G = G + sparse.eye_array(60, 200)
     A = sparse.csr_array(sparse.block_array([[H, G.T], [G, None]]))
     b = rng.standard_normal(260)

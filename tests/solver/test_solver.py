@@ -340,7 +340,6 @@ def test_the_story_of_a_solution():
     assert solution.iterations >= 1
     assert solution.inner_iterations == 0
     assert set(solution.timings) == {"features", "factor", "refine", "verify"}
-    assert all(seconds >= 0 for seconds in solution.timings.values())
     assert solution.seconds == pytest.approx(sum(solution.timings.values()))
     (attempt,) = solution.attempts
     assert attempt.converged

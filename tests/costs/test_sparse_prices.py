@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from test_calibration import calibration
+from calibrated import calibration
 
 from roundwise.backends import NativeBackend
 from roundwise.costs import Calibration, ProfileWarning, Shape, current_prices, save_profile, stored

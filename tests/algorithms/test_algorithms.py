@@ -414,7 +414,7 @@ def test_deployment_rule_by_hand():
 
 
 def test_the_custom_algorithm_example():
-    example = runpy.run_path(Path(__file__).parent.parent / "examples" / "custom_algorithm.py")
+    example = runpy.run_path(Path(__file__).parents[2] / "examples" / "custom_algorithm.py")
     source = Path(example["__file__"]).read_text().splitlines()
     assert len(source) <= 100
     example["main"]()

@@ -14,7 +14,7 @@ import roundwise as rw
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 
 MATRICES = Path(
-    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[2] / "shared" / "matrices")
+    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[3] / "shared" / "matrices")
 )
 NAMES = [
     "bfwb398",

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning
 U = 2.0**-53
 POLICIES = ("default", *(fmt.name for fmt in native_formats()))
 MATRICES = Path(
-    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[2] / "shared" / "matrices")
+    os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[3] / "shared" / "matrices")
 )
 
 

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from hard_systems import arrow
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -37,13 +38,6 @@ def from_dense(dense):
 
 def tridiagonal(n):
     return sparse.csr_array(sparse.diags_array([1.0, 2.0, 1.0], offsets=[-1, 0, 1], shape=(n, n)))
-
-
-def arrow(n):
-    """Row and column 0 are full: eliminated first, they fill everything."""
-    A = np.eye(n)
-    A[0] = A[:, 0] = 1.0
-    return from_dense(A)
 
 
 def with_dense_rows(n):
