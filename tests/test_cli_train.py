@@ -83,10 +83,10 @@ def test_train_tells_and_saves_what_the_tuner_learned(trained, files):
     assert reward["oracle"] >= max(reward["policy"], reward["best_fixed"])
 
     tuner = Tuner.load(path)
-    assert tuner.algorithm == rw.GmresIR(stop=rw.DeploymentRule())
+    assert tuner.algorithm == rw.GmresIR(stop=rw.algorithms.DeploymentRule())
     assert isinstance(tuner.reward, CostReward)
     assert tuner.reward.target == BackwardErrorTarget()
-    problems = [rw.read_matrix_market(file) for file in files[:4]]
+    problems = [rw.problems.read_matrix_market(file) for file in files[:4]]
     assert tuner.provenance_["problems"] == [problem.fingerprint for problem in problems]
     chosen = ["-".join(f.name for f in tuner.predict(problem)) for problem in problems]
     assert facts["actions"] == {name: chosen.count(name) for name in chosen}
@@ -171,7 +171,7 @@ def test_evaluate_on_unseen_systems(trained, files):
 
     # The same numbers by hand: run what the policy picks.
     tuner = Tuner.load(path)
-    problems = [rw.read_matrix_market(file) for file in files[4:]]
+    problems = [rw.problems.read_matrix_market(file) for file in files[4:]]
     outcomes = [tuner.algorithm.run(p, tuner.predict(p)) for p in problems]
     assert everything["ferr"] == pytest.approx(np.mean([o.ferr for o in outcomes]))
     assert everything["nbe"] == pytest.approx(np.mean([o.nbe for o in outcomes]))
@@ -224,7 +224,7 @@ def test_train_for_the_front_door(timed, files):
     assert facts["outcomes_computed"] == 4 * len(tuner.space_)
     assert facts["reward"]["all_fp64"] == 0
     assert sum(facts["actions"].values()) == 4
-    system = rw.read_matrix_market(files[4])
+    system = rw.problems.read_matrix_market(files[4])
     told = succeed("solve", files[4], "--policy", path, "--explain")
     assert rw.solve(system.A, system.b, policy=path, full_output=True).decision in told
 

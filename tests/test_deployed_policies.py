@@ -352,7 +352,7 @@ def test_a_tuner_of_dense_and_sparse_systems(tmp_path):
         episodes=20,
         jobs=1,
     ).fit([*dense, *thin])
-    native = rw.get_backend("native")
+    native = rw.backends.get_backend("native")
     runnable = {*native.methods(sparse=False), *native.methods(sparse=True)}
     chosen = {method.name for method in METHODS.values() if method.chosen}
     assert set(tuner.space_.methods) == chosen & runnable - {"banded", "triangular"}  # none is one
@@ -364,7 +364,7 @@ def test_a_tuner_of_dense_and_sparse_systems(tmp_path):
         solution = rw.solve(problem.A, problem.b, policy=tuner, full_output=True)
         gate(problem.A, solution.x, problem.b)
         method = rw.Action.parse(solution.attempts[0].action).method
-        assert method in rw.get_backend("native").methods(problem.is_sparse)
+        assert method in rw.backends.get_backend("native").methods(problem.is_sparse)
         assert all(a.status is not rw.OutcomeStatus.UNSUITED for a in solution.attempts)
 
 

@@ -61,7 +61,7 @@ FP24 = rw.FloatFormat("fp24", p=17, emin=-62, emax=63)
 
 
 def test_a_format(monkeypatch, problems):
-    monkeypatch.setitem(rw.NAMED_FORMATS, "fp24", FP24)  # forgotten after the test
+    monkeypatch.setitem(rw.formats.NAMED_FORMATS, "fp24", FP24)  # forgotten after the test
     assert rw.register_format(FP24) is FP24
     outcome = rw.GmresIR.paper().run(problems[0], "fp24-fp32-fp64-fp64")
     assert outcome.converged
@@ -246,7 +246,7 @@ class FusedBackend(OperationBackend):
     arithmetic = "fused"
 
     def axpy(self, alpha, x, y, fmt):
-        alpha, x, y = rw.round_scalar(alpha, fmt), rw.round_to(x, fmt), rw.round_to(y, fmt)
+        alpha, x, y = rw.rounding.round_scalar(alpha, fmt), rw.round_to(x, fmt), rw.round_to(y, fmt)
         return rw.round_to(super().axpy(alpha, x, y, rw.FP64), fmt)
 
 
