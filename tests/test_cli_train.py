@@ -145,8 +145,8 @@ def test_options_reach_the_tuner(tmp_path, name):
     assert tuner.algorithm == rw.GmresIR.paper(1e-4)
     lambda_iter = {"dense": 1.0, "sparse": 0.5, "pde": 0.5}[name]
     assert tuner.reward == PaperReward(w1=1.0, w2=1.0, lambda_iter=lambda_iter)
-    assert tuner.context.features == ("kappa_est", "norm_inf")
-    assert (tuner.arithmetic, tuner.episodes, tuner.seed) == ("storage", 7, 3)
+    assert tuner.context_.features == ("kappa_est", "norm_inf")
+    assert (tuner.arithmetic_, tuner.episodes, tuner.seed) == ("storage", 7, 3)
     (system,) = rw.problems.DATA_SETS[name](1, 0, seed=3).train
     assert tuner.provenance_["problems"] == [system.fingerprint]
 
@@ -218,8 +218,8 @@ def test_train_for_the_front_door(timed, files):
     assert (facts["kind"], facts["algorithm"]) == ("neighbours", "VerifiedSolve")
     tuner = Tuner.load(path)
     assert tuner.algorithm == rw.VerifiedSolve()
-    assert tuner.arithmetic == facts["arithmetic"] == "native"
-    assert tuner.context == PROBE_CONTEXT
+    assert tuner.arithmetic_ == facts["arithmetic"] == "native"
+    assert tuner.context_ == PROBE_CONTEXT
     assert tuner.reward == ClimbReward()
     assert facts["outcomes_computed"] == 4 * len(tuner.space_)
     assert facts["reward"]["all_fp64"] == 0

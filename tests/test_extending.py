@@ -266,7 +266,7 @@ def test_a_backend(monkeypatch, tmp_path, problems):
     monkeypatch.setitem(BACKENDS, "fused", FusedBackend)
     tuner = rw.Tuner(algorithm, FORMATS, arithmetic="fused", table=table).fit(problems)
     tuner.save(tmp_path / "tuner.json")
-    assert rw.Tuner.load(tmp_path / "tuner.json").arithmetic == "fused"
+    assert rw.Tuner.load(tmp_path / "tuner.json").arithmetic_ == "fused"
 
 
 # A method

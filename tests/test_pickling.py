@@ -133,7 +133,7 @@ def samples(tmp_path_factory):
         *(system, problems.Dataset("two", 1, (system,), (second,)), an_outcome()),
         *(rw.solve(system.A, system.b, full_output=True), rw.Solver()),
         rw.solve(np.stack([system.A] * 2), system.b, full_output=True),
-        *(tuner, tuner.deployed, tuner.context, tuner.curves_),
+        *(tuner, tuner.deployed, tuner.context_, tuner.curves_),
         *(table, view, view.problems[0]),
         *(learner, learner.memory, policies.shipped_facts(), policies.NeighbourPolicy()),
         *(policies.Ranking((1, 0), (0.5, math.nan), "a reason"), discretizer.FeatureDiscretizer(4)),
