@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from roundwise.solver.trust.knowledge import SystemChanged
     from roundwise.tuning.tuner import Tuner
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "actions": ("Action",),
