@@ -4,6 +4,7 @@ Every Python block of its section "How to add" stands in this file, word for wor
 """
 
 import os
+import pkgutil
 import re
 import sys
 import tomllib
@@ -473,7 +474,9 @@ ROOTS = (ROOT, PACKAGE, ROOT / "src", ROOT / "cpp")
 
 @pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.stem)
 def test_every_path_that_a_page_names_exists(page):
-    named = set(re.findall(PATH, page.read_text(encoding="utf-8")))
+    text = page.read_text(encoding="utf-8")
+    outside = text.replace(section("Walks"), "")  # there, names follow their room
+    named = {*re.findall(PATH, text), *re.findall(BARE_PATH, outside)}
     if page == PAGE:
         named |= {*walked()}
         assert len(named) > 70
@@ -482,8 +485,18 @@ def test_every_path_that_a_page_names_exists(page):
     assert lost - tests <= {"out/"}  # results, which come when commands are run
 
 
+@pytest.mark.parametrize("page", sorted(PAGE.parent.glob("*.md")), ids=lambda page: page.stem)
+def test_every_name_that_a_page_shows_exists(page):
+    text = re.sub(r"(?s)## From 0\.1 to 0\.2.*?\n## ", "", page.read_text(encoding="utf-8"))
+    for dotted in re.findall(r"(?<![\w./-])(?:rw|roundwise)((?:\.[A-Za-z]\w*)+)", text):
+        pkgutil.resolve_name(f"roundwise{dotted}")
+
+
 PATH = r"`((?:[\w-]+/)+(?:[\w-]+\.(?:py|json|hpp|cpp|toml|txt|yaml))?|\w+\.py)`"
 """A file or a folder: it ends with a slash, or it names a kind of file and its folder."""
+
+BARE_PATH = r"(?<![\w./-])(?:[\w-]+/)+\w+\.py\b"
+"""A file in a picture, or in a command."""
 
 
 def test_every_folder_and_file_of_the_package_is_listed():
