@@ -18,7 +18,7 @@ from timing import median_seconds
 
 import roundwise as rw
 
-operation = rw.get_backend("operation")
+operation = rw.backends.get_backend("operation")
 
 
 def report(
@@ -42,9 +42,9 @@ def main() -> None:
     out = np.empty_like(x)
     peer_out = np.empty_like(x)
     chop = Chop(exp_bits=8, sig_bits=7, rmode=1)
-    for level in reversed(rw.simd_levels()):
-        rw.set_simd_level(level)
-        note = "<= 4x" if level == rw.simd_levels()[-1] else ""
+    for level in reversed(rw.machine.threads.simd_levels()):
+        rw.machine.threads.set_simd_level(level)
+        note = "<= 4x" if level == rw.machine.threads.simd_levels()[-1] else ""
         report(
             f"round_to bf16, 10M ({level}) / numpy.copyto",
             lambda: rw.round_to(x, "bf16", out=out),
@@ -52,7 +52,7 @@ def main() -> None:
             9,
             note,
         )
-    rw.set_simd_level(rw.simd_levels()[-1])
+    rw.machine.threads.set_simd_level(rw.machine.threads.simd_levels()[-1])
     for mode in ("up", "stochastic"):
         report(
             f"round_to bf16, 10M, {mode} / numpy.copyto",
@@ -72,7 +72,7 @@ def main() -> None:
     A = np.asfortranarray(rng.standard_normal((500, 500)))
     B = np.asfortranarray(rng.standard_normal((1000, 1000)))
     v = rng.standard_normal(1000)
-    for fmt in rw.NAMED_FORMATS.values():
+    for fmt in rw.formats.NAMED_FORMATS.values():
         M = operation.matrix(A / 16 if fmt.emax < 16 else A, fmt)
         report(
             f"emulated {fmt} LU, n = 500 / dgetrf",
@@ -81,7 +81,7 @@ def main() -> None:
             15,
             "<= 12x" if fmt == rw.BF16 else "",
         )
-    for fmt in rw.NAMED_FORMATS.values():
+    for fmt in rw.formats.NAMED_FORMATS.values():
         scaled = v / 512 if fmt.emax < 16 else v
         M = operation.matrix(B, fmt)
         report(

@@ -86,7 +86,7 @@ def measure(A: sp.csr_array, method: str, fmt: rw.FloatFormat, repeats: int) -> 
         del factors
         later, factors = least(repeats, lambda: analysis.factorize(A, fmt))
         solve, x = least(repeats, lambda: factors.solve(b))
-    except rw.ArithmeticFailure as failure:
+    except rw.backends.ArithmeticFailure as failure:
         return {"error": failure.status.name.lower()}
     return {
         "analysis": 1e3 * max(first - later, 0.0),

@@ -172,7 +172,11 @@ def main() -> None:
 
 
 def recorded(options: argparse.Namespace) -> dict[str, Fields]:
-    machine = {"threads": options.threads, "simd": rw.get_simd_level(), "engines": sorted(ENGINES)}
+    machine = {
+        "threads": options.threads,
+        "simd": rw.machine.threads.get_simd_level(),
+        "engines": sorted(ENGINES),
+    }
     machine |= {name: version(name) for name in ("numpy", "scipy")}
     options.out.parent.mkdir(exist_ok=True)
     records: dict[str, Fields] = {}

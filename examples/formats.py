@@ -45,7 +45,7 @@ axis.legend(ncols=6, loc="lower center", markerscale=6)
 
 kappas = np.logspace(1, 10, 10)
 systems = [rw.problems.randsvd(50, kappa, rng=0) for kappa in kappas]
-algorithm = rw.GmresIR(stop=rw.DeploymentRule())
+algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule())
 tried = ("e4m3", "bf16", "fp16", "tf32", "fp32", "fp64")
 steps = np.full((len(tried), len(kappas)), np.nan)
 for i, name in enumerate(tried):

@@ -54,7 +54,7 @@ def make_env(systems: int = 20, n: int = 40) -> PrecisionEnv:
     rng = np.random.default_rng(0)
     kappas = 10.0 ** rng.uniform(1, 10, systems)
     problems = [rw.problems.randsvd(n, kappa, mode=2, rng=rng) for kappa in kappas]
-    algorithm = rw.GmresIR(stop=rw.DeploymentRule())
+    algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule())
     space = monotone_space(algorithm.stages, ["bf16", "tf32", "fp32", "fp64"])
     with tempfile.TemporaryDirectory() as folder:
         table = OutcomeTable(Path(folder) / "outcomes.sqlite")

@@ -26,7 +26,7 @@ KAPPAS = (1e1, 1e2, 1e4, 1e8)
 
 def errors(system: rw.LinearSystem, fmt: str) -> list[float]:
     """The relative error of x after 1, 2, ... corrections by LU factors in the format."""
-    rules = [rw.PaperRule(tau=np.inf, max_steps=k) for k in range(1, STEPS + 1)]
+    rules = [rw.algorithms.PaperRule(tau=np.inf, max_steps=k) for k in range(1, STEPS + 1)]
     outcomes = [rw.LuIR(stop=rule).run(system, f"{fmt}-fp64-fp64") for rule in rules]
     return [outcome.ferr for outcome in outcomes]
 

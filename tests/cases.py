@@ -21,7 +21,9 @@ from roundwise.policies import (
     ThompsonSampling,
 )
 
-FORMATS = [fmt for fmt in rw.NAMED_FORMATS.values() if fmt.p <= rw.FP64.p]  # of float64 arrays
+FORMATS = [
+    fmt for fmt in rw.formats.NAMED_FORMATS.values() if fmt.p <= rw.FP64.p
+]  # of float64 arrays
 
 # Formats that try the corners of the definition.
 ODD_FORMATS = [
@@ -70,7 +72,7 @@ def engine_methods(*suits):
 
 def supports(backend, fmt, is_sparse=False):
     """Whether the backend of that name runs the format, on this machine if it is native."""
-    return rw.get_backend(backend).supports(fmt, is_sparse)
+    return rw.backends.get_backend(backend).supports(fmt, is_sparse)
 
 
 ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()]

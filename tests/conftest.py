@@ -37,13 +37,13 @@ def no_profile_of_the_user(tmp_path_factory):
         yield
 
 
-@pytest.fixture(params=rw.simd_levels())
+@pytest.fixture(params=rw.machine.threads.simd_levels())
 def simd_level(request):
     """Runs the test on every instruction-set level of this machine."""
-    before = rw.get_simd_level()
-    rw.set_simd_level(request.param)
+    before = rw.machine.threads.get_simd_level()
+    rw.machine.threads.set_simd_level(request.param)
     yield request.param
-    rw.set_simd_level(before)
+    rw.machine.threads.set_simd_level(before)
 
 
 @pytest.fixture

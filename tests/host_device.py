@@ -33,18 +33,20 @@ class Packed:
         with np.errstate(over="ignore"):
             given = rw.round_to(A._values.astype(np.float64), fmt).astype(real)
         if not np.isfinite(given).all():
-            raise rw.ArithmeticFailure(rw.Status.OVERFLOW, kind, fmt)
+            raise rw.backends.ArithmeticFailure(rw.backends.Status.OVERFLOW, kind, fmt)
         if kind == "cholesky":
             try:
                 self._L = linalg.cholesky(given, lower=True)
             except linalg.LinAlgError:
-                raise rw.ArithmeticFailure(rw.Status.NOT_POSITIVE_DEFINITE, kind, fmt) from None
+                raise rw.backends.ArithmeticFailure(
+                    rw.backends.Status.NOT_POSITIVE_DEFINITE, kind, fmt
+                ) from None
             return
         self._lu, self._swaps, info = linalg.get_lapack_funcs("getrf", [given])(given)
         if info:
-            raise rw.ArithmeticFailure(rw.Status.ZERO_PIVOT, kind, fmt, info - 1)
+            raise rw.backends.ArithmeticFailure(rw.backends.Status.ZERO_PIVOT, kind, fmt, info - 1)
         if not np.isfinite(self._lu).all():
-            raise rw.ArithmeticFailure(rw.Status.OVERFLOW, kind, fmt)
+            raise rw.backends.ArithmeticFailure(rw.backends.Status.OVERFLOW, kind, fmt)
 
     @property
     def pivots(self):

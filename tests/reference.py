@@ -21,24 +21,24 @@ class Arithmetic:
     def add(self, x, y):
         if x == 0 and y == 0:
             return x + y  # the hardware's sign of zero
-        return rw.round_scalar(Fraction(x) + Fraction(y), self.fmt)
+        return rw.rounding.round_scalar(Fraction(x) + Fraction(y), self.fmt)
 
     def subtract(self, x, y):
         return self.add(x, -y)
 
     def multiply(self, x, y):
         sign = -1.0 if (np.signbit(x) != np.signbit(y)) else 1.0
-        return sign * rw.round_scalar(abs(Fraction(x) * Fraction(y)), self.fmt)
+        return sign * rw.rounding.round_scalar(abs(Fraction(x) * Fraction(y)), self.fmt)
 
     def divide(self, x, y):
         sign = -1.0 if (np.signbit(x) != np.signbit(y)) else 1.0
-        return sign * rw.round_scalar(abs(Fraction(x) / Fraction(y)), self.fmt)
+        return sign * rw.rounding.round_scalar(abs(Fraction(x) / Fraction(y)), self.fmt)
 
     def sqrt(self, x):
         with mpmath.workprec(300):
             root = mpmath.sqrt(mpmath.mpf(x))
             man, exp = int(root.man), int(root.exp)
-        return rw.round_scalar(Fraction(man) * Fraction(2) ** exp, self.fmt)
+        return rw.rounding.round_scalar(Fraction(man) * Fraction(2) ** exp, self.fmt)
 
 
 def dot(fmt, x, y):
@@ -55,9 +55,11 @@ def dot(fmt, x, y):
 def norm2(fmt, x):
     op = Arithmetic(fmt)
     _, exponent = np.frexp(np.abs(x).max())
-    scaled = [rw.round_scalar(Fraction(v) / Fraction(2) ** (int(exponent) - 1), fmt) for v in x]
+    scaled = [
+        rw.rounding.round_scalar(Fraction(v) / Fraction(2) ** (int(exponent) - 1), fmt) for v in x
+    ]
     root = op.sqrt(dot(fmt, scaled, scaled))
-    return rw.round_scalar(Fraction(root) * Fraction(2) ** (int(exponent) - 1), fmt)
+    return rw.rounding.round_scalar(Fraction(root) * Fraction(2) ** (int(exponent) - 1), fmt)
 
 
 def axpy(fmt, alpha, x, y):

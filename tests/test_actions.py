@@ -232,7 +232,7 @@ def test_a_registered_format_is_known_by_name_in_an_actions_text():
         with pytest.raises(ValueError, match="mine17"):
             rw.register_format(rw.FloatFormat("mine17", 18, -126, 127))
     finally:
-        del rw.NAMED_FORMATS["mine17"]
+        del rw.formats.NAMED_FORMATS["mine17"]
 
 
 METHODS = list_space(

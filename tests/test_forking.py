@@ -114,7 +114,7 @@ def test_a_child_solves_while_another_thread_climbs(monkeypatch):
 
 def test_a_child_converts_while_another_thread_does(monkeypatch):
     # The lock of Python 3.11's cached_property is one for all objects of a class.
-    pause, native = Pause(), rw.get_backend("native")
+    pause, native = Pause(), rw.backends.get_backend("native")
     monkeypatch.setattr(dense, "stored", pause.before(dense.stored))
     with pause.at(native.matrix(A, "fp32").prepared):
         assert succeeds_in_child(lambda: native.matrix(A, "fp32").prepared().shape == A.shape)

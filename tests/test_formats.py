@@ -28,7 +28,7 @@ def test_paper_table(name):
 
 
 def test_tf32_has_eleven_bits():
-    assert rw.TF32.unit_roundoff == 2**-11
+    assert rw.formats.TF32.unit_roundoff == 2**-11
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -51,10 +51,10 @@ def test_hardware_formats_agree_with_numpy(name, dtype):
 def test_sizes_are_those_of_the_encodings():
     bits = {"e4m3": 8, "e5m2": 8, "bf16": 16, "fp16": 16, "tf32": 19, "fp32": 32, "fp64": 64}
     bits |= {"fp64x2": 128, "fp16x2": 27, "bf16x3": 32}
-    assert {name: fmt.bits for name, fmt in rw.NAMED_FORMATS.items()} == bits
+    assert {name: fmt.bits for name, fmt in rw.formats.NAMED_FORMATS.items()} == bits
     stored = {"e4m3": 1, "e5m2": 1, "bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "fp64": 8}
     stored |= {"fp64x2": 16, "fp16x2": 4, "bf16x3": 4}
-    assert {name: fmt.storage_bytes for name, fmt in rw.NAMED_FORMATS.items()} == stored
+    assert {name: fmt.storage_bytes for name, fmt in rw.formats.NAMED_FORMATS.items()} == stored
 
 
 def test_without_subnormals_the_smallest_number_is_normal():

@@ -46,7 +46,7 @@ PUBLIC = (
 )
 LEFT_OUT = {
     problems.Problem,  # a base class without fields
-    *(rw.Factorization, rw.StackedFactorization),  # tested below
+    *(rw.Factorization, rw.solver.StackedFactorization),  # tested below
     # Kernels, counters and callbacks of one run, which never leave it:
     *(algorithms.Shared, algorithms.Stage, algorithms.Stages, algorithms.Tally, solver.Plan),
     features.Feature,  # an entry of `FEATURES`, which every process has; it is known by its name
@@ -69,7 +69,8 @@ def all_errors():
 
 def public_classes():
     """The classes in the public packages whose objects a user may hold, exceptions aside."""
-    classes = {value for module in PUBLIC for value in vars(module).values() if is_class(value)}
+    found = [getattr(module, name) for module in PUBLIC for name in dir(module)]
+    classes = {value for value in found if is_class(value)}
     return {
         kind
         for kind in classes - LEFT_OUT
@@ -94,7 +95,7 @@ ERRORS = {
     for error in (
         rw.RoundwiseError("a message"),
         rw.UnknownNameError("policy", "defualt", ["default", "fp64"]),
-        rw.ArithmeticFailure(rw.Status.ZERO_PIVOT, "lu", rw.BF16, 3),
+        rw.backends.ArithmeticFailure(rw.backends.Status.ZERO_PIVOT, "lu", rw.BF16, 3),
         rw.SolveFailed("A is singular", np.arange(3.0), 0.5, (an_outcome(),)),
         SystemChanged(),
         UnsupportedFormat("native runs no e4m3; choose fp32"),
@@ -127,12 +128,12 @@ def samples(tmp_path_factory):
         *(rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()),
         problems.random_least_squares(6, 2, kappa=10.0, residual=1.0, rng=0),
         rw.lstsq(np.eye(4, 2), np.ones(4), full_output=True),
-        *(algorithms.StoppingRule(), rw.PaperRule(), rw.DeploymentRule()),
-        *(rw.OutcomeStatus.CONVERGED, rw.Status.OVERFLOW),
+        *(algorithms.StoppingRule(), rw.algorithms.PaperRule(), rw.algorithms.DeploymentRule()),
+        *(rw.OutcomeStatus.CONVERGED, rw.backends.Status.OVERFLOW),
         *(system, problems.Dataset("two", 1, (system,), (second,)), an_outcome()),
         *(rw.solve(system.A, system.b, full_output=True), rw.Solver()),
         rw.solve(np.stack([system.A] * 2), system.b, full_output=True),
-        *(tuner, tuner.deployed, tuner.context, tuner.curves_),
+        *(tuner, tuner.deployed, tuner.context_, tuner.curves_),
         *(table, view, view.problems[0]),
         *(learner, learner.memory, policies.shipped_facts(), policies.NeighbourPolicy()),
         *(policies.Ranking((1, 0), (0.5, math.nan), "a reason"), discretizer.FeatureDiscretizer(4)),

@@ -79,6 +79,16 @@ def test_the_list_has_what_people_import():
     assert all(not name.rpartition(".")[2].startswith("_") for name in PUBLIC)
 
 
+def test_the_top_level_has_few_names():
+    assert len(rw.__all__) <= 40
+    assert set(rw.__all__) <= {*dir(rw), "problems"}
+    for name in rw.__all__:
+        assert getattr(rw, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'get_backend'"):
+        rw.get_backend  # noqa: B018
+    assert rw.machine.threads.simd_levels() == rw.machine.simd_levels()
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_it_says_what_it_does(name):
     first = (inspect.getdoc(PUBLIC[name]) or "").split("\n\n")[0]
@@ -109,7 +119,7 @@ def test_every_parameter_is_named(name):
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_its_example_runs(name, monkeypatch):
-    monkeypatch.setattr("roundwise.formats.NAMED_FORMATS", dict(rw.NAMED_FORMATS))
+    monkeypatch.setattr("roundwise.formats.NAMED_FORMATS", dict(rw.formats.NAMED_FORMATS))
     doc = inspect.getdoc(SHOWN[name]) or ""
     example = doctest.DocTestParser().get_doctest(doc, {"np": np, "rw": rw}, name, name, lineno=0)
     assert example.examples

@@ -99,7 +99,7 @@ def test_edges_of_all_formats_against_the_oracle(fmt, mode, simd_level):
         points = np.array([float(x) for x in points])
         points = np.concatenate([points, np.nextafter(points, 0), np.nextafter(points, np.inf)])
     points = np.concatenate([points, -points])
-    expected = [rw.round_scalar(float(x), fmt, mode) for x in points]
+    expected = [rw.rounding.round_scalar(float(x), fmt, mode) for x in points]
     assert same_bits(rw.round_to(points, fmt, mode), expected)
 
 
@@ -107,7 +107,7 @@ def test_oracle_equals_the_pattern_oracle():
     oracle = PatternOracle("e4m3")
     x = oracle.edges()
     for mode in MODES:
-        ours = [rw.round_scalar(float(value), "e4m3", mode) for value in x]
+        ours = [rw.rounding.round_scalar(float(value), "e4m3", mode) for value in x]
         assert same_bits(ours, oracle.round(x, mode))
 
 
@@ -164,7 +164,7 @@ def test_float32_input_in_a_wider_format_overflows_as_float32():
 
 
 def test_saturating_e4m3_keeps_infinity_finite():
-    saturating = dataclasses.replace(rw.E4M3, overflow="saturate")
+    saturating = dataclasses.replace(rw.formats.E4M3, overflow="saturate")
     assert same_bits(rw.round_to(np.array([np.inf, -1e9, 464.1]), saturating), [448, -448, 448])
 
 
@@ -177,7 +177,7 @@ def test_stochastic_mean_and_neighbours(fmt, dtype, simd_level):
     n = 200_000
     for x in (1 + 0.3 * 2 * fmt.unit_roundoff, -(fmt.min_normal - 0.25 * fmt.min_subnormal)):
         x = float(dtype(x))
-        down, up = rw.round_scalar(x, fmt, "down"), rw.round_scalar(x, fmt, "up")
+        down, up = rw.rounding.round_scalar(x, fmt, "down"), rw.rounding.round_scalar(x, fmt, "up")
         y = rw.round_to(np.full(n, x, dtype=dtype), fmt, "stochastic", rng=3)
         assert set(np.unique(y)) == {down, up}
         chance = (x - down) / (up - down)
@@ -188,8 +188,8 @@ def test_stochastic_mean_and_neighbours(fmt, dtype, simd_level):
 def test_stochastic_does_not_depend_on_threads_layout_or_level(threads):
     x = np.random.default_rng(0).standard_normal((700, 1100))
     expected = None
-    for level in rw.simd_levels():
-        rw.set_simd_level(level)
+    for level in rw.machine.threads.simd_levels():
+        rw.machine.threads.set_simd_level(level)
         for count in (1, 2, 5):
             threads(count)
             for layout in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2]):
@@ -225,7 +225,7 @@ def test_any_layout(view, dtype):
     y = rw.round_to(x, "bf16")
     assert np.shape(y) == np.shape(x)
     assert y.dtype == dtype
-    expected = [rw.round_scalar(float(value), "bf16") for value in np.ravel(x)]
+    expected = [rw.rounding.round_scalar(float(value), "bf16") for value in np.ravel(x)]
     assert same_bits(np.ravel(y), expected)
     if np.ndim(x):
         out = np.empty_like(a[: x.shape[0]]) if x.shape == a.shape else np.empty(x.shape, dtype)
@@ -259,7 +259,7 @@ def test_python_numbers_give_python_floats():
     for number in (3.14159, 3, True):
         y = rw.round_to(number, "bf16")
         assert type(y) is float
-        assert y == rw.round_scalar(float(number), "bf16")
+        assert y == rw.rounding.round_scalar(float(number), "bf16")
     assert type(rw.round_to(np.float32(1.1), "bf16")) is np.float32
 
 
@@ -275,12 +275,16 @@ def test_python_numbers_give_python_floats():
         (lambda: rw.round_to(1.0, "bf16", "stochastic"), ValueError, "needs rng; pass"),
         (lambda: rw.round_to(np.ones(3), "bf16", out=np.ones(4)), ValueError, r"shape \(3,\)"),
         (lambda: rw.round_to(np.ones(3), "bf16", out=np.ones(3, "f4")), ValueError, "pass float64"),
-        (lambda: rw.round_scalar(1.0, "bf16", "rne"), ValueError, "unknown mode"),
+        (lambda: rw.rounding.round_scalar(1.0, "bf16", "rne"), ValueError, "unknown mode"),
         (lambda: rw.round_to(np.ones(3), "bf16", out=[0.0] * 3), TypeError, "writeable array"),
         (lambda: rw.round_to(np.ones(3), "bf16", out=np.broadcast_to(0.0, 3)), TypeError, "write"),
         (lambda: rw.set_num_threads(True), ValueError, "from 1 to 1024"),
         (lambda: rw.set_num_threads(0), ValueError, "from 1 to 1024"),
-        (lambda: rw.set_simd_level("mmx"), ValueError, "'mmx' is not available here; choose"),
+        (
+            lambda: rw.machine.threads.set_simd_level("mmx"),
+            ValueError,
+            "'mmx' is not available here; choose",
+        ),
     ],
 )
 def test_wrong_calls_get_one_clear_line(call, error, message):

@@ -41,7 +41,7 @@ for matrix in (A, sparse.csr_array(tridiagonal)):
     residual = abs(b - matrix @ rw.solve(matrix, b)).max()
     backward = residual / (abs(matrix).sum(1).max() * abs(x).max())
     assert backward < 300 * 2.0**-53, backward
-print("solve: dense and sparse,", *rw.simd_levels())
+print("solve: dense and sparse,", *rw.machine.threads.simd_levels())
 """
 
 

@@ -16,6 +16,8 @@ from typing import Any
 MODULES = {
     "roundwise": "What `import roundwise` brings: solving, formats, algorithms, training.",
     "roundwise.solver": "The front door, and what it returns.",
+    "roundwise.formats": "Floating-point formats as data.",
+    "roundwise.rounding": "Numbers rounded to a format.",
     "roundwise.actions": "Which format for which stage: actions, and sets of them.",
     "roundwise.problems": "Problems to solve: systems, generators, data sets, files.",
     "roundwise.algorithms": "Algorithms with named stages, written once for every format.",
@@ -29,7 +31,7 @@ MODULES = {
     "roundwise.tuning": "Training a policy, saving and loading it.",
     "roundwise.evaluation": "How good choices are: errors, regret, intervals.",
     "roundwise.env": "The choice of precisions as a Gymnasium environment.",
-    "roundwise.machine": "This computer: what native times belong to.",
+    "roundwise.machine": "This computer: what native times belong to; its instruction sets.",
 }
 
 
@@ -45,7 +47,8 @@ def _is_ours(package: ModuleType, value: Any) -> bool:
     if inspect.ismodule(value) or getattr(value, "__module__", "") == "__future__":
         return False
     if inspect.isclass(value) or inspect.isroutine(inspect.unwrap(value)):
-        return str(value.__module__).startswith("roundwise")
+        home = str(value.__module__)
+        return home.startswith("roundwise") and "._" not in home
     return package.__name__.startswith("roundwise") and not _is_typing(value)
 
 

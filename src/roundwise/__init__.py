@@ -1,7 +1,8 @@
 """Roundwise: how little floating-point precision does each step of a solver need?
 
 Names are imported when they are first asked for: ``import roundwise`` takes no time, and a solve
-loads no more than it uses.
+loads no more than it uses. What is not listed here is found in its package: ``rw.formats.E4M3``,
+``rw.backends.get_backend``.
 """
 
 from __future__ import annotations
@@ -11,145 +12,83 @@ from typing import TYPE_CHECKING
 from roundwise._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from roundwise import problems
     from roundwise.actions import Action
     from roundwise.algorithms import (
         Algorithm,
         CgIR,
-        DeploymentRule,
         GmresIR,
         LsIR,
         LuIR,
         Outcome,
         OutcomeStatus,
-        PaperRule,
         VerifiedSolve,
     )
-    from roundwise.backends import ArithmeticFailure, Status, get_backend
     from roundwise.backends.cuda.device import DeviceUnavailable
     from roundwise.exceptions import IllConditionedWarning, RoundwiseError, UnknownNameError
-    from roundwise.features import FEATURES, compute_features
     from roundwise.formats import (
         BF16,
-        BF16X3,
-        E4M3,
-        E5M2,
         FP16,
-        FP16X2,
         FP32,
         FP64,
-        NAMED_FORMATS,
-        TF32,
         FloatFormat,
         get_format,
         register_format,
     )
-    from roundwise.machine.threads import (
-        get_num_threads,
-        get_simd_level,
-        set_num_threads,
-        set_simd_level,
-        simd_levels,
-    )
+    from roundwise.machine.threads import get_num_threads, set_num_threads
     from roundwise.outcomes import OutcomeTable, fill
     from roundwise.policies.base import Policy
-    from roundwise.problems import LeastSquares, LinearSystem, read_matrix_market
+    from roundwise.problems import LinearSystem
     from roundwise.rewards import Reward
-    from roundwise.rounding import round_scalar, round_to
+    from roundwise.rounding import round_to
     from roundwise.solver.factorization import Factorization
     from roundwise.solver.front_door import factor, solve
     from roundwise.solver.learning import Solver
     from roundwise.solver.least_squares.lstsq import lstsq
-    from roundwise.solver.least_squares.solution import LeastSquaresSolution
     from roundwise.solver.places import DeviceMemoryError
     from roundwise.solver.solution import Solution, SolveFailed
-    from roundwise.solver.stacks import StackedFactorization, StackedSolution
+    from roundwise.solver.trust.knowledge import SystemChanged
     from roundwise.tuning.tuner import Tuner
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "actions": ("Action",),
     "algorithms": (
         "Algorithm",
         "CgIR",
-        "DeploymentRule",
         "GmresIR",
         "LsIR",
         "LuIR",
         "Outcome",
         "OutcomeStatus",
-        "PaperRule",
         "VerifiedSolve",
     ),
-    "backends": (
-        "ArithmeticFailure",
-        "Status",
-        "get_backend",
-    ),
     "backends.cuda.device": ("DeviceUnavailable",),
-    "exceptions": (
-        "IllConditionedWarning",
-        "RoundwiseError",
-        "UnknownNameError",
-    ),
-    "features": (
-        "FEATURES",
-        "compute_features",
-    ),
+    "exceptions": ("IllConditionedWarning", "RoundwiseError", "UnknownNameError"),
     "formats": (
         "BF16",
-        "BF16X3",
-        "E4M3",
-        "E5M2",
         "FP16",
-        "FP16X2",
         "FP32",
         "FP64",
         "FloatFormat",
-        "NAMED_FORMATS",
-        "TF32",
         "get_format",
         "register_format",
     ),
-    "machine.threads": (
-        "get_num_threads",
-        "get_simd_level",
-        "set_num_threads",
-        "set_simd_level",
-        "simd_levels",
-    ),
-    "outcomes": (
-        "OutcomeTable",
-        "fill",
-    ),
+    "machine.threads": ("get_num_threads", "set_num_threads"),
+    "outcomes": ("OutcomeTable", "fill"),
     "policies.base": ("Policy",),
-    "problems": (
-        "LeastSquares",
-        "LinearSystem",
-        "read_matrix_market",
-    ),
+    "problems": ("LinearSystem",),
     "rewards": ("Reward",),
-    "rounding": (
-        "round_scalar",
-        "round_to",
-    ),
+    "rounding": ("round_to",),
     "solver.factorization": ("Factorization",),
-    "solver.front_door": (
-        "factor",
-        "solve",
-    ),
+    "solver.front_door": ("factor", "solve"),
     "solver.learning": ("Solver",),
     "solver.least_squares.lstsq": ("lstsq",),
-    "solver.least_squares.solution": ("LeastSquaresSolution",),
     "solver.places": ("DeviceMemoryError",),
-    "solver.solution": (
-        "Solution",
-        "SolveFailed",
-    ),
-    "solver.stacks": (
-        "StackedFactorization",
-        "StackedSolution",
-    ),
+    "solver.solution": ("Solution", "SolveFailed"),
+    "solver.trust.knowledge": ("SystemChanged",),
     "tuning.tuner": ("Tuner",),
 }
 __getattr__, __dir__, __all__ = lazy_names("roundwise", _HOMES)
+__all__ += ["problems"]

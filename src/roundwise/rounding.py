@@ -21,6 +21,8 @@ from roundwise.machine.threads import get_num_threads
 Mode = Literal["nearest", "toward_zero", "up", "down", "stochastic"]
 MODES: tuple[str, ...] = get_args(Mode)
 
+__all__ = ["MODES", "round_scalar", "round_to"]
+
 
 @cache
 def kernel_format(fmt: FloatFormat) -> _kernels.Format:
@@ -159,7 +161,7 @@ def round_scalar(
     Examples
     --------
     >>> from fractions import Fraction
-    >>> rw.round_scalar(Fraction(1, 3), "bf16")
+    >>> rw.rounding.round_scalar(Fraction(1, 3), "bf16")
     0.333984375
     """
     fmt = get_format(fmt)

@@ -26,8 +26,8 @@ from roundwise.problems import (
 
 U = rw.FP64.unit_roundoff
 FP64_ACTION = "fp64-fp64-fp64-fp64"
-gmres_ir = rw.GmresIR(tolerance=1e-8, stop=rw.DeploymentRule(max_steps=10))
-lu_ir = rw.LuIR(stop=rw.DeploymentRule(max_steps=100))
+gmres_ir = rw.GmresIR(tolerance=1e-8, stop=rw.algorithms.DeploymentRule(max_steps=10))
+lu_ir = rw.LuIR(stop=rw.algorithms.DeploymentRule(max_steps=100))
 converged = rw.OutcomeStatus.CONVERGED
 
 
@@ -82,18 +82,18 @@ def test_more_factor_bits_need_fewer_gmres_steps():
     assert counts[0] > counts[1] > counts[2] > counts[3] == 0
 
 
-@pytest.mark.parametrize("fmt", [rw.BF16, rw.TF32, rw.FP32], ids=str)
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.formats.TF32, rw.FP32], ids=str)
 def test_residual_precision_limits_the_backward_error(fmt):
     # nbe can fall to about u_r and no lower (Carson & Higham 2018, Theorem 4.1).
-    rule = rw.PaperRule(tau=0.5, max_steps=15)
+    rule = rw.algorithms.PaperRule(tau=0.5, max_steps=15)
     algorithm = rw.GmresIR(tolerance=1e-6, stop=rule)
     outcome = algorithm.run(with_kappa(2), ("fp32", "fp64", "fp64", fmt))
     assert fmt.unit_roundoff / 100 <= outcome.nbe <= 4 * fmt.unit_roundoff
 
 
-@pytest.mark.parametrize("fmt", [rw.BF16, rw.TF32, rw.FP32], ids=str)
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.formats.TF32, rw.FP32], ids=str)
 def test_update_precision_limits_the_forward_error(fmt):
-    algorithm = rw.GmresIR(stop=rw.PaperRule(tau=0.5, max_steps=15))
+    algorithm = rw.GmresIR(stop=rw.algorithms.PaperRule(tau=0.5, max_steps=15))
     outcome = algorithm.run(with_kappa(2), ("fp32", fmt, "fp64", "fp64"))
     assert fmt.unit_roundoff / 20 <= outcome.ferr <= fmt.unit_roundoff
 
@@ -101,7 +101,7 @@ def test_update_precision_limits_the_forward_error(fmt):
 def test_extra_residual_precision_is_visible_below_fp64():
     # u = fp32 and u_r = fp64: the limiting accuracy is u, whatever kappa (here 1e5).
     problem = with_kappa(5)
-    algorithm = rw.LuIR(stop=rw.PaperRule(tau=0.5, max_steps=30))
+    algorithm = rw.LuIR(stop=rw.algorithms.PaperRule(tau=0.5, max_steps=30))
     fixed = algorithm.run(problem, "fp32-fp32-fp32")
     extra = algorithm.run(problem, "fp32-fp32-fp64")
     assert extra.ferr <= 2 * rw.FP32.unit_roundoff
@@ -158,7 +158,7 @@ def test_sparse_equals_dense(backend):
         if not supports(backend, rw.get_format(action[:4]), is_sparse=True):
             continue
         # Other pivots make other factors, so not the same bits.
-        algorithm = rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-7))
+        algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule(tolerance=1e-7))
         a, b = algorithm.run(problem, action, backend), algorithm.run(dense, action, backend)
         assert a.status is b.status is converged
         assert abs(a.outer_iterations - b.outer_iterations) <= 1
@@ -167,7 +167,7 @@ def test_sparse_equals_dense(backend):
 
 def test_cg_ir_solves_spd_systems_with_low_precision_cholesky():
     problem = poisson_2d(20)
-    algorithm = rw.CgIR(stop=rw.DeploymentRule(max_steps=20))
+    algorithm = rw.CgIR(stop=rw.algorithms.DeploymentRule(max_steps=20))
     fp64 = algorithm.run(problem, FP64_ACTION)
     low = algorithm.run(problem, "bf16-fp64-fp64-fp64")
     assert fp64.status is low.status is converged
@@ -183,8 +183,8 @@ def test_gmres_is_a_krylov_method():
     rng = np.random.default_rng(4)
     W = rng.standard_normal((40, 3))
     A = np.eye(40) + W @ W.T / 10
-    factors = rw.get_backend().matrix(np.eye(40), rw.FP64).lu()
-    stage = Stage("gmres", rw.FP64, rw.get_backend())
+    factors = rw.backends.get_backend().matrix(np.eye(40), rw.FP64).lu()
+    stage = Stage("gmres", rw.FP64, rw.backends.get_backend())
     matrix, r = stage.matrix(A), rng.standard_normal(40)
     full = gmres(stage, matrix, factors, r, 1e-10, restart=40, cycles=1)
     assert full.iterations == 4
@@ -228,7 +228,9 @@ def test_outcomes_are_facts_in_full(algorithm, backend):
 
 def test_counted_operations_of_a_dense_run_by_hand():
     n = 50
-    outcome = rw.LuIR(stop=rw.PaperRule(max_steps=1)).run(randsvd(n, 10, rng=0), "fp32-fp64-fp64")
+    outcome = rw.LuIR(stop=rw.algorithms.PaperRule(max_steps=1)).run(
+        randsvd(n, 10, rng=0), "fp32-fp64-fp64"
+    )
     factor = outcome.operations["factor", "fp32"]
     # LU, then x_0 and one correction; each solve reads the factors and two vectors.
     assert factor.flops == pytest.approx(2 / 3 * n**3 + 2 * 2 * n**2)
@@ -281,8 +283,8 @@ def test_equilibration_rescues_fp16():
     base = with_kappa(1, n=60)
     A = (10.0 ** rng.uniform(-12, 12, 60))[:, None] * base.A * 10.0 ** rng.uniform(-12, 12, 60)
     problem = LinearSystem(A, A @ np.ones(60), np.ones(60))
-    plain = rw.GmresIR(stop=rw.DeploymentRule())
-    scaled = rw.GmresIR(stop=rw.DeploymentRule(), equilibrate=True)
+    plain = rw.GmresIR(stop=rw.algorithms.DeploymentRule())
+    scaled = rw.GmresIR(stop=rw.algorithms.DeploymentRule(), equilibrate=True)
     action = "fp16-fp64-fp64-fp64"
     assert plain.run(problem, action).status is rw.OutcomeStatus.OVERFLOW
     outcome = scaled.run(problem, action)
@@ -293,7 +295,7 @@ def test_equilibration_rescues_fp16():
 
 def test_a_coarse_residual_is_not_believed():
     # In bf16 both b and x round to 0.333984375: the residual is 0. In float64 it is 6.5e-4.
-    algorithm = rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-6))
+    algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule(tolerance=1e-6))
     problem = LinearSystem(np.eye(3), np.full(3, 1 / 3))
     outcome = algorithm.run(problem, "bf16-bf16-bf16-bf16")
     assert outcome.status is rw.OutcomeStatus.UNCONFIRMED
@@ -319,10 +321,10 @@ def test_norms_beyond_float64_do_not_look_like_convergence():
     wide = rw.FloatFormat("wide8", 8, -1001, 1023)
     A = np.array([[1.2e308, 1e308], [0, 1e308]])
     problem = LinearSystem(A, [1e307, -3e307])
-    rough = rw.LuIR(stop=rw.DeploymentRule()).run(problem, [wide] * 3)
+    rough = rw.LuIR(stop=rw.algorithms.DeploymentRule()).run(problem, [wide] * 3)
     assert rough.status is not converged
     assert rough.nbe > 1e-6
-    good = rw.LuIR(stop=rw.DeploymentRule()).run(problem, "fp64-fp64-fp64")
+    good = rw.LuIR(stop=rw.algorithms.DeploymentRule()).run(problem, "fp64-fp64-fp64")
     assert good.status is converged
     assert 0 <= good.nbe <= 1e-15
     tiny = rw.GmresIR().run(LinearSystem(np.eye(2) * 1e-300, [1e100, 1.0]), FP64_ACTION)
@@ -354,10 +356,10 @@ def test_shared_work_belongs_to_one_problem():
         (lambda: rw.GmresIR(cycles=0), "choose at least 1"),
         (lambda: rw.CgIR(tolerance=2), "choose 0 < tolerance < 1"),
         (lambda: rw.CgIR(max_inner=0), "choose at least 1"),
-        (lambda: rw.PaperRule(tau=0), "choose tau > 0"),
-        (lambda: rw.PaperRule(patience=0), "choose at least 1"),
-        (lambda: rw.DeploymentRule(tolerance=-1.0), "choose tolerance > 0, or None"),
-        (lambda: rw.DeploymentRule(max_steps=0), "choose at least 1"),
+        (lambda: rw.algorithms.PaperRule(tau=0), "choose tau > 0"),
+        (lambda: rw.algorithms.PaperRule(patience=0), "choose at least 1"),
+        (lambda: rw.algorithms.DeploymentRule(tolerance=-1.0), "choose tolerance > 0, or None"),
+        (lambda: rw.algorithms.DeploymentRule(max_steps=0), "choose at least 1"),
     ],
 )
 def test_wrong_settings_get_one_clear_line(call, message):
@@ -375,7 +377,7 @@ def progress_of(fmt, errors, z_norms, x_norms):
 
 
 def test_paper_rule_by_hand():
-    rule = rw.PaperRule(tau=1e-2, max_steps=4, patience=2)
+    rule = rw.algorithms.PaperRule(tau=1e-2, max_steps=4, patience=2)
 
     def verdict(*z_norms, x=1.0):
         progress = progress_of(rw.FP32, [1.0] * len(z_norms), z_norms, [x])
@@ -391,7 +393,7 @@ def test_paper_rule_by_hand():
 
 
 def test_deployment_rule_by_hand():
-    rule = rw.DeploymentRule(tolerance=1e-8, max_steps=5)
+    rule = rw.algorithms.DeploymentRule(tolerance=1e-8, max_steps=5)
     hopeless = rw.OutcomeStatus.HOPELESS
 
     def verdict(*errors, z=None):
@@ -408,9 +410,9 @@ def test_deployment_rule_by_hand():
     assert verdict(1e-7, 1e-6, 1e-6, z=[1.0, 1e-4]) is None  # the corrections still shrink
     assert verdict(1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 2e-8) is rw.OutcomeStatus.ITERATION_LIMIT
     assert verdict(float("nan")) is not converged
-    assert rw.DeploymentRule().target(100) == 10 * U
+    assert rw.algorithms.DeploymentRule().target(100) == 10 * U
     with pytest.raises(ValueError, match="patience"):
-        rw.DeploymentRule(patience=1)
+        rw.algorithms.DeploymentRule(patience=1)
 
 
 def test_the_custom_algorithm_example():

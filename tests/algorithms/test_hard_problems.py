@@ -49,7 +49,7 @@ NAMES = [
 ]
 GOOD = 1e-14
 algorithm = rw.GmresIR(
-    tolerance=1e-8, restart=50, stop=rw.DeploymentRule(tolerance=GOOD, max_steps=10)
+    tolerance=1e-8, restart=50, stop=rw.algorithms.DeploymentRule(tolerance=GOOD, max_steps=10)
 )
 ACTIONS = ["fp64-fp64-fp64-fp64", "fp32-fp64-fp64-fp64", "bf16-fp64-fp64-fp64"]
 ACTIONS += ["fp16-fp64-fp64-fp64", "bf16-fp32-fp32-fp64", "fp32-fp32-fp32-fp32"]
@@ -71,7 +71,7 @@ def check(problem):
 @pytest.mark.skipif(not MATRICES.is_dir(), reason="no ../shared/matrices; set ROUNDWISE_MATRICES")
 @pytest.mark.parametrize("name", NAMES)
 def test_application_matrices(name):
-    check(rw.read_matrix_market(MATRICES / f"{name}.mtx.gz"))
+    check(rw.problems.read_matrix_market(MATRICES / f"{name}.mtx.gz"))
 
 
 @pytest.mark.skipif(not MATRICES.is_dir(), reason="no ../shared/matrices; set ROUNDWISE_MATRICES")
@@ -174,7 +174,7 @@ def test_badly_scaled(scale):
     low = run(problem, "fp32-fp64-fp64-fp64")
     expected = rw.OutcomeStatus.OVERFLOW if scale > 1 else rw.OutcomeStatus.ZERO_PIVOT
     assert low.status is expected
-    scaled = rw.GmresIR(stop=rw.DeploymentRule(tolerance=GOOD), equilibrate=True)
+    scaled = rw.GmresIR(stop=rw.algorithms.DeploymentRule(tolerance=GOOD), equilibrate=True)
     assert scaled.run(problem, "bf16-fp64-fp64-fp64").status is rw.OutcomeStatus.CONVERGED
 
 

@@ -59,7 +59,7 @@ def test_residuals_in_twice_the_precision_give_the_rational_solution():
 @pytest.mark.parametrize("fmt", ["bf16", "fp32", "fp64"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_qr_is_a_factorization_to_the_formats_precision(backend, fmt):
-    made = rw.get_backend(backend)
+    made = rw.backends.get_backend(backend)
     if not made.supports(fmt):
         pytest.skip(f"{backend} does not run {fmt} here")
     T = problem(1e1).A
@@ -88,7 +88,7 @@ def test_shifted_cholesky_qr_conditions(kappa):
 
 
 def test_the_augmented_matrix_is_what_it_says():
-    backend = rw.get_backend("native")
+    backend = rw.backends.get_backend("native")
     T = problem().A
     stage = Stage("gmres", rw.FP64, backend)
     K = AugmentedMatrix(stage, backend.matrix(T, "fp64"), backend.matrix(T.T, "fp64"))

@@ -37,8 +37,8 @@ GENERAL = [randsvd(n, 10.0**e, mode=3, rng=e) for e in range(1, 9) for n in (100
 DEFINITE = [LinearSystem.from_solution(spd(120, 10.0**e), np.ones(120)) for e in (1, 3, 5, 7)]
 SPARSE_SPD = [poisson_2d(14), random_sparse_spd(150, 0.02, 1e-2, rng=0)]
 SPARSE_GENERAL = [convection_diffusion_2d(12, 0.1, (3.0, -2.0))]
-rule = rw.DeploymentRule()
-single = rw.DeploymentRule(tolerance=2e-7)  # what FP32 residuals reach
+rule = rw.algorithms.DeploymentRule()
+single = rw.algorithms.DeploymentRule(tolerance=2e-7)  # what FP32 residuals reach
 RUNS = [
     (rw.GmresIR(tolerance=1e-8, stop=rule), GENERAL + DEFINITE + SPARSE_SPD + SPARSE_GENERAL),
     # LU-IR's rate is kappa u_f: near 1 it hangs on the last bits.
@@ -152,7 +152,7 @@ def test_shared_work_is_charged_to_each_run_and_diagnostics_to_none(clock):
     for name in ("__init__", "forward", "componentwise"):
         clock(ErrorMeasure, name, 1000.0)
     problem, shared = randsvd(30, 10.0, rng=0), Shared()
-    algorithm = rw.LuIR(stop=rw.PaperRule(max_steps=1))
+    algorithm = rw.LuIR(stop=rw.algorithms.PaperRule(max_steps=1))
     # Factors, x_0 and one correction; norms, A in fp64 and one residual; one update.
     expected = {"factor": 3 + 100 + 2 * 10, "residual": 2 + 3 + 5 + 1, "update": 1, "verify": 7}
     for action in ("fp32-fp64-fp64", "fp32-fp64-fp64", "fp32-fp32-fp64"):
@@ -164,7 +164,7 @@ def test_shared_work_is_charged_to_each_run_and_diagnostics_to_none(clock):
 def test_a_matrix_in_two_stages_is_charged_once(clock):
     clock(operation_dense.DenseMatrix, "__init__", 3.0)
     problem, shared = randsvd(30, 10.0, rng=0), Shared()
-    algorithm = rw.GmresIR(stop=rw.PaperRule(max_steps=1))
+    algorithm = rw.GmresIR(stop=rw.algorithms.PaperRule(max_steps=1))
     for _ in range(2):
         outcome = algorithm.run(problem, "fp32-fp64-fp64-fp64", shared=shared)
         # In `factor`; in `gmres`, whose basis is a matrix of its own, made in every run.
@@ -187,7 +187,7 @@ def test_conversions_of_native_matrices_are_charged_to_each_run(clock):
     clock(native_dense, "stored", 50.0)
     clock(native_dense, "work_array", 50.0)  # what is factorized is a copy
     problem, shared = randsvd(30, 10.0, rng=0), Shared()
-    algorithm = rw.LuIR(stop=rw.PaperRule(max_steps=1))
+    algorithm = rw.LuIR(stop=rw.algorithms.PaperRule(max_steps=1))
     for _ in range(3):
         outcome = algorithm.run(problem, "fp64-fp64-fp32", "native", shared)
         assert outcome.timings["residual"] == 50

@@ -157,7 +157,7 @@ def progress(errors, z=(), x=None, inner_iterations=0, inner_residual=0.0):
 
 
 def test_paper_rule_waits_for_every_column():
-    rule, u = rw.PaperRule(tau=0.5), rw.FP64.unit_roundoff
+    rule, u = rw.algorithms.PaperRule(tau=0.5), rw.FP64.unit_roundoff
     assert rule.after_update(progress([(1, 1)], [(u, u)])) is CONVERGED
     assert rule.after_update(progress([(1, 1)], [(u, 1.0)])) is None
     two = [(1, 1)] * 2
@@ -167,7 +167,7 @@ def test_paper_rule_waits_for_every_column():
 
 
 def test_deployment_rule_waits_for_every_column():
-    rule = rw.DeploymentRule(tolerance=1e-8, max_steps=5)
+    rule = rw.algorithms.DeploymentRule(tolerance=1e-8, max_steps=5)
     assert rule.after_residual(progress([(1e-9, 1e-9)])) is CONVERGED
     assert rule.after_residual(progress([(1e-9, 1e-7)])) is None
     falling = [(1e-9, 1e-1), (1e-9, 1e-2), (1e-9, 1e-4)]

@@ -13,14 +13,14 @@ from roundwise.formats import FP32
 
 U32 = 2.0**-24
 SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 129, 300)
-level = pytest.mark.parametrize("level", rw.simd_levels())
+level = pytest.mark.parametrize("level", rw.machine.threads.simd_levels())
 
 
 @pytest.fixture(autouse=True)
 def _same_level_afterwards():
-    before = rw.get_simd_level()
+    before = rw.machine.threads.get_simd_level()
     yield
-    rw.set_simd_level(before)
+    rw.machine.threads.set_simd_level(before)
 
 
 def gaussian(n, seed=0):
@@ -55,7 +55,7 @@ def test_factors_multiply_to_the_matrix(n, level):
     Higham (1992): the real part errs as by four products, the imaginary one by at most
     (n + 4) u (|Re L| + |Im L|)(|Re U| + |Im U|), which is at most twice |L| |U|.
     """
-    rw.set_simd_level(level)
+    rw.machine.threads.set_simd_level(level)
     A = gaussian(n)
     code, packed, swaps = lu(A)
     assert code == 0
@@ -71,7 +71,7 @@ def test_factors_multiply_to_the_matrix(n, level):
 @pytest.mark.parametrize("n", SIZES)
 def test_pivots_are_those_of_elimination(n, level):
     """Row i of A is large in column order[i]: no rounding can change such a pivot."""
-    rw.set_simd_level(level)
+    rw.machine.threads.set_simd_level(level)
     A = gaussian(n)
     order = np.random.default_rng(n).permutation(n)
     A[np.arange(n), order] += 8 * n * np.exp(1j * np.arange(n))
@@ -86,7 +86,7 @@ def test_pivots_are_those_of_elimination(n, level):
 @level
 @pytest.mark.parametrize("n", [*SIZES, 449])
 def test_bits_do_not_depend_on_threads(n, level):
-    rw.set_simd_level(level)
+    rw.machine.threads.set_simd_level(level)
     A = gaussian(n, seed=1)
     code, alone, swaps = lu(A, 1)
     assert code == 0
@@ -98,7 +98,7 @@ def test_bits_do_not_depend_on_threads(n, level):
 
 @level
 def test_the_first_of_equal_pivots_is_taken(level):
-    rw.set_simd_level(level)
+    rw.machine.threads.set_simd_level(level)
     A = gaussian(70)
     A[:, 0] = 1
     A[40, 0], A[41, 0], A[42, 0] = 1 + 1j, 2j, -2  # |re| + |im| is 2 in all three
@@ -109,7 +109,7 @@ def test_the_first_of_equal_pivots_is_taken(level):
 @level
 @pytest.mark.parametrize("n", [3, 150])
 def test_failures_name_their_column(n, level):
-    rw.set_simd_level(level)
+    rw.machine.threads.set_simd_level(level)
     A = gaussian(n)
     lost = A.copy()
     lost[:, n - 1] = 0
@@ -129,7 +129,7 @@ def test_failures_name_their_column(n, level):
 @level
 @pytest.mark.parametrize("scale", [1e-44, 1e-38, 1e37])
 def test_pivots_whose_reciprocal_is_out_of_range(scale, level):
-    rw.set_simd_level(level)
+    rw.machine.threads.set_simd_level(level)
     A = np.array([[3 + 2j, 1 + 1j], [1 - 2j, -2 + 1j]]) * scale
     code, packed, swaps = lu(A)
     assert (code, swaps[0]) == (0, 0)

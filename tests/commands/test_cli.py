@@ -81,15 +81,15 @@ def test_jobs_give_the_same(tmp_path, filled):
 def test_info_of_the_installation():
     facts = json.loads(succeed("info", "--json"))
     assert facts["roundwise"] == rw.__version__
-    assert facts["simd"] == rw.get_simd_level()
+    assert facts["simd"] == rw.machine.threads.get_simd_level()
     assert facts["threads"] == rw.get_num_threads()
-    assert {fmt["name"] for fmt in facts["formats"]} == set(rw.NAMED_FORMATS)
+    assert {fmt["name"] for fmt in facts["formats"]} == set(rw.formats.NAMED_FORMATS)
     assert facts["machine"]["key"] == Machine.this().key
     assert facts["native_formats"][-2:] == ["fp32", "fp64"]
     text = succeed("info")
     assert Machine.this().blas in text
     assert rw.__version__ in text
-    assert all(name in text for name in rw.NAMED_FORMATS)
+    assert all(name in text for name in rw.formats.NAMED_FORMATS)
 
 
 def test_info_names_every_engine_or_how_to_install_it(monkeypatch):

@@ -70,7 +70,7 @@ def dense(tmp_path_factory):
 def policy(tmp_path_factory):
     path = tmp_path_factory.mktemp("policy") / "policy.json"
     tuner = rw.Tuner(
-        rw.GmresIR(stop=rw.DeploymentRule()),
+        rw.GmresIR(stop=rw.algorithms.DeploymentRule()),
         ("bf16", "fp64"),
         reward=CostReward(GENERIC_AVX512_CPU),
         episodes=100,
@@ -96,7 +96,7 @@ def test_the_written_x_has_every_bit(tmp_path, dense):
     out = tmp_path / "x.mtx"
     (system,) = read_columns(folder / "A.mtx", folder / "b.mtx")
     succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out, "--action", FP64)
-    x = rw.GmresIR(stop=rw.DeploymentRule()).run(system, FP64).x
+    x = rw.GmresIR(stop=rw.algorithms.DeploymentRule()).run(system, FP64).x
     assert np.array_equal(scipy.io.mmread(out)[:, 0], x)
     succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out)
     x = rw.solve(system.A, system.b[:, None], full_output=True).x
@@ -189,7 +189,7 @@ def test_a_policy_runs_its_algorithm_once_in_emulation(dense, policy):
     folder, _, _ = dense
     options = ["--policy", policy, "--arithmetic", "operation", "--json"]
     facts = json.loads(succeed("solve", folder / "A.mtx", folder / "B.mtx", *options))
-    expected = rw.Tuner.load(policy).predict(rw.read_matrix_market(folder / "A.mtx"))
+    expected = rw.Tuner.load(policy).predict(rw.problems.read_matrix_market(folder / "A.mtx"))
     assert (facts["algorithm"], facts["arithmetic"]) == ("GmresIR", "operation")
     assert [attempt["action"] for attempt in facts["attempts"]] == 3 * [str(expected)]
     assert facts["timings"]["features"] > 0
@@ -344,7 +344,7 @@ def test_real_matrices(tmp_path, name):
     options = ["--action", "bf16-fp64-fp64-fp64", "-o", out, "--json"]
     facts = json.loads(succeed("solve", source, *options))
     assert facts["attempts"][0]["outer_iterations"] > 0  # bf16 factors alone do not do
-    problem = rw.read_matrix_market(source)
+    problem = rw.problems.read_matrix_market(source)
     x = scipy.io.mmread(out)[:, 0]
     assert backward_error(problem.A.toarray(), x, problem.b) <= facts["tolerance"]
 

@@ -83,10 +83,10 @@ def test_train_tells_and_saves_what_the_tuner_learned(trained, files):
     assert reward["oracle"] >= max(reward["policy"], reward["best_fixed"])
 
     tuner = Tuner.load(path)
-    assert tuner.algorithm == rw.GmresIR(stop=rw.DeploymentRule())
+    assert tuner.algorithm == rw.GmresIR(stop=rw.algorithms.DeploymentRule())
     assert isinstance(tuner.reward, CostReward)
     assert tuner.reward.target == BackwardErrorTarget()
-    problems = [rw.read_matrix_market(file) for file in files[:4]]
+    problems = [rw.problems.read_matrix_market(file) for file in files[:4]]
     assert tuner.provenance_["problems"] == [problem.fingerprint for problem in problems]
     chosen = ["-".join(f.name for f in tuner.predict(problem)) for problem in problems]
     assert facts["actions"] == {name: chosen.count(name) for name in chosen}
@@ -145,8 +145,8 @@ def test_options_reach_the_tuner(tmp_path, name):
     assert tuner.algorithm == rw.GmresIR.paper(1e-4)
     lambda_iter = {"dense": 1.0, "sparse": 0.5, "pde": 0.5}[name]
     assert tuner.reward == PaperReward(w1=1.0, w2=1.0, lambda_iter=lambda_iter)
-    assert tuner.context.features == ("kappa_est", "norm_inf")
-    assert (tuner.arithmetic, tuner.episodes, tuner.seed) == ("storage", 7, 3)
+    assert tuner.context_.features == ("kappa_est", "norm_inf")
+    assert (tuner.arithmetic_, tuner.episodes, tuner.seed) == ("storage", 7, 3)
     (system,) = rw.problems.DATA_SETS[name](1, 0, seed=3).train
     assert tuner.provenance_["problems"] == [system.fingerprint]
 
@@ -171,7 +171,7 @@ def test_evaluate_on_unseen_systems(trained, files):
 
     # The same numbers by hand: run what the policy picks.
     tuner = Tuner.load(path)
-    problems = [rw.read_matrix_market(file) for file in files[4:]]
+    problems = [rw.problems.read_matrix_market(file) for file in files[4:]]
     outcomes = [tuner.algorithm.run(p, tuner.predict(p)) for p in problems]
     assert everything["ferr"] == pytest.approx(np.mean([o.ferr for o in outcomes]))
     assert everything["nbe"] == pytest.approx(np.mean([o.nbe for o in outcomes]))
@@ -218,13 +218,13 @@ def test_train_for_the_front_door(timed, files):
     assert (facts["kind"], facts["algorithm"]) == ("neighbours", "VerifiedSolve")
     tuner = Tuner.load(path)
     assert tuner.algorithm == rw.VerifiedSolve()
-    assert tuner.arithmetic == facts["arithmetic"] == "native"
-    assert tuner.context == PROBE_CONTEXT
+    assert tuner.arithmetic_ == facts["arithmetic"] == "native"
+    assert tuner.context_ == PROBE_CONTEXT
     assert tuner.reward == ClimbReward()
     assert facts["outcomes_computed"] == 4 * len(tuner.space_)
     assert facts["reward"]["all_fp64"] == 0
     assert sum(facts["actions"].values()) == 4
-    system = rw.read_matrix_market(files[4])
+    system = rw.problems.read_matrix_market(files[4])
     told = succeed("solve", files[4], "--policy", path, "--explain")
     assert rw.solve(system.A, system.b, policy=path, full_output=True).decision in told
 

@@ -49,7 +49,7 @@ def system(A):
 
 
 def factorize(A, arithmetic="operation", fmt=rw.FP64):
-    return rw.get_backend(arithmetic).matrix(A, fmt).lu()
+    return rw.backends.get_backend(arithmetic).matrix(A, fmt).lu()
 
 
 def feature(name, A, factors=None):
@@ -373,7 +373,7 @@ def test_kappa_est_needs_no_more_than_solve():
     [
         (arithmetic, fmt)
         for arithmetic in BACKENDS
-        for fmt in (rw.BF16, rw.FP16, rw.TF32, rw.FP32)
+        for fmt in (rw.BF16, rw.FP16, rw.formats.TF32, rw.FP32)
         if supports(arithmetic, fmt)
     ],
     ids=str,

@@ -26,7 +26,7 @@ def cupy():
 
 @pytest.fixture(scope="module")
 def backend():
-    return rw.get_backend("cuda")
+    return rw.backends.get_backend("cuda")
 
 
 def system(n, columns=None, seed=0, shift=0.0):

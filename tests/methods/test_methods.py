@@ -252,5 +252,7 @@ def test_an_engine_without_a_generic_price_is_priced_by_its_own_times():
 
 def test_a_method_of_ones_own_is_timed_by_calibrate(added):
     added(toy(sparse=True))
-    found = timed_methods(poisson_2d(12).A, rw.get_backend("native"), lambda call: (1.0, call()))
+    found = timed_methods(
+        poisson_2d(12).A, rw.backends.get_backend("native"), lambda call: (1.0, call())
+    )
     assert found.methods["toy/own"] == {"fp64": (1.0, 1.0)}

@@ -200,7 +200,7 @@ def test_features_can_be_added_later(table, another):
     assert len(Recording.runs) == 6
     view = table.view(algorithm, problems, ACTIONS)
     assert view.feature_names == ("norm_inf", "symmetry")
-    expected = [rw.compute_features(p, ["norm_inf", "symmetry"]) for p in problems]
+    expected = [rw.features.compute_features(p, ["norm_inf", "symmetry"]) for p in problems]
     assert view.features.tolist() == [[float(v) for v in row.values()] for row in expected]
     reordered = table.view(algorithm, problems, ACTIONS, features=["symmetry", "norm_inf"])
     assert np.array_equal(reordered.features, view.features[:, ::-1])
@@ -213,8 +213,8 @@ def test_keys_tell_settings_apart(table):
     algorithms = [
         rw.GmresIR(),
         rw.GmresIR(tolerance=1e-4),
-        rw.GmresIR(stop=rw.PaperRule(tau=1e-8)),
-        rw.GmresIR(stop=rw.DeploymentRule()),
+        rw.GmresIR(stop=rw.algorithms.PaperRule(tau=1e-8)),
+        rw.GmresIR(stop=rw.algorithms.DeploymentRule()),
         rw.LuIR(),
     ]
     for algorithm in algorithms:
@@ -259,8 +259,8 @@ def test_the_key_of_an_algorithm_is_canonical_json():
 
 def test_one_name_stands_for_one_format(table):
     problems = systems(1)
-    saturating = dataclasses.replace(rw.E4M3, overflow="saturate")
-    ours, theirs = (saturating, rw.FP64, rw.FP64), (rw.E4M3, rw.FP64, rw.FP64)
+    saturating = dataclasses.replace(rw.formats.E4M3, overflow="saturate")
+    ours, theirs = (saturating, rw.FP64, rw.FP64), (rw.formats.E4M3, rw.FP64, rw.FP64)
     with pytest.raises(ValueError, match="two formats are called e4m3"):
         fill(table, rw.LuIR(), problems, [ours, theirs])
     assert fill(table, rw.LuIR(), problems, [ours]) == 1
@@ -324,7 +324,7 @@ def undisturbed(tmp_path_factory):
     """The content of one undisturbed run in this process, and what it was made from."""
     problems = systems(12, n=20)
     table = OutcomeTable(tmp_path_factory.mktemp("undisturbed") / "table.sqlite")
-    fill(table, GMRES_IR, problems, ACTIONS, features=list(rw.FEATURES))
+    fill(table, GMRES_IR, problems, ACTIONS, features=list(rw.features.FEATURES))
     return problems, table.content()
 
 
@@ -341,7 +341,7 @@ def joblib_workers():
 def test_joblib_gives_the_same_bits(table, undisturbed):
     problems, content = undisturbed
     calls = []
-    features = list(rw.FEATURES)
+    features = list(rw.features.FEATURES)
     fill(table, GMRES_IR, problems[:2], ACTIONS, features=features)
     computed = fill(
         table,
@@ -381,7 +381,7 @@ def test_two_dask_workers_give_the_same_bits(table, undisturbed):
         ) as cluster,
         Client(cluster) as client,
     ):
-        fill(table, GMRES_IR, problems, ACTIONS, features=list(rw.FEATURES), client=client)
+        fill(table, GMRES_IR, problems, ACTIONS, features=list(rw.features.FEATURES), client=client)
         assert table.content() == content
         large = rw.problems.poisson_2d(46)
         with pytest.raises(ValueError, match="dense, beyond"):  # a worker's error comes back
@@ -404,7 +404,7 @@ def test_threads_of_one_process_share_the_limits(threads):
 
 def test_readers_and_a_second_writer_at_the_same_time(table, undisturbed):
     problems, content = undisturbed
-    features = list(rw.FEATURES)
+    features = list(rw.features.FEATURES)
     complete, seen, ended = set(content), [], threading.Event()
 
     def read():
@@ -560,7 +560,7 @@ def test_stored_arithmetic_of_another_machine_can_be_read():
 
 def test_shards_merge_to_the_whole(undisturbed, another):
     problems, content = undisturbed
-    features = list(rw.FEATURES)
+    features = list(rw.features.FEATURES)
     parts = [another(f"part{i}") for i in (1, 2, 3)]
     counts = [
         fill(parts[0], GMRES_IR, problems, ACTIONS, features=features, shard="1/3"),
@@ -620,8 +620,9 @@ from test_outcomes import ACTIONS, GMRES_IR, OutcomeTable, fill, rw, systems
 def main(path, jobs, count):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in the background
     print("ready", flush=True)
-    fill(OutcomeTable(path), GMRES_IR, systems(count, n=20), ACTIONS, features=list(rw.FEATURES),
-         jobs=jobs, progress=lambda done, total: (print(done, flush=True), sys.stdin.readline()))
+    fill(OutcomeTable(path), GMRES_IR, systems(count, n=20), ACTIONS,
+         features=list(rw.features.FEATURES), jobs=jobs,
+         progress=lambda done, total: (print(done, flush=True), sys.stdin.readline()))
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
@@ -665,7 +666,7 @@ def proceed(process):
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is a signal of POSIX")
 def test_ten_kills_at_random_moments_change_nothing(table, another, start):
-    problems, features = systems(30, n=20), list(rw.FEATURES)
+    problems, features = systems(30, n=20), list(rw.features.FEATURES)
     fill(table, GMRES_IR, problems, ACTIONS, features=features)
     killed = another("killed")
     moments = random.Random(4)
@@ -722,7 +723,7 @@ def test_interrupt_stops_and_leaves_a_valid_table(tmp_path, undisturbed, start, 
     table = OutcomeTable(path)
     assert 6 <= len(table) < 36
     assert set(table.content()) < set(content)
-    fill(table, GMRES_IR, problems, ACTIONS, features=list(rw.FEATURES))
+    fill(table, GMRES_IR, problems, ACTIONS, features=list(rw.features.FEATURES))
     assert table.content() == content
 
 

@@ -59,7 +59,9 @@ class World:
     def attempts(self, seen, first, suffices):
         learner = self.learner
         found = []
-        for action in rw.VerifiedSolve().climb(learner.space[first], rw.get_backend("native")):
+        for action in rw.VerifiedSolve().climb(
+            learner.space[first], rw.backends.get_backend("native")
+        ):
             fmt = action[0].name
             converged = fmt == "fp64" or fmt in suffices
             work = Work(1, 0, 0) if fmt == "fp64" else SUCCEEDS if converged else FAILS

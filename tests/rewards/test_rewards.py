@@ -214,7 +214,7 @@ def test_bits_proportional_by_hand():
     # A flop costs p / 53 and traffic nothing: 53 * (8 / 53) + 10 = 18.
     operations = {("factor", "bf16"): Tally(53, 1e9), ("gmres", "fp64"): Tally(10, 1e9)}
     assert BITS_PROPORTIONAL.cost(run("", operations)) == pytest.approx(18.0, rel=1e-14)
-    assert set(BITS_PROPORTIONAL.rates) == set(rw.NAMED_FORMATS)
+    assert set(BITS_PROPORTIONAL.rates) == set(rw.formats.NAMED_FORMATS)
 
 
 def test_a_format_the_machine_lacks_is_an_error():

@@ -125,5 +125,7 @@ def test_plain_and_full_output_agree(call):
 
 def actions(solution):
     """One, or those of the systems of a stack."""
-    parts = solution.parts.ravel() if isinstance(solution, rw.StackedSolution) else [solution]
+    parts = (
+        solution.parts.ravel() if isinstance(solution, rw.solver.StackedSolution) else [solution]
+    )
     return [one.action for one in parts]

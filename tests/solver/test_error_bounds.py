@@ -25,7 +25,7 @@ from roundwise.solver.trust.examining import FEW_DIGITS
 SYSTEMS = int(os.environ.get("ROUNDWISE_BOUNDS", 300))
 POLICIES = ("default", *(fmt.name for fmt in rw.backends.native_formats()))
 U = 2.0**-53
-BACKEND = rw.get_backend("native")
+BACKEND = rw.backends.get_backend("native")
 
 
 def drawn_matrix(n, rng):

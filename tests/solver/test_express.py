@@ -119,10 +119,10 @@ def test_columns_do_not_know_of_one_another(dtype, k):
 
 def test_levels_with_fused_multiply_adds_give_the_same_bits():
     rng = np.random.default_rng(0)
-    answers, best = {}, rw.get_simd_level()
+    answers, best = {}, rw.machine.threads.get_simd_level()
     try:
-        for level in rw.simd_levels():
-            rw.set_simd_level(level)
+        for level in rw.machine.threads.simd_levels():
+            rw.machine.threads.set_simd_level(level)
             rng = np.random.default_rng(0)
             answers[level] = []
             for dtype, n in itertools.product(TYPES, (1, 6, 29, 100)):
@@ -131,7 +131,7 @@ def test_levels_with_fused_multiply_adds_give_the_same_bits():
                 assert isinstance(found, ExpressAnswer)
                 answers[level].append(found.x)
     finally:
-        rw.set_simd_level(best)
+        rw.machine.threads.set_simd_level(best)
     for level in set(answers) - {"baseline"}:
         for x, y in zip(answers[level], answers["avx2"], strict=True):
             assert np.array_equal(x, y)

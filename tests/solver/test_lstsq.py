@@ -333,7 +333,7 @@ def test_bad_options_name_the_fix(options, error, text):
 def test_scaled_problem_is_the_given_one():
     """Scaling by powers of two is exact: the scaled x, scaled back, is the same x."""
     A, b = np.ldexp(tall(), [700, -700, 0, 1, 2, 3, 4, 5]), np.arange(40.0)
-    scaled = scaled_least_squares(A, b[:, None], rw.get_backend("native"))
+    scaled = scaled_least_squares(A, b[:, None], rw.backends.get_backend("native"))
     X = np.ldexp(1.0, np.arange(48) % 7)[:, None]
     x = scaled.solution(X)
     assert np.array_equal(scaled.with_solution(X, x), X)
@@ -344,7 +344,9 @@ def test_scaled_problem_is_the_given_one():
 
 
 def test_nothing_that_is_unknown_passes_the_gate():
-    system = scaled_least_squares(tall(), np.ones((40, 1)), rw.get_backend("native")).system
+    system = scaled_least_squares(
+        tall(), np.ones((40, 1)), rw.backends.get_backend("native")
+    ).system
     for value in (np.nan, np.inf):
         for place in (0, 45):
             X = np.ones((48, 1))
@@ -362,7 +364,7 @@ def test_answers_that_float64_cannot_hold_are_refused(scale):
 
 @pytest.mark.parametrize("policy", ["bf16", "qr:bf16-fp64-fp64-fp64", ["bf16", "fp64"]])
 def test_formats_below_fp32_are_raised_to_it(policy):
-    if rw.BF16 not in rw.get_backend("native").formats():
+    if rw.BF16 not in rw.backends.get_backend("native").formats():
         pytest.skip("no bf16 here")
     A, b = np.random.default_rng(3).standard_normal((30, 7)), np.ones(30)
     solution = rw.lstsq(A, b, policy=policy, full_output=True)

@@ -287,7 +287,7 @@ def test_transposed_solves_climb_together():
 
 @pytest.mark.parametrize("method", ["lu", "cholesky", "qr"])
 def test_transposed_factors(method):
-    native = rw.get_backend("native")
+    native = rw.backends.get_backend("native")
     A = DENSE if method != "cholesky" else DENSE @ DENSE.T
     from roundwise.backends.transposed import TransposedFactors
 

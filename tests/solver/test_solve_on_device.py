@@ -253,7 +253,7 @@ class Fondness(Reward):
     needs_kappa = False
 
     def components(self, outcome, facts, action):
-        is_it = action.method == "lu/tournament" and action[0] == rw.FP16X2
+        is_it = action.method == "lu/tournament" and action[0] == rw.formats.FP16X2
         return {"fondness": float(is_it)}
 
 
@@ -559,7 +559,7 @@ def test_without_a_gpu_the_remedy_is_named(files):
     with pytest.raises(DeviceUnavailable):
         rw.solve(np.eye(2), np.ones(2), device="cuda")
     with pytest.raises(DeviceUnavailable):
-        rw.get_backend("cuda")
+        rw.backends.get_backend("cuda")
 
 
 def test_info_tells_of_the_device():

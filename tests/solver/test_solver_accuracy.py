@@ -155,7 +155,7 @@ def shared_matrices():
 @pytest.mark.skipif(not MATRICES.is_dir(), reason="no ../shared/matrices; set ROUNDWISE_MATRICES")
 @pytest.mark.parametrize("name", shared_matrices())
 def test_application_matrices(name):
-    problem = rw.read_matrix_market(MATRICES / f"{name}.mtx.gz")
+    problem = rw.problems.read_matrix_market(MATRICES / f"{name}.mtx.gz")
     b = np.random.default_rng(0).standard_normal(problem.n)
     assert judge(problem.A, b, policy="fp32") is not None
 

@@ -208,7 +208,7 @@ def test_work_that_was_not_granted_is_not_started():
     A, n = arrow(3000), 3000
     assert features(A, ("factor_entries",))["factor_entries"] == 2 * n - 1
     analysis = NATIVE.analyse(A, "lu/natural")
-    with pytest.raises(rw.ArithmeticFailure) as failure:
+    with pytest.raises(rw.backends.ArithmeticFailure) as failure:
         analysis.factorize(A, rw.FP64, seconds=1e-6)
     assert failure.value.status is Status.STOPPED
 

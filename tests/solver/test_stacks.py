@@ -171,7 +171,7 @@ def test_a_stacked_solution_has_all_stories():
     rng = np.random.default_rng(5)
     A, b = rng.standard_normal((2, 3, 4, 4)), rng.standard_normal((3, 4, 2))
     solution = rw.solve(A, b, full_output=True)
-    assert isinstance(solution, rw.StackedSolution)
+    assert isinstance(solution, rw.solver.StackedSolution)
     np.testing.assert_allclose(solution.x, np.linalg.solve(A, b), rtol=1e-9)
     assert solution.shape == (2, 3)
     errors = [solution[i, j].backward_error for i in range(2) for j in range(3)]

@@ -64,7 +64,7 @@ def test_structure_is_found_and_used(name, order):
 @pytest.mark.parametrize("name", STRUCTURED)
 def test_factors_multiply_to_the_matrix(name):
     A, method = STRUCTURED[name]
-    F = rw.get_backend("native").analyse(A, method).factorize(A, rw.FP64)
+    F = rw.backends.get_backend("native").analyse(A, method).factorize(A, rw.FP64)
     rows = slice(None) if F.perm is None else F.perm
     columns = slice(None) if F.order is None else F.order
     np.testing.assert_allclose(F.L @ F.U, A[rows][:, columns], atol=1e-12 * abs(A).max())

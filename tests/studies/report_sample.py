@@ -169,7 +169,7 @@ def make_sample_report():
         sections=[dense, sparse],
         settings={"tau": [1e-6, 1e-8], "formats": FORMATS, "quick": False, "cache": None},
         provenance={
-            "version": "0.1.0",
+            "version": "0.2.0",
             "arithmetic": "operation",
             "file": "/a/very/long/path/without/any/blank" * 5,
         },

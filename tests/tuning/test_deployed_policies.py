@@ -73,9 +73,9 @@ def test_the_list_has_all_policies_but_the_oracle():
 def test_the_defaults_are_the_front_doors(table):
     tuner = rw.Tuner(ALGORITHM, table=table, jobs=1).fit(TRAINING)
     assert isinstance(tuner.policy_, NeighbourPolicy)
-    assert tuner.context == PROBE_CONTEXT
-    assert tuner.context.features == PROBE
-    assert tuner.arithmetic == "native"
+    assert tuner.context_ == PROBE_CONTEXT
+    assert tuner.context_.features == PROBE
+    assert tuner.arithmetic_ == "native"
     assert isinstance(tuner._reward(), ClimbReward)
     assert tuner.space_.names == ALGORITHM.action_space(problems=TRAINING).names
     assert tuner.contexts_.shape == (12, len(PROBE))
@@ -93,7 +93,7 @@ def test_rankings_keep_the_contract(tuners, name):
     tuner = tuners(name)
     policy, space = tuner.policy_, tuner.space_
     assert isinstance(policy, Policy)
-    contexts = [tuner.context.vector(tuner.features(problem)) for problem in SYSTEMS]
+    contexts = [tuner.context_.vector(tuner.features(problem)) for problem in SYSTEMS]
     contexts.append(np.full(len(PROBE), math.inf))
     for context, state in zip(contexts, policy.encode(np.array(contexts)), strict=True):
         ranking = policy.rank(state)
@@ -122,7 +122,7 @@ def test_saved_policies_choose_the_same(tuners, name, tmp_path):
     tuner.save(tmp_path / "tuner.json")
     again = rw.Tuner.load(tmp_path / "tuner.json")
     assert type(again.policy_) is type(tuner.policy_)
-    assert again.context == tuner.context
+    assert again.context_ == tuner.context_
     assert again.algorithm == tuner.algorithm
     for problem in SYSTEMS:
         one, other = tuner.deployed.rank(problem), again.deployed.rank(problem)
@@ -352,7 +352,7 @@ def test_a_tuner_of_dense_and_sparse_systems(tmp_path):
         episodes=20,
         jobs=1,
     ).fit([*dense, *thin])
-    native = rw.get_backend("native")
+    native = rw.backends.get_backend("native")
     runnable = {*native.methods(sparse=False), *native.methods(sparse=True)}
     chosen = {method.name for method in METHODS.values() if method.chosen}
     assert set(tuner.space_.methods) == chosen & runnable - {"banded", "triangular"}  # none is one
@@ -364,7 +364,7 @@ def test_a_tuner_of_dense_and_sparse_systems(tmp_path):
         solution = rw.solve(problem.A, problem.b, policy=tuner, full_output=True)
         gate(problem.A, solution.x, problem.b)
         method = rw.Action.parse(solution.attempts[0].action).method
-        assert method in rw.get_backend("native").methods(problem.is_sparse)
+        assert method in rw.backends.get_backend("native").methods(problem.is_sparse)
         assert all(a.status is not rw.OutcomeStatus.UNSUITED for a in solution.attempts)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import inspect
 import io
 import itertools
 import json
@@ -194,10 +195,17 @@ def test_partial_fit_learns_online(table):
     cost.partial_fit(problem, "fp64-fp64-fp64-fp64", good, baseline=good)
 
 
+def test_the_constructor_only_stores():
+    given = {name: object() for name in inspect.signature(Tuner).parameters}
+    assert vars(Tuner(**given)) == given
+
+
 # Garbage
 
 
 def test_garbage_gets_clear_errors_or_the_safe_action(fitted, table):
+    with pytest.raises(TypeError, match=r"pass an Algorithm, GmresIR\.paper\(\) for example"):
+        Tuner(rw.GmresIR).fit(problems(1))
     with pytest.raises(ValueError, match="no training problems"):
         Tuner(rw.GmresIR.paper()).fit([])
     with pytest.raises(ValueError, match="has learned nothing yet; call fit"):
@@ -249,7 +257,7 @@ def test_save_and_load_give_the_same_choices(policy, table, tmp_path):
     tuner.fit(problems(8)).save(tmp_path / "p.json")
     loaded = Tuner.load(tmp_path / "p.json")
     assert loaded.algorithm == tuner.algorithm
-    assert loaded.context == tuner.context
+    assert loaded.context_ == tuner.context_
     assert loaded.provenance_ == tuner.provenance_
     assert np.array_equal(loaded.curves_.reward, tuner.curves_.reward)
     rng = np.random.default_rng(0)

@@ -282,7 +282,7 @@ class Algorithm(ABC):
 
         Examples
         --------
-        >>> ladder = rw.LuIR().climb(rw.Action(["fp32", "fp64", "fp64"]), rw.get_backend())
+        >>> ladder = rw.LuIR().climb(rw.Action(["fp32", "fp64", "fp64"]), rw.backends.get_backend())
         >>> [str(action) for action in ladder]
         ['fp32-fp64-fp64', 'fp64-fp64-fp64']
         """

@@ -80,7 +80,7 @@ def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None)
     Examples
     --------
     >>> from roundwise.features import condition_estimate
-    >>> backend = rw.get_backend("operation")
+    >>> backend = rw.backends.get_backend("operation")
     >>> A = np.diag([1.0, 100.0])
     >>> float(condition_estimate(A, backend.matrix(A, rw.FP64).lu()))
     100.0
@@ -113,7 +113,7 @@ def stretched_vector(
     Examples
     --------
     >>> from roundwise.features import stretched_vector
-    >>> backend = rw.get_backend("operation")
+    >>> backend = rw.backends.get_backend("operation")
     >>> A = np.diag([1.0, 100.0])
     >>> estimate, y = stretched_vector(A, backend.matrix(A, rw.FP64).lu())
     >>> float(estimate), bool(abs(y[1]) < abs(y[0]))

@@ -43,7 +43,7 @@ class GmresIR(Algorithm):
     Examples
     --------
     >>> system = rw.problems.randsvd(30, kappa=1e4, rng=0)
-    >>> outcome = rw.GmresIR(stop=rw.DeploymentRule()).run(system, "fp32-fp64-fp64-fp64")
+    >>> outcome = rw.GmresIR(stop=rw.algorithms.DeploymentRule()).run(system, "fp32-fp64-fp64-fp64")
     >>> outcome.status.name, bool(outcome.nbe < 1e-15)
     ('CONVERGED', True)
     """

@@ -39,7 +39,7 @@ class LuIR(Algorithm):
     Examples
     --------
     >>> system = rw.problems.randsvd(30, kappa=1e4, rng=0)
-    >>> outcome = rw.LuIR(stop=rw.DeploymentRule()).run(system, "fp32-fp64-fp64")
+    >>> outcome = rw.LuIR(stop=rw.algorithms.DeploymentRule()).run(system, "fp32-fp64-fp64")
     >>> outcome.status.name, bool(outcome.nbe < 1e-15)
     ('CONVERGED', True)
     """

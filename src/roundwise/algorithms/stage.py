@@ -70,7 +70,7 @@ class Stage:
     Examples
     --------
     >>> from roundwise.algorithms import Stage
-    >>> stage = Stage("update", rw.BF16, rw.get_backend("operation"))
+    >>> stage = Stage("update", rw.BF16, rw.backends.get_backend("operation"))
     >>> float(stage.dot(np.array([1.0, 1.0]), np.array([1.0, 2.0**-9])))  # bf16 cannot tell
     1.0
     """
@@ -208,7 +208,8 @@ class Stages(dict[str, Stage]):
     Examples
     --------
     >>> from roundwise.algorithms import Stages
-    >>> stages = Stages(["factor", "residual"], rw.Action(["bf16", "fp64"]), rw.get_backend())
+    >>> action, backend = rw.Action(["bf16", "fp64"]), rw.backends.get_backend()
+    >>> stages = Stages(["factor", "residual"], action, backend)
     >>> stages["factor"].fmt.name
     'bf16'
     """

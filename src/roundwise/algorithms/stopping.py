@@ -85,7 +85,7 @@ class StoppingRule:
     Examples
     --------
     >>> from roundwise.algorithms import StoppingRule
-    >>> isinstance(rw.PaperRule(), StoppingRule)
+    >>> isinstance(rw.algorithms.PaperRule(), StoppingRule)
     True
     """
 
@@ -123,7 +123,7 @@ class PaperRule(StoppingRule):
 
     Examples
     --------
-    >>> rw.LuIR(stop=rw.PaperRule(tau=0.5, max_steps=10)).stop.max_steps
+    >>> rw.LuIR(stop=rw.algorithms.PaperRule(tau=0.5, max_steps=10)).stop.max_steps
     10
     """
 
@@ -177,7 +177,7 @@ class DeploymentRule(StoppingRule):
 
     Examples
     --------
-    >>> rw.GmresIR(stop=rw.DeploymentRule(tolerance=1e-12)).stop.tolerance
+    >>> rw.GmresIR(stop=rw.algorithms.DeploymentRule(tolerance=1e-12)).stop.tolerance
     1e-12
     """
 

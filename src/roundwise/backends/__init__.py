@@ -89,7 +89,7 @@ def get_backend(arithmetic: str | Backend = "operation") -> Backend:
 
     Examples
     --------
-    >>> rw.get_backend("operation").arithmetic
+    >>> rw.backends.get_backend("operation").arithmetic
     'operation'
     """
     if isinstance(arithmetic, Backend):

@@ -38,7 +38,7 @@ class Status(enum.Enum):
 
     Examples
     --------
-    >>> [status.name for status in rw.Status][:2]
+    >>> [status.name for status in rw.backends.Status][:2]
     ['OVERFLOW', 'ZERO_PIVOT']
     """
 
@@ -87,7 +87,7 @@ class Factors(ABC):
     Examples
     --------
     >>> A = np.array([[1.0, 2.0], [4.0, 4.0]])
-    >>> factors = rw.get_backend("operation").matrix(A, "fp64").lu()
+    >>> factors = rw.backends.get_backend("operation").matrix(A, "fp64").lu()
     >>> factors.U
     array([[4., 4.],
            [0., 1.]])
@@ -144,7 +144,8 @@ class Matrix(ABC):
 
     Examples
     --------
-    >>> A = rw.get_backend("operation").matrix(np.array([[1.0, 1 / 3], [0.0, 1.0]]), "bf16")
+    >>> values = np.array([[1.0, 1 / 3], [0.0, 1.0]])
+    >>> A = rw.backends.get_backend("operation").matrix(values, "bf16")
     >>> A.matvec(np.array([0.0, 1.0]))
     array([0.33398438, 1.        ])
     """
@@ -190,7 +191,7 @@ class Analysis(ABC):
 
     Examples
     --------
-    >>> backend = rw.get_backend("native")
+    >>> backend = rw.backends.get_backend("native")
     >>> analysis = backend.analyse(np.eye(2), "lu")
     >>> analysis.factorize(np.diag([2.0, 4.0]), "fp64").solve(np.ones(2))
     array([0.5 , 0.25])
@@ -227,7 +228,7 @@ class Backend(ABC):
 
     Examples
     --------
-    >>> backend = rw.get_backend("operation")
+    >>> backend = rw.backends.get_backend("operation")
     >>> backend.dot(np.array([1.0, 1.0]), np.array([1.0, 2.0**-9]), "bf16")  # 2^-9 is lost
     1.0
     """

@@ -81,13 +81,13 @@ def evaluate_command(
         if not tau > 0:
             raise click.BadParameter(f"{tau}; choose a number > 0", param_hint="--tau")
     loaded = load_systems(systems, "test", test, seed, sizes)
-    check_kappa(tuner.context, loaded.members)
+    check_kappa(tuner.context_, loaded.members)
     # Tables group the systems by condition number: the one that the policy sees, if any.
-    seen = [kappa for kappa in KAPPAS.values() if kappa in tuner.context.features]
+    seen = [kappa for kappa in KAPPAS.values() if kappa in tuner.context_.features]
     kappa = (*seen, "kappa_exact")[0]
     needed: tuple[str, ...] = (kappa,)
     if timed:
-        check_methods(tuner.space_, get_backend(tuner.arithmetic), loaded.members)
+        check_methods(tuner.space_, get_backend(tuner.arithmetic_), loaded.members)
         needed = STRUCTURE
     outcomes = OutcomeTable(table)
 
@@ -97,15 +97,15 @@ def evaluate_command(
             tuner.algorithm,
             loaded.members,
             tuner.space_,
-            arithmetic=tuner.arithmetic,
-            features=tuple(dict.fromkeys((*tuner.context.features, *needed))),
+            arithmetic=tuner.arithmetic_,
+            features=tuple(dict.fromkeys((*tuner.context_.features, *needed))),
             jobs=jobs,
             progress=progress_bar(loaded.name),
         )
 
     with data_errors():
         new = interruptible(filled, outcomes)
-        view = outcomes.view(tuner.algorithm, loaded.members, tuner.space_, tuner.arithmetic)
+        view = outcomes.view(tuner.algorithm, loaded.members, tuner.space_, tuner.arithmetic_)
         judged = judge_times(tuner, view) if tau is None else judge(tuner, view, kappa, tau)
     trained = set(tuner.provenance_["problems"])
     kind = tuner.policy_.name.replace("_", "-")
@@ -115,7 +115,7 @@ def evaluate_command(
         "policy": str(policy),
         "kind": kind,
         "algorithm": name,
-        "arithmetic": tuner.arithmetic,
+        "arithmetic": tuner.arithmetic_,
         "systems": loaded.facts() | {"trained_on": known},
         "table": str(outcomes.path),
         "outcomes_computed": new,

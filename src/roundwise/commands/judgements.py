@@ -67,11 +67,10 @@ class Judgement:
 
 def judge(tuner: Tuner, view: OutcomeView, kappa: str, tau: float) -> Judgement:
     """Compare the policy's choices on the view's problems with the references."""
-    space, reward = tuner.space_, tuner.reward
-    assert reward is not None  # a loaded tuner has one
+    space, reward = tuner.space_, tuner.reward_
     kappas = view.features[:, view.feature_names.index(kappa)]
     rows = [view.row(i) for i in range(view.shape[0])]
-    chosen = tuner.policy_.predict(view_contexts(view, tuner.context))
+    chosen = tuner.policy_.predict(view_contexts(view, tuner.context_))
     baseline = [row[space.safe] for row in rows]
     picked = [row[i] for row, i in zip(rows, chosen.tolist(), strict=True)]
     speedup = None
@@ -154,7 +153,7 @@ def judge_times(tuner: Tuner, view: OutcomeView) -> TimedJudgement:
     """Compare the time of solves that the policy starts with that of the references."""
     measured = Measured.of(view)
     space, climbs, everyone = measured.space, measured.climbs, np.arange(view.shape[0])
-    first, seconds = first_actions(tuner.policy_, tuner.context, measured, everyone)
+    first, seconds = first_actions(tuner.policy_, tuner.context_, measured, everyone)
     names = [space.names[i] for i in first]
     enough = [view.outcome(i, a).converged for i, a in enumerate(first.tolist())]
 

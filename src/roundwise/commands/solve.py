@@ -146,7 +146,7 @@ def real_verdict(
     """Solve, or run one action, for files of real numbers."""
     systems = [read_matrix_market(matrix)] if rhs is None else list(read_columns(matrix, rhs))
     if tuner is not None:
-        check_kappa(tuner.context, systems[:1])
+        check_kappa(tuner.context_, systems[:1])
     if action is not None:
         algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
         reason = f"You asked for {action}."
@@ -184,7 +184,7 @@ def chosen_run(
             f"({', '.join(policy.space.methods)}); leave out --arithmetic to solve natively"
         )
     start = time.perf_counter()
-    state = tuner.deployed.state(system, arithmetic=tuner.arithmetic)
+    state = tuner.deployed.state(system, arithmetic=tuner.arithmetic_)
     ranking = policy.rank(state, allowed)
     seconds = time.perf_counter() - start
     algorithm = tuner.algorithm

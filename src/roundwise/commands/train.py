@@ -290,7 +290,7 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
     policy, rewards = tuner.policy_, tuner.rewards_
     chosen = policy.predict(tuner.contexts_)
     if tuner.algorithm.has_methods:  # the front door keeps to methods that fit
-        named = (dict(zip(tuner.context.features, row, strict=True)) for row in tuner.contexts_)
+        named = (dict(zip(tuner.context_.features, row, strict=True)) for row in tuner.contexts_)
         pairs = zip(systems.members, named, strict=True)
         methods = {sparse: NativeBackend().methods(sparse) for sparse in (False, True)}
         fitting = [
@@ -301,7 +301,7 @@ def training_facts(tuner: Tuner, systems: Systems) -> dict[str, Any]:
         chosen = np.array([policy.rank(state, allowed).first for state, allowed in states])
     return {
         "systems": systems.facts(),
-        "arithmetic": tuner.arithmetic,
+        "arithmetic": tuner.arithmetic_,
         "episodes": tuner.episodes,
         "seed": tuner.seed,
         "states": int(policy.counts.any(axis=1).sum()) if isinstance(policy, TabularQ) else None,

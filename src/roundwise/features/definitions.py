@@ -83,7 +83,7 @@ class Feature:
 
     Examples
     --------
-    >>> rw.FEATURES["n"].doc
+    >>> rw.features.FEATURES["n"].doc
     'number of unknowns'
     """
 
@@ -117,7 +117,7 @@ def compute_features(
 
     Examples
     --------
-    >>> values = rw.compute_features(rw.problems.poisson_2d(4), ["n", "norm_inf"])
+    >>> values = rw.features.compute_features(rw.problems.poisson_2d(4), ["n", "norm_inf"])
     >>> {name: float(value) for name, value in values.items()}
     {'n': 16.0, 'norm_inf': 8.0}
     """

@@ -124,7 +124,7 @@ def simd_levels() -> list[str]:
 
     Examples
     --------
-    >>> rw.get_simd_level() in rw.simd_levels()
+    >>> rw.machine.threads.get_simd_level() in rw.machine.threads.simd_levels()
     True
     """
     return _kernels.available_levels()
@@ -139,7 +139,7 @@ def get_simd_level() -> str:
 
     Examples
     --------
-    >>> rw.get_simd_level() in rw.simd_levels()
+    >>> rw.machine.threads.get_simd_level() in rw.machine.threads.simd_levels()
     True
     """
     return _kernels.active_level()
@@ -154,9 +154,10 @@ def set_simd_level(level: str) -> None:
 
     Examples
     --------
-    >>> best = rw.get_simd_level()
-    >>> rw.set_simd_level(rw.simd_levels()[0])  # the slowest: emulated results have the same bits
-    >>> rw.set_simd_level(best)
+    >>> threads = rw.machine.threads
+    >>> best = threads.get_simd_level()
+    >>> threads.set_simd_level(threads.simd_levels()[0])  # slowest: emulated bits are the same
+    >>> threads.set_simd_level(best)
     """
     _kernels.set_level(level)
 

@@ -32,7 +32,7 @@ class LeastSquares(Problem):
 
     Examples
     --------
-    >>> problem = rw.LeastSquares([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 4.0])
+    >>> problem = rw.problems.LeastSquares([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 4.0])
     >>> problem.n
     2
     """

@@ -60,7 +60,7 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rw.problems.write_matrix_market(f"{folder}/A.mtx", np.array([[4.0, 1.0], [1.0, 3.0]]))
-    ...     system = rw.read_matrix_market(f"{folder}/A.mtx")
+    ...     system = rw.problems.read_matrix_market(f"{folder}/A.mtx")
     >>> system.A
     array([[4., 1.],
            [1., 3.]])
@@ -162,7 +162,7 @@ def write_matrix_market(path: PathLike, X: NDArray[Any]) -> None:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rw.problems.write_matrix_market(f"{folder}/A.mtx", np.array([[2.0, 0.1], [0.1, 2.0]]))
-    ...     rw.read_matrix_market(f"{folder}/A.mtx").A
+    ...     rw.problems.read_matrix_market(f"{folder}/A.mtx").A
     array([[2. , 0.1],
            [0.1, 2. ]])
     """

@@ -47,7 +47,7 @@ class BackwardErrorTarget(AccuracyTarget):
     --------
     >>> from roundwise.rewards import BackwardErrorTarget, ProblemFacts
     >>> system = rw.problems.randsvd(20, 10.0, rng=0)
-    >>> outcome = rw.GmresIR(stop=rw.DeploymentRule()).run(system, "fp32-fp64-fp64-fp64")
+    >>> outcome = rw.GmresIR(stop=rw.algorithms.DeploymentRule()).run(system, "fp32-fp64-fp64-fp64")
     >>> BackwardErrorTarget().met(outcome, ProblemFacts(20, 10.0, 1.0, 1.0, 1.0))
     True
     """
@@ -155,7 +155,7 @@ def met_matrix(
     --------
     >>> from roundwise.actions import list_space
     >>> from roundwise.rewards import BackwardErrorTarget, ProblemFacts, met_matrix
-    >>> algorithm = rw.GmresIR(stop=rw.DeploymentRule())
+    >>> algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule())
     >>> system = rw.problems.randsvd(20, 10.0, rng=0)
     >>> space = list_space(algorithm.stages, ["bf16-bf16-bf16-bf16", "fp64-fp64-fp64-fp64"])
     >>> outcomes = [algorithm.run(system, action) for action in space]

@@ -32,7 +32,7 @@ class DeployedPolicy:
     >>> from roundwise.tuning import DeployedPolicy
     >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
     >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
-    >>> deployed = DeployedPolicy(tuner.policy_, tuner.context)
+    >>> deployed = DeployedPolicy(tuner.policy_, tuner.context_)
     >>> len(deployed.rank(problems[0]).actions) == len(tuner.space_)
     True
     """

@@ -78,6 +78,8 @@ class Tuner:
     ----------
     policy_ : Policy
         The trained policy.
+    reward_, context_, arithmetic_
+        What was given for these, or the default.
     space_ : ActionSpace
         The actions that it chooses from.
     curves_ : TrainingCurves
@@ -118,9 +120,8 @@ class Tuner:
         self.space = space
         self.policy = policy
         self.reward = reward
-        default = PROBE_CONTEXT if algorithm.has_methods else PAPER_CONTEXT
-        self.context = default if context is None else context
-        self.arithmetic = algorithm.arithmetic if arithmetic is None else arithmetic
+        self.context = context
+        self.arithmetic = arithmetic
         self.episodes = episodes
         self.seed = seed
         self.table = table
@@ -150,6 +151,7 @@ class Tuner:
         problems = list(problems)
         if not problems:
             raise ValueError("no training problems; pass at least one")
+        self._settle()
         space = self.space
         if space is None:
             space = self.algorithm.action_space(self.formats, problems)
@@ -159,13 +161,13 @@ class Tuner:
                 self.algorithm,
                 problems,
                 space,
-                arithmetic=self.arithmetic,
+                arithmetic=self.arithmetic_,
                 features=self._feature_names(),
                 jobs=self.jobs,
                 client=self.client,
                 progress=self.progress,
             )
-            view = table.view(self.algorithm, problems, space, self.arithmetic)
+            view = table.view(self.algorithm, problems, space, self.arithmetic_)
         return self.fit_view(view, space)
 
     def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
@@ -197,9 +199,10 @@ class Tuner:
         >>> tuner.rewards_.shape
         (3, 5)
         """
+        self._settle()
         space = ActionSpace(view.stages, tuple(view.actions)) if space is None else space
-        self.contexts_ = view_contexts(view, self.context)
-        self.rewards_ = view_rewards(view, self._reward(), space)
+        self.contexts_ = view_contexts(view, self.context_)
+        self.rewards_ = view_rewards(view, self.reward_, space)
         self.policy_ = self._policy()
         self.space_ = space
         rng = np.random.default_rng(self.seed)
@@ -258,7 +261,7 @@ class Tuner:
         True
         """
         self._check_fitted()
-        context = self.context.vector(features)
+        context = self.context_.vector(features)
         return self.space_[int(self.policy_.predict(context[None])[0])]
 
     def features(self, problem: Problem) -> dict[str, SupportsFloat]:
@@ -279,7 +282,8 @@ class Tuner:
         >>> sorted(tuner.features(problems[0]))
         ['kappa_exact', 'norm_inf']
         """
-        return dict(compute_with_factors(problem, self.context.features, self.arithmetic))
+        self._check_fitted()
+        return dict(compute_with_factors(problem, self.context_.features, self.arithmetic_))
 
     def partial_fit(
         self,
@@ -322,11 +326,11 @@ class Tuner:
                 f"the outcome is that of {outcome.action}, the action {self.space_.names[index]}; "
                 "pass the action that was run"
             )
-        features = compute_with_factors(problem, self._feature_names(), self.arithmetic)
-        context = self.context.vector(features)
-        kappa = kappa_for(self._reward(), features)
+        features = compute_with_factors(problem, self._feature_names(), self.arithmetic_)
+        context = self.context_.vector(features)
+        kappa = kappa_for(self.reward_, features)
         facts = ProblemFacts.from_problem(problem, kappa, baseline)
-        reward = self._reward()(outcome, facts, self.space_[index])
+        reward = self.reward_(outcome, facts, self.space_[index])
         self.policy_.update(self.policy_.encode(context[None])[0], index, reward)
         return reward
 
@@ -356,9 +360,9 @@ class Tuner:
             raise ValueError(f"{path.name}: a tuner is saved as JSON; choose a name in .json")
         content = {
             "algorithm": json.loads(algorithm_json(self.algorithm)),
-            "arithmetic": self.arithmetic,
-            "context": self.context.to_dict(),
-            "reward": self._reward().to_dict(),
+            "arithmetic": self.arithmetic_,
+            "context": self.context_.to_dict(),
+            "reward": self.reward_.to_dict(),
             "policy": self.policy_.to_dict(),
             "curves": self.curves_.to_dict(),
             "provenance": self.provenance_,
@@ -414,14 +418,15 @@ class Tuner:
                 episodes=provenance["episodes"],
                 seed=provenance["seed"],
             )
+            tuner._settle()
             tuner.policy_ = tuner.policy = load_policy(content["policy"], arrays, policies)
             tuner.space_ = tuner.space = tuner.policy_.space
             tuner.curves_ = TrainingCurves.from_dict(content["curves"])
             tuner.provenance_ = provenance
             StoredArithmetic.parse(content["arithmetic"])
-            if tuner.policy_.feature_count != len(tuner.context.features):
+            if tuner.policy_.feature_count != len(tuner.context_.features):
                 raise ValueError("the policy was trained on another number of features")
-            needed, seen = tuner.policy_.needs_context, tuner.context.features
+            needed, seen = tuner.policy_.needs_context, tuner.context_.features
             if needed is not None and seen != needed:
                 odd = ", ".join(sorted(set(needed) ^ set(seen))) or "their order"
                 raise TunerFileError(
@@ -448,7 +453,7 @@ class Tuner:
     def deployed(self) -> DeployedPolicy:
         """The trained policy with the features that it sees: what `roundwise.solve` asks."""
         self._check_fitted()
-        return DeployedPolicy(self.policy_, self.context, self.arithmetic, self.algorithm)
+        return DeployedPolicy(self.policy_, self.context_, self.arithmetic_, self.algorithm)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the settings and, once fitted, how the reward grew."""
@@ -456,8 +461,8 @@ class Tuner:
 
         facts = {
             "algorithm": repr(self.algorithm),
-            "arithmetic": self.arithmetic,
-            "features": ", ".join(self.context.features),
+            "arithmetic": self._arithmetic(),
+            "features": ", ".join(self._context().features),
             "reward": repr(self._reward()),
             "policy": type(self._policy()).__name__,
         }
@@ -470,6 +475,23 @@ class Tuner:
         }
         return facts_card("Tuner: fitted", facts, self.curves_.reward.tolist())
 
+    def _settle(self) -> None:
+        """Check what was given, and choose what was not."""
+        if not isinstance(self.algorithm, Algorithm):
+            raise TypeError(
+                f"algorithm = {self.algorithm!r}; pass an Algorithm, GmresIR.paper() for example"
+            )
+        self.reward_, self.context_ = self._reward(), self._context()
+        self.arithmetic_ = self._arithmetic()
+
+    def _context(self) -> Context:
+        if self.context is not None:
+            return self.context
+        return PROBE_CONTEXT if self.algorithm.has_methods else PAPER_CONTEXT
+
+    def _arithmetic(self) -> str:
+        return self.algorithm.arithmetic if self.arithmetic is None else self.arithmetic
+
     def _policy(self) -> Policy:
         if self.policy is not None:
             return copy.deepcopy(self.policy)
@@ -477,8 +499,8 @@ class Tuner:
 
     def _feature_names(self) -> tuple[str, ...]:
         """The context's features, and what the reward or the policy needs besides."""
-        names = (*self.context.features, *self._policy().study_features)
-        if self._reward().needs_kappa and not {"kappa_exact", "kappa_est"} & set(names):
+        names = (*self.context_.features, *self._policy().study_features)
+        if self.reward_.needs_kappa and not {"kappa_exact", "kappa_est"} & set(names):
             names = (*names, "kappa_exact")
         return names
 

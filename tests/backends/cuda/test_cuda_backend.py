@@ -60,17 +60,17 @@ def test_what_a_backend_on_a_device_says(backend):
     assert backend.machine.key.startswith("a-stand-in-")
     assert backend.runs("lu", rw.FP64)
     assert not backend.runs("lu", rw.FP16)  # cuSOLVER has no such LU
-    assert backend.runs("lu/local", rw.FP16X2)
+    assert backend.runs("lu/local", rw.formats.FP16X2)
     assert not backend.methods(sparse=True)
     with pytest.raises(UnsupportedFormat, match="not e4m3"):
-        backend.matrix(np.eye(2), rw.E4M3)
+        backend.matrix(np.eye(2), rw.formats.E4M3)
     with pytest.raises(TypeError, match="is sparse"):
         backend.array(sparse.eye_array(3))
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_vector_kernels_are_those_of_the_operation_model(backend, fmt):
-    reference, n = rw.get_backend("operation"), 40
+    reference, n = rw.backends.get_backend("operation"), 40
     x, y = rw.round_to(rng(3).uniform(-1, 1, (2, n)), fmt)
     X, Y = cupy.asarray(x), cupy.asarray(y)
     u = fmt.unit_roundoff
@@ -87,7 +87,7 @@ def test_vector_kernels_are_those_of_the_operation_model(backend, fmt):
     assert np.array_equal(product, rw.round_to(product, fmt))
 
 
-@pytest.mark.parametrize("fmt", [rw.BF16, rw.FP16X2, rw.FP32, rw.FP64], ids=str)
+@pytest.mark.parametrize("fmt", [rw.BF16, rw.formats.FP16X2, rw.FP32, rw.FP64], ids=str)
 def test_two_passes_of_gram_schmidt_leave_what_is_orthogonal(backend, fmt):
     n, k = 200, 12
     Q = np.linalg.qr(rng(0).standard_normal((n, k)))[0]

@@ -22,7 +22,7 @@ FORMATS = ("bf16", "tf32", "fp32", "fp64")
 ALGORITHMS = {
     "gmres 1e-6": rw.GmresIR.paper(1e-6),
     "gmres 1e-8": rw.GmresIR.paper(1e-8),
-    "deployed": rw.GmresIR(stop=rw.DeploymentRule()),
+    "deployed": rw.GmresIR(stop=rw.algorithms.DeploymentRule()),
     "lu": rw.LuIR(),
 }
 

@@ -10,7 +10,7 @@ import roundwise as rw
 from roundwise.backends.emulated.carriers import carrier_type
 
 KERNEL_FORMATS = FORMATS + ODD_FORMATS
-operation = rw.get_backend("operation")
+operation = rw.backends.get_backend("operation")
 
 
 def data(fmt, *shape, seed=0):
@@ -48,7 +48,7 @@ def test_products_and_sums_over_the_whole_range(fmt, simd_level):
                 compared += 1
                 assert same_bits(kernel(*arguments), expected)
             else:
-                with pytest.raises(rw.ArithmeticFailure, match="overflow"):
+                with pytest.raises(rw.backends.ArithmeticFailure, match="overflow"):
                     kernel(*arguments)
     assert compared > 10
 
@@ -120,8 +120,8 @@ def test_bits_do_not_depend_on_level_or_threads(fmt, threads):
     wide = np.random.default_rng(1).standard_normal((1500, 1201)) / 64
     x = data(fmt, 1201, seed=2)
     results = []
-    for level in rw.simd_levels():
-        rw.set_simd_level(level)
+    for level in rw.machine.threads.simd_levels():
+        rw.machine.threads.set_simd_level(level)
         for count in (1, 2, 3):
             threads(count)
             F = operation.matrix(A, fmt).lu()

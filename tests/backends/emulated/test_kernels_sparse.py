@@ -10,7 +10,7 @@ import roundwise as rw
 from roundwise.backends import OperationBackend
 from roundwise.backends.emulated.ordering import colamd
 
-operation = rw.get_backend("operation")
+operation = rw.backends.get_backend("operation")
 
 
 def sparse_matrix(n, seed=0, density=0.15, dtype=np.float64):
@@ -54,7 +54,7 @@ def test_fp64_solves_as_well_as_superlu(backend):
         (400, 400), density=0.01, rng=np.random.default_rng(0)
     ) + sparse.eye_array(400)
     b = np.random.default_rng(1).standard_normal(400)
-    F = rw.get_backend(backend).matrix(A, rw.FP64).lu()
+    F = rw.backends.get_backend(backend).matrix(A, rw.FP64).lu()
     for transpose, matrix in ((False, A), (True, A.T)):
         x = F.solve(b, transpose=transpose)
         size = abs(matrix).sum(axis=1).max() * abs(x).max() + abs(b).max()
@@ -107,9 +107,9 @@ def test_colamd_reduces_fill_and_survives_singular_values():
 @pytest.mark.parametrize("backend", ["operation", "storage"])
 @pytest.mark.parametrize("A", [np.ones((3, 3)), np.diag([1.0, 0.0, 2.0])])
 def test_singular_matrices_are_named(backend, A):
-    with pytest.raises(rw.ArithmeticFailure) as error:
-        rw.get_backend(backend).matrix(sparse.csr_array(A), rw.FP64).lu()
-    assert error.value.status is rw.Status.ZERO_PIVOT
+    with pytest.raises(rw.backends.ArithmeticFailure) as error:
+        rw.backends.get_backend(backend).matrix(sparse.csr_array(A), rw.FP64).lu()
+    assert error.value.status is rw.backends.Status.ZERO_PIVOT
 
 
 @pytest.mark.parametrize("fmt", FORMATS + ODD_FORMATS, ids=str)
@@ -127,9 +127,9 @@ def test_cholesky_equals_the_dense_kernel(fmt):
 @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
 def test_cholesky_refuses_what_is_not_positive_definite(backend, convert):
     for A in (-np.eye(3), np.ones((3, 3)) - 2 * np.eye(3), np.diag([1.0, 0.0, 1.0])):
-        with pytest.raises(rw.ArithmeticFailure) as error:
-            rw.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
-        assert error.value.status is rw.Status.NOT_POSITIVE_DEFINITE
+        with pytest.raises(rw.backends.ArithmeticFailure) as error:
+            rw.backends.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
+        assert error.value.status is rw.backends.Status.NOT_POSITIVE_DEFINITE
 
 
 @pytest.mark.parametrize("backend", ["operation", "storage"])
@@ -138,7 +138,7 @@ def test_cholesky_solves_in_fp64(backend, convert):
     line = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(12, 12))
     A = sparse.kronsum(line, line).toarray()
     b = np.arange(1.0, 145.0)
-    F = rw.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
+    F = rw.backends.get_backend(backend).matrix(convert(A), rw.FP64).cholesky()
     np.testing.assert_allclose(A @ F.solve(b), b, rtol=1e-12)
     np.testing.assert_allclose(A @ F.to(rw.FP32).solve(b), b, rtol=1e-3)
 
@@ -148,7 +148,7 @@ def test_cholesky_reads_the_lower_triangle_alone():
     b = np.ones(4)
     for backend in ("operation", "storage"):
         for convert in (np.asarray, sparse.csr_array):
-            F = rw.get_backend(backend).matrix(convert(np.tril(A)), rw.FP64).cholesky()
+            F = rw.backends.get_backend(backend).matrix(convert(np.tril(A)), rw.FP64).cholesky()
             np.testing.assert_allclose(A @ F.solve(b), b, rtol=1e-14)
 
 

@@ -47,10 +47,10 @@ def subnormals_switched_off():
         kernel_format.cache_clear()
 
 
-FORMATS = [rw.FP64, rw.FP32, rw.TF32, rw.BF16, rw.FP16]
+FORMATS = [rw.FP64, rw.FP32, rw.formats.TF32, rw.BF16, rw.FP16]
 FORMATS.append(rw.FloatFormat("deep", 12, -1022, 1023))  # its quantum is subnormal in float64
 each_format = pytest.mark.parametrize("fmt", FORMATS, ids=str)
-operation = rw.get_backend("operation")
+operation = rw.backends.get_backend("operation")
 
 
 def same_numbers(x, y):
@@ -69,7 +69,7 @@ def test_rounding(fmt, threads, simd_level):
     quarters = np.arange(-40.0, 40.0)  # of the quantum: numbers, ties and what lies between
     exponent = fmt.emin - fmt.p + (1 if fmt.p == 53 else -1)  # fp64 has nothing between
     x = np.ldexp(quarters, exponent)
-    expected = np.array([rw.round_scalar(float(value), fmt) for value in x])
+    expected = np.array([rw.rounding.round_scalar(float(value), fmt) for value in x])
     x, expected = np.tile(x, 10_000), np.tile(expected, 10_000)  # enough for three threads
     for count in (1, 3):
         threads(count)

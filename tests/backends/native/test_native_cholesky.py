@@ -8,7 +8,7 @@ import roundwise as rw
 from roundwise import _kernels
 
 KERNELS = [("bf16", level) for level in _kernels.native_bf16_levels()]
-KERNELS += [(fmt, level) for fmt in ("fp32", "fp64") for level in rw.simd_levels()]
+KERNELS += [(fmt, level) for fmt in ("fp32", "fp64") for level in rw.machine.threads.simd_levels()]
 kernel_cases = pytest.mark.parametrize("kernel", KERNELS, ids="-".join)
 UBF16 = 2.0**-8
 
@@ -24,12 +24,12 @@ def cholesky(A, kernel, threads=2, upper=False):
     fmt, level = kernel
     if fmt == "bf16":
         return _kernels.native_bf16_cholesky(F, upper, level, threads), F
-    before = rw.get_simd_level()
-    rw.set_simd_level(level)
+    before = rw.machine.threads.get_simd_level()
+    rw.machine.threads.set_simd_level(level)
     try:
         return _kernels.native_cholesky(F, upper, threads), F
     finally:
-        rw.set_simd_level(before)
+        rw.machine.threads.set_simd_level(before)
 
 
 @kernel_cases

@@ -24,7 +24,9 @@ PAIRS = [
 pairs = pytest.mark.parametrize(("storage", "arithmetic"), PAIRS)
 bf16_level = pytest.mark.parametrize("level", LEVELS)
 LU_KERNELS = [("bf16", level) for level in LEVELS]
-LU_KERNELS += [(fmt, level) for fmt in ("fp32", "fp64") for level in rw.simd_levels()]
+LU_KERNELS += [
+    (fmt, level) for fmt in ("fp32", "fp64") for level in rw.machine.threads.simd_levels()
+]
 lu_kernel = pytest.mark.parametrize("kernel", LU_KERNELS, ids="-".join)
 
 
@@ -48,12 +50,12 @@ def factorize(F, pivots, kernel, threads):
     fmt, level = kernel
     if fmt == "bf16":
         return _kernels.native_bf16_lu(F, pivots, level, threads)
-    before = rw.get_simd_level()
-    rw.set_simd_level(level)
+    before = rw.machine.threads.get_simd_level()
+    rw.machine.threads.set_simd_level(level)
     try:
         return _kernels.native_lu(F, pivots, threads)
     finally:
-        rw.set_simd_level(before)
+        rw.machine.threads.set_simd_level(before)
 
 
 def computed_in(kernel):
