@@ -264,7 +264,7 @@ def test_a_policy_trained_on_the_device_is_deployed_there(backend, monkeypatch):
     def found(name):
         return backend if name in ("cuda", backend) else get_backend(name)
 
-    for module in ("outcomes.filling", "outcomes.keys", "algorithms.base"):
+    for module in ("outcomes.filling", "outcomes.records", "algorithms.base"):
         monkeypatch.setattr(f"roundwise.{module}.get_backend", found)
     space = rw.VerifiedSolve().starts([False], backend=backend)
     context = Context(("n", "diagonal_share", "coherence"), (1.0, None, 0.01))
