@@ -33,8 +33,8 @@ from roundwise.features.device_probe import device_row_features
 from roundwise.formats import FP64
 from roundwise.methods import METHODS
 from roundwise.problems.dense import singular_values
-from roundwise.problems.drawn import with_singular_values
 from roundwise.solver import places
+from roundwise_studies.native.drawn import with_singular_values
 from roundwise_studies.native.gpu_systems import DeviceErrors, DeviceSystem, Recipe
 from roundwise_studies.report import Table, format_markdown, format_text
 

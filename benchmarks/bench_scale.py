@@ -26,7 +26,7 @@ from roundwise.costs import GENERIC_AVX512_CPU
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable
 from roundwise.outcomes.filling import PAPER_FEATURES, Task, evaluate
-from roundwise.outcomes.keys import Setting
+from roundwise.outcomes.records import Setting
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.policies import TabularQ
 from roundwise.problems import randsvd

@@ -29,7 +29,7 @@ from fuzz_files import mutate_database, mutated_bytes, mutated_json, mutated_tex
 import roundwise as rw
 from roundwise.costs import ProfileError, current_prices, load_profile, prices, save_profile
 from roundwise.outcomes import OutcomeTable, OutcomeTableError
-from roundwise.outcomes.summary import table_summary
+from roundwise.outcomes.table import table_summary
 from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
 from roundwise.policies.memory import Observation
 from roundwise.policies.profile import Profile

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first asked for."""
+"""Names and packages that are imported when they are first asked for."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def lazy_names(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return get, lambda: sorted({*vars(import_module(package)), *home_of}), sorted(home_of)
+
+
+def require(module: str, extra: str) -> Any:
+    """Import a module, or say which extra of roundwise brings it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ImportError(f'{module} is needed here; pip install "roundwise[{extra}]"') from error

@@ -22,11 +22,10 @@ from roundwise.outcomes import (
     filling,
     schema,
 )
-from roundwise.outcomes import peak_memory as memory
 from roundwise.outcomes import timed_runs as measuring
-from roundwise.outcomes.keys import algorithm_json, feature_arithmetic
 from roundwise.outcomes.reading import measurement_arrays
-from roundwise.outcomes.summary import table_summary
+from roundwise.outcomes.records import algorithm_json, feature_arithmetic
+from roundwise.outcomes.table import table_summary
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward
 
@@ -228,7 +227,7 @@ def test_a_singular_matrix_has_infinite_features_and_a_time(monkeypatch):
 # Memory
 
 
-@pytest.mark.skipif(not memory.can_measure(), reason="this system does not tell")
+@pytest.mark.skipif(not measuring.can_measure(), reason="this system does not tell")
 def test_peak_memory_counts_the_run_alone():
     size = 16 * 2**20
 
@@ -238,8 +237,8 @@ def test_peak_memory_counts_the_run_alone():
         work = np.ones(size // 8)
         return kept[0] + work[0]
 
-    assert memory.peak_bytes(run) == pytest.approx(size, rel=0.25)
-    assert memory.peak_bytes(lambda shared: None) < size / 4
+    assert measuring.peak_bytes(run) == pytest.approx(size, rel=0.25)
+    assert measuring.peak_bytes(lambda shared: None) < size / 4
 
 
 def test_peak_memory_is_stored_once(table, monkeypatch):
@@ -253,8 +252,8 @@ def test_peak_memory_is_stored_once(table, monkeypatch):
 
 
 def test_no_memory_where_the_system_does_not_tell(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_CLEAR", tmp_path / "none")
-    assert memory.peak_bytes(lambda shared: None) is None
+    monkeypatch.setattr(measuring, "_CLEAR", tmp_path / "none")
+    assert measuring.peak_bytes(lambda shared: None) is None
     problems = systems(1)
     fill(table, GMRES_IR, problems, ACTIONS[:1], arithmetic="native", repeats=1)
     assert np.isnan(table.view(GMRES_IR, problems, ACTIONS[:1], "native").peak_bytes).all()

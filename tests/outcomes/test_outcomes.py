@@ -38,8 +38,15 @@ from roundwise.outcomes import (
     schema,
     workers,
 )
-from roundwise.outcomes.keys import Setting, StoredArithmetic, algorithm_json
-from roundwise.outcomes.records import StoredProblem, from_json, outcome_facts, to_json
+from roundwise.outcomes.records import (
+    Setting,
+    StoredArithmetic,
+    StoredProblem,
+    algorithm_json,
+    from_json,
+    outcome_facts,
+    to_json,
+)
 from roundwise.outcomes.schema import DamagedText
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.problems import randsvd

@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg
 
 from roundwise.problems.dense import singular_values
-from roundwise.problems.drawn import gaussian, heavy_diagonal, with_singular_values
+from roundwise_studies.native.drawn import gaussian, heavy_diagonal, with_singular_values
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 64, 101])

@@ -7,15 +7,14 @@ import pytest
 import scipy.sparse as sp
 
 from roundwise.problems import (
-    FAMILIES,
     LinearSystem,
     convection_diffusion_3d,
     laplace_3d,
     poisson_2d,
-    policy_systems,
     write_matrix_market,
 )
-from roundwise.problems.structured import positive_definite
+from roundwise_studies.default_policy.gallery import FAMILIES, policy_systems
+from roundwise_studies.default_policy.matrices import positive_definite
 
 
 def test_every_family_makes_finite_square_matrices_of_its_kind():

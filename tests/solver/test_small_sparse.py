@@ -11,8 +11,8 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact, small_sparse
 from roundwise.problems import convection_diffusion_2d, poisson_2d
 from roundwise.problems.pde import laplace_3d
-from roundwise.problems.sparse import saddle_point
 from roundwise.solver import express as express_module
+from roundwise_studies.default_policy.matrices import saddle_point
 
 U = 2.0**-53
 RNG = np.random.default_rng(2)

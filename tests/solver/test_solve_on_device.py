@@ -1,7 +1,7 @@
 """`solve`, `factor` and `Solver` on a GPU, without one: see `fake_cupy`."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
 import fake_cupy as cupy
@@ -17,15 +17,15 @@ from roundwise.backends import get_backend
 from roundwise.backends.cuda.device import DeviceUnavailable, is_available, why_not
 from roundwise.commands import calibrate as calibrating
 from roundwise.costs import ProfileWarning
-from roundwise.costs.device_calibration import _nonnegative_fit, calibrate_device
-from roundwise.costs.device_prices import (
+from roundwise.costs.calibration import calibrate_device
+from roundwise.costs.prices import (
     DevicePrices,
     FactorPrice,
     device_prices,
-    device_prices_path,
     generic_device_prices,
     save_device_prices,
 )
+from roundwise.costs.sparse_calibration import nonnegative_fit
 from roundwise.features import probe
 from roundwise.features.device_probe import device_row_features
 from roundwise.methods import METHODS
@@ -261,7 +261,7 @@ def test_a_policy_trained_on_the_device_is_deployed_there(backend, monkeypatch):
     def found(name):
         return backend if name in ("cuda", backend) else get_backend(name)
 
-    for module in ("outcomes.filling", "outcomes.keys", "algorithms.base"):
+    for module in ("outcomes.filling", "outcomes.records", "algorithms.base"):
         monkeypatch.setattr(f"roundwise.{module}.get_backend", found)
     space = rw.VerifiedSolve().starts([False], backend=backend)
     context = Context(("n", "diagonal_share", "coherence"), (1.0, None, 0.01))
@@ -466,11 +466,10 @@ def test_a_solver_learns_on_the_device(backend):
 
 def test_prices_survive_json():
     prices = generic_device_prices()
-    assert DevicePrices.from_dict(prices.to_dict()) == prices
-    with pytest.raises(rw.RoundwiseError, match="calibrate --device cuda"):
-        DevicePrices.from_dict({"schema": "other"})
-    with pytest.raises(rw.RoundwiseError, match="damaged"):
-        DevicePrices.from_dict(prices.to_dict() | {"factors": {"lu": {"fp64": {"x": 1}}}})
+    assert DevicePrices.from_dict(asdict(prices)) == prices
+    for wrong in (None, {}, asdict(prices) | {"factors": {"lu": {"fp64": {"x": 1}}}}):
+        with pytest.raises(ValueError, match="no prices of a GPU"):
+            DevicePrices.from_dict(wrong)
 
 
 def test_arrays_of_the_processor_stay_there():
@@ -485,7 +484,7 @@ def test_arrays_of_the_processor_stay_there():
 def test_calibration_prices_every_method_of_the_device(backend):
     seconds = iter(range(10**6))  # each look at the clock is a second later
     prices = calibrate_device(backend, (20, 30, 40), runs=1, clock=lambda: float(next(seconds)))
-    assert DevicePrices.from_dict(prices.to_dict()) == prices
+    assert DevicePrices.from_dict(asdict(prices)) == prices
     for method in ("lu", "lu/local", "lu/tournament", "lu/butterfly", "cholesky"):
         for fmt in METHODS[method].formats:
             if backend.runs(method, fmt):
@@ -507,7 +506,7 @@ def test_a_fit_finds_the_prices_that_times_were_made_with():
     n = np.array([500.0, 1000.0, 4000.0, 16000.0])
     terms = np.stack([np.ones(4), n, 2 / 3 * n**3])
     true = np.array([3e-4, 2e-6, 1e-14])
-    np.testing.assert_allclose(_nonnegative_fit(terms, true @ terms), true, rtol=1e-6)
+    np.testing.assert_allclose(nonnegative_fit(terms.T, true @ terms), true, rtol=1e-6)
 
 
 def test_prices_measured_here_are_preferred_and_bad_ones_warned_of(backend, tmp_path, monkeypatch):
@@ -515,13 +514,17 @@ def test_prices_measured_here_are_preferred_and_bad_ones_warned_of(backend, tmp_
     device_prices.cache_clear()
     assert device_prices(backend.machine) == generic_device_prices()
     measured = replace(generic_device_prices(), step=1.0)
-    path = save_device_prices(measured, device_prices_path(backend.machine))
+    path = save_device_prices(measured, backend.machine)
     device_prices.cache_clear()
     assert device_prices(backend.machine) == measured
-    path.write_text("{}")
-    device_prices.cache_clear()
-    with pytest.warns(ProfileWarning, match="calibrate --device cuda"):
-        assert device_prices(backend.machine) == generic_device_prices()
+    saved = json.loads(path.read_text())
+    earlier = {"schema": "roundwise-device-prices", "version": 1, **asdict(measured)}
+    elsewhere = saved | {"machine": saved["machine"] | {"gpu": "another"}}
+    for content in ({}, earlier, elsewhere, saved | {"device_prices": {}}):
+        path.write_text(json.dumps(content))
+        device_prices.cache_clear()
+        with pytest.warns(ProfileWarning, match="calibrate --device cuda"):
+            assert device_prices(backend.machine) == generic_device_prices()
     device_prices.cache_clear()
 
 
@@ -570,8 +573,8 @@ def test_info_tells_of_the_device():
 
 def test_the_command_calibrates_the_device(backend, monkeypatch, tmp_path):
     monkeypatch.setattr(calibrating, "get_backend", lambda name: backend)
-    monkeypatch.setattr(calibrating, "QUICK_GPU_SIZES", (16, 24, 32))
+    monkeypatch.setattr(calibrating, "QUICK_DEVICE_SIZES", (16, 24, 32))
     text = succeed("calibrate", "--device", "cuda", "--quick", "--out", tmp_path / "prices.json")
     assert "lu/local fp16x2" in text
     saved = json.loads((tmp_path / "prices.json").read_text())
-    assert "measured by" in DevicePrices.from_dict(saved).source
+    assert "measured by" in DevicePrices.from_dict(saved["device_prices"]).source

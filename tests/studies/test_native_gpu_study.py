@@ -24,12 +24,12 @@ from roundwise.features import compute_features
 from roundwise.outcomes import OutcomeTable
 from roundwise.problems import LinearSystem
 from roundwise.problems.dense import singular_values
-from roundwise.problems.drawn import gaussian, heavy_diagonal, with_singular_values
 from roundwise.solver import places
 from roundwise_studies import departures
 from roundwise_studies.native import gpu_runs as runs
 from roundwise_studies.native import judging, tables
 from roundwise_studies.native.device import FORMAT_SETS, space_of
+from roundwise_studies.native.drawn import gaussian, heavy_diagonal, with_singular_values
 from roundwise_studies.native.gpu import OURS, QUICK, THEIRS, Gpu
 from roundwise_studies.native.gpu_systems import FAMILIES, DeviceErrors, Recipe
 from roundwise_studies.native.study import NativeStudy

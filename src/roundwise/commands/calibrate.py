@@ -14,16 +14,16 @@ from roundwise.commands import options
 from roundwise.commands.endings import echo
 from roundwise.commands.outputs import writable_folder
 from roundwise.costs.calibration import (
+    DEVICE_SIZES,
+    QUICK_DEVICE_SIZES,
     QUICK_SIZES,
     SECONDS_PER_KERNEL,
     SIZES,
     Calibration,
     calibrate,
+    calibrate_device,
 )
-from roundwise.costs.device_calibration import QUICK_SIZES as QUICK_GPU_SIZES
-from roundwise.costs.device_calibration import SIZES as GPU_SIZES
-from roundwise.costs.device_calibration import calibrate_device
-from roundwise.costs.device_prices import device_prices_path, save_device_prices
+from roundwise.costs.prices import save_device_prices
 from roundwise.costs.rates import generic_sparse_prices
 from roundwise.costs.sparse_calibration import QUICK_SYSTEMS, SYSTEMS
 from roundwise.costs.stored import profile_path, save_profile
@@ -82,12 +82,12 @@ def calibrate_gpu(quick: bool, as_json: bool, out: Path | None) -> None:
     backend = get_backend("cuda")
     machine = backend.machine
     assert machine is not None
-    target = device_prices_path(machine) if out is None else out
+    target = profile_path(machine) if out is None else out
     with options.bad_value("--out"):
         writable_folder(target.parent)
-    sizes = QUICK_GPU_SIZES if quick else GPU_SIZES
+    sizes = QUICK_DEVICE_SIZES if quick else DEVICE_SIZES
     prices = calibrate_device(backend, sizes, progress=progress_bar("calibrate"))
-    path = save_device_prices(prices, target)
+    path = save_device_prices(prices, machine, target)
     lines = [str(machine), f"{'milliseconds':<24}" + "".join(f"{f'n = {n}':>12}" for n in sizes)]
     lines += [
         f"{f'{method} {fmt}':<24}"
@@ -97,7 +97,7 @@ def calibrate_gpu(quick: bool, as_json: bool, out: Path | None) -> None:
     ]
     steps = "".join(f"{1e3 * prices.step_seconds('fp64', n):>12.3g}" for n in sizes)
     lines += [f"{'a correction':<24}{steps}", f"prices: {path}"]
-    echo(prices.to_dict() | {"path": str(path)}, lines, as_json)
+    echo(asdict(prices) | {"path": str(path)}, lines, as_json)
 
 
 def text(measured: Calibration) -> Iterator[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
+from roundwise._lazy import require
 from roundwise.algorithms.accuracy import backward_errors
 from roundwise.commands import options
 from roundwise.commands.complex_files import ComplexSystem
@@ -25,7 +26,6 @@ from roundwise.evaluation import format_table
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import get_num_threads
-from roundwise.outcomes.optional import require
 from roundwise.problems import read_matrix_market
 from roundwise.problems.matrix_market import holds_complex
 from roundwise.solver import solve

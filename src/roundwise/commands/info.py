@@ -20,7 +20,7 @@ from roundwise.costs import ProfileError, load_profile, profile_path
 from roundwise.formats import NAMED_FORMATS
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import RESULTS_VERSION
-from roundwise.outcomes.summary import table_summary
+from roundwise.outcomes.table import table_summary
 
 
 @click.command("info")

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
+from roundwise._lazy import require
 from roundwise.actions import monotone_space
 from roundwise.algorithms import GmresIR
 from roundwise.commands import options
 from roundwise.commands.endings import interruptible
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
-from roundwise.outcomes.optional import require
 from roundwise.problems import DATA_SETS
 
 

@@ -1,12 +1,19 @@
-"""What the work of a solve costs on this machine, in seconds, before it is done."""
+"""What the work of a solve costs, in seconds, before it is done: on a processor and on a GPU.
+
+The formulas are those of `roundwise.methods`. Their rates come with the package
+(`roundwise.machine.rates`), or were measured here by `roundwise calibrate` (`stored`).
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
@@ -16,13 +23,17 @@ from roundwise.costs.stored import (
     ProfileMissingError,
     ProfileWarning,
     load_measured,
+    load_part,
     load_with_other_threads,
+    save,
 )
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine import Machine
 from roundwise.machine.rates import shipped_rates
 from roundwise.methods import METHODS, Seconds, Shape, Work
+from roundwise.methods.contract import Method
+from roundwise.methods.gpu import correction
 
 MEASURED_WITH = 2
 """Threads of the machine that generic prices were measured on."""
@@ -33,11 +44,53 @@ MOST_KNOWN = 1000
 """Prices of methods, for matrices of some shape, that are kept."""
 
 
-@dataclass(frozen=True)
-class Prices:
-    """The rates of a processor, and the prices of methods by them.
+class PricedMethods:
+    """Prices of methods by the rates of one machine; each is computed once."""
 
-    The formulas are those of `roundwise.methods`.
+    _of: Callable[[Method], Callable[[Any, Shape, str], Seconds | None] | None]
+    """The formula of a method for this kind of machine."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_priced", {})
+        object.__setattr__(self, "_known", {})  # a choice asks for the same few again and again
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        this: Any = self
+        return type(self), tuple(getattr(self, one.name) for one in fields(this))
+
+    def prices(self, method: str, fmt: str) -> bool:
+        """Whether work by this method in this format has a price."""
+        by = METHODS.get(method)
+        price = None if by is None else type(self)._of(by)
+        if price is None:
+            return False
+        known: dict[Any, bool] = self._priced  # type: ignore[attr-defined]
+        if (found := known.get((price, fmt))) is None:
+            found = known[price, fmt] = price(self, SMALLEST, fmt) is not None
+        return found
+
+    def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
+        """The seconds that this work takes."""
+        return self._parts(shape, method, fmt).of(work, shape.columns)
+
+    def _parts(self, shape: Shape, method: str, fmt: str) -> Seconds:
+        known: dict[Any, Seconds] = self._known  # type: ignore[attr-defined]
+        by = METHODS[method]
+        price = type(self)._of(by)
+        size = shape if by.sparse else (shape.n, shape.columns, shape.diagonals)
+        if (seconds := known.get((size, price, fmt))) is None:
+            found = None if price is None else price(self, shape, fmt)
+            if found is None:
+                raise ValueError(f"{method} has no price in {fmt}; ask `prices` before")
+            if len(known) > MOST_KNOWN:
+                known.clear()
+            seconds = known[size, price, fmt] = found
+        return seconds
+
+
+@dataclass(frozen=True)
+class Prices(PricedMethods):
+    """The rates of a processor, and the prices of methods by them.
 
     Parameters
     ----------
@@ -66,36 +119,7 @@ class Prices:
     source: str = field(default="", repr=False)
     structured: Mapping[str, float] = field(default_factory=dict)  # see `methods.structured`
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_priced", {})
-        object.__setattr__(self, "_known", {})  # a choice asks for the same few again and again
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, one.name) for one in fields(self))
-
-    def prices(self, method: str, fmt: str) -> bool:
-        """Whether work by this method in this format has a price."""
-        by = METHODS.get(method)
-        if by is None or by.price is None:
-            return False
-        known: dict[Any, bool] = self._priced  # type: ignore[attr-defined]
-        if (found := known.get((by.price, fmt))) is None:
-            found = known[by.price, fmt] = by.price(self, SMALLEST, fmt) is not None
-        return found
-
-    def seconds(self, shape: Shape, method: str, fmt: str, work: Work) -> float:
-        """The seconds that this work takes."""
-        known: dict[Any, Seconds] = self._known  # type: ignore[attr-defined]
-        by = METHODS[method]
-        size = shape if by.sparse else (shape.n, shape.columns, shape.diagonals)
-        if (seconds := known.get((size, by.price, fmt))) is None:
-            found = None if by.price is None else by.price(self, shape, fmt)
-            if found is None:
-                raise ValueError(f"{method} has no price in {fmt}; ask `prices` before")
-            if len(known) > MOST_KNOWN:
-                known.clear()
-            seconds = known[size, by.price, fmt] = found
-        return seconds.of(work, shape.columns)
+    _of = staticmethod(lambda method: method.price)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
@@ -116,16 +140,12 @@ class Prices:
             ) from error
 
 
+@lru_cache(maxsize=16)
 def generic_prices(threads: int = MEASURED_WITH) -> Prices:
     """The prices that come with the package, measured on the machine that they name.
 
-    Rates of dense work are scaled to this number of threads (`thread_scaling`).
+    Rates of dense work are scaled to this number of threads (`ThreadScaling`).
     """
-    return _generic_prices(threads)
-
-
-@lru_cache(maxsize=16)
-def _generic_prices(threads: int) -> Prices:
     return scaled_to(Prices.from_dict(shipped_rates("cpu")), MEASURED_WITH, threads)
 
 
@@ -186,3 +206,80 @@ def dense_threads(machine: Machine) -> int:
     """The threads of dense work: no more than BLAS may use."""
     blas_threads = machine.blas_threads
     return machine.threads if blas_threads is None else min(machine.threads, blas_threads)
+
+
+@dataclass(frozen=True)
+class FactorPrice:
+    """The rates of a factorization by one method in one format on a GPU."""
+
+    flops_per_second: float
+    column: float  # seconds
+    launch: float = 0.0  # seconds
+
+
+@dataclass(frozen=True)
+class DevicePrices(PricedMethods):
+    """The rates of one GPU, the prices of methods by them, and where they come from."""
+
+    device: str
+    factors: Mapping[str, Mapping[str, FactorPrice]]  # by method and format
+    bytes_per_second: float  # of passes over a matrix
+    step: float  # seconds of a correction that do not depend on n
+    step_column: float  # seconds of a correction per unknown: substitution is a chain of blocks
+    transfer: float = 2.5e10  # bytes a second between processor and device
+    source: str = field(default="", repr=False)
+
+    _of = staticmethod(lambda method: method.device_price)
+
+    def factor_seconds(self, method: str, fmt: str, n: int) -> float:
+        return self._parts(Shape(n, n * n), method, fmt).factor
+
+    def step_seconds(self, fmt: str, n: int, columns: int = 1) -> float:
+        """Seconds of a substitution with the factors, and of a residual, for each column."""
+        return correction(self, fmt, n, columns)
+
+    @classmethod
+    def from_dict(cls, saved: Any) -> DevicePrices:
+        """From JSON; a `ValueError` says what is wrong with it."""
+        try:
+            factors = {
+                method: {fmt: FactorPrice(**price) for fmt, price in by_format.items()}
+                for method, by_format in saved["factors"].items()
+            }
+            made = cls(**saved | {"factors": factors})
+            for method, by_format in factors.items():
+                for fmt in by_format:
+                    if not 0 < made.factor_seconds(method, fmt, 1000) < math.inf:
+                        raise ValueError(f"{method} in {fmt} has no price")
+            return made
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no prices of a GPU: {error!r}") from error
+
+
+@cache
+def generic_device_prices() -> DevicePrices:
+    """The prices that come with the package, measured on the device that they name."""
+    return DevicePrices.from_dict(shipped_rates("cuda"))
+
+
+def save_device_prices(
+    prices: DevicePrices, machine: Machine, path: str | PathLike[str] | None = None
+) -> Path:
+    """Write what was measured on a GPU, by default to the cache folder; return the path."""
+    return save(machine, {"device_prices": asdict(prices)}, path)
+
+
+@cache
+def device_prices(machine: Machine) -> DevicePrices:
+    """As `roundwise calibrate --device cuda` measured them here; else the generic ones.
+
+    They are looked up once in a process. A file that cannot be used is a `ProfileWarning`: prices
+    cost time, no digits.
+    """
+    try:
+        return load_part(machine, lambda saved: DevicePrices.from_dict(saved.get("device_prices")))
+    except ProfileMissingError:  # there is no cache folder, or nobody has measured
+        return generic_device_prices()
+    except ProfileError as error:
+        warnings.warn(f"generic prices decide: {error}", ProfileWarning, stacklevel=2)
+        return generic_device_prices()

@@ -1,31 +1,39 @@
-"""Machine profiles in the user's cache folder: one file for each machine and number of threads."""
+"""What was measured here, in the user's cache folder: one file for each machine and its threads.
+
+All files have one schema: the machine, and what `roundwise calibrate` measured on it, which is for
+a processor the times, the ``profile`` of dense work and the ``sparse_prices`` that follow from
+them, for a GPU its ``device_prices``.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from roundwise._files import one_line, read_json, replace_file
-from roundwise.costs.calibration import Calibration
 from roundwise.costs.machines import MachineProfile
 from roundwise.costs.rates import SparsePrices
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
-from roundwise.machine.identity import Machine
+from roundwise.machine.identity import GpuMachine, Machine
 
+if TYPE_CHECKING:
+    from roundwise.costs.calibration import Calibration
+
+T = TypeVar("T")
 SCHEMA = "roundwise-machine-profile"
 VERSION = 4  # 2: LU is our own; 3: sparse prices; 4: passes over A use all threads
 THREADS = {"cores", "threads", "blas_threads"}
 """What two settings of one machine may differ in."""
-_REMEDY = "run `roundwise calibrate`"
 
 
 class ProfileError(RoundwiseError):
@@ -59,7 +67,8 @@ def cache_folder() -> Path:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roundwise"
     except RuntimeError as error:  # some containers run as a user without a home
         raise ProfileMissingError(
-            f"there is no cache folder ({error}); set ROUNDWISE_CACHE to one, and {_REMEDY}"
+            f"there is no cache folder ({error}); set ROUNDWISE_CACHE to one, and run "
+            "`roundwise calibrate`"
         ) from error
 
 
@@ -81,7 +90,16 @@ def profile_path(machine: Machine) -> Path:
     >>> profile_path(Machine.this()).parent == cache_folder()
     True
     """
-    return cache_folder() / f"profile-{machine.key}.json"
+    return cache_folder() / f"{_kind(machine)}-{machine.key}.json"
+
+
+def _kind(machine: Machine) -> str:
+    return "prices" if isinstance(machine, GpuMachine) else "profile"
+
+
+def _remedy(machine: Machine) -> str:
+    on_gpu = " --device cuda" if isinstance(machine, GpuMachine) else ""
+    return f"run `roundwise calibrate{on_gpu}`"
 
 
 def save_profile(calibration: Calibration, path: str | PathLike[str] | None = None) -> Path:
@@ -106,15 +124,26 @@ def save_profile(calibration: Calibration, path: str | PathLike[str] | None = No
     ...     save_profile(measured, f"{folder}/profile.json").name
     'profile.json'
     """
-    target = profile_path(calibration.machine) if path is None else Path(path)
+    measured = {
+        **asdict(calibration),
+        "profile": calibration.profile().to_dict(),
+        "sparse_prices": asdict(calibration.sparse_prices()),
+    }
+    return save(calibration.machine, measured, path)
+
+
+def save(
+    machine: Machine, measured: Mapping[str, Any], path: str | PathLike[str] | None = None
+) -> Path:
+    """Write what was measured on a machine, by default to the cache folder; return the path."""
+    target = profile_path(machine) if path is None else Path(path)
     content = {
         "schema": SCHEMA,
         "version": VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "roundwise": version("roundwise"),
-        **asdict(calibration),
-        "profile": calibration.profile().to_dict(),
-        "sparse_prices": asdict(calibration.sparse_prices()),
+        "machine": machine.to_dict(),
+        **measured,
     }
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
@@ -154,10 +183,25 @@ def load_measured(
     path: str | PathLike[str] | None = None,
 ) -> tuple[MachineProfile, SparsePrices]:
     """The same, and the prices of sparse work that were measured with it."""
-    here = Machine.this()
+    return load_part(Machine.this(), _processor_part, path)
+
+
+def _processor_part(saved: Mapping[str, Any]) -> tuple[MachineProfile, SparsePrices]:
+    profile = MachineProfile.from_dict(saved.get("profile"))
+    if FP64.name not in profile.rates:
+        raise ValueError("it has no rate of fp64, which every solve may end in")
+    return profile, SparsePrices.from_dict(saved.get("sparse_prices"))
+
+
+def load_part(
+    here: Machine,
+    part: Callable[[Mapping[str, Any]], T],
+    path: str | PathLike[str] | None = None,
+) -> T:
+    """What `part` reads from the file of a machine; a `ProfileError` if that cannot be used."""
     source = profile_path(here) if path is None else Path(path)
     try:
-        saved = _content(source)
+        saved = _content(source, here)
     except FileNotFoundError as error:
         told = _missing(here, source, asked=path is not None)
         raise ProfileMissingError(told) from error
@@ -165,24 +209,20 @@ def load_measured(
         reason = one_line(error.strerror or error)
         raise ProfileError(
             f"{source}: cannot be read ({reason}); mend it or its folder, or set ROUNDWISE_CACHE "
-            f"to another, and {_REMEDY}"
+            f"to another, and {_remedy(here)}"
         ) from error
     if saved["version"] != VERSION:
         raise ProfileError(
             f"{source}: stale, its version is {one_line(repr(saved['version']), 40)} and this "
-            f"Roundwise reads {VERSION}; {_REMEDY}"
+            f"Roundwise reads {VERSION}; {_remedy(here)}"
         )
     try:
-        machine = Machine.from_dict(saved.get("machine"))
-        profile = MachineProfile.from_dict(saved.get("profile"))
-        sparse = SparsePrices.from_dict(saved.get("sparse_prices"))
-        if FP64.name not in profile.rates:
-            raise ValueError("it has no rate of fp64, which every solve may end in")
+        machine, found = type(here).from_dict(saved.get("machine")), part(saved)
     except ValueError as error:
-        raise ProfileError(f"{source}: damaged ({one_line(error)}); {_REMEDY}") from error
-    if machine != here:
-        raise ProfileError(f"{source}: stale, {_differences(machine, here)}; {_REMEDY}")
-    return profile, sparse
+        raise ProfileError(f"{source}: damaged ({one_line(error)}); {_remedy(here)}") from error
+    if machine.differences(here):
+        raise ProfileError(f"{source}: stale, {_differences(machine, here)}; {_remedy(here)}")
+    return found
 
 
 def load_with_other_threads(
@@ -199,41 +239,41 @@ def load_with_other_threads(
     found: list[tuple[float, str, Machine, dict[str, Any]]] = []
     for path in sorted(folder.glob("profile-*.json")):
         with suppress(OSError, ProfileError, ValueError):
-            saved = _content(path)
+            saved = _content(path, here)
             machine = Machine.from_dict(saved.get("machine"))
             if saved["version"] == VERSION and set(machine.differences(here)) <= THREADS:
                 far = abs(math.log(machine.threads / here.threads))
                 found.append((far, path.name, machine, saved))
     for _, _, machine, saved in sorted(found, key=lambda one: one[:2]):
         with suppress(ValueError):
-            profile = MachineProfile.from_dict(saved.get("profile"))
-            return machine, profile, SparsePrices.from_dict(saved.get("sparse_prices"))
+            return machine, *_processor_part(saved)
     return None
 
 
-def _content(source: Path) -> dict[str, Any]:
+def _content(source: Path, here: Machine) -> dict[str, Any]:
     try:
         saved = read_json(source)
     except ValueError as error:
-        raise ProfileError(f"{source}: no JSON ({one_line(error)}); {_REMEDY}") from error
+        raise ProfileError(f"{source}: no JSON ({one_line(error)}); {_remedy(here)}") from error
     if not isinstance(saved, dict) or saved.get("schema") != SCHEMA or "version" not in saved:
-        raise ProfileError(f"{source}: no machine profile; {_REMEDY}")
+        raise ProfileError(f"{source}: no machine profile; {_remedy(here)}")
     return saved
 
 
 def _missing(here: Machine, source: Path, asked: bool) -> str:
     """Why there is no profile: the nearest one that is there tells what has changed."""
     if asked:
-        return f"{source}: no such file; check the path, or {_REMEDY} --out {source}"
+        return f"{source}: no such file; check the path, or {_remedy(here)} --out {source}"
     machines: dict[Path, Machine] = {}
-    for path in sorted(source.parent.glob("profile-*.json")):
+    for path in sorted(source.parent.glob(f"{_kind(here)}-*.json")):
         # Unreadable or damaged: it does not tell what has changed.
         with suppress(OSError, ProfileError, ValueError):
-            machines[path] = Machine.from_dict(_content(path).get("machine"))
+            saved = _content(path, here)
+            machines[path] = type(here).from_dict(saved.get("machine"))
     if not machines:
-        return f"this machine has not been measured; {_REMEDY}"
+        return f"this machine has not been measured; {_remedy(here)}"
     nearest = min(machines, key=lambda path: len(machines[path].differences(here)))
-    return f"{nearest}: stale, {_differences(machines[nearest], here)}; {_REMEDY}"
+    return f"{nearest}: stale, {_differences(machines[nearest], here)}; {_remedy(here)}"
 
 
 def _differences(machine: Machine, here: Machine) -> str:

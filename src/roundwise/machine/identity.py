@@ -100,6 +100,11 @@ class GpuMachine(Machine):
     def key(self) -> str:
         return _gpu_key(self)
 
+    def differences(self, other: Machine) -> dict[str, tuple[Any, Any]]:
+        """Of the GPU and its libraries: the processor and its threads hardly matter there."""
+        found = super().differences(other)
+        return {name: found[name] for name in ("gpu", "versions") if name in found}
+
     def __str__(self) -> str:
         return f"{self.gpu} ({self.versions}); {super().__str__()}"
 
@@ -116,7 +121,6 @@ def _key(machine: Machine) -> str:
 
 @cache
 def _gpu_key(machine: GpuMachine) -> str:
-    """The processor and its threads hardly matter there, and are left out."""
     return f"{_slug(machine.gpu)}-{_digest({'gpu': machine.gpu, 'versions': machine.versions})}"
 
 

@@ -6,7 +6,7 @@ each part names:
 cpu
     Dense and sparse work on a processor (`roundwise.costs.prices`).
 cuda
-    Dense work on a GPU (`roundwise.costs.device_prices`).
+    Dense work on a GPU (`roundwise.costs.prices`).
 threads
     How rates of dense work change with threads (`roundwise.costs.rates`).
 lu_threads

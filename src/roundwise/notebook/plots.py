@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roundwise._lazy import require
 from roundwise.algorithms import Outcome
-from roundwise.outcomes.optional import require
 from roundwise.policies.online import Learned
 
 if TYPE_CHECKING:

@@ -25,10 +25,12 @@ from roundwise.features import FEATURES, compute_with_factors
 from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import workers
-from roundwise.outcomes.keys import Setting, StoredArithmetic, feature_arithmetic
 from roundwise.outcomes.progress import ProgressCallback
 from roundwise.outcomes.records import (
+    Setting,
+    StoredArithmetic,
     StoredProblem,
+    feature_arithmetic,
     format_json,
     origin_json,
     outcome_facts,

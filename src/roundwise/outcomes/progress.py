@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from roundwise.outcomes.optional import require
+from roundwise._lazy import require
 
 ProgressCallback = Callable[[int, int], None]
 """Called with what is done and what there is in all."""

@@ -19,8 +19,14 @@ from roundwise._files import one_line
 from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
-from roundwise.outcomes.keys import Setting, StoredArithmetic
-from roundwise.outcomes.records import StoredProblem, format_json, from_json, numbers_of
+from roundwise.outcomes.records import (
+    Setting,
+    StoredArithmetic,
+    StoredProblem,
+    format_json,
+    from_json,
+    numbers_of,
+)
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError, opened
 from roundwise.outcomes.view import STATUSES, OutcomeView
 from roundwise.outcomes.writing import COLUMNS

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,6 @@ from roundwise.actions import ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend
 from roundwise.formats import FP64, FloatFormat
-from roundwise.outcomes.keys import feature_arithmetic
 from roundwise.outcomes.reading import (
     MEASUREMENTS,
     OUTCOMES,
@@ -22,8 +22,14 @@ from roundwise.outcomes.reading import (
     selected,
     stored_features,
 )
-from roundwise.outcomes.records import from_json, to_json
-from roundwise.outcomes.schema import OutcomeTableError, opened, prepare
+from roundwise.outcomes.records import feature_arithmetic, from_json, to_json
+from roundwise.outcomes.schema import (
+    RESULTS_VERSION,
+    DamagedText,
+    OutcomeTableError,
+    opened,
+    prepare,
+)
 from roundwise.outcomes.view import OutcomeView
 from roundwise.outcomes.writing import (
     COLUMNS,
@@ -209,3 +215,51 @@ class OutcomeTable:
         with opened(self.path) as connection:
             rows = connection.execute("SELECT facts FROM origin ORDER BY facts")
             return [from_json(text) for (text,) in rows]
+
+
+def table_summary(path: Path) -> dict[str, Any]:
+    """What a table holds, by setting; see docs/outcome-table.md for its columns."""
+    table = OutcomeTable(path, must_exist=True)
+    with opened(table.path) as connection:
+        connection.execute("BEGIN")  # one snapshot for all queries
+        problem_count, n_min, n_max = connection.execute(
+            "SELECT count(*), min(n), max(n) FROM problem"
+        ).fetchone()
+        features = connection.execute(
+            "SELECT name, count(*) FROM feature WHERE results_version = ? GROUP BY name",
+            (RESULTS_VERSION,),
+        ).fetchall()
+        settings = connection.execute(
+            "SELECT setting.id, algorithm, arithmetic, results_version, count(*), "
+            "count(DISTINCT problem), count(DISTINCT action) "
+            "FROM outcome JOIN setting ON setting.id = outcome.setting "
+            "GROUP BY setting.id ORDER BY algorithm, arithmetic, results_version"
+        ).fetchall()
+        measurements = dict(
+            connection.execute("SELECT setting, count(*) FROM measurement GROUP BY setting")
+        )
+        statuses = connection.execute(
+            "SELECT setting, status, count(*) FROM outcome GROUP BY setting, status ORDER BY status"
+        ).fetchall()
+        described = {algorithm: from_json(algorithm) for _, algorithm, *_ in settings}
+        for saved in described.values():
+            stages = saved.get("stages")
+            if "algorithm" not in saved or not isinstance(stages, list):
+                raise DamagedText("the settings of an algorithm are incomplete")
+    names = "arithmetic", "results_version", "outcomes", "problems", "actions"
+    return {
+        "table": str(path),
+        "problems": problem_count,
+        "n": None if n_min is None else [n_min, n_max],
+        "features": dict(features),
+        "settings": [
+            described[algorithm]  # algorithm, stages
+            | dict(zip(names, facts, strict=True))
+            | {
+                "measurements": measurements.get(setting, 0),
+                "statuses": {name: count for other, name, count in statuses if other == setting},
+            }
+            for setting, algorithm, *facts in settings
+        ],
+        "origins": table.origins(),
+    }

@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
-from roundwise.outcomes.keys import StoredArithmetic
-from roundwise.outcomes.records import StoredProblem, history_from_json, operations_from_json
+from roundwise.outcomes.records import (
+    StoredArithmetic,
+    StoredProblem,
+    history_from_json,
+    operations_from_json,
+)
 from roundwise.outcomes.schema import FILE, DamagedText
 
 STATUSES = tuple(OutcomeStatus)

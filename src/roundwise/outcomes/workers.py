@@ -12,9 +12,9 @@ from itertools import islice
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
+from roundwise._lazy import require
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import threads as runtime
-from roundwise.outcomes.optional import require
 
 T = TypeVar("T")
 R = TypeVar("R")

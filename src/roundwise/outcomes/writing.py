@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from roundwise._files import one_line
 from roundwise._sqlite import transaction
 from roundwise.features import FeatureValue
-from roundwise.outcomes.keys import Setting
-from roundwise.outcomes.records import StoredProblem, to_json
+from roundwise.outcomes.records import Setting, StoredProblem, to_json
 from roundwise.outcomes.schema import FILE, OutcomeTableError, opened
 
 Row = Mapping[str, Any]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, VerifiedSolve
-from roundwise.costs.device_prices import DevicePrices
+from roundwise.costs.prices import DevicePrices
 from roundwise.formats import FP16, FP16X2, FP64
 from roundwise.policies.base import Contexts, Ranking
 from roundwise.policies.baselines import Baseline

@@ -1,4 +1,4 @@
-"""Problems to solve: contract, linear systems, generators, gallery, the paper's sets, files."""
+"""Problems to solve: contract, linear systems, generators, the paper's sets, files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         sparse_set,
     )
     from roundwise.problems.dense import randsvd
-    from roundwise.problems.gallery import FAMILIES, policy_systems
     from roundwise.problems.least_squares import LeastSquares, random_least_squares
     from roundwise.problems.linear_system import LinearSystem
     from roundwise.problems.matrix_market import (
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
         poisson_2d,
     )
     from roundwise.problems.problem import Matrix, Problem, Vector
-    from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd
+    from roundwise.problems.sparse import random_sparse_spd
 
 __getattr__, __dir__, __all__ = lazy_names(
     "roundwise.problems",
@@ -47,10 +46,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "sparse_set",
         ),
         "dense": ("randsvd",),
-        "gallery": (
-            "FAMILIES",
-            "policy_systems",
-        ),
         "least_squares": (
             "LeastSquares",
             "random_least_squares",
@@ -74,10 +69,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Problem",
             "Vector",
         ),
-        "sparse": (
-            "random_banded",
-            "random_sparse",
-            "random_sparse_spd",
-        ),
+        "sparse": ("random_sparse_spd",),
     },
 )

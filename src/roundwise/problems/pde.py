@@ -236,12 +236,6 @@ def laplace_3d(m: int) -> sp.csr_array:
     return sp.csr_array(sp.kronsum(sp.kronsum(T, T), T))
 
 
-def shifted_laplace_3d(m: int, rng: np.random.Generator) -> sp.csr_array:
-    """`laplace_3d` plus s I: s = 0, s in 0..4 (an implicit time step) or in -1..0 (a wave)."""
-    shift = rng.choice([0.0, rng.uniform(0, 4), -rng.uniform(0, 1)])
-    return sp.csr_array(laplace_3d(m) + shift * sp.identity(m**3))
-
-
 def convection_diffusion_3d(m: int, speed: float) -> sp.csr_array:
     """`laplace_3d` plus h times a first-order upwind flow of that speed along x.
 

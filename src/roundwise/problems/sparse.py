@@ -1,15 +1,13 @@
-"""Random sparse systems and matrices."""
+"""Random sparse systems."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import scipy.sparse as sp
 
 from roundwise.problems.arguments import RandomSource, as_generator, finite, integer_at_least
 from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.pde import poisson_2d
 
 
 def random_sparse_spd(
@@ -71,57 +69,3 @@ def random_sparse_spd(
         name=f"random_sparse_spd-n{n}-beta{beta:.3g}",
         meta={**made_by, "density_of_A0": density, "beta": beta},
     )
-
-
-def random_sparse(n: int, rng: np.random.Generator) -> sp.csr_array:
-    """About three N(0, 1) entries per row, anywhere, plus s I with s in 1e-3..10.
-
-    Parameters
-    ----------
-    n : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    csr_array
-
-    Examples
-    --------
-    >>> rw.problems.random_sparse(20, np.random.default_rng(0)).shape
-    (20, 20)
-    """
-    A = sp.random(n, n, 3 / n, random_state=rng, data_rvs=rng.standard_normal)
-    return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
-
-
-def random_banded(n: int, rng: np.random.Generator) -> sp.csr_array:
-    """N(0, 1) on the diagonal and one to four bands on each side, plus s I with s in 1e-3..10.
-
-    Parameters
-    ----------
-    n : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    csr_array
-
-    Examples
-    --------
-    >>> rw.problems.random_banded(20, np.random.default_rng(0)).shape
-    (20, 20)
-    """
-    offsets = range(-int(rng.integers(1, 5)), int(rng.integers(2, 6)))
-    bands = [rng.standard_normal(n - abs(k)) for k in offsets]
-    A = sp.diags_array(bands, offsets=list(offsets))
-    return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
-
-
-def saddle_point(m: int, rng: np.random.Generator) -> sp.csr_array:
-    """Symmetric indefinite: a Laplacian bordered by random constraints, zeros on the diagonal."""
-    A = poisson_2d(m).A
-    n, count = A.shape[0], A.shape[0] // 4
-    rows, columns = np.repeat(np.arange(count), 3), rng.integers(0, n, 3 * count)
-    B = sp.csr_array((rng.standard_normal(3 * count), (rows, columns)), shape=(count, n))
-    B = B + sp.csr_array((np.ones(count), (np.arange(count), 4 * np.arange(count))), B.shape)
-    return sp.csr_array(sp.block_array([[A, B.T], [B, None]]))

@@ -18,7 +18,7 @@ import numpy as np
 from roundwise.actions import Action
 from roundwise.algorithms import LsIR, VerifiedSolve
 from roundwise.backends import Backend, get_backend
-from roundwise.costs.device_prices import device_prices
+from roundwise.costs.prices import device_prices
 from roundwise.exceptions import UnknownNameError
 from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.methods import METHODS

@@ -9,7 +9,7 @@ from typing import Any
 from roundwise import algorithms
 from roundwise.algorithms import Algorithm, StoppingRule
 from roundwise.exceptions import UnknownNameError
-from roundwise.outcomes.keys import algorithm_json
+from roundwise.outcomes.records import algorithm_json
 from roundwise.tuning.files import TunerFileError
 
 _CLASSES: dict[str, type] = {

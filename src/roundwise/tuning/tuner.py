@@ -23,7 +23,7 @@ from roundwise.exceptions import UnknownNameError
 from roundwise.features import compute_with_factors
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
-from roundwise.outcomes.keys import StoredArithmetic, algorithm_json
+from roundwise.outcomes.records import StoredArithmetic, algorithm_json
 from roundwise.policies import NeighbourPolicy, Policy, TabularQ, load_policy
 from roundwise.problems import Problem
 from roundwise.rewards import ClimbReward, ProblemFacts, Reward, reward_from_dict

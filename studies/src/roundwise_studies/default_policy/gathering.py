@@ -16,7 +16,7 @@ from roundwise.algorithms import VerifiedSolve
 from roundwise.backends import get_backend
 from roundwise.features import PROBE
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
-from roundwise.problems.gallery import System
+from roundwise_studies.default_policy.gallery import System
 
 ALGORITHM = VerifiedSolve()
 KAPPA = "kappa_est"

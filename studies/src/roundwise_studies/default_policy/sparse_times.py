@@ -40,13 +40,13 @@ from roundwise.formats import FP64, FloatFormat
 from roundwise.machine.identity import Machine
 from roundwise.policies.neighbours import SPARSE_CROSSOVER
 from roundwise.policies.profile import Profile
-from roundwise.problems import LinearSystem, policy_systems
-from roundwise.problems.gallery import FAMILIES, System
+from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
-from roundwise.problems.sparse import saddle_point
 from roundwise.solver import default_policy
 from roundwise.solver.express import MOSTLY_ZERO, express_sparse
 from roundwise.tuning import PROBE_CONTEXT
+from roundwise_studies.default_policy.gallery import FAMILIES, System, policy_systems
+from roundwise_studies.default_policy.matrices import saddle_point
 
 ENOUGH_SECONDS, REPEATS, SLOW = 0.3, 5, 1.0
 """A call is repeated so often, or until it has taken so long; the least time counts. The first call

@@ -21,8 +21,13 @@ from roundwise.backends import Backend
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.exceptions import RoundwiseError
 from roundwise.outcomes import OutcomeTable, fill
-from roundwise.outcomes.keys import Setting, StoredArithmetic, feature_arithmetic
-from roundwise.outcomes.records import StoredProblem, origin_json
+from roundwise.outcomes.records import (
+    Setting,
+    StoredArithmetic,
+    StoredProblem,
+    feature_arithmetic,
+    origin_json,
+)
 from roundwise.outcomes.writing import ProblemResults
 from roundwise.rewards import ClimbReward
 from roundwise.solver import places

@@ -16,8 +16,8 @@ from roundwise.backends.arrays import on_host
 from roundwise.formats import FP64
 from roundwise.problems import Problem, Vector
 from roundwise.problems.dense import singular_values
-from roundwise.problems.drawn import gaussian, heavy_diagonal, with_singular_values
 from roundwise.problems.problem import Norms
+from roundwise_studies.native.drawn import gaussian, heavy_diagonal, with_singular_values
 
 MODES = (1, 2, 3, 4, 5)
 """Of the singular values, as `randsvd` has them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.outcomes.optional import require
+from roundwise._lazy import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
-from roundwise.outcomes.optional import require
+from roundwise._lazy import require
 from roundwise_studies.report.content import Figure
 
 Ending = Literal["svg", "png"]

@@ -1,6 +1,6 @@
-"""Dense matrices as they arise in practice: statistics, integral equations, signal processing.
+"""Matrices as they arise in practice: statistics, integral equations, signals, grids, networks.
 
-Each function draws one n-by-n float64 matrix from `rng`; `roundwise.problems.gallery` lists them.
+Each function draws one n-by-n float64 matrix from `rng`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import linalg
 
+from roundwise.problems import laplace_3d, poisson_2d
 from roundwise.problems.dense import haar_orthogonal, singular_values
 
 Array = NDArray[np.float64]
@@ -74,3 +76,33 @@ def cauchy(n: int, rng: np.random.Generator) -> Array:
 def _symmetric(A: Array) -> Array:
     """The lower triangle of A, mirrored: symmetric to the last bit."""
     return np.asarray(np.tril(A) + np.tril(A, -1).T)
+
+
+def random_sparse(n: int, rng: np.random.Generator) -> sp.csr_array:
+    """About three N(0, 1) entries per row, anywhere, plus s I with s in 1e-3..10."""
+    A = sp.random(n, n, 3 / n, random_state=rng, data_rvs=rng.standard_normal)
+    return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
+
+
+def random_banded(n: int, rng: np.random.Generator) -> sp.csr_array:
+    """N(0, 1) on the diagonal and one to four bands on each side, plus s I with s in 1e-3..10."""
+    offsets = range(-int(rng.integers(1, 5)), int(rng.integers(2, 6)))
+    bands = [rng.standard_normal(n - abs(k)) for k in offsets]
+    A = sp.diags_array(bands, offsets=list(offsets))
+    return sp.csr_array(A + 10 ** rng.uniform(-3, 1) * sp.identity(n))
+
+
+def shifted_laplace_3d(m: int, rng: np.random.Generator) -> sp.csr_array:
+    """`laplace_3d` plus s I: s = 0, s in 0..4 (an implicit time step) or in -1..0 (a wave)."""
+    shift = rng.choice([0.0, rng.uniform(0, 4), -rng.uniform(0, 1)])
+    return sp.csr_array(laplace_3d(m) + shift * sp.identity(m**3))
+
+
+def saddle_point(m: int, rng: np.random.Generator) -> sp.csr_array:
+    """Symmetric indefinite: a Laplacian bordered by random constraints, zeros on the diagonal."""
+    A = poisson_2d(m).A
+    n, count = A.shape[0], A.shape[0] // 4
+    rows, columns = np.repeat(np.arange(count), 3), rng.integers(0, n, 3 * count)
+    B = sp.csr_array((rng.standard_normal(3 * count), (rows, columns)), shape=(count, n))
+    B = B + sp.csr_array((np.ones(count), (np.arange(count), 4 * np.arange(count))), B.shape)
+    return sp.csr_array(sp.block_array([[A, B.T], [B, None]]))

@@ -1,7 +1,7 @@
-"""The gallery: named families of systems, dense to 3-D PDE, for learning, tests and demos.
+"""The gallery: named families of systems, dense to 3-D PDE, that the default policy learns from.
 
-`FAMILIES` lists them; the default policy is learned from `policy_systems`, which draws over a
-thousand systems from all of them, and from a folder of Matrix Market files where there is one.
+`FAMILIES` lists them; `policy_systems` draws over a thousand systems from all of them, and reads a
+folder of Matrix Market files where there is one. `matrices` has their constructions.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.problems import structured
-from roundwise.problems.dense import randsvd
-from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.matrix_market import read_matrix_market
-from roundwise.problems.pde import (
+from roundwise.problems import (
+    LinearSystem,
+    Vector,
     anisotropic_2d,
     convection_diffusion_2d,
     high_contrast_2d,
     poisson_2d,
-    shifted_laplace_3d,
+    random_sparse_spd,
+    randsvd,
+    read_matrix_market,
 )
-from roundwise.problems.problem import Vector
-from roundwise.problems.sparse import random_banded, random_sparse, random_sparse_spd
+from roundwise_studies.default_policy import matrices as made
 
 Range = tuple[int, int, int]
 """Sizes from, to, and the number of systems whose size is drawn between them."""
@@ -87,18 +86,18 @@ def _dense() -> Iterator[Family]:
             make = partial(_randsvd, kappa, mode)
             yield Family(f"randsvd-mode{mode}-1e{exponent}", "dense", make, each(1))
         for mode in (2, 3):
-            make = partial(structured.positive_definite, kappa, mode)
+            make = partial(made.positive_definite, kappa, mode)
             yield Family(f"spd-mode{mode}-1e{exponent}", "dense", make, each(1))
     yield Family("gaussian", "dense", lambda n, rng: rng.standard_normal((n, n)), each(12))
     yield Family("uniform", "dense", lambda n, rng: rng.random((n, n)), each(10))
     yield Family("signs", "dense", lambda n, rng: rng.choice([-1.0, 1.0], (n, n)), each(5))
-    yield Family("heavy-diagonal", "structured", structured.heavy_diagonal, each(24))
-    yield Family("badly-scaled", "structured", structured.badly_scaled, each(10))
-    yield Family("wishart", "structured", structured.wishart, each(6))
-    yield Family("kernel", "structured", structured.gaussian_kernel, each(10))
-    yield Family("integral-equation", "structured", structured.integral_equation, each(8))
-    yield Family("toeplitz", "structured", structured.toeplitz, each(10))
-    yield Family("cauchy", "structured", structured.cauchy, each(4))
+    yield Family("heavy-diagonal", "structured", made.heavy_diagonal, each(24))
+    yield Family("badly-scaled", "structured", made.badly_scaled, each(10))
+    yield Family("wishart", "structured", made.wishart, each(6))
+    yield Family("kernel", "structured", made.gaussian_kernel, each(10))
+    yield Family("integral-equation", "structured", made.integral_equation, each(8))
+    yield Family("toeplitz", "structured", made.toeplitz, each(10))
+    yield Family("cauchy", "structured", made.cauchy, each(4))
 
 
 def _randsvd(kappa: float, mode: int, n: int, rng: np.random.Generator) -> Any:
@@ -124,10 +123,10 @@ def _random_spd(n: int, rng: np.random.Generator) -> Any:
 _GROUPS: tuple[tuple[Family, ...], ...] = (
     tuple(_dense()),
     *((Family(name, "PDE", make, GRIDS_2D),) for name, make in _PDES.items()),
-    (Family("laplace-3d", "3-D PDE", shifted_laplace_3d, GRIDS_3D),),
+    (Family("laplace-3d", "3-D PDE", made.shifted_laplace_3d, GRIDS_3D),),
     (
-        Family("random-sparse", "sparse", random_sparse, ((1000, 2000, 1),) * 24),
-        Family("random-banded", "sparse", random_banded, ((1000, 20000, 1),) * 24),
+        Family("random-sparse", "sparse", made.random_sparse, ((1000, 2000, 1),) * 24),
+        Family("random-banded", "sparse", made.random_banded, ((1000, 20000, 1),) * 24),
     ),
     (Family("random-spd", "sparse", _random_spd, ((500, 1500, 24),)),),
 )
@@ -141,24 +140,6 @@ def policy_systems(seed: int, matrices: Path | None = None, scale: float = 1.0) 
 
     `matrices` is a folder of Matrix Market files (.mtx, .mtx.gz) to append. `scale` multiplies
     all sizes but those of the files: 0.1 makes a set to try things out.
-
-    Parameters
-    ----------
-    seed : int
-    matrices : Path, optional
-        A folder of Matrix Market files to append.
-    scale : float
-        Multiplies all sizes but those of the files.
-
-    Returns
-    -------
-    list of System
-
-    Examples
-    --------
-    >>> systems = rw.problems.policy_systems(0, scale=0.05)
-    >>> len(systems) > 100
-    True
     """
     named: list[tuple[str, str, Callable[[np.random.Generator], Any]]] = [
         (family.name, family.name, partial(_sized, family, low, high, scale))
