@@ -58,10 +58,9 @@ if TYPE_CHECKING:
     from roundwise.solver.factorization import Factorization
     from roundwise.solver.front_door import factor, solve
     from roundwise.solver.learning import Solver
-    from roundwise.solver.least_squares.lstsq import lstsq
-    from roundwise.solver.least_squares.solution import LeastSquaresSolution
+    from roundwise.solver.least_squares import lstsq
     from roundwise.solver.places import DeviceMemoryError
-    from roundwise.solver.solution import Solution, SolveFailed
+    from roundwise.solver.solution import LeastSquaresSolution, Solution, SolveFailed
     from roundwise.solver.stacks import StackedFactorization, StackedSolution
     from roundwise.tuning.tuner import Tuner
 
@@ -139,10 +138,10 @@ _HOMES = {
         "solve",
     ),
     "solver.learning": ("Solver",),
-    "solver.least_squares.lstsq": ("lstsq",),
-    "solver.least_squares.solution": ("LeastSquaresSolution",),
+    "solver.least_squares": ("lstsq",),
     "solver.places": ("DeviceMemoryError",),
     "solver.solution": (
+        "LeastSquaresSolution",
         "Solution",
         "SolveFailed",
     ),

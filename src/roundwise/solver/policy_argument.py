@@ -147,7 +147,8 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
         from roundwise.tuning.tuner import Tuner  # and all of training, which a solve does without
 
         policy = Tuner.load(Path(policy))
-    if hasattr(policy, "deployed"):  # a Tuner
+    if hasattr(type(policy), "deployed"):  # a Tuner
+        _check_algorithm(policy.algorithm, algorithm)
         policy = policy.deployed
     elif isinstance(policy, NeighbourPolicy):
         policy = DeployedPolicy(policy, PROBE_CONTEXT)
@@ -168,17 +169,21 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
 
 
 def _checked(deployed: DeployedPolicy, algorithm: type[VerifiedSolve | LsIR]) -> DeployedPolicy:
-    stages, trained_for = deployed.policy.space.stages, deployed.algorithm
+    stages = deployed.policy.space.stages
     if stages != algorithm.stages:
         raise ValueError(
             f"the policy chooses formats for {', '.join(stages)}, solve needs them for "
             f"{', '.join(algorithm.stages)}; train it for VerifiedSolve or GmresIR"
         )
+    _check_algorithm(deployed.algorithm, algorithm)
+    return deployed
+
+
+def _check_algorithm(trained_for: Any, algorithm: type[VerifiedSolve | LsIR]) -> None:
     if isinstance(trained_for, LsIR) != (algorithm is LsIR):
         needed = "LsIR" if algorithm is LsIR else "VerifiedSolve or GmresIR"
         name = type(trained_for).__name__
         raise ValueError(f"the Tuner was fitted for {name}; fit one for {needed}")
-    return deployed
 
 
 def _action(text: str | Action, algorithm: type[VerifiedSolve | LsIR]) -> Action:
