@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from roundwise.solver.factorization import Factorization
     from roundwise.solver.front_door import factor, solve
     from roundwise.solver.learning import Solver
-    from roundwise.solver.least_squares.lstsq import lstsq
+    from roundwise.solver.least_squares import lstsq
     from roundwise.solver.places import DeviceMemoryError
     from roundwise.solver.solution import Solution, SolveFailed
     from roundwise.solver.trust.knowledge import SystemChanged
@@ -84,7 +84,7 @@ _HOMES = {
     "solver.factorization": ("Factorization",),
     "solver.front_door": ("factor", "solve"),
     "solver.learning": ("Solver",),
-    "solver.least_squares.lstsq": ("lstsq",),
+    "solver.least_squares": ("lstsq",),
     "solver.places": ("DeviceMemoryError",),
     "solver.solution": ("Solution", "SolveFailed"),
     "solver.trust.knowledge": ("SystemChanged",),

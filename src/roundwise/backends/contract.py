@@ -119,6 +119,11 @@ class Factors(ABC):
         """The magnitudes of U's diagonal; None where reading it would copy the factors."""
         return None
 
+    @property
+    def diagonal(self) -> Vector | None:
+        """The magnitudes of the diagonal of U, or of Cholesky's L; None as for `pivots`."""
+        return None
+
     @abstractmethod
     def to(self, fmt: FloatFormat) -> Factors:
         """These factors rounded to another format, to be applied in its arithmetic."""

@@ -4,8 +4,7 @@ from roundwise.solver.decide import Plan
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.front_door import factor, solve
 from roundwise.solver.learning import Solver
-from roundwise.solver.least_squares.lstsq import lstsq
-from roundwise.solver.least_squares.solution import LeastSquaresSolution
+from roundwise.solver.least_squares import lstsq
 from roundwise.solver.policy_argument import default_policy
-from roundwise.solver.solution import Solution, SolveFailed
+from roundwise.solver.solution import LeastSquaresSolution, Solution, SolveFailed
 from roundwise.solver.stacks import StackedFactorization, StackedSolution

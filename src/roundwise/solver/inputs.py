@@ -59,19 +59,27 @@ def is_complex(x: Any) -> bool:
 
 
 def checked_columns(b: Any, matrix: ScaledMatrix) -> NDArray[Any]:
+    """b as an array that A can be solved with, where A is."""
+    return columns_of_rows(b, matrix.n, matrix.is_sparse or isinstance(matrix.A, np.ndarray))
+
+
+def columns_of_rows(b: Any, rows: int, on_host: bool = True) -> NDArray[Any]:
     """b as a finite array with A's rows, or an error that names the fix.
 
     What is on a GPU is found to be finite later, with the norms of its columns.
     """
     if is_sparse(b):
         b = dense_from_sparse(b, "b")  # SciPy's spsolve takes a sparse b, too; the answer is dense
-    on_host = matrix.is_sparse or isinstance(matrix.A, np.ndarray)
     array = dense_array("b", b) if on_host else b
     check_dtype("b", array.dtype)
     if array.ndim not in (1, 2):
-        raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
-    if len(array) != matrix.n:
-        raise ValueError(f"b has {len(array)} rows, A has {matrix.n}; pass b with {matrix.n} rows")
+        raise np.linalg.LinAlgError(
+            f"b has {array.ndim} dimensions; pass a vector or a matrix of columns"
+        )
+    if len(array) != rows:
+        raise np.linalg.LinAlgError(
+            f"b has {len(array)} rows, A has {rows}; pass b with {rows} rows"
+        )
     if on_host and not all(bool(np.isfinite(block).all()) for block in _blocks(array)):
         raise ValueError(f"b {NOT_FINITE}")
     return array

@@ -30,8 +30,8 @@ def returned(answer: Any, A: Any, b: Any) -> Any:
 
 
 def _labelled(x: Any, A: Any, b: Any) -> Any:
-    """A Series or DataFrame: its rows are A's columns, where these have names."""
-    rows = A.columns if hasattr(A, "columns") else b.index
+    """A Series or DataFrame: its rows are A's columns, where these have names, or rows as b has."""
+    rows = A.columns if hasattr(A, "columns") else b.index if len(b) == len(x) else None
     if b.ndim == 1:
         return type(b)(x, index=rows, name=b.name)
     return type(b)(x, index=rows, columns=b.columns)

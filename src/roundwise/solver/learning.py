@@ -15,7 +15,7 @@ from roundwise.policies.device import DeviceLearner, DevicePolicy
 from roundwise.policies.online import Decision
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.front_door import factor_system, solve_system
-from roundwise.solver.least_squares.lstsq import lstsq
+from roundwise.solver.least_squares import lstsq
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.policy_argument import (
     DEFAULT,

@@ -130,11 +130,7 @@ def prepare(
     if is_complex(array := A if sparse_A else dense_array("A", A, real=False)):
         return _complex_system(array, columns, copy)
     check_shape(array.shape)
-    check_dtype("A", array.dtype)
-    given = array
-    if sparse_A:
-        given = canonical_csr(A, _single_or(A, np.float64), copy=copy)
-    form = given.astype(np.float64, copy=False) if sparse_A else float64_form(given)
+    given, form = float64_matrix(array, copy=copy)
     rounded: list[Any] = []
     if round_too:
         sizes, copied = BACKEND.sizes_and_rounded(form)
@@ -148,17 +144,31 @@ def prepare(
     return _system(made, given.dtype, columns, BACKEND, rounded=rounded if made.A is form else [])
 
 
+def float64_matrix(A: Any, *, copy: bool = False) -> tuple[Any, Any]:
+    """A real A in its own type, and as float64: contiguous, or in canonical compressed rows.
+
+    A dense one is not copied unless it must be; a sparse one is, with `copy`.
+    """
+    if not is_sparse(A):
+        given = dense_array("A", A)
+        return given, float64_form(given)
+    check_dtype("A", A.dtype)
+    rows = canonical_csr(A, _single_or(A, np.float64), copy=copy)
+    return rows, rows.astype(np.float64, copy=False)
+
+
 def _single_or(A: Any, double: Any) -> Any:
     """The type of A's numbers if that is single precision, else the double one."""
     return A.dtype if A.dtype in (np.float32, np.complex64) else double
 
 
 def _moderate(form: Any, sizes: tuple[float, float], own: bool) -> ScaledMatrix:
-    _check_finite(sizes)
+    check_finite(sizes)
     return moderate(form, *sizes, own=own)
 
 
-def _check_finite(sizes: tuple[float, float]) -> None:
+def check_finite(sizes: tuple[float, float]) -> None:
+    """Refuse an A whose largest entry is not finite."""
     if not math.isfinite(sizes[1]):
         raise ValueError(f"A {NOT_FINITE}")
 
@@ -211,7 +221,7 @@ def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
 
 def _real_form(form: Any) -> ScaledMatrix:
     sizes = COMPLEX_BACKEND.sizes(form)
-    _check_finite(sizes)
+    check_finite(sizes)
     if not isinstance(form, RealForm):
         return moderate(form, *sizes)
     if is_moderate(sizes[1]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.solver.answer import VerifiedAnswer, attempt_in_words
 from roundwise.solver.trust.knowledge import Knowledge, SystemChanged, right_digits
 
@@ -205,6 +206,144 @@ def _in_words(attempt: Outcome) -> str:
     action = Action.parse(attempt.action)
     factors = f"by {action.method} in {action[0]}"
     return attempt_in_words(attempt, f"Factors {factors}", f"Factorizing {factors} failed")
+
+
+class LeastSquaresKnowledge:
+    """What only some read of a least squares solution: found out when it is read, then kept.
+
+    Parameters
+    ----------
+    find_residual_norm, find_condition : callable
+        Find out the two numbers; they read neither A nor b.
+    """
+
+    def __init__(
+        self, find_residual_norm: Callable[[], Any], find_condition: Callable[[], float]
+    ) -> None:
+        self._finders = {"residual_norm": find_residual_norm, "condition": find_condition}
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        find = self._finders.get(name)
+        if find is not None:
+            with ieee_arithmetic():
+                self._found[name] = find()
+            self._finders.pop(name, None)  # what it refers to is needed no more
+        return self._found[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is found out first: it goes where the factors are not."""
+        return _known, (self["residual_norm"], self["condition"])
+
+
+def _known(residual_norm: Any, condition: float) -> LeastSquaresKnowledge:
+    known = LeastSquaresKnowledge(lambda: residual_norm, lambda: condition)
+    for name in ("residual_norm", "condition"):
+        known[name]
+    return known
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquaresSolution(VerifiedAnswer):
+    """A verified least squares solution, and how it came about.
+
+    x is what a call without `full_output` returns, bit for bit. `residual_norm` and, where the rank
+    did not need it, `condition` are computed when they are first read. Until then the factors and
+    the residual stay in memory, but not A.
+
+    Parameters
+    ----------
+    x : array, (n,) or (n, k)
+    status : str
+        ``"accepted"``: the first attempt passed the gate; ``"escalated"``: a later one did.
+    action : str
+        The action that gave x: the method, and the formats of factor, update, gmres and residual.
+    backward_error : float
+        x is an exact least squares solution of a problem whose A and b differ from yours by at most
+        this much, relative to their norms. It is proved (docs/least-squares.md), and the largest
+        over the right-hand sides.
+    tolerance : float
+        The largest backward error that the gate accepts.
+    rank : int
+        The number of singular values above `rcond` times the largest.
+    is_unique : bool
+        Whether x is the only solution (rank n). If not, it is the shortest one.
+    knowledge : LeastSquaresKnowledge
+        Finds out `residual_norm` and `condition`.
+    attempts : tuple of Outcome
+        The outcome of each action that was tried; the last one gave the answer.
+    timings : dict
+        Seconds of ``look`` (checking, scaling, deciding), ``solve`` (all attempts) and ``rank``.
+    decision : str
+        Why the first attempt was chosen.
+
+    Attributes
+    ----------
+    residual_norm : float or array
+        ``||b - A x||_2`` of each right-hand side.
+    condition : float
+        An estimate of the condition number in the 2-norm, after the columns of A (its rows if
+        m < n) were scaled to about the same length; that of A as it was given if `action` says
+        ``svd``.
+
+    Examples
+    --------
+    >>> A, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 2.0, 4.0])
+    >>> solution = rw.lstsq(A, b, full_output=True)
+    >>> solution.rank, solution.is_unique, solution.backward_error <= solution.tolerance
+    (2, True, True)
+    """
+
+    x: NDArray[Any] = field(repr=False)
+    status: str
+    action: str
+    backward_error: float
+    tolerance: float
+    rank: int
+    is_unique: bool
+    knowledge: LeastSquaresKnowledge = field(repr=False)
+    attempts: tuple[Outcome, ...] = field(repr=False)
+    timings: Mapping[str, float] = field(repr=False)
+    decision: str = field(repr=False)
+
+    @property
+    def residual_norm(self) -> Any:
+        return self.knowledge["residual_norm"]
+
+    @property
+    def condition(self) -> float:
+        return float(self.knowledge["condition"])
+
+    def __repr__(self) -> str:
+        return self._summary(f"rank {self.rank}")
+
+    def explain(self) -> str:
+        """The story of this solve in plain words."""
+        lines = [self.decision, *(_least_squares_in_words(one) for one in self.attempts)]
+        lines.append(
+            f"The answer passed the gate: changing A and b by {self.backward_error:.1e} of their "
+            f"norms makes it exact; up to {self.tolerance:.1e} is accepted."
+        )
+        lines += [*self._trust(), self._time()]
+        return "\n".join(lines)
+
+    def _trust(self) -> list[str]:
+        which = "it is the only solution" if self.is_unique else "it is the shortest solution"
+        return [f"A has rank {self.rank}: {which}. Condition number: {self.condition:.1e}."]
+
+
+_TALL_METHODS = {
+    "cholesky": "Cholesky of A'A",
+    "choleskyqr": "Cholesky QR, twice,",
+    "qr": "Householder QR",
+    "svd": "SVD",
+}
+
+
+def _least_squares_in_words(attempt: Outcome) -> str:
+    action = Action.parse(attempt.action)
+    factors = f"{_TALL_METHODS.get(action.method, action.method)} in {action[0]}"
+    return attempt_in_words(attempt, factors, f"{factors} failed")
 
 
 class SolveFailed(RoundwiseError, np.linalg.LinAlgError):

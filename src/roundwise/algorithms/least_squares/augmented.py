@@ -33,7 +33,7 @@ from roundwise.algorithms.least_squares.error import (
 from roundwise.algorithms.stage import Stage, Vector
 from roundwise.backends import Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.formats import FP64, FP64X2, FloatFormat
+from roundwise.formats import FP64, FloatFormat
 
 Array = NDArray[np.float64]
 
@@ -90,8 +90,11 @@ class AugmentedSystem:
 
     def of_columns(self, columns: Any) -> AugmentedSystem:
         """The system with some of its right-hand sides."""
+        if columns == slice(None):
+            return self
         return replace(self, B=self.B[:, columns])
 
+    @np.errstate(all="ignore")  # infinity and NaN never pass the gate
     def backward_errors(self, X: Array, R: Array, c: tuple[float, float] = (0.0, 0.0)) -> Array:
         """Of each column of X, whose residual is R; `error` explains them."""
         f, g = self.parts(R)
@@ -143,12 +146,19 @@ class AugmentedStage(Stage):
         assert isinstance(A, AugmentedMatrix)
         m = A.T.shape[0]
         p, q = X[:m], X[m:]
-        if self.fmt == FP64X2:
+        # Where the error of residuals is known, that of the gate's is: f - p must have none.
+        if all(map(math.isfinite, residual_errors(self, A.T))):
             difference, rest = exact_difference(B[:m], p)
             top = super().residual(A.T, q, difference) + rest
         else:
             top = super().residual(A.T, q, self.add(B[:m], -p))
         return np.concatenate([top, super().residual(A.transposed, p, B[m:])])
+
+
+def residual_errors(stage: Stage, T: Matrix) -> tuple[float, float]:
+    """The errors of a stage's residuals with T and with T'; infinite where they are not known."""
+    known, (m, n) = stage.backend.residual_error, T.shape
+    return known(stage.fmt, n, T.is_sparse), known(stage.fmt, m, T.is_sparse)
 
 
 class AugmentedFactors(Factors):
@@ -159,6 +169,8 @@ class AugmentedFactors(Factors):
     n: int
     resolution: float = 0.0
     """Smaller singular values of T, columns being of length 1, drown in its rounding errors."""
+    diagonal: Array | None = None
+    """That of R with ``T'T = R'R``, if it is at hand."""
 
     @property
     def L(self) -> Any:
@@ -199,6 +211,7 @@ class NormalFactors(AugmentedFactors):
         self.flops = normal.flops + gram_flops(A.T)
         # Entries of T'T are off by about sqrt(m) u, and so are the squares of singular values.
         self.resolution = resolution_of_gram(self.m, normal.fmt)
+        self.diagonal = normal.diagonal
         self._stage, self._A, self._normal = stage, A, normal
 
     def to(self, fmt: FloatFormat) -> NormalFactors:
@@ -234,6 +247,7 @@ class OrthogonalFactors(AugmentedFactors):
         self._Q, self._transposed = backend.matrix(Q, fmt), backend.matrix(Q.T, fmt)
         # R' turned upside down is an upper triangle, which is what backends solve with.
         self._R, self._flipped = R, np.asfortranarray(R.T[::-1, ::-1])
+        self.diagonal = np.abs(np.diagonal(R)) if normal is None else None
 
     def to(self, fmt: FloatFormat) -> OrthogonalFactors:
         if fmt == self.fmt:

@@ -12,25 +12,42 @@ from roundwise.formats import FP64
 Array = NDArray[np.float64]
 
 
-@np.errstate(all="ignore")  # infinity and NaN never pass the gate
-def proven_errors(system: AugmentedSystem, X: Array, tolerance: float | None = None) -> Array:
+def bounds_of(system: AugmentedSystem, X: Array, R: Array, known: tuple[float, float]) -> Array:
     """Upper bounds of the backward errors of stacked solutions (docs/least-squares.md).
 
-    Residuals are computed in twice the precision. With a tolerance, sums of large problems are
-    first taken partly in float64, whose known error is added; that often suffices.
+    R are their residuals, computed as `judged` does it, with the `known` errors of rows of T and
+    of T'.
     """
     m, n = system.T.shape
     entries = system.T.size if isinstance(system.T, np.ndarray) else system.T.nnz
     rounding = 1 + (entries + 8 * (m + n) + 64) * FP64.unit_roundoff
+    bounds = system.backward_errors(X, R, known) * rounding
+    return np.where(np.isnan(bounds), np.inf, bounds)
+
+
+@np.errstate(all="ignore")  # infinity and NaN never pass the gate
+def judged(
+    system: AugmentedSystem, X: Array, tolerance: float | None = None
+) -> tuple[Array, Array]:
+    """The bounds, and the residuals, which are computed in twice the precision.
+
+    With a tolerance, sums of large problems are first taken partly in float64, whose known error is
+    added; that often suffices.
+    """
+    m, n = system.T.shape
     (p, q), (f, g) = system.parts(X), system.parts(system.B)
     difference, rest = exact_difference(f, p)
     wanted = [exact.EXACT, exact.EXACT]
     blocks = [wanted] if tolerance is None else [[exact.block_for(n), exact.block_for(m)], wanted]
     for first, second in blocks:
         top = exact.residual(system.T, q, difference, first) + rest
-        bottom = exact.residual(system.transposed, p, g, second)
-        known = exact.error_of(n, first), exact.error_of(m, second)
-        bounds = system.backward_errors(X, np.concatenate([top, bottom]), known) * rounding
+        R = np.concatenate([top, exact.residual(system.transposed, p, g, second)])
+        bounds = bounds_of(system, X, R, (exact.error_of(n, first), exact.error_of(m, second)))
         if tolerance is not None and (bounds <= tolerance).all():
             break
-    return np.where(np.isnan(bounds), np.inf, bounds)
+    return bounds, R
+
+
+def proven_errors(system: AugmentedSystem, X: Array) -> Array:
+    """The bounds alone."""
+    return judged(system, X)[0]

@@ -31,7 +31,7 @@ from roundwise.algorithms.least_squares.augmented import (
     OrthogonalFactors,
     resolution_of_gram,
 )
-from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.certificate import bounds_of, proven_errors
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
 from roundwise.algorithms.refinement import Corrector, Refined, Substitution, by_columns, refine
 from roundwise.algorithms.scaling import ScaledColumns
@@ -90,7 +90,7 @@ class LsIR(Algorithm):
         factor, update, inner, residual = residual_of_both(stages).values()
         scaled: ScaledLeastSquares = shared.get(
             "system",
-            lambda: scaled_least_squares(problem.A, problem.b[:, None], factor.backend, True),
+            lambda: scaled_least_squares(problem.A, problem.b[:, None], always=True),
             residual,
         )
         T, matrix = scaled.system.T, partial(shared_augmented, scaled=scaled, shared=shared)
@@ -144,11 +144,15 @@ def refine_augmented(
     stop: StoppingRule,
     matrix: Any,
     columns: Any = slice(None),
+    known: tuple[float, float] | None = None,
 ) -> Refined:
-    """The refinement loop on the augmented system, or on some of its columns."""
+    """The refinement loop on the augmented system, or on some of its columns.
+
+    With the `known` errors of residuals it goes by the bounds that the gate compares.
+    """
     system = scaled.system.of_columns(columns)
     pair = cast(Any, (system, ScaledColumns(system.B)))
-    errors = system.backward_errors
+    errors = system.backward_errors if known is None else partial(bounds_of, system, known=known)
     return refine(pair, start, correct, residual, update, stop, matrix, errors)
 
 

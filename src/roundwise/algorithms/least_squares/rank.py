@@ -5,6 +5,7 @@ largest? Where it clearly is, factors tell; where there is doubt, an SVD decides
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,52 @@ def largest_singular_value(system: AugmentedSystem) -> float:
     return float(np.sqrt(normal))
 
 
-def is_doubtful(system: AugmentedSystem, M: AugmentedFactors, rcond: float) -> tuple[bool, float]:
-    """Whether T may have a singular value below ``rcond`` times the largest; and its condition."""
+@np.errstate(all="ignore")
+def condition_bound(system: AugmentedSystem, M: AugmentedFactors) -> float:
+    """At least the condition number of T with columns of length 1, from the diagonal of R.
+
+    The squares of the n - 1 larger singular values have at most the mean ``||T||_F^2 / (n - 1)``,
+    and the product of all is that of R's diagonal:
+
+        s_n >= |r_11 ... r_nn| ((n - 1) / ||T||_F^2)^((n - 1) / 2).
+
+    That is near s_n if n is small, or if all singular values are about the same. Infinite if the
+    diagonal is not at hand.
+    """
+    if M.diagonal is None:
+        return np.inf
+    others = M.n - 1
+    mean = system.norm**2 / others if others else 1.0
+    smallest = np.log(M.diagonal / system.weights).sum() - 0.5 * others * np.log(mean)
+    return system.norm * float(np.exp(-smallest))
+
+
+class Rank(Enum):
+    """What factors of T show of its rank."""
+
+    FULL = "full"
+    DOUBTFUL = "an SVD tells its rank"
+    UNSEEN = "better factors are to tell its rank"
+
+
+def rank_shown(system: AugmentedSystem, M: AugmentedFactors, rcond: float) -> tuple[Rank, float]:
+    """Whether every singular value of T is above ``rcond`` times the largest; T's condition number.
+
+    Where the diagonal of R settles it, the condition number is NaN: nobody has estimated it.
+    """
+    if _shown_by(condition_bound(system, M), system, M, rcond) is Rank.FULL:
+        return Rank.FULL, np.nan
     condition = tall_condition(system, M)
-    if not condition * rcond * MARGIN < 1:  # written so that NaN is doubtful
+    if not condition * rcond * MARGIN < 1:
         condition *= largest_singular_value(system) / system.norm
-    return not condition * rcond * MARGIN < 1, condition
+    return _shown_by(condition, system, M, rcond), condition
+
+
+def _shown_by(condition: float, system: AugmentedSystem, M: AugmentedFactors, rcond: float) -> Rank:
+    """Written so that NaN is unseen."""
+    if not condition * M.resolution <= system.norm:
+        return Rank.UNSEEN
+    return Rank.FULL if condition * rcond * MARGIN < 1 else Rank.DOUBTFUL
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,15 @@ from scipy import sparse
 
 from roundwise.algorithms.least_squares.augmented import AugmentedSystem
 from roundwise.algorithms.scaling import shifted
-from roundwise.backends import Backend
 
 Array = NDArray[np.float64]
+Exponents = NDArray[np.int32]
 
 MODERATE = 20
-"""T is left alone if the lengths of its columns are between 2**-20 and 2**20."""
+"""What has a length between 2**-20 and 2**20 is left alone: columns of T, and those of b."""
+
+_OF_ZERO = -5000
+"""Stands for the exponent of zero: below those of all numbers, and far from int32's limits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,25 +31,43 @@ class ScaledLeastSquares:
     """The augmented system of a scaled problem, and how its x becomes that of the given one."""
 
     system: AugmentedSystem
-    exponents: NDArray[np.int32]  # x = 2**exponents X, of (n or 1, k)
+    exponents: Exponents | None  # x = 2**exponents X, of (n or 1, k); None if that is X
+    residual_exponents: Any = 0  # those of b - A x
     has_zero_column: bool = False  # of T
 
     def solution(self, X: Array) -> Array:
         """x in the given scale, from a stacked solution; infinite where float64 cannot hold it."""
+        x = self.system.x(X)
+        if self.exponents is None:
+            return np.array(x)
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(shifted(self.system.x(X), self.exponents))
+            return np.asarray(shifted(x, self.exponents))
 
     def with_solution(self, X: Array, x: Array) -> Array:
         """The stacked X with x, in the given scale, in the place of its own."""
-        stacked = X.copy()
+        stacked, x = X.copy(order="F"), x.astype(np.float64, copy=False)
         with np.errstate(over="ignore", under="ignore"):
-            self.system.x(stacked)[:] = shifted(x.astype(np.float64), -self.exponents)
+            scaled = x if self.exponents is None else shifted(x, -self.exponents)
+            self.system.x(stacked)[:] = scaled
         return stacked
 
+    def residual_norms(self, X: Array, R: Array) -> Array:
+        """``||b - A x||_2`` of each column in the given scale; R is the residual of the stacked X.
 
-def scaled_least_squares(
-    A: Any, b: Array, backend: Backend, always: bool = False
-) -> ScaledLeastSquares:
+        That is ``g - T' p`` of a wide A, and the residual of a tall one is p but for its own error.
+        """
+        system = self.system
+        top, bottom = system.parts(R)
+        r = bottom if system.wide else system.parts(X)[0] + top
+        fractions, powers = np.frexp(r)  # squares would leave float64's range
+        powers = np.where(fractions == 0, _OF_ZERO, powers + self.residual_exponents)
+        largest = powers.max(axis=0, initial=_OF_ZERO)
+        with np.errstate(over="ignore", under="ignore"):
+            shares = np.ldexp(fractions, np.maximum(powers - largest, _OF_ZERO))
+            return np.asarray(np.ldexp(np.sqrt(np.square(shares).sum(axis=0)), largest))
+
+
+def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLeastSquares:
     """The problem of a finite float64 matrix, dense or csr, and a block b of columns.
 
     Columns of T are divided by powers of two near their largest entries if `always`, or if they
@@ -55,59 +76,73 @@ def scaled_least_squares(
     wide = A.shape[0] < A.shape[1]
     T = A.T if wide else A
     T = T.tocsr() if sparse.issparse(T) else T
-    largest = backend.sizes(T)[1]
-    squares = _sums_of_squares(T) if largest < 2.0**MODERATE else np.zeros(1)
-    columns = np.zeros(T.shape[1], dtype=np.int32)
-    if always or not ((squares >= 4.0**-MODERATE) & (squares <= 4.0**MODERATE)).all():
-        columns = _exponents(np.asarray(_largest(T)))
+    squares, columns = _sums_of_squares(T), None
+    if always or not (squares.min() >= 4.0**-MODERATE and squares.max() <= 4.0**MODERATE):
+        columns = _exponents(_largest(T))
         T = _with_scaled_columns(T, columns)
-        squares = _sums_of_squares(T)
-    weights = np.ldexp(1.0, _exponents(np.sqrt(squares)))
+        squares, columns = _sums_of_squares(T), columns[:, None]
+    weights = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1])  # 1 for zero
     norm = float(np.sqrt((squares / np.square(weights)).sum()))
-    B, shift = _stacked(b, columns[:, None] if wide else 0, wide, T.shape)
-    exponents = shift if wide else shift - columns[:, None]
-    system = AugmentedSystem(T, B, wide, weights, norm)
-    return ScaledLeastSquares(system, exponents, bool((squares == 0).any()))
+    B, shift = _stacked(b, columns if wide else None, wide, T.shape)
+    exponents, of_residuals = shift, shift
+    if columns is not None:
+        shift = np.zeros((1, b.shape[1]), np.int32) if shift is None else shift
+        exponents, of_residuals = (shift, shift + columns) if wide else (shift - columns, shift)
+    return ScaledLeastSquares(
+        AugmentedSystem(T, B, wide, weights, norm),
+        exponents,
+        0 if of_residuals is None else of_residuals,
+        not squares.all(),
+    )
 
 
 def scaled_as_a_whole(A: Array, b: Array) -> ScaledLeastSquares:
     """The same for a dense A, with one power of two for all of it: its shortest x stays that."""
     wide = A.shape[0] < A.shape[1]
-    exponent = _exponents(_largest(A)).max(initial=-5000, where=_largest(A) > 0)
-    exponent = 0 if exponent == -5000 else exponent
+    exponent = int(np.frexp(_largest(A).max())[1])
     with np.errstate(under="ignore"):
         T = np.ldexp(A.T if wide else A, -exponent)
     norm = float(np.sqrt(_sums_of_squares(T).sum()))
-    B, shift = _stacked(b, 0, wide, T.shape)
+    B, shift = _stacked(b, None, wide, T.shape)
+    shift = np.zeros((1, b.shape[1]), np.int32) if shift is None else shift
     system = AugmentedSystem(T, B, wide, np.ones(T.shape[1]), norm)
-    return ScaledLeastSquares(system, shift - exponent)
+    return ScaledLeastSquares(system, shift - exponent, shift)
 
 
 def _stacked(
-    b: Array, rows: Any, wide: bool, shape: tuple[int, int]
-) -> tuple[Array, NDArray[np.int32]]:
-    """The right-hand sides, ``2**-(rows_i + shift_j) b_ij`` among zeros, and the shifts."""
+    b: Array, rows: Exponents | None, wide: bool, shape: tuple[int, int]
+) -> tuple[Array, Exponents | None]:
+    """The right-hand sides, ``2**-(rows_i + shift_j) b_ij`` among zeros, and the shifts.
+
+    Without `rows`, columns of moderate size are left alone, and None stands for the shifts.
+    """
+    B = np.zeros((sum(shape), b.shape[1]), order="F")
+    place = B[shape[0] :] if wide else B[: shape[0]]
+    sizes = np.abs(b).max(axis=0)
+    if rows is None and all(2.0**-MODERATE <= size <= 2.0**MODERATE for size in sizes.tolist()):
+        place[:] = b
+        return B, None
     fractions, powers = np.frexp(b)
-    powers = np.where(fractions == 0, -(2**20), powers) - rows
-    shift = np.maximum(powers.max(axis=0, initial=-5000), -5000)[None, :]
+    powers = np.where(fractions == 0, -(2**20), powers) - (0 if rows is None else rows)
+    shift = np.maximum(powers.max(axis=0), _OF_ZERO)[None, :]
     with np.errstate(under="ignore"):
-        b = np.ldexp(fractions, np.maximum(powers - shift, -5000))
-    zeros = np.zeros((shape[0 if wide else 1], b.shape[1]))
-    return np.asfortranarray(np.concatenate([zeros, b] if wide else [b, zeros])), shift
+        np.ldexp(fractions, np.maximum(powers - shift, _OF_ZERO), out=place)
+    return B, shift
 
 
-def _exponents(sizes: Array) -> NDArray[np.int32]:
+def _exponents(sizes: Array) -> Exponents:
     """The e for which ``2**-e size`` is in [1/2, 1); 0 for zero."""
-    return np.asarray(np.where(sizes > 0, np.frexp(sizes)[1], 0), dtype=np.int32)
+    return np.asarray(np.frexp(sizes)[1], dtype=np.int32)
 
 
 def _largest(T: Any) -> Array:
+    """The largest magnitude in each column."""
     if sparse.issparse(T):
         return np.asarray(abs(T).max(axis=0).todense()).ravel()
     return np.asarray(np.maximum(T.max(axis=0), -T.min(axis=0)))
 
 
-def _with_scaled_columns(T: Any, exponents: NDArray[np.int32]) -> Any:
+def _with_scaled_columns(T: Any, exponents: Exponents) -> Any:
     with np.errstate(under="ignore"):
         if sparse.issparse(T):
             data = np.ldexp(T.data, -exponents[T.indices])
@@ -116,7 +151,8 @@ def _with_scaled_columns(T: Any, exponents: NDArray[np.int32]) -> Any:
 
 
 def _sums_of_squares(T: Any) -> Array:
-    with np.errstate(under="ignore"):
+    """Of each column; infinite where that is beyond float64's range."""
+    with np.errstate(over="ignore", under="ignore"):
         if sparse.issparse(T):
             sums = np.bincount(T.indices, weights=np.square(T.data), minlength=T.shape[1])
             return np.asarray(sums, dtype=np.float64)

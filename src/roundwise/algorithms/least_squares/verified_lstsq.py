@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance, passes
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.krylov import gmres
-from roundwise.algorithms.least_squares.augmented import AugmentedFactors, AugmentedMatrix
-from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.augmented import (
+    AugmentedFactors,
+    AugmentedMatrix,
+    residual_errors,
+)
+from roundwise.algorithms.least_squares.certificate import judged
 from roundwise.algorithms.least_squares.ls_ir import (
     augmented_factors,
     refine_augmented,
@@ -23,7 +28,7 @@ from roundwise.algorithms.least_squares.ls_ir import (
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares
 from roundwise.algorithms.refinement import Correction, Refined, Substitution, by_columns
 from roundwise.algorithms.stage import Stages, Vector
-from roundwise.algorithms.stopping import BudgetRule, HalvingRule
+from roundwise.algorithms.stopping import BudgetRule, HalvingRule, StoppingRule
 from roundwise.backends import ArithmeticFailure
 from roundwise.formats import FP32, FP64, FloatFormat
 
@@ -31,6 +36,9 @@ Array = NDArray[np.float64]
 
 INNER_TOLERANCE, RESTART, BUDGET = 1e-6, 20, 40
 """Of GMRES; after so many iterations for one column the next factors are the better deal."""
+
+TARGET = 0.8
+"""Refinement goes on to this share of the tolerance: rounding x to its type costs the rest."""
 
 
 def target_error(m: int, n: int, dtype: Any) -> float:
@@ -48,8 +56,9 @@ class Attempt:
     """What came of an action."""
 
     outcome: Outcome
-    X: Array | None = None  # stacked, in the scale of the system
     x: NDArray[Any] | None = None  # as it would be returned
+    X: Array | None = None  # x and its witness, stacked, in the scale of the system
+    R: Array | None = None  # the residual of X
     M: AugmentedFactors | None = None
 
 
@@ -72,8 +81,7 @@ def attempt(
                 lambda: augmented_factors(factor, inner, A, scaled.system.T, stages.method, shared),
                 factor,
             )
-        made = _Attempt(scaled, stages, M, A, matrix, tolerance, dtype)
-        return made.run()
+        return _Attempt(scaled, stages, M, A, matrix, tolerance, dtype).run()
     except ArithmeticFailure as failure:
         return Attempt(Outcome.from_failure(failure), M=M)
 
@@ -90,28 +98,24 @@ class _Attempt:
 
     @np.errstate(all="ignore")  # infinity and NaN never pass the gate
     def run(self) -> Attempt:
-        factor, update, inner, residual = self.stages.values()
-        # What the float64 residuals of large problems leave open is about half of the tolerance.
-        target = self.tolerance * (0.4 if self.scaled.system.n > 100 else 0.8)
-        by_factors = Substitution(factor, self.M)
-        rule = HalvingRule(target)
-        found = refine_augmented(
-            self.scaled, by_factors, by_factors, residual, update, rule, self.matrix
-        )
+        stages = self.stages
+        by_factors = Substitution(stages["factor"], self.M)
+        rule = HalvingRule(TARGET * self.tolerance)
+        found = self._refined(by_factors, by_factors, rule)
         if found.X is None:
             return Attempt(Outcome(found.status, None, reason=found.reason), M=self.M)
-        X, steps, iterations, last = found.best, found.progress.steps, 0, found
-        x, bounds = self._judged(X)
+        steps, iterations, last = found.progress.steps, 0, found
+        x, X, R, bounds = self._judged(found.best, found)
         if not passes(bounds, self.tolerance):
-            applied = self.M.to(inner.fmt)
+            applied, best = self.M.to(stages["gmres"].fmt), found.best
             for column in np.flatnonzero(~(bounds <= self.tolerance)).tolist():
-                last = self._by_gmres(X[:, [column]], [column], applied, target)
-                X[:, [column]] = last.best
+                last = self._by_gmres(best[:, [column]], [column], applied)
+                best[:, [column]] = last.best
                 steps += last.progress.steps
                 iterations += last.progress.inner_iterations
                 if not last.errors[0] <= self.tolerance:
                     break  # the other columns share the matrix
-            x, bounds = self._judged(X)
+            x, X, R, bounds = self._judged(best)
         worst, accepted = float(bounds.max(initial=0.0)), passes(bounds, self.tolerance)
         status = OutcomeStatus.CONVERGED if accepted else last.status
         if status is OutcomeStatus.CONVERGED and not accepted:
@@ -124,22 +128,44 @@ class _Attempt:
             inner_iterations=iterations,
             reason="" if accepted else last.reason or status.value,
         )
-        return Attempt(outcome, X, x if math.isfinite(worst) else None, self.M)
+        return Attempt(outcome, x if math.isfinite(worst) else None, X, R, self.M)
 
-    def _judged(self, X: Array) -> tuple[NDArray[Any], Array]:
-        x = self.scaled.solution(X).astype(self.dtype)
+    def _judged(
+        self, X: Array, found: Refined | None = None
+    ) -> tuple[NDArray[Any], Array, Array, Array]:
+        """x as it is returned, X with it, its residual, and the bounds of its backward errors.
+
+        Refinement has judged X already, and that holds unless x is another one once it is rounded.
+        """
+        system = self.scaled.system
+        x = self.scaled.solution(X).astype(self.dtype, copy=False)
         stacked = self.scaled.with_solution(X, x)
-        return x, proven_errors(self.scaled.system, stacked, self.tolerance)
+        if found is not None and found.R is not None and self._known is not None:
+            same = np.array_equal(system.x(stacked), system.x(X))
+            if same and passes(found.errors, self.tolerance):
+                return x, X, found.R, found.errors
+        bounds, R = judged(system, stacked, self.tolerance)
+        return x, stacked, R, bounds
 
-    def _by_gmres(
-        self, start: Array, columns: list[int], applied: AugmentedFactors, target: float
+    @cached_property
+    def _known(self) -> tuple[float, float] | None:
+        """The errors of the residual stage; None if they are not known."""
+        residual = self.stages["residual"]
+        errors = residual_errors(residual, self.A.T)
+        return errors if all(map(math.isfinite, errors)) else None
+
+    def _refined(
+        self, start: Any, correct: Any, rule: StoppingRule, columns: Any = slice(None)
     ) -> Refined:
-        _, update, inner, residual = self.stages.values()
+        _, update, _, residual = self.stages.values()
+        stages = residual, update, rule, self.matrix
+        return refine_augmented(self.scaled, start, correct, *stages, columns, self._known)
+
+    def _by_gmres(self, start: Array, columns: list[int], applied: AugmentedFactors) -> Refined:
+        inner = self.stages["gmres"]
 
         def solve(r: Vector) -> Correction:
             return gmres(inner, self.A, applied, r, INNER_TOLERANCE, RESTART, 1)
 
-        rule = BudgetRule(target, BUDGET, slow=0.5)
-        return refine_augmented(
-            self.scaled, start, by_columns(solve), residual, update, rule, self.matrix, columns
-        )
+        rule = BudgetRule(TARGET * self.tolerance, BUDGET, slow=0.5)
+        return self._refined(start, by_columns(solve), rule, columns)

@@ -327,8 +327,10 @@ class DenseFactors(PermutedFactors):
     @property
     def pivots(self) -> Vector | None:
         """The magnitudes of the diagonal of the U that was computed, of A or of A'."""
-        if not self._is_lu:
-            return None
+        return self.diagonal if self._is_lu else None
+
+    @property
+    def diagonal(self) -> Vector:
         diagonal = np.array(np.diagonal(self._packed))[:, None]
         return np.asarray(np.abs(converted(diagonal, self._storage, np.float64)[:, 0]))
 

@@ -1,1 +1,0 @@
-"""`lstsq`, and what it returns."""

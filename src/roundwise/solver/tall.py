@@ -1,0 +1,162 @@
+"""Least squares problems: `prepare` and `decide`, the first two of the four steps of `lstsq`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise._forking import cached_property
+from roundwise.actions import Action
+from roundwise.algorithms.least_squares.ls_ir import LsIR
+from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
+from roundwise.algorithms.least_squares.verified_lstsq import target_error
+from roundwise.formats import FP32, FP64
+from roundwise.methods.tall import SVD, TALL, tall_methods
+from roundwise.problems.least_squares import LeastSquares
+from roundwise.solver.decide import Plan
+from roundwise.solver.inputs import columns_of_rows, is_complex
+from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least
+from roundwise.solver.prepare import BACKEND, check_finite, checked_tolerance, float64_matrix
+from roundwise.tuning import DeployedPolicy
+
+Array = NDArray[np.float64]
+
+BY_SVD = Action([FP64] * 4, SVD.name)
+
+
+@dataclass(frozen=True, eq=False)
+class TallSystem:
+    """A and b of a least squares problem as float64, and what is asked.
+
+    "Tall" is the one of A and A' that is factorized.
+    """
+
+    A: Any  # a contiguous array, or canonical csr_array
+    b: Array  # (m, k), Fortran-ordered
+    was_vector: bool
+    dtype: Any  # of the answer: float32 if A and b are, else float64
+    tolerance: float
+    rcond: float
+
+    @property
+    def is_sparse(self) -> bool:
+        return not isinstance(self.A, np.ndarray)
+
+    @property
+    def is_empty(self) -> bool:
+        return 0 in (*self.A.shape, self.b.shape[1])
+
+    @cached_property
+    def scaled(self) -> ScaledLeastSquares:
+        """The augmented system of the problem, scaled to moderate size."""
+        return scaled_least_squares(self.A, self.b)
+
+    def shaped(self, x: NDArray[Any]) -> NDArray[Any]:
+        return x[:, 0] if self.was_vector else x
+
+    def per_column(self, values: Array) -> Any:
+        return float(values[0]) if self.was_vector else values
+
+
+def prepare(A: Any, b: Any, tol: float | None, rcond: float | None) -> TallSystem:
+    """A and b, ready to be solved with, or an error that names the fix."""
+    for name, values in (("A", A), ("b", b)):
+        if is_complex(values):
+            raise TypeError(
+                f"{name} is complex; real problems only: pass {name}.real if that is meant, or use "
+                "numpy.linalg.lstsq"
+            )
+    tol = checked_tolerance(tol)
+    given, form = float64_matrix(A)
+    if given.ndim != 2:
+        raise np.linalg.LinAlgError(f"A has {given.ndim} dimensions; pass a matrix")
+    m, n = given.shape
+    columns = columns_of_rows(b, m)
+    dtype = np.float32 if given.dtype == columns.dtype == np.float32 else np.float64
+    if rcond is None:
+        rcond = max(m, n) * 2 * (FP32 if dtype == np.float32 else FP64).unit_roundoff
+    elif not 0 <= rcond < 1:
+        raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
+    if form.size:
+        check_finite(BACKEND.sizes(form))
+    block = np.array(columns if columns.ndim == 2 else columns[:, None], np.float64, order="F")
+    tolerance = target_error(m, n, dtype) if tol is None else tol
+    return TallSystem(form, block, columns.ndim == 1, dtype, tolerance, float(rcond))
+
+
+def decide(system: TallSystem, asker: Asker) -> Plan:
+    """What to try for a problem, and why."""
+    policy = None if asker is DEFAULT else asker.on(BACKEND)
+    if policy is None:
+        plan = _default(system.is_sparse, system.dtype == np.float32)
+    elif isinstance(policy, Start):
+        plan = _as_asked(policy, system)
+    else:
+        plan = _trained(policy, system)
+    if not system.scaled.has_zero_column:
+        return plan
+    which = "row" if system.scaled.system.wide else "column"
+    reason = (
+        f"A {which} of A is zero: the rank is not full, and the SVD finds the shortest solution."
+    )
+    return Plan((BY_SVD,), reason)
+
+
+@lru_cache(maxsize=4)
+def _default(sparse: bool, single: bool) -> Plan:
+    method = tall_methods(sparse)[0]
+    if single:
+        reason = "The answer is to be float32: Cholesky of A'A in fp32 is likely to do, at the "
+        return Plan(_ladder_from(Action([FP32, FP64, FP64, FP64], method)), reason + "least cost.")
+    reason = "Cholesky of A'A in fp64 takes half the operations of QR and suffices unless the "
+    return Plan(_ladder_from(Action([FP64] * 4, method)), reason + "condition number is large.")
+
+
+def _as_asked(start: Start, system: TallSystem) -> Plan:
+    """The caller's actions in turn, then the climb from the last of them."""
+    known = tall_methods(system.is_sparse)
+    asked = [_runnable(action, known[0]) for action in start.actions]
+    for action in asked:
+        if action.method not in known:
+            names = ", ".join(known)
+            raise ValueError(f"method {action.method!r} is not for this A; choose {names}")
+        if action.method == "choleskyqr" and action[0] != FP64:
+            raise ValueError("Cholesky QR is in fp64 alone; choose choleskyqr:fp64-fp64-fp64-fp64")
+    reason = f"You asked for {start.text} first."
+    if tuple(asked[0]) != tuple(start.actions[0]):
+        reason += f" Least squares do not run in it here: {asked[0][0]} instead."
+    return Plan(tuple(dict.fromkeys((*asked[:-1], *_ladder_from(asked[-1])))), reason)
+
+
+def _trained(policy: DeployedPolicy, system: TallSystem) -> Plan:
+    A, b = system.A, system.b[:, 0]
+    if A.shape[0] < A.shape[1]:
+        A, b = A.T, np.zeros(A.shape[1])
+    state = policy.state(LeastSquares(A, b), arithmetic=policy.arithmetic)
+    chosen = policy.policy.space[policy.policy.choose(state)]
+    own = policy.algorithm.method if isinstance(policy.algorithm, LsIR) else None
+    method = tall_methods(True)[0] if system.is_sparse else own or "qr"
+    return Plan(_ladder_from(_runnable(Action(chosen), method)), f"The tuner chose {chosen}.")
+
+
+def _runnable(action: Action, method: str) -> Action:
+    """The action in fp32 and fp64, each format raised to the lowest that has its bits and range.
+
+    `method` is for an action that names none.
+    """
+    return Action([at_least(fmt, (FP32, FP64)) for fmt in action], action.method or method)
+
+
+def _ladder_from(first: Action) -> tuple[Action, ...]:
+    """The climb from an action on: FP64 by the same method, then by those that follow it."""
+    ladder, method = [first], TALL[first.method]
+    if first[0] != FP64:
+        ladder.append(Action([FP64] * 4, method.name))
+    while method.then:
+        method = TALL[method.then[0]]
+        ladder.append(Action([FP64] * 4, method.name))
+    return tuple(dict.fromkeys(ladder))
