@@ -31,6 +31,7 @@ from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64
+from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.machine.spinning import cores_to_ourselves
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
@@ -266,16 +267,16 @@ def _has_structure(A: Array) -> bool:
 @np.errstate(all="ignore")
 def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     """The same by LU with several threads, for larger systems."""
-    with cores_to_ourselves(known.n):
+    with ieee_arithmetic(), cores_to_ourselves(known.n):
         solved = solve_at_once(A, b)
-    if solved is None:
-        return None
-    x, error, pivot_ratio = solved
-    if not pivot_ratio > SUSPICIOUS:
-        return None  # perhaps few digits are right, or A is singular: that is looked into
-    error = upper_bounds(error, known.n, exact.error_of(known.n, exact.block_for(known.n)))
-    if not passes(error, known.tolerance):
-        return None
+        if solved is None:
+            return None
+        x, error, pivot_ratio = solved
+        if not pivot_ratio > SUSPICIOUS:
+            return None  # perhaps few digits are right, or A is singular: that is looked into
+        error = upper_bounds(error, known.n, exact.error_of(known.n, exact.block_for(known.n)))
+        if not passes(error, known.tolerance):
+            return None
     return ExpressAnswer(x, float(error), known.tolerance, float(pivot_ratio))
 
 
