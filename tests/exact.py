@@ -28,6 +28,11 @@ def backward_error(A, x, b):
     return max(errors)
 
 
+def passes(A, x, b):
+    """Whether the backward error is at most ``sqrt(n) u``, as the gate for float64 asks."""
+    return backward_error(A, x, b) <= math.sqrt(A.shape[0]) * 2.0**-53 * (1 + 2.0**-49)
+
+
 def solution(A, b, digits=60):
     """``A^-1 b`` rounded to float64, by LU factorization in so many digits."""
     with mpmath.workdps(digits):

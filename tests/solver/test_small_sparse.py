@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from exact import backward_error
+from exact import backward_error, passes
 from scipy import sparse
 
 import roundwise as rw
@@ -43,7 +43,7 @@ def test_answers_pass_the_gate(form, b, at_once):
     assert at_once[0] is x
     assert x.shape == b.shape
     for xj, bj in zip(np.atleast_2d(x.T), np.atleast_2d(b.T), strict=True):
-        assert backward_error(A.toarray(), xj, bj) <= np.sqrt(N) * U
+        assert passes(A.toarray(), xj, bj)
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])
@@ -137,7 +137,7 @@ def test_strided_arrays_go_the_ordinary_way(at_once):
     strided.data = spread[::2]
     x = rw.solve(strided, B[:, 0])
     assert at_once == [None]
-    assert backward_error(A.toarray(), x, B[:, 0]) <= np.sqrt(N) * U
+    assert passes(A.toarray(), x, B[:, 0])
 
 
 def test_invalid_indices_are_refused():

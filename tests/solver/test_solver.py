@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from exact import backward_error
+from exact import backward_error, passes
 from hard_systems import SPARSE_FORMATS, as_sparse, scaled_systems, spd, wilkinson
 from scipy import sparse
 
@@ -129,7 +129,7 @@ def test_dtypes(kind, other, expected, policy, form):
 def test_a_float64_answer_passes_the_gate_of_float64():
     solution = rw.solve(A.astype("f4"), b, policy="fp32", full_output=True)
     assert solution.tolerance == np.sqrt(N) * U
-    assert backward_error(A.astype("f4"), solution.x, b) <= np.sqrt(N) * U
+    assert passes(A.astype("f4"), solution.x, b)
 
 
 def test_float32_answers_pass_the_gate_of_float32():
@@ -159,7 +159,7 @@ def test_columns_are_judged_one_by_one():
     B = np.column_stack([b, 1e-300 * b, 1e300 * b, 0 * b])
     X = rw.solve(A, B, policy="fp32")
     for column, rhs in zip(X.T, B.T, strict=True):
-        assert backward_error(A, column, rhs) <= np.sqrt(N) * U
+        assert passes(A, column, rhs)
     np.testing.assert_array_equal(X[:, 3], 0)
 
 
@@ -306,13 +306,13 @@ def test_a_wrong_assumption_costs_time_only(form):
         assert solution.status == "escalated"
         assert solution.attempts[0].status is rw.OutcomeStatus.NOT_POSITIVE_DEFINITE
         assert "positive" in solution.attempts[0].reason
-    assert backward_error(indefinite, solution.x, b) <= np.sqrt(N) * U
+    assert passes(indefinite, solution.x, b)
 
 
 def test_cholesky_is_given_up_at_once_only_where_more_bits_cannot_help():
     def attempts(A):
         solution = rw.solve(A, b, policy="fp32", assume_a="pos", full_output=True)
-        assert backward_error(A, solution.x, b) <= np.sqrt(N) * U
+        assert passes(A, solution.x, b)
         return [(one.action.partition("-")[0], one.status.name) for one in solution.attempts]
 
     rng = np.random.default_rng(5)
@@ -368,7 +368,7 @@ def test_escalation_is_told_and_remembered():
         again = factors.solve(column, full_output=True)
         assert again.status == "accepted"
         factoring.append(again.timings["factor"])
-        assert backward_error(hard, again.x, column) <= np.sqrt(60) * U * (1 + 16 * U)
+        assert passes(hard, again.x, column)
     assert min(factoring) < first.timings["factor"]  # a busy machine may stop one of them
     assert factors.solve(rhs).shape == rhs.shape
     assert factors.shape == (60, 60)
@@ -411,7 +411,7 @@ def test_growth_ends_with_qr(policy):
     grown = wilkinson(120)
     rhs = np.random.default_rng(0).standard_normal(120)
     solution = rw.solve(grown, rhs, policy=policy, full_output=True)
-    assert backward_error(grown, solution.x, rhs) <= np.sqrt(120) * U * (1 + 16 * U)
+    assert passes(grown, solution.x, rhs)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
@@ -460,7 +460,7 @@ def test_overflow_in_fp64_substitution_leads_to_qr():
     first, last = solution.attempts
     assert first.status is rw.OutcomeStatus.OVERFLOW
     assert rw.Action.parse(last.action).method == "qr"
-    assert backward_error(graded, solution.x, rhs) <= np.sqrt(len(rhs)) * U * (1 + 16 * U)
+    assert passes(graded, solution.x, rhs)
 
 
 @pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
@@ -470,9 +470,7 @@ def test_scaled_sparse_matrices_keep_their_pattern():
     scaled = sparse.csr_array(grid * rows[:, None] * columns)
     assert rw.factor(grid).action.method == rw.factor(scaled).action.method == "superlu/mmd"
     rhs = np.ones(grid.shape[0])
-    assert backward_error(scaled, rw.solve(scaled, rhs), rhs) <= np.sqrt(len(rhs)) * U * (
-        1 + 16 * U
-    )
+    assert passes(scaled, rw.solve(scaled, rhs), rhs)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -48,7 +48,7 @@ def judge(A, b, **options):
         assert not told.backward_error <= tolerance or "determinant is zero" in told.reason
         return None
     assert x.shape == np.shape(b)
-    assert exact.backward_error(A, x, b) <= tolerance * (1 + 16 * U)
+    assert exact.passes(A, x, b)
     return x
 
 
@@ -60,7 +60,7 @@ def peer_solves(A, b):
             x = spsolve(A.tocsc(), b) if sparse.issparse(A) else np.linalg.solve(A, b)
     except (np.linalg.LinAlgError, RuntimeError):  # SuperLU aborts
         return False
-    if not exact.backward_error(A, x, b) <= math.sqrt(len(b)) * U:
+    if not exact.passes(A, x, b):
         return False
     return np.linalg.cond(A.toarray() if sparse.issparse(A) else A, 1) < 0.1 / U
 
@@ -125,18 +125,18 @@ def test_many_columns_are_judged_one_by_one():
         for policy in POLICIES:
             X = rw.solve(problem.A, B, policy=policy)
             for x, b in zip(X.T, B.T, strict=True):
-                assert exact.backward_error(problem.A, x, b) <= math.sqrt(40) * U * (1 + 16 * U)
+                assert exact.passes(problem.A, x, b)
 
 
 def test_cholesky_falls_back():
     for kappa in (1e9, 1e13):
         A = hard_systems.spd(80, kappa)
         solution = rw.solve(A, np.ones(80), policy="fp32", assume_a="pos", full_output=True)
-        assert exact.backward_error(A, solution.x, np.ones(80)) <= math.sqrt(80) * U * (1 + 16 * U)
+        assert exact.passes(A, solution.x, np.ones(80))
     A, b = HARD["indefinite with positive diagonal 80"]
     solution = rw.solve(A, b, policy="fp32", assume_a="pos", full_output=True)
     assert "Cholesky" in solution.attempts[0].reason
-    assert exact.backward_error(A, solution.x, b) <= math.sqrt(80) * U * (1 + 16 * U)
+    assert exact.passes(A, solution.x, b)
 
 
 def test_pde():

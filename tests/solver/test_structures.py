@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.linalg
-from exact import backward_error
+from exact import passes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -15,7 +15,6 @@ from roundwise.backends.native.structured import structured_method, triangular_o
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.structures import NAMES
 
-U = 2.0**-53
 N = STRUCTURED_FROM + 40
 
 
@@ -50,14 +49,14 @@ def test_structure_is_found_and_used(name, order):
     solution = rw.solve(A, b, full_output=True)
     assert solution.action == f"{method}:fp64-fp64-fp64-fp64"
     for c in range(2):
-        assert backward_error(A, solution.x[:, c], b[:, c]) <= np.sqrt(N) * U
+        assert passes(A, solution.x[:, c], b[:, c])
     F = rw.factor(A)
     assert F.format == f"{method} fp64"
     for trans, M in (("N", A), ("T", A.T)):
         x = F.solve(b[:, 0], trans)
-        assert backward_error(M, x, b[:, 0]) <= np.sqrt(N) * U
+        assert passes(M, x, b[:, 0])
     plain = rw.solve(A, b[:, 0])
-    assert backward_error(A, plain, b[:, 0]) <= np.sqrt(N) * U
+    assert passes(A, plain, b[:, 0])
     assert rw.solve(A, b, assume_a="gen", full_output=True).action.startswith("lu:")
 
 
@@ -100,7 +99,7 @@ def test_a_triangle_that_hides_its_condition_is_examined():
             solution = rw.solve(A, np.ones(n), full_output=True)
         except rw.SolveFailed:
             return
-    assert backward_error(A, solution.x, np.ones(n)) <= np.sqrt(n) * U
+    assert passes(A, solution.x, np.ones(n))
     assert solution.digits > 2 or told
 
 
@@ -109,12 +108,12 @@ def test_refactoring_keeps_the_method_and_the_gate():
     F = rw.factor(A)
     b = np.ones(N)
     F.refactor(2 * A)
-    assert backward_error(2 * A, F.solve(b), b) <= np.sqrt(N) * U
+    assert passes(2 * A, F.solve(b), b)
     F.refactor(full())  # the pattern of a dense matrix may change
-    assert backward_error(full(), F.solve(b), b) <= np.sqrt(N) * U
+    assert passes(full(), F.solve(b), b)
     F = rw.factor(np.tril(full()))
     F.refactor(full())
-    assert backward_error(full(), F.solve(b), b) <= np.sqrt(N) * U
+    assert passes(full(), F.solve(b), b)
 
 
 # --- SciPy's names
@@ -163,9 +162,9 @@ def test_entries_that_a_name_excludes_are_not_read(name, n):
     }.get(name, lambda A: A)(A)
     if name in ("sym", "symmetric", "her", "hermitian", "pos", "positive definite"):
         part = np.triu(A) + np.triu(A, 1).T
-    assert backward_error(part, x, b) <= np.sqrt(n) * U
+    assert passes(part, x, b)
     F = rw.factor(A, assume_a=name)
-    assert backward_error(part, F.solve(b), b) <= np.sqrt(n) * U
+    assert passes(part, F.solve(b), b)
 
 
 def test_sparse_matrices_take_the_names_as_they_are():
@@ -174,9 +173,9 @@ def test_sparse_matrices_take_the_names_as_they_are():
         if "upper" in name:
             continue
         x = rw.solve(A, np.ones(20), assume_a=name)
-        assert backward_error(A.toarray(), x, np.ones(20)) <= np.sqrt(20) * U
+        assert passes(A.toarray(), x, np.ones(20))
     x = rw.solve(A, np.ones(20), transposed=True)
-    assert backward_error(A.toarray().T, x, np.ones(20)) <= np.sqrt(20) * U
+    assert passes(A.toarray().T, x, np.ones(20))
 
 
 @pytest.mark.parametrize("bad", ["symetric", 3, ["pos"], ""])
