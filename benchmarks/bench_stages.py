@@ -53,7 +53,7 @@ STAGES = {
 }
 """What each kernel is for. The rest of a solve is Python, and vectors."""
 NAMES = tuple(dict.fromkeys(STAGES.values()))
-TABLES = {"getrs": "_GETRS", "potrs": "_POTRS", "potrf": "_POTRF"}
+TABLES = {"getrs": "GETRS", "potrs": "POTRS", "potrf": "POTRF"}
 """LAPACK's routines, where dense.py keeps them."""
 
 

@@ -6,8 +6,8 @@ from scipy.linalg import lapack
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.backends.complex import dense
 from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.native import complex_matrix
 from roundwise.backends.real_form import RealForm
 from roundwise.formats import FP32
 
@@ -154,11 +154,11 @@ def test_arrays_are_checked():
 
 def test_matrices_use_it(monkeypatch):
     """Factors solve with A and A*, and failures have the statuses that LAPACK's led to."""
-    n = dense.OWN_LU_ORDER
+    n = complex_matrix.OWN_LU_ORDER
     A, b = gaussian(n), gaussian(n)[0]
 
     def factors(values):
-        return dense.ComplexMatrix(RealForm(np.ascontiguousarray(values)), FP32).lu()
+        return complex_matrix.ComplexMatrix(RealForm(np.ascontiguousarray(values)), FP32).lu()
 
     for operator, adjoint in ((A, False), (A.conj().T, True)):
         x = factors(A).solve(b.view(np.float64), transpose=adjoint).view(np.complex128)
@@ -170,7 +170,7 @@ def test_matrices_use_it(monkeypatch):
         with pytest.raises(ArithmeticFailure) as failure:
             factors(values)
         assert failure.value.status is status
-    if dense.has_own_lu():
+    if complex_matrix.has_own_lu():
         monkeypatch.setattr(_kernels, "native_complex_lu", lambda *_: -1)
         with pytest.raises(ArithmeticFailure):
             factors(A)

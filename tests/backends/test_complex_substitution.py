@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import roundwise._kernels as _kernels
-from roundwise.backends.complex.planar import PlanarLU
+from roundwise.backends.native.complex_matrix import PlanarLU
 from roundwise.backends.real_form import complex_columns, real_columns
 from roundwise.formats import FP32, FP64
 

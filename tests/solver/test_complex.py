@@ -14,10 +14,9 @@ from command_line import fail, succeed
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.backends.complex.backend import ComplexBackend
-from roundwise.backends.complex.dense import ComplexMatrix
-from roundwise.backends.complex.sparse import complex_methods
 from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.native.complex_matrix import ComplexMatrix
+from roundwise.backends.native.sparse import engine_methods
 from roundwise.backends.real_form import (
     RealForm,
     complex_columns,
@@ -32,7 +31,7 @@ from roundwise.solver.prepare import prepare
 from roundwise.tuning import Context
 
 U = 2.0**-53
-BACKEND = ComplexBackend()
+BACKEND = rw.get_backend("native")
 
 
 def gaussian(rng, *shape):
@@ -116,7 +115,7 @@ def test_products(rng, fmt):
             )
 
 
-@pytest.mark.parametrize("method", list(complex_methods()))
+@pytest.mark.parametrize("method", list(engine_methods(is_complex=True)))
 @pytest.mark.parametrize("fmt", [FP32, FP64])
 def test_sparse_engines(rng, method, fmt):
     """All that are installed: an analysis serves other values; singular matrices have a status."""
@@ -431,6 +430,20 @@ def helmholtz(m, shift):
     eye = sparse.eye_array(m)
     grid = sparse.kron(line, eye) + sparse.kron(eye, line) - shift * sparse.eye_array(m * m)
     return sparse.csr_array(sparse.diags_array(np.where(np.arange(m * m) % 2, 1, 1j)) @ grid)
+
+
+def test_a_real_matrix_with_the_pattern_of_a_real_form_is_analysed_anew(rng):
+    """A solver keeps what it knows of a complex pattern apart from the same pattern of reals."""
+    A = sparse.csr_array(np.where(rng.random((60, 60)) < 0.1, gaussian(rng, 60, 60), 0))
+    A = sparse.csr_array(A + 3j * sparse.eye_array(60))
+    R = sparse.csr_array(expanded(A))
+    R.data = rng.uniform(1, 2, R.nnz)
+    solver = rw.Solver(policy="superlu/colamd:fp64-fp64-fp64-fp64")
+    for matrix in (A, R, A):
+        b = rng.standard_normal(matrix.shape[0])
+        solution = solver.solve(matrix, b, full_output=True)
+        assert (solution.status, len(solution.attempts)) == ("accepted", 1)
+        assert np.abs(matrix @ solution.x - b).max() < 1e-10 * np.abs(solution.x).max()
 
 
 @pytest.mark.parametrize("policy", ["default", "fp32"])

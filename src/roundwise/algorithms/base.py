@@ -266,14 +266,16 @@ class Algorithm(ABC):
         """
         return monotone_space(self.stages, PAPER_FORMATS if formats is None else formats)
 
-    def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
+    def climb(
+        self, first: Action, backend: Backend, sparse: bool = False, is_complex: bool = False
+    ) -> tuple[Action, ...]:
         """The ladder: actions to try in turn until one succeeds; by default `first`, then FP64.
 
         Parameters
         ----------
         first : Action
         backend : Backend
-        sparse : bool
+        sparse, is_complex : bool
             Whether the problem is.
 
         Returns

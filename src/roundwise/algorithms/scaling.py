@@ -20,6 +20,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
 from roundwise.backends.arrays import array_module, column_norms, is_sparse, norms_of_blocks
+from roundwise.backends.real_form import is_real_form
 from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]
@@ -62,6 +63,16 @@ class ScaledMatrix:
     @cached_property
     def is_sparse(self) -> bool:
         return is_sparse(self.A)
+
+    @cached_property
+    def is_complex(self) -> bool:
+        """Whether A stands for a complex matrix."""
+        return is_real_form(self.A)
+
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """What backends ask of a matrix to tell what they can do: sparse or not, complex or not."""
+        return self.is_sparse, self.is_complex
 
     @cached_property
     def _row_weights(self) -> Array | None:

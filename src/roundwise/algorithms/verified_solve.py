@@ -239,13 +239,13 @@ class VerifiedSolve(Algorithm):
         are above the tolerance, but they are not, residuals are computed in twice the precision;
         the errors are upper bounds then.
         """
-        n, sparse = system[0].n, system[0].is_sparse
-        unknown = residual.backend.residual_error(residual.fmt, n, sparse)
+        n, kind = system[0].n, system[0].kind
+        unknown = residual.backend.residual_error(residual.fmt, n, *kind)
         if errors is None or math.isinf(unknown):
             residual = Stage("gate", FP64, residual.backend)
             R = residual.residual(matrix(residual), X, system[1].B)
             errors, answer.R, answer.residual_format = _errors(system, X, R), R, FP64
-            unknown = residual.backend.residual_error(FP64, n, sparse)
+            unknown = residual.backend.residual_error(FP64, n, *kind)
         bounds = upper_bounds(errors, n, unknown)
         answer.passed = passes(bounds, tolerance)
         if answer.passed:
@@ -275,10 +275,8 @@ class VerifiedSolve(Algorithm):
         """Refine by the factors alone; where that does not pass the gate, by GMRES."""
         factor, update, inner, residual = (stages[name] for name in self.stages)
         # What is known of the residual's error is kept free, so that what stops here also passes.
-        n, backend = system[0].n, residual.backend
-        unknown, doubled = (
-            backend.residual_error(fmt, n, system[0].is_sparse) for fmt in (residual.fmt, FP64X2)
-        )
+        n, kind, backend = system[0].n, system[0].kind, residual.backend
+        unknown, doubled = (backend.residual_error(fmt, n, *kind) for fmt in (residual.fmt, FP64X2))
         if residual.fmt == FP64 and doubled < target / 2 < unknown < math.inf:
             residual, unknown = Stage("residual", FP64X2, backend), doubled
         if unknown < target:
@@ -382,7 +380,9 @@ class VerifiedSolve(Algorithm):
         """The formats of the stages after factorization that are always good enough."""
         return FP64, FP64, FP64X2 if self.accuracy == "forward" else FP64
 
-    def climb(self, first: Action, backend: Backend, sparse: bool = False) -> tuple[Action, ...]:
+    def climb(
+        self, first: Action, backend: Backend, sparse: bool = False, is_complex: bool = False
+    ) -> tuple[Action, ...]:
         """The ladder from an action on; each rung reuses what the one before has computed.
 
         First the same factors with FP64 in all other stages (FP64X2 in residuals for full
@@ -396,7 +396,7 @@ class VerifiedSolve(Algorithm):
         while True:
             known = METHODS.get(method)
             higher = [fmt for fmt in known.formats if fmt.p > factor.p] if known else []
-            fitting = set(backend.methods(sparse))
+            fitting = set(backend.methods(sparse, is_complex))
             later = [name for name in known.then if name in fitting] if known else []
             if higher:
                 factor = higher[0]
@@ -404,7 +404,7 @@ class VerifiedSolve(Algorithm):
                 method, factor = later[0], FP64
             else:
                 return tuple(ladder)
-            if backend.runs(method, factor, sparse):
+            if backend.runs(method, factor, sparse, is_complex):
                 ladder.append(Action((factor, *rest), method))
 
     @staticmethod

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.backends.arrays import column_norms, is_sparse
+from roundwise.backends.real_form import is_real_form
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -264,24 +265,29 @@ class Backend(ABC):
         return None
 
     @abstractmethod
-    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
-        """The named formats that it runs, for sparse or for dense matrices; fewest bits first."""
+    def formats(self, sparse: bool = False, is_complex: bool = False) -> tuple[FloatFormat, ...]:
+        """The named formats that it runs, for matrices of that kind; fewest bits first."""
 
-    def supports(self, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+    def supports(
+        self, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
+    ) -> bool:
         """Whether it runs a format, named or not."""
-        return get_format(fmt) in self.formats(sparse)
+        return get_format(fmt) in self.formats(sparse, is_complex)
 
-    def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        """The ways to factorize that `analyse` knows, for sparse or for dense matrices."""
-        return ("cholesky", "lu")
+    def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
+        """The ways to factorize that `analyse` knows, for matrices of that kind."""
+        return () if is_complex else ("cholesky", "lu")
 
-    def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+    def runs(
+        self, method: str, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
+    ) -> bool:
         """Whether it factorizes by that method in that format."""
-        return method in self.methods(sparse) and self.supports(fmt, sparse)
+        known = self.methods(sparse, is_complex)
+        return method in known and self.supports(fmt, sparse, is_complex)
 
     def analyse(self, A: Any, method: str) -> Analysis:
         """Prepare to factorize A, and other matrices with its pattern, by one of the `methods`."""
-        known = self.methods(is_sparse(A))
+        known = self.methods(is_sparse(A), is_real_form(A))
         if method not in known:
             raise UnknownNameError("factorization method", method, list(known))
         return self._analysis(A, method)
@@ -302,7 +308,10 @@ class Backend(ABC):
 
     @abstractmethod
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
-        """Round a dense array or a SciPy sparse matrix to a format."""
+        """Round a dense array or a SciPy sparse matrix to a format.
+
+        A complex matrix comes in its real form (`roundwise.backends.real_form`).
+        """
 
     @abstractmethod
     def dot(self, x: Vector, y: Vector, fmt: str | FloatFormat) -> float:
@@ -409,11 +418,14 @@ class Backend(ABC):
             r[:] = self.axpy(-1.0, r, b, A.fmt)
         return R
 
-    def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
+    def residual_error(
+        self, fmt: FloatFormat, n: int, sparse: bool = False, is_complex: bool = False
+    ) -> float:
         """The c for which ``|r_ij| u + c (|A| |X| + |B|)_ij`` bounds the error of a residual.
 
         r_ij is an entry of the residual in a format, u float64's unit roundoff, and n the number
-        of unknowns. Infinite if there is no such bound.
+        of unknowns. For a complex matrix r_ij is complex, magnitudes are moduli, and n is that of
+        the real form. Infinite if there is no such bound.
         """
         return math.inf
 

@@ -11,7 +11,7 @@ this real system; only factorizations, and the norms of the gate, know that it i
 transpose of the real form is the real form of the conjugate transpose.
 
 A dense matrix is not expanded: `RealForm` refers to the complex numbers. A sparse one is a real
-`csr_array` with four times the entries (`expanded`).
+`SparseRealForm` with four times the entries (`expanded`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from roundwise.machine.threads import pass_threads
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+
+ROOT_2, OVER_ROOT_2 = 1.4142135623730952, 0.7071067811865475
+"""Not below the square root of 2, and not above its inverse."""
 
 PART = 64
 """Rows whose magnitudes are taken at a time: they stay in the cache."""
@@ -93,6 +96,15 @@ class RealForm:
         return float(sums.reshape(-1, 2).sum(axis=1).max()), largest
 
 
+class SparseRealForm(sparse.csr_array):  # type: ignore[misc]
+    """The real form of a sparse complex matrix, in compressed rows."""
+
+
+def is_real_form(A: Any) -> bool:
+    """Whether a matrix stands for a complex one."""
+    return isinstance(A, RealForm | SparseRealForm)
+
+
 def expanded_block(Z: Complex) -> Real:
     """The real form of some rows of a complex matrix, as an array."""
     result = np.empty((2 * Z.shape[0], 2 * Z.shape[1]))
@@ -123,7 +135,7 @@ def complex_columns(X: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(X.T).view(dtype).T
 
 
-def expanded(A: sparse.csr_array) -> sparse.csr_array:
+def expanded(A: sparse.csr_array) -> SparseRealForm:
     """The real form of a complex matrix in canonical compressed rows; zeros in its blocks stay."""
     n, counts = A.shape[0], np.diff(A.indptr).astype(np.int64)
     dtype = np.int32 if 4 * A.nnz <= np.iinfo(np.int32).max else np.int64
@@ -134,7 +146,7 @@ def expanded(A: sparse.csr_array) -> sparse.csr_array:
     for places in (even, odd):
         indices[places], indices[places + 1] = 2 * A.indices, 2 * A.indices + 1
     indptr = np.concatenate([[0], np.cumsum(np.repeat(2 * counts, 2))]).astype(dtype)
-    made = sparse.csr_array((data, indices, indptr), shape=(2 * n, 2 * n))
+    made = SparseRealForm((data, indices, indptr), shape=(2 * n, 2 * n))
     made.has_canonical_format = True  # as A
     return made
 

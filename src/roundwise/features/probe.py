@@ -19,11 +19,11 @@ from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.backends.native.structured import structured_method_and_diagonals
 from roundwise.backends.symmetry import is_symmetric
-from roundwise.features import complex_probe
 from roundwise.features.angles import ROWS, angles_from
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import factorization_threads, pass_threads
 
 Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
 
 PROBE = (
     "n",
@@ -52,13 +52,23 @@ CHOLESKY_FROM = 700
 """Below this n, what Cholesky gains over LU is no more than what comparing A with its transpose
 takes. A price, in unknowns: ``python benchmarks/factorization_rates.py`` times Cholesky and LU."""
 
+COMPLEX_CHOLESKY_FROM = 1200
+"""The same for a complex A, beside LAPACK's Cholesky and our LU in fp32."""
+
+TINY = 128
+"""The same where LU is LAPACK's: below this n, it does not take long enough to look."""
+
+BLOCK = 128
+"""Rows of a complex A that are compared with columns at a time: they stay in the cache."""
+
 SAFE_EXPONENT = 200
 """A fact: squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
 
 
-def cholesky_from() -> int:
+def cholesky_from(is_complex: bool = False) -> int:
     """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
-    return CHOLESKY_FROM if has_own_lu() else complex_probe.TINY
+    own = COMPLEX_CHOLESKY_FROM if is_complex else CHOLESKY_FROM
+    return own if has_own_lu() else TINY
 
 
 def looks_positive_definite(A: Any) -> bool:
@@ -98,9 +108,9 @@ def structure(problem: Any) -> dict[str, float]:
         strong = has_strong_diagonal(A, symmetric)
         positive = bool((A.diagonal() > 0).all())
     elif problem.A.dtype.kind == "c":
-        large = len(problem.A) >= complex_probe.cholesky_from()
-        positive = large and complex_probe.has_positive_diagonal(problem.A)
-        symmetric, strong = positive and complex_probe.is_hermitian(problem.A), False
+        large = len(problem.A) >= cholesky_from(is_complex=True)
+        positive = large and _has_positive_diagonal(problem.A)
+        symmetric, strong = positive and _is_hermitian(problem.A), False
     else:
         positive = symmetric = looks_positive_definite(problem.A)
         strong = False
@@ -109,6 +119,21 @@ def structure(problem: Any) -> dict[str, float]:
         "looks_positive_definite": float(symmetric and positive),
         "strong_diagonal": float(strong),
     }
+
+
+def _has_positive_diagonal(A: Complex) -> bool:
+    """Whether all entries of the diagonal are real and positive."""
+    diagonal = np.diagonal(A)
+    return bool((diagonal.real > 0).all()) and not diagonal.imag.any()
+
+
+def _is_hermitian(A: Complex) -> bool:
+    """Whether A equals its conjugate transpose; most that do not show it in a few rows."""
+    probes = {0, len(A) // 2, len(A) - 1}
+    if not all(np.array_equal(A[i], A[:, i].conj()) for i in probes):
+        return False
+    blocks = range(0, len(A), BLOCK)
+    return all(np.array_equal(A[i : i + BLOCK, i:], A[i:, i : i + BLOCK].conj().T) for i in blocks)
 
 
 def zeros(problem: Any) -> dict[str, float]:
@@ -195,7 +220,7 @@ def row_features(problem: Any) -> dict[str, float]:
         norms = np.sqrt(np.bincount(of_row, entries * entries, count))
         diagonal = np.ldexp(A.diagonal()[rows], exponents)
     elif problem.A.dtype.kind == "c":
-        return complex_probe.row_features(problem.A)
+        return _complex_row_features(problem.A)
     else:
         lines = problem.A.T if problem.A.flags.c_contiguous else np.asfortranarray(problem.A)
         diagonal = lines[rows, rows]
@@ -230,3 +255,37 @@ def _lines_of(A: Array, lines: Any, diagonal: Any) -> tuple[Array, Array, Array]
     A = A.astype(np.float64, copy=False)
     _kernels.native_look(A, lines, diagonal, largest, norms, gram, factorization_threads())
     return largest, norms, gram
+
+
+def _inner_products(parts: Array) -> Complex:
+    """Those of all rows, in the lower triangle, from planes of real and imaginary parts."""
+    _, count, n = parts.shape
+    gram = np.empty((2 * count, 2 * count), order="F")
+    _kernels.native_gram(parts.reshape(2 * count, n).T, gram, pass_threads(parts.size))
+    re, im, mixed = gram[:count, :count], gram[count:, count:], gram[count:, :count]
+    products = np.empty((count, count), dtype=np.complex128, order="F")
+    products.real, products.imag = re + im, mixed - mixed.T
+    return products
+
+
+@np.errstate(under="ignore")
+def _complex_row_features(A: Complex) -> dict[str, float]:
+    """What 64 rows of a C-ordered A tell, whose entries are of moderate size."""
+    count = min(ROWS, len(A))
+    rows = np.arange(count) * len(A) // count
+    sampled = A[rows]
+    parts = np.empty((2, *sampled.shape))  # apart, as products are faster then
+    parts[0], parts[1] = sampled.real, sampled.imag
+    # Where sizes differ so much that squares vanish, the probe is coarse, and that is all.
+    squares = parts[0] * parts[0]
+    squares += parts[1] * parts[1]
+    norms = np.sqrt(squares.sum(axis=1))
+    own = np.arange(count), rows
+    shares = np.divide(np.abs(sampled[own]), norms, out=np.zeros(count), where=norms > 0)
+    squares[own] = 0.0
+    weights = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
+    lengths = np.sqrt((weights * weights) @ squares)
+    parts /= np.where(lengths > 0, lengths, lengths.max(initial=0.0) or 1.0)
+    coherence, remainder = angles_from(_inner_products(parts), len(A))
+    share = float(np.sort(shares)[count // 2])
+    return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}

@@ -96,8 +96,8 @@ def _as_asked(start: Start, system: System, known: dict[str, float]) -> Plan:
     if not system.backend.on_host:
         asked = [_runnable(action, system.backend) for action in asked]
     for action in asked:
-        if action.method not in system.backend.methods(system.is_sparse):
-            fitting = ", ".join(system.backend.methods(system.is_sparse))
+        if action.method not in (methods := system.backend.methods(*system.kind)):
+            fitting = ", ".join(methods)
             raise ValueError(f"method {action.method!r} is not for this A; choose {fitting}")
     raised = [ladder_from(action, system) for action in asked]
     ladder = tuple(dict.fromkeys((*(one[0] for one in raised[:-1]), *raised[-1])))
@@ -139,8 +139,6 @@ def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> 
     if system.is_complex and not system.is_sparse:
         reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
     limit = _time_limit(ranks, ranking) if system.is_sparse else None
-    if system.is_complex:  # orders are those of the moduli, and no engine can be stopped
-        orders = limit = None
     first = ranks.space[ranking.first]
     budget = ranks.gmres_budget(system.n)
     return Plan(ladder_from(first, system), reason, learn, orders, limit, budget)
@@ -172,7 +170,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
     if positive_definite is not None:
         known[positive] = float(positive_definite and not is_scaled)
         return known
-    if system.place is None and not system.is_complex and system.n >= STRUCTURED_FROM:
+    if system.place is None and system.n >= STRUCTURED_FROM:
         known |= probe.zeros(profiled)
     if is_scaled or known["banded"] or known["triangular"]:
         return known
@@ -232,13 +230,13 @@ def _safe_action(system: System, known: dict[str, float]) -> Action:
 def allowed_actions(space: ActionSpace, system: System, known: dict[str, float]) -> tuple[int, ...]:
     """The actions of a space whose method fits the system, and whose factors fit its memory."""
     backend = system.backend
-    fitting = fitting_actions(space, known, backend.methods(system.is_sparse))
+    fitting = fitting_actions(space, known, backend.methods(*system.kind))
     if backend.on_host and not system.is_complex:  # formats that a machine lacks are raised later
         return fitting
     return tuple(
         i
         for i in fitting
-        if backend.runs(space[i].method or "lu", space[i][0], system.is_sparse)
+        if backend.runs(space[i].method or "lu", space[i][0], *system.kind)
         and system.fits(space[i])
     )
 
@@ -257,22 +255,25 @@ def ladder_from(first: Action, system: System) -> tuple[Action, ...]:
 
     Rungs whose factors do not fit into the memory are left out; the first one does.
     """
-    ladder = _ladder_from(first, system.backend, system.is_sparse)
+    ladder = _ladder_from(first, system.backend, *system.kind)
     if system.place is None:
         return ladder
     return tuple(action for action in ladder if action == first or system.fits(action))
 
 
 @lru_cache(maxsize=256)
-def _ladder_from(first: Action, backend: Backend, sparse: bool) -> tuple[Action, ...]:
+def _ladder_from(
+    first: Action, backend: Backend, sparse: bool, is_complex: bool
+) -> tuple[Action, ...]:
     if backend.on_host:
-        factors, dense = backend.formats(sparse), backend.formats()
+        factors = backend.formats(sparse, is_complex)
+        dense = backend.formats(is_complex=is_complex)
         method = METHODS.get(first.method)
         if method is not None and not method.chosen:
             factors = method.formats
         raised = (at_least(first[0], factors), *(at_least(fmt, dense) for fmt in first[1:]))
         first = Action(raised, first.method)
-    return ALGORITHM.climb(first, backend, sparse)
+    return ALGORITHM.climb(first, backend, sparse, is_complex)
 
 
 def starts_low(asker: Asker) -> bool:

@@ -23,12 +23,12 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.arrays import is_sparse
-from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
+from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64
 from roundwise.machine.arithmetic import ieee_arithmetic
@@ -227,7 +227,7 @@ def gate_of(n: int, is_complex: bool, tolerance: float) -> Gate:
     u, exact_error = FP64.unit_roundoff, exact.error_of(terms)
     block = min(int(BLOCK_SHARE * tolerance / (root * u)) - 1, LARGEST_BLOCK)
     block = block if block >= LEAST_BLOCK else exact.EXACT
-    block_error = exact_error + (root * (block + 1) * u if block else 0.0)
+    block_error = exact.error_of(terms, block, is_complex)
     least, most = MODERATE if is_complex else (exact.LEAST, exact.MOST)
     growth = upper_bounds(1.0, terms, 0.0)
     return Gate(tolerance, growth, block_error, exact_error, SUSPICIOUS, least, most, block)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 
 from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.algorithms import Stage
@@ -179,6 +178,6 @@ def with_pattern_of(first: System, matrix: System) -> System:
             f"A stores other entries than the factored matrix ({new.nnz} and {old.nnz} of them); "
             "store zeros where only the other one has numbers, or call factor(A)"
         )
-    same = sparse.csr_array((new.data, old.indices, old.indptr), shape=old.shape)
+    same = type(new)((new.data, old.indices, old.indptr), shape=old.shape)
     same.has_canonical_format = True  # as `old`
     return replace(matrix, A=same)

@@ -25,6 +25,7 @@ SAMPLE = 64
 class _Pattern:
     """A pattern in arrays of its own, which nobody changes, and its analyses by method."""
 
+    kind: type[sparse.csr_array]  # real matrices, or real forms of complex ones
     shape: tuple[int, int]
     indptr: NDArray[Any]
     indices: NDArray[Any]
@@ -33,7 +34,8 @@ class _Pattern:
     def is_that_of(self, A: sparse.csr_array) -> bool:
         step = max(1, A.nnz // SAMPLE)
         return (
-            self.shape == A.shape
+            self.kind is type(A)
+            and self.shape == A.shape
             and len(self.indices) == len(A.indices)
             and np.array_equal(self.indices[::step], A.indices[::step])
             and np.array_equal(self.indptr, A.indptr)
@@ -41,7 +43,7 @@ class _Pattern:
         )
 
     def with_values_of(self, A: sparse.csr_array) -> sparse.csr_array:
-        same = sparse.csr_array((A.data, self.indices, self.indptr), shape=A.shape)
+        same = self.kind((A.data, self.indices, self.indptr), shape=A.shape)
         same.has_canonical_format = True  # as that of every `System`
         return same
 
@@ -85,4 +87,4 @@ class KnownPatterns:
             with suppress(ValueError):  # another thread was faster
                 self._patterns.remove(found)
                 return found
-        return _Pattern(A.shape, A.indptr.copy(), A.indices.copy())
+        return _Pattern(type(A), A.shape, A.indptr.copy(), A.indices.copy())

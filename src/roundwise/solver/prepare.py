@@ -19,8 +19,13 @@ from roundwise._csr import canonical_csr, checked_sparse
 from roundwise.algorithms.scaling import NOT_FINITE, ScaledMatrix, is_moderate, moderate
 from roundwise.backends import Backend, NativeBackend
 from roundwise.backends.arrays import is_sparse
-from roundwise.backends.complex.backend import OVER_ROOT_2, ComplexBackend
-from roundwise.backends.real_form import RealForm, compressed_block, expanded
+from roundwise.backends.real_form import (
+    OVER_ROOT_2,
+    RealForm,
+    SparseRealForm,
+    compressed_block,
+    expanded,
+)
 from roundwise.features.probe import cholesky_from
 from roundwise.solver.inputs import (
     check_complex,
@@ -36,7 +41,7 @@ from roundwise.solver.structures import checked_name, named_part
 from roundwise.solver.system import ComplexSystem, System
 
 Accuracy = Literal["backward", "forward"]
-BACKEND, COMPLEX_BACKEND = NativeBackend(), ComplexBackend()
+BACKEND = NativeBackend()
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,6 @@ def _on_device(A: Any, columns: int, place: Place, copy: bool) -> System:
 
 def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
     """A in its real form; it refers to A's numbers where these are a C-ordered complex128 array."""
-    backend = COMPLEX_BACKEND
     if sparse.issparse(A):
         check_complex("A", A.dtype)
         check_shape(A.shape)
@@ -216,15 +220,16 @@ def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
     scaled = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
     single = given.dtype in (np.complex64, np.float32)
     dtype, b = np.float32 if single else np.float64, zeros_of_shape(made.n, columns)
-    return ComplexSystem(*scaled, dtype=dtype, b=b, backend=backend)
+    return ComplexSystem(*scaled, dtype=dtype, b=b, backend=BACKEND)
 
 
 def _real_form(form: Any) -> ScaledMatrix:
-    sizes = COMPLEX_BACKEND.sizes(form)
+    sizes = BACKEND.sizes(form)
     check_finite(sizes)
-    if not isinstance(form, RealForm):
-        return moderate(form, *sizes)
     if is_moderate(sizes[1]):
         return ScaledMatrix(form, sizes[0])
+    if not isinstance(form, RealForm):
+        made = moderate(form, *sizes)
+        return replace(made, A=SparseRealForm(made.A))
     made = moderate(np.asarray(form), *sizes, own=True)
     return replace(made, A=RealForm(compressed_block(made.A)))

@@ -24,9 +24,14 @@ from roundwise.actions import Action
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.scaling import TINY, ScaledMatrix, given_norm
 from roundwise.backends import Backend
-from roundwise.backends.complex.backend import OVER_ROOT_2
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.real_form import RealForm, complex_columns, compressed, real_columns
+from roundwise.backends.real_form import (
+    OVER_ROOT_2,
+    SparseRealForm,
+    complex_columns,
+    compressed,
+    real_columns,
+)
 from roundwise.features import PROBE
 from roundwise.features.definitions import feature_numbers
 from roundwise.features.device_probe import device_row_features
@@ -63,11 +68,6 @@ class System(ScaledMatrix):
     orders: Orders | None = None  # of a sparse A's pattern, as far as they were found before
     rounded: list[Any] = field(default_factory=list)
     """At most one copy of A in FP32, for the first factorization, which may overwrite it."""
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether A stands for a complex matrix."""
-        return False
 
     @property
     def order(self) -> int:
@@ -160,17 +160,12 @@ class ComplexSystem(System):
     more lenient than with ``||A||``.
     """
 
-    @property
-    def is_complex(self) -> bool:
-        return True
+    def __post_init__(self) -> None:
+        assert self.is_complex  # a `csr_array` of the same numbers would be taken for a real matrix
 
     @property
     def order(self) -> int:
         return self.n // 2
-
-    @cached_property
-    def is_sparse(self) -> bool:
-        return not isinstance(self.A, RealForm)
 
     @property
     def has_plain_norms(self) -> bool:
@@ -178,7 +173,7 @@ class ComplexSystem(System):
 
     def transposed(self, backend: Backend) -> Self:
         """The conjugate transpose, scaled as this one is."""
-        A = self.A.T.tocsr() if self.is_sparse else self.A.T
+        A = SparseRealForm(self.A.T.tocsr()) if self.is_sparse else self.A.T
         if self.columns is None:  # rows are all scaled alike, or not at all
             return replace(self, A=A, norm=backend.sizes(A)[0] * OVER_ROOT_2)
         real = ScaledMatrix(A if self.is_sparse else np.asarray(A), 0.0, self.columns, self.rows)
@@ -240,10 +235,6 @@ class ComplexSystem(System):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProfiledComplex(System):
     """A complex matrix as features see it: n counts by work."""
-
-    @property
-    def is_complex(self) -> bool:
-        return True
 
     @cached_property
     def n(self) -> int:

@@ -72,15 +72,17 @@ class CudaBackend(CudaVectors):
             )
         return self.xp.asarray(values)
 
-    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
-        return () if sparse else FORMATS
+    def formats(self, sparse: bool = False, is_complex: bool = False) -> tuple[FloatFormat, ...]:
+        return () if sparse or is_complex else FORMATS
 
-    def methods(self, sparse: bool = False) -> tuple[str, ...]:
-        return () if sparse else ("cholesky", *PIVOTING, "qr")
+    def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
+        return () if sparse or is_complex else ("cholesky", *PIVOTING, "qr")
 
-    def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+    def runs(
+        self, method: str, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
+    ) -> bool:
         """cuSOLVER's factorizations, with partial pivoting or by QR, are FP64's and FP32's."""
-        known = super().runs(method, fmt, sparse)
+        known = super().runs(method, fmt, sparse, is_complex)
         if method == "qr":
             return known and get_format(fmt) == FP64
         return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
@@ -123,7 +125,9 @@ class CudaBackend(CudaVectors):
             return residual.residual(self.device, A.array, self.array(X), self.array(B))
         return self._written(self._read(B, A.fmt) - self._read(A.times(X), A.fmt), A.fmt)
 
-    def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
+    def residual_error(
+        self, fmt: FloatFormat, n: int, sparse: bool = False, is_complex: bool = False
+    ) -> float:
         return error_of(n) if fmt in (FP64, FP64X2) else math.inf
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:

@@ -31,12 +31,16 @@ from roundwise.rounding import kernel_format
 class EmulatedBackend(Backend):
     """Arithmetic in any format that a hardware type carries exactly, alike on every machine."""
 
-    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
+    def formats(self, sparse: bool = False, is_complex: bool = False) -> tuple[FloatFormat, ...]:
+        if is_complex:
+            return ()
         named = [fmt for fmt in NAMED_FORMATS.values() if is_emulated(fmt)]
         return tuple(sorted(named, key=lambda fmt: fmt.p))
 
-    def supports(self, fmt: str | FloatFormat, sparse: bool = False) -> bool:
-        return is_emulated(get_format(fmt))
+    def supports(
+        self, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
+    ) -> bool:
+        return is_emulated(get_format(fmt)) and not is_complex
 
 
 class OperationBackend(EmulatedBackend):

@@ -4,7 +4,12 @@ from roundwise.backends.engines.amg import AMGEngine
 from roundwise.backends.engines.cholmod import CholmodEngine
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
 from roundwise.backends.engines.klu import KLUEngine
-from roundwise.backends.engines.pardiso import PardisoCholesky, PardisoLDL, PardisoLU
+from roundwise.backends.engines.pardiso import (
+    ComplexPardisoLU,
+    PardisoCholesky,
+    PardisoLDL,
+    PardisoLU,
+)
 from roundwise.backends.engines.superlu import SuperLUEngine, suits_symmetric_mode
 from roundwise.backends.engines.supernodal import CholeskyEngine, LdlEngine, LuEngine
 from roundwise.backends.engines.umfpack import UmfpackEngine
@@ -25,3 +30,8 @@ KNOWN_ENGINES: tuple[Engine, ...] = (
 
 ENGINES = {engine.name: engine for engine in KNOWN_ENGINES if engine.installed}
 """The engines whose packages are installed, by name."""
+
+COMPLEX_ENGINES = {
+    engine.name: engine for engine in (SuperLUEngine(), ComplexPardisoLU()) if engine.installed
+}
+"""Those for complex matrices: the others, called by us, are for real ones."""

@@ -9,16 +9,15 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends.checks import checked_block
+from roundwise.backends.checks import Float64Array, checked_block
 from roundwise.backends.contract import Factors, Vector
 from roundwise.backends.native.storage import finished, loaded, require_native_sparse
 from roundwise.formats import FloatFormat
 
 
-class OpaqueFactors(Factors):
-    """Sparse factors without `L` and `U`; a subclass solves for a block of columns."""
+class HiddenFactors(Factors):
+    """Factors without `L` and `U`."""
 
-    is_sparse = True
     perm = order = None
     flops = math.nan
 
@@ -26,29 +25,17 @@ class OpaqueFactors(Factors):
         self.fmt, self.shape, self.method = fmt, (n, n), method
 
     @abstractmethod
-    def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
-        """``A X = B`` or ``A' X = B`` for a Fortran-ordered block in the type of the format.
-
-        The block has at least one column and may be overwritten.
-        """
+    def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
+        """``A X = B`` or ``A' X = B``."""
 
     def solve(self, b: Vector, transpose: bool = False) -> Vector:
-        block = np.asfortranarray(loaded(checked_block(b, self.shape[0]), self.fmt))
-        x = self._solve_block(block, transpose) if block.shape[1] else block
-        x = finished(x, f"{self.method} solve", self.fmt, b)
+        x = self._solve_columns(checked_block(b, self.shape[0]), transpose)
         return x if np.ndim(b) == 2 else x[:, 0]
-
-    def to(self, fmt: FloatFormat) -> Factors:
-        """The same factors for operands and results in another format.
-
-        They cannot be rounded, so the arithmetic in between stays that of their own format.
-        """
-        require_native_sparse(fmt)
-        return self if fmt == self.fmt else _Converting(self, fmt)
 
     def _hidden(self) -> NoReturn:
         raise NotImplementedError(
-            f"{self.method} does not show its factors; factorize by superlu/colamd to see them"
+            f"{self.method} does not show its factors; factorize by superlu/colamd to see them, or "
+            "a complex matrix by SciPy"
         )
 
     @property
@@ -58,6 +45,32 @@ class OpaqueFactors(Factors):
     @property
     def U(self) -> Any:
         self._hidden()
+
+
+class OpaqueFactors(HiddenFactors):
+    """Hidden factors that a subclass solves with for a block of columns in the format's type."""
+
+    is_sparse = True
+
+    @abstractmethod
+    def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
+        """``A X = B`` or ``A' X = B`` for a Fortran-ordered block in the type of the format.
+
+        The block has at least one column and may be overwritten.
+        """
+
+    def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
+        block = np.asfortranarray(loaded(b, self.fmt))
+        x = self._solve_block(block, transpose) if block.shape[1] else block
+        return finished(x, f"{self.method} solve", self.fmt, b)
+
+    def to(self, fmt: FloatFormat) -> Factors:
+        """The same factors for operands and results in another format.
+
+        They cannot be rounded, so the arithmetic in between stays that of their own format.
+        """
+        require_native_sparse(fmt)
+        return self if fmt == self.fmt else _Converting(self, fmt)
 
 
 class _Converting(OpaqueFactors):

@@ -41,7 +41,7 @@ from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.mkl import METIS, MINIMUM_DEGREE, Pardiso, library_path
 from roundwise.backends.engines.opaque import OpaqueFactors
 from roundwise.backends.engines.symmetric import SymmetricPattern
-from roundwise.backends.native.storage import DTYPES
+from roundwise.backends.native.storage import COMPLEX_DTYPES, DTYPES
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.machine.threads import factorization_threads
 
@@ -75,6 +75,12 @@ class PardisoLU(Engine):
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> PardisoSymbolic:
         return PardisoSymbolic(self, pattern, ordering)
+
+
+class ComplexPardisoLU(PardisoLU):
+    """The same of complex matrices."""
+
+    matrix_type, dtypes = 13, COMPLEX_DTYPES
 
 
 class PardisoCholesky(PardisoLU):
@@ -190,6 +196,8 @@ class PardisoFactors(OpaqueFactors):
     def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
         return self._solver.solve(b, transpose)
 
-    def solve_complex(self, Z: NDArray[Any], transpose: bool) -> NDArray[Any]:
-        """``A X = Z`` or ``A' X = Z``, if A is complex; inf and NaN stay."""
-        return self._solver.solve(np.asfortranarray(Z), transpose)
+    def solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        """``A X = Z`` or ``A* X = Z``, if A is complex; inf and NaN stay."""
+        if adjoint:  # A* is the conjugate of A'
+            return np.asarray(np.conj(self._solver.solve(np.asfortranarray(np.conj(Z)), True)))
+        return self._solver.solve(np.asfortranarray(Z), False)

@@ -4,6 +4,9 @@ In fp64 and fp32, products and (on x86) LU of dense matrices are our own kernels
 and BLAS, LAPACK and SuperLU as SciPy has them. bf16 is stored in 16 bits and computed in FP32, its
 LU with the processor's BF16 instructions. fp16 is a storage format: CPUs convert it (F16C), few
 compute in it. Every other format is refused: nothing is emulated here.
+
+Complex matrices come in their real form (`roundwise.backends.real_form`), vectors real and of twice
+the length, and so are all numbers that a kernel returns.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from roundwise.backends.arrays import is_sparse
 from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.native import exact, spare
+from roundwise.backends.native.complex_matrix import ComplexMatrix
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.exact import ExactMatrix
 from roundwise.backends.native.orthogonal import gram, has_products, thin_qr
@@ -30,6 +34,7 @@ from roundwise.backends.native.storage import (
 )
 from roundwise.backends.native.structured import STRUCTURED
 from roundwise.backends.native.vectors import NativeVectors
+from roundwise.backends.real_form import RealForm, is_real_form
 from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import PASS, pass_threads
@@ -100,17 +105,23 @@ class NativeBackend(NativeVectors):
         """This machine with its present threads and instructions."""
         return Machine.this()
 
-    def formats(self, sparse: bool = False) -> tuple[FloatFormat, ...]:
-        if sparse:
+    def formats(self, sparse: bool = False, is_complex: bool = False) -> tuple[FloatFormat, ...]:
+        if sparse or is_complex:
             return SPARSE_FORMATS
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
-    def methods(self, sparse: bool = False) -> tuple[str, ...]:
+    def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
+        if is_complex:
+            return ("cholesky", "lu", *(engine_methods(is_complex) if sparse else ("qr",)))
         own = engine_methods() if sparse else ("qr", *STRUCTURED)
         added = (m.name for m in METHODS.values() if m.prepare is not None and m.sparse == sparse)
         return ("cholesky", "lu", *own, *added)
 
-    def runs(self, method: str, fmt: str | FloatFormat, sparse: bool = False) -> bool:
+    def runs(
+        self, method: str, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
+    ) -> bool:
+        if is_complex:
+            return super().runs(method, fmt, sparse, is_complex)
         if sparse and method in (engines := engine_methods()):
             return get_format(fmt) in engines[method][0].formats
         if method in STRUCTURED and get_format(fmt) != FP64:
@@ -120,7 +131,7 @@ class NativeBackend(NativeVectors):
         return super().runs(method, fmt, sparse)
 
     def _analysis(self, A: Any, method: str) -> Analysis:
-        if is_sparse(A) and method in engine_methods():
+        if is_sparse(A) and method in engine_methods(is_real_form(A)):
             return EngineAnalysis(self, A, method)
         if (known := METHODS.get(method)) and known.prepare is not None:
             return known.prepare(self, A)  # type: ignore[no-any-return]
@@ -139,8 +150,15 @@ class NativeBackend(NativeVectors):
         return fmt
 
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
-        if (fmt := get_format(fmt)) == FP64X2:
-            return ExactMatrix(self._matrix(A, FP64).array)
+        fmt, is_complex = get_format(fmt), is_real_form(A)
+        if fmt == FP64X2:
+            return ExactMatrix(A if is_complex else self._matrix(A, FP64).array)
+        if is_complex and fmt not in SPARSE_FORMATS:
+            raise UnsupportedFormat(
+                f"complex matrices run in fp32 and fp64 alone, not in {fmt}; use one of these"
+            )
+        if isinstance(A, RealForm):
+            return ComplexMatrix(A, fmt)
         return self._matrix(A, self._format(fmt))
 
     def _matrix(self, A: Any, fmt: FloatFormat) -> DenseMatrix | SparseMatrix:
@@ -153,6 +171,8 @@ class NativeBackend(NativeVectors):
         return DenseMatrix(A, fmt, self.bf16_instructions or "portable")
 
     def sizes(self, A: Any) -> tuple[float, float]:
+        if isinstance(A, RealForm):
+            return A.sizes()
         if is_sparse(A):
             return super().sizes(A)
         threads = pass_threads(A.size)
@@ -175,6 +195,8 @@ class NativeBackend(NativeVectors):
         """
         if isinstance(A, ExactMatrix):
             return exact.residual(A.array, X, B)
+        if isinstance(A, ComplexMatrix) and A.fmt == FP64:
+            return exact.residual(A.form, X, B, exact.block_for(A.shape[1], True))
         if A.fmt == FP64:
             return exact.residual(A.array, X, B, exact.block_for(A.shape[1]))  # type: ignore[attr-defined]
         if A.fmt != COMPUTED_IN[A.fmt]:
@@ -191,9 +213,11 @@ class NativeBackend(NativeVectors):
         fmt = self._format(fmt)
         return thin_qr(T, fmt) if has_products(fmt) else super().orthogonalized(T, fmt)
 
-    def residual_error(self, fmt: FloatFormat, n: int, sparse: bool = False) -> float:
+    def residual_error(
+        self, fmt: FloatFormat, n: int, sparse: bool = False, is_complex: bool = False
+    ) -> float:
         if fmt == FP64 and not sparse:
-            return exact.error_of(n, exact.block_for(n))
+            return exact.error_of(n, exact.block_for(n, is_complex), is_complex)
         return exact.error_of(n) if fmt in (FP64, FP64X2) else math.inf
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:

@@ -25,7 +25,7 @@ from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import ArithmeticFailure, Corrected, Matrix, Status, Vector
 from roundwise.backends.native import spare
-from roundwise.backends.native.indefinite import is_indefinite
+from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
@@ -35,11 +35,12 @@ from roundwise.backends.native.storage import (
     finished,
     gathered,
     gemv,
-    largest_entry,
+    is_finite,
     loaded,
     narrowed,
     nonfinite,
     require_native,
+    routines,
     scattered,
     stored,
     work_array,
@@ -50,12 +51,9 @@ from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads, pass_threads
 
-_F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
-_GEMM = {_F64: blas.dgemm, _F32: blas.sgemm}
-_GETRF = {_F64: lapack.dgetrf, _F32: lapack.sgetrf}
-_POTRF = {_F64: lapack.dpotrf, _F32: lapack.spotrf}
-_GETRS = {_F64: lapack.dgetrs, _F32: lapack.sgetrs}
-_POTRS = {_F64: lapack.dpotrs, _F32: lapack.spotrs}
+GETRF, GETRS = routines(lapack, "getrf"), routines(lapack, "getrs")
+POTRF, POTRS = routines(lapack, "potrf"), routines(lapack, "potrs")
+_GEMM = routines(blas, "gemm")
 _FEW_COLUMNS = 4
 _SHARED = 12 << 20
 """Bytes of factors times threads from which our threads take less time than LAPACK's one."""
@@ -75,8 +73,8 @@ def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
     As LAPACK's getrf returns it, but `info` is negative if the factors are not finite.
     """
     if not has_own_lu():
-        lu, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
-        return lu, swaps, info if _is_finite(lu) else -1
+        lu, swaps, info = GETRF[work.dtype](work, overwrite_a=True)
+        return lu, swaps, info if is_finite(lu) else -1
     swaps = np.empty(len(work), dtype=np.int32)
     return work, swaps, _kernels.native_lu(work, swaps, threads_for(work))
 
@@ -100,8 +98,8 @@ def potrf(work: NDArray[Any], upper: bool) -> tuple[NDArray[Any], int]:
     is no Cholesky of our own. `info` is negative if the factor is not finite.
     """
     if not has_own_lu():
-        packed, info = _POTRF[work.dtype](work, lower=not upper, overwrite_a=True)
-        return packed, info if info != 0 or _is_finite(packed) else -1
+        packed, info = POTRF[work.dtype](work, lower=not upper, overwrite_a=True)
+        return packed, info if info != 0 or is_finite(packed) else -1
     return work, _kernels.native_cholesky(work, upper, threads_for(work))
 
 
@@ -145,10 +143,6 @@ def getrs(lu: NDArray[Any], swaps: NDArray[np.int32], b: NDArray[Any], flip: boo
 def has_own_lu() -> bool:
     """Whether LU and Cholesky in fp32 and fp64 are our own here: on x86 with AVX2 or AVX-512."""
     return _kernels.native_level() != "baseline"
-
-
-def _is_finite(matrix: NDArray[Any]) -> bool:
-    return bool(np.isfinite(largest_entry(matrix)))
 
 
 def symmetric_dense(A: NDArray[Any]) -> bool:
@@ -249,14 +243,10 @@ class DenseMatrix(Matrix):
         if info != 0:
             triangle, status = np.triu if upper else np.tril, Status.NOT_POSITIVE_DEFINITE
             failure = self._failure(info, work, kernel, status, triangle)
-            below_fp64 = self.fmt != FP64  # which has no format above it to be spared
-            if (
-                below_fp64
-                and failure.status is status
-                and is_indefinite(self._columns, work, lower, info - 1)
-            ):
-                failure = ArithmeticFailure(Status.INDEFINITE, kernel, self.fmt, info - 1)
-            raise failure
+            raise proved_indefinite(
+                failure,
+                lambda column: proves_indefinite(self._columns, work, lower, column),
+            )
         packed = self._narrowed(work, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, None, not lower)
 
@@ -284,7 +274,7 @@ class DenseMatrix(Matrix):
         self, info: int, work: NDArray[Any], kernel: str, breakdown: Status, part: Any
     ) -> ArithmeticFailure:
         """What to raise: ``part(A)`` was factorized, and is copied only if `work` is not finite."""
-        if info < 0 or not _is_finite(work):
+        if info < 0 or not is_finite(work):
             return nonfinite(kernel, self.fmt, part(self._columns))
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
@@ -409,9 +399,9 @@ class DenseFactors(PermutedFactors):
             # No interchanges: the rows are in order. SciPy counts them from 1 in place meanwhile,
             # without the GIL, so that threads must not share them.
             order = np.arange(len(packed), dtype=np.int32)
-            y, _ = _GETRS[y.dtype](packed, order, y, trans=int(flip), overwrite_b=True)
+            y, _ = GETRS[y.dtype](packed, order, y, trans=int(flip), overwrite_b=True)
         elif threads and not self._transposed:
             _kernels.native_potrs(packed, storage, y, threads)
         else:
-            y, _ = _POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)
+            y, _ = POTRS[y.dtype](packed, y, lower=not self._transposed, overwrite_b=True)
         return scattered(y, places, "triangular solve", self.fmt, b)

@@ -20,7 +20,7 @@ from scipy import sparse
 
 import roundwise._kernels as _kernels
 from roundwise.backends.contract import Factors, Matrix, UnsupportedFormat, Vector
-from roundwise.backends.real_form import RealForm
+from roundwise.backends.real_form import ROOT_2, RealForm
 from roundwise.formats import FP64, FP64X2
 from roundwise.machine.threads import pass_threads
 
@@ -35,19 +35,26 @@ twice the precision, which takes hardly longer than plain float64."""
 
 
 @lru_cache
-def block_for(n: int) -> int:
-    """The block size of FP64 residuals of dense systems.
+def block_for(n: int, is_complex: bool = False) -> int:
+    """The block size of FP64 residuals of dense systems; n is that of the real form, if complex.
 
     The error of a block, ``(block + 1) u``, is at most half of what the gate accepts,
-    ``sqrt(n) u``, with room for what twice the precision leaves.
+    ``sqrt(n) u``, with room for what twice the precision leaves. For complex numbers these are
+    ``sqrt(2) (block + 1) u`` and ``sqrt(n / 2) u``.
     """
+    n = n // 4 if is_complex else n
     return EXACT if n <= EXACT_UP_TO else math.floor(0.4999 * math.sqrt(n)) - 1
 
 
-def error_of(n: int, block: int = EXACT) -> float:
-    """The `error` above, for rows of at most n entries."""
-    u = FP64.unit_roundoff
-    return 4 * (n + 8) ** 2 * u * u + (0.0 if block == EXACT else (block + 1) * u)
+def error_of(n: int, block: int = EXACT, is_complex: bool = False) -> float:
+    """The `error` above, for rows of at most n entries.
+
+    For complex numbers r_ij is one, magnitudes are moduli, and n is that of the real form: both
+    parts are off by what a real one is. There is room for the square root of 2 where nothing is
+    summed in blocks (docs/accuracy.md).
+    """
+    u, root = FP64.unit_roundoff, ROOT_2 if is_complex else 1.0
+    return 4 * (n + 8) ** 2 * u * u + (0.0 if block == EXACT else root * (block + 1) * u)
 
 
 def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:

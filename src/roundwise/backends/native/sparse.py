@@ -1,4 +1,8 @@
-"""Sparse matrices in native arithmetic, FP32 or FP64; sparse engines factorize them."""
+"""Sparse matrices in native arithmetic, FP32 or FP64; sparse engines factorize them.
+
+Complex ones come in their real form (`SparseRealForm`), which products take; engines are given the
+complex numbers.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise._csr import canonical_csr
@@ -19,12 +24,25 @@ from roundwise.backends.contract import (
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.engines import ENGINES, Engine, Symbolic
+from roundwise.backends.engines import COMPLEX_ENGINES, ENGINES, Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
+from roundwise.backends.engines.pardiso import PardisoFactors
 from roundwise.backends.engines.static_pivoting import without_values
-from roundwise.backends.engines.superlu import SuperLUSymbolic, suits_symmetric_mode
+from roundwise.backends.engines.superlu import (
+    SuperLUFactors,
+    SuperLUSymbolic,
+    suits_symmetric_mode,
+)
 from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
-from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
+from roundwise.backends.native.complex_matrix import ComplexFactors
+from roundwise.backends.native.storage import (
+    COMPLEX_DTYPES,
+    DTYPES,
+    finished,
+    loaded,
+    nonfinite,
+)
+from roundwise.backends.real_form import compressed, is_real_form
 from roundwise.formats import FloatFormat, get_format
 
 
@@ -34,7 +52,7 @@ class SparseMatrix(Matrix):
     is_sparse = True
 
     def __init__(self, A: Any, fmt: FloatFormat, symmetric_mode: bool) -> None:
-        self.fmt, self.shape = fmt, A.shape
+        self.fmt, self.shape, self.is_complex = fmt, A.shape, is_real_form(A)
         csr = canonical_csr(A)
         with np.errstate(over="ignore"):
             self.rows = csr.astype(DTYPES[fmt], copy=False)
@@ -48,6 +66,12 @@ class SparseMatrix(Matrix):
         """The matrix in its format."""
         return self.rows
 
+    def given_to_engines(self) -> sparse.csr_array:
+        """What engines factorize: the complex matrix itself, if it is one."""
+        if not self.is_complex:
+            return self.rows
+        return compressed(self.rows).astype(COMPLEX_DTYPES[self.fmt], copy=False)
+
     def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         x = checked_vector(x, self.shape[0 if transpose else 1])
         A = self.rows.T if transpose else self.rows
@@ -59,9 +83,10 @@ class SparseMatrix(Matrix):
 
     def lu(self) -> Factors:
         require_square(self.shape)
-        symmetric = self._symmetric_mode and suits_symmetric_mode(self.rows)
-        symbolic = SuperLUSymbolic(self.rows, "mmd" if symmetric else "colamd")
-        return symbolic.factorize(self.rows.data, self.fmt)
+        A = self.given_to_engines()
+        symmetric = self._symmetric_mode and suits_symmetric_mode(A)
+        factors = SuperLUSymbolic(A, "mmd" if symmetric else "colamd").factorize(A.data, self.fmt)
+        return ComplexEngineFactors(factors) if self.is_complex else factors
 
     def cholesky(self) -> Factors:
         require_square(self.shape)
@@ -70,9 +95,9 @@ class SparseMatrix(Matrix):
         return SuperLUSymbolic(symmetric, "cholesky").factorize(symmetric.data, self.fmt)
 
 
-def engine_methods() -> Mapping[str, tuple[Engine, str]]:
+def engine_methods(is_complex: bool = False) -> Mapping[str, tuple[Engine, str]]:
     """Each engine with each of its orderings, by the name of the method."""
-    return _methods_of(tuple(ENGINES.values()))
+    return _methods_of(tuple((COMPLEX_ENGINES if is_complex else ENGINES).values()))
 
 
 @lru_cache(maxsize=8)  # a choice asks for them some fifty times
@@ -90,8 +115,9 @@ class EngineAnalysis(Analysis):
     def __init__(self, backend: Backend, A: Any, method: str, orders: Orders | None = None) -> None:
         self.method = method
         self._backend = backend
-        self._engine, ordering = engine_methods()[method]
-        self._pattern = canonical_csr(A)
+        is_complex = is_real_form(A)
+        self._engine, ordering = engine_methods(is_complex)[method]
+        self._pattern = compressed(A) if is_complex else canonical_csr(A)
         if orders is not None and orders.A is A and isinstance(self._engine, SupernodalEngine):
             self._symbolic: Symbolic = self._engine.analyse(self._pattern, ordering, orders)
         else:
@@ -110,7 +136,7 @@ class EngineAnalysis(Analysis):
             known = " or ".join(known.name for known in self._engine.formats)
             raise UnsupportedFormat(f"{self.method} does not run in {fmt}; use {known}")
         assert isinstance(matrix, SparseMatrix)
-        A, pattern = matrix.rows, self._pattern
+        A, pattern = matrix.given_to_engines(), self._pattern
         same = A.shape == pattern.shape and all(
             x is y or np.array_equal(x, y)
             for x, y in ((A.indptr, pattern.indptr), (A.indices, pattern.indices))
@@ -119,4 +145,20 @@ class EngineAnalysis(Analysis):
             raise ValueError("A has another pattern than the matrix analysed; analyse A")
         if seconds is not None and isinstance(self._symbolic, SupernodalSymbolic):
             return self._symbolic.factorize(A.data, fmt, seconds)
-        return self._symbolic.factorize(A.data, fmt)
+        factors = self._symbolic.factorize(A.data, fmt)
+        return ComplexEngineFactors(factors) if matrix.is_complex else factors
+
+
+class ComplexEngineFactors(ComplexFactors):
+    """Factors of a complex matrix that an engine keeps to itself."""
+
+    is_sparse = True
+
+    def __init__(self, found: Any) -> None:
+        super().__init__(found.fmt, found.shape[0], found.method)
+        self.entries, self.flops = 2 * found.entries, 4 * found.flops
+        self.replaced_pivots = found.replaced_pivots
+        self._found: SuperLUFactors | PardisoFactors = found
+
+    def _solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        return self._found.solve_complex(Z, adjoint)

@@ -24,8 +24,17 @@ DTYPES: dict[FloatFormat, Any] = {FP64: np.float64, FP32: np.float32} | dict.fro
 )
 """How numbers of a format lie in memory."""
 
+COMPLEX_DTYPES: dict[FloatFormat, Any] = {FP64: np.complex128, FP32: np.complex64}
+"""How complex numbers with parts of a format do."""
+
 SPARSE_FORMATS = (FP32, FP64)
 """SciPy and the sparse engines have no others."""
+
+
+def routines(module: Any, name: str, letters: str = "dszc") -> dict[np.dtype[Any], Any]:
+    """The routine of BLAS or LAPACK with this name, by the type of the numbers it is for."""
+    types = {"d": np.float64, "s": np.float32, "z": np.complex128, "c": np.complex64}
+    return {np.dtype(types[letter]): getattr(module, letter + name) for letter in letters}
 
 
 def require_native(fmt: FloatFormat) -> None:
@@ -101,6 +110,11 @@ def narrowed(factors: NDArray[Any], fmt: FloatFormat, kernel: str) -> NDArray[An
 def largest_entry(matrix: NDArray[Any]) -> float:
     """The largest magnitude in a Fortran-ordered matrix; not finite if an entry is not."""
     return float(_kernels.native_column_norms(matrix, pass_threads(matrix.size))[1])
+
+
+def is_finite(matrix: NDArray[Any]) -> bool:
+    """Whether a Fortran-ordered array, real or complex, has no infinity and no NaN."""
+    return bool(np.isfinite(largest_entry(matrix.T.view(matrix.real.dtype).T)))
 
 
 def gemv(

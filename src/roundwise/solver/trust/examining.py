@@ -22,8 +22,8 @@ from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning, lost
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
 from roundwise.backends import ArithmeticFailure, Factors
 from roundwise.backends.arrays import on_host
-from roundwise.backends.complex.backend import OVER_ROOT_2, ROOT_2
 from roundwise.backends.doubled import doubled_residual
+from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.solver.inputs import GivenColumns, checked_columns, scaled_blocks

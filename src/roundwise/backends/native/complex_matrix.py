@@ -1,13 +1,15 @@
 """Dense complex matrices and their factors, complex64 for fp32 and complex128 for fp64.
 
-LU in fp32 is our own where that of real matrices is (cpp/native/complex_lu.hpp: three real products
-for a complex one); other factorizations are LAPACK's, as SciPy has them. Columns must be contiguous
-for both, as those of the transpose of a C-ordered matrix are: LU and Cholesky factorize A' (not
-conjugated), of which ``A x = b`` is the transposed system.
+They come as `RealForm`, and vectors are real, of twice the length. LU in fp32 is our own where that
+of real matrices is (cpp/native/complex_lu.hpp: three real products for a complex one); other
+factorizations are LAPACK's, as SciPy has them. Columns must be contiguous for both, as those of the
+transpose of a C-ordered matrix are: LU and Cholesky factorize A' (not conjugated), of which
+``A x = b`` is the transposed system.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -16,41 +18,39 @@ from scipy.linalg import blas, lapack
 
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
-from roundwise.backends.checks import checked_vector
-from roundwise.backends.complex.factors import COMPLEX, PairedFactors
-from roundwise.backends.complex.planar import PlanarLU
+from roundwise.backends.checks import Float64Array, checked_vector
 from roundwise.backends.contract import ArithmeticFailure, Factors, Matrix, Status, Vector
-from roundwise.backends.native.dense import has_own_lu, interchanged
+from roundwise.backends.engines.opaque import HiddenFactors, OpaqueFactors
+from roundwise.backends.native.dense import (
+    GETRF,
+    GETRS,
+    POTRF,
+    POTRS,
+    has_own_lu,
+    interchanged,
+    solve_threads,
+)
+from roundwise.backends.native.indefinite import proved_indefinite, proves_form_indefinite
 from roundwise.backends.native.storage import (
+    COMPLEX_DTYPES,
     DTYPES,
     finished,
     gemv,
+    is_finite,
     loaded,
     nonfinite,
+    routines,
 )
-from roundwise.backends.real_form import RealForm
-from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.backends.real_form import RealForm, complex_columns, real_columns
+from roundwise.formats import FP32, FloatFormat
 from roundwise.machine.lu_threads import lu_threads
-from roundwise.machine.threads import factorization_threads, pass_threads
+from roundwise.machine.threads import factorization_threads
 
-_C128, _C64 = np.dtype(np.complex128), np.dtype(np.complex64)
-_GETRF = {_C128: lapack.zgetrf, _C64: lapack.cgetrf}
-_GETRS = {_C128: lapack.zgetrs, _C64: lapack.cgetrs}
-_POTRF = {_C128: lapack.zpotrf, _C64: lapack.cpotrf}
-_POTRS = {_C128: lapack.zpotrs, _C64: lapack.cpotrs}
-_TRSV = {_C128: blas.ztrsv, _C64: blas.ctrsv}
-_TRTRS = {_C128: lapack.ztrtrs, _C64: lapack.ctrtrs}
-_GEQRF = {_C128: lapack.zgeqrf, _C64: lapack.cgeqrf}
-_UNMQR = {_C128: lapack.zunmqr, _C64: lapack.cunmqr}
+_TRSV, _TRTRS = routines(blas, "trsv"), routines(lapack, "trtrs")
+_GEQRF, _UNMQR = routines(lapack, "geqrf"), routines(lapack, "unmqr", "zc")
 
 OWN_LU_ORDER = 200
 """Order from which LU in fp32 is our own (``python benchmarks/bench_complex.py --lu``)."""
-
-
-def _is_finite(Z: NDArray[Any]) -> bool:
-    """Whether a Fortran-ordered array, real or complex, has no infinity and no NaN."""
-    parts = Z.T.view(Z.real.dtype).T
-    return bool(np.isfinite(_kernels.native_norms(parts, pass_threads(parts.size))[2]))
 
 
 class ComplexMatrix(Matrix):
@@ -70,7 +70,7 @@ class ComplexMatrix(Matrix):
 
     def _converted(self, values: NDArray[Any], copy: bool = False) -> NDArray[Any]:
         with np.errstate(over="ignore"):
-            return values.astype(COMPLEX[self.fmt], order="K", copy=copy)
+            return values.astype(COMPLEX_DTYPES[self.fmt], order="K", copy=copy)
 
     def matvec(self, x: Vector, transpose: bool = False) -> Vector:
         x = checked_vector(x, self.shape[1])
@@ -93,7 +93,7 @@ class ComplexMatrix(Matrix):
         if self.fmt == FP32 and has_own_lu() and len(self.form.values) >= OWN_LU_ORDER:
             return self._own_lu()
         work = self._work()
-        packed, swaps, info = _GETRF[work.dtype](work, overwrite_a=True)
+        packed, swaps, info = GETRF[work.dtype](work, overwrite_a=True)
         # What overflows spreads to later pivots; a factor that it did not reach solves, or not.
         if info != 0 or not np.isfinite(np.diagonal(packed)).all():
             raise self._failure(info, packed, "LU factorization", Status.ZERO_PIVOT)
@@ -112,23 +112,18 @@ class ComplexMatrix(Matrix):
     def cholesky(self) -> Factors:
         """Of a Hermitian positive definite matrix; only its lower triangle is read."""
         work, kernel = self._work(), "Cholesky factorization"
-        packed, info = _POTRF[work.dtype](work, lower=False, overwrite_a=True)
-        if info != 0 or not _is_finite(packed):
+        packed, info = POTRF[work.dtype](work, lower=False, overwrite_a=True)
+        if info != 0 or not is_finite(packed):
             failure = self._failure(info, packed, kernel, Status.NOT_POSITIVE_DEFINITE)
-            below_fp64 = self.fmt != FP64  # which has no format above it to be spared
-            if (
-                below_fp64
-                and failure.status is Status.NOT_POSITIVE_DEFINITE
-                and is_indefinite(self.form, packed, info - 1)
-            ):
-                failure = ArithmeticFailure(Status.INDEFINITE, kernel, self.fmt, info - 1)
-            raise failure
+            raise proved_indefinite(
+                failure, lambda column: proves_form_indefinite(self.form, packed, column)
+            )
         return ComplexCholesky(self.fmt, packed)
 
     def qr(self) -> Factors:
         work = np.asfortranarray(self._converted(self.form.values))
         packed, tau, _, _ = _GEQRF[work.dtype](work)
-        if not _is_finite(packed):
+        if not is_finite(packed):
             raise nonfinite("QR factorization", self.fmt, self.form.rows)
         if not np.diagonal(packed).all():
             raise ArithmeticFailure(Status.ZERO_PIVOT, "QR factorization", self.fmt)
@@ -141,51 +136,50 @@ class ComplexMatrix(Matrix):
     def _failure(
         self, info: int, work: NDArray[Any], kernel: str, breakdown: Status
     ) -> ArithmeticFailure:
-        if info <= 0 or not _is_finite(work):
+        if info <= 0 or not is_finite(work):
             return nonfinite(kernel, self.fmt, self.form.rows)
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
-def is_indefinite(form: RealForm, packed: NDArray[Any], column: int) -> bool:
-    """Whether the direction in which Cholesky failed proves that A is not positive definite.
+class ComplexFactors(OpaqueFactors):
+    """Factors of a complex n x n matrix, standing for those of its real form."""
 
-    See `roundwise.backends.native.indefinite`: ``x* A x < 0`` proves it, whatever errors x has. The
-    error of the computed value is at most that of sums of 4 n real products, each way.
-    """
-    n, M = column + 1, form.values[: column + 1, : column + 1].T
-    y = np.array(M[:column, column], dtype=packed.dtype)
-    if column:
-        triangle, solve = packed[:column, :column], _TRTRS[packed.dtype]
-        y, _ = solve(triangle, y, trans=2)
-        y, _ = solve(triangle, y)
-    x = np.append(-y, 1.0).astype(np.complex128)
-    with np.errstate(all="ignore"):  # what overflows proves nothing
-        value = float(np.vdot(x, M @ x).real)
-        sizes = float(np.abs(x).sum()) * form.sizes()[0] * float(np.abs(x).max())
-    return value < -16 * (n + 2) * FP64.unit_roundoff * sizes
-
-
-class _DenseFactors(PairedFactors):
     is_sparse = False
 
-    def __init__(self, fmt: FloatFormat, packed: NDArray[Any]) -> None:
+    def __init__(self, fmt: FloatFormat, n: int, method: str) -> None:
+        super().__init__(fmt, 2 * n, method)
+
+    @abstractmethod
+    def _solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+        """``A X = Z``, or ``A* X = Z``, for complex columns in the format.
+
+        Z is Fortran-ordered and may be overwritten. It has at least one column.
+        """
+
+    def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
+        with np.errstate(all="ignore"):  # `solve` finds what is not finite
+            return real_columns(self._solve_complex(complex_columns(b), transpose))
+
+
+class _DenseFactors(ComplexFactors):
+    """Those that LAPACK packs into one array."""
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], method: str) -> None:
         n = len(packed)
-        super().__init__(fmt, n)
+        super().__init__(fmt, n, method)
         self._packed, self.entries = packed, 2 * n * n
         self.flops = 8 / 3 * n**3
 
     def _as(self, fmt: FloatFormat) -> NDArray[Any]:
         with np.errstate(over="ignore"):
-            return self._packed.astype(COMPLEX[fmt], order="F", copy=False)
+            return self._packed.astype(COMPLEX_DTYPES[fmt], order="F", copy=False)
 
 
 class ComplexLU(_DenseFactors):
     """LU factors of A', with the row exchanges of LAPACK."""
 
-    method = "lu"
-
     def __init__(self, fmt: FloatFormat, packed: NDArray[Any], swaps: NDArray[np.int32]) -> None:
-        super().__init__(fmt, packed)
+        super().__init__(fmt, packed, "lu")
         self._swaps = swaps
 
     @property
@@ -210,53 +204,86 @@ class ComplexLU(_DenseFactors):
         x[self._rows] = solve(LU, solve(LU, z, trans=1), trans=1, lower=1, diag=1)
         return x
 
-    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+    def _solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         if Z.shape[1] == 1:  # LAPACK takes twice to four times as long for one column
             return self._solve_vector(Z[:, 0], adjoint)[:, None]
-        solve, swaps = _GETRS[Z.dtype], self._swaps.copy()  # SciPy changes them meanwhile
+        solve, swaps = GETRS[Z.dtype], self._swaps.copy()  # SciPy changes them meanwhile
         if adjoint:  # A* is the conjugate of A'
             X, _ = solve(self._packed, swaps, np.conj(Z), overwrite_b=True)
             return np.asarray(np.conj(X))
         return np.asarray(solve(self._packed, swaps, Z, trans=1, overwrite_b=True)[0])
 
 
+class PlanarLU(HiddenFactors):
+    """LU factors of A' (not conjugated), with rows interchanged: ``A'[rows] = L U``.
+
+    Each column has its n real parts first, then its n imaginary ones. So the products of
+    substitution are real ones, and factors in float32 can be applied in float64 without a copy.
+    """
+
+    is_sparse = False
+
+    def __init__(self, fmt: FloatFormat, packed: NDArray[Any], rows: NDArray[np.int32]) -> None:
+        n = len(rows)
+        super().__init__(fmt, 2 * n, "lu")
+        self._packed, self._rows = packed, rows
+        self.entries, self.flops = 2 * n * n, 8 / 3 * n**3
+
+    @property
+    def pivots(self) -> Vector:
+        """Each twice, as those of `ComplexLU`."""
+        n = len(self._rows)
+        parts = self._packed[:n].diagonal(), self._packed[n:].diagonal()
+        return np.repeat(np.hypot(*parts, dtype=np.float64), 2)
+
+    def to(self, fmt: FloatFormat) -> PlanarLU:
+        return self if fmt == self.fmt else PlanarLU(fmt, self._packed, self._rows)
+
+    def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
+        # A* x = b says that A' conj(x) = conj(b).
+        rows, places = (self._rows, None) if transpose else (None, self._rows)
+        parts, x = (len(self._rows), 2 * b.shape[1]), np.empty(b.shape, order="F")
+        B = np.empty(parts, DTYPES[self.fmt], order="F")
+        _kernels.native_gather_pairs(rows, transpose, np.asfortranarray(b), B)
+        _kernels.native_complex_getrs(self._packed, B, not transpose, solve_threads(self._packed))
+        if not _kernels.native_scatter_pairs(places, transpose, B, x):
+            raise nonfinite(f"{self.method} solve", self.fmt, b)
+        return x
+
+
 class ComplexCholesky(_DenseFactors):
     """The upper triangle U of ``A' = U* U``; A' is the conjugate of A."""
 
-    method = "cholesky"
-
     def __init__(self, fmt: FloatFormat, packed: NDArray[Any]) -> None:
-        super().__init__(fmt, packed)
+        super().__init__(fmt, packed, "cholesky")
         n = len(packed)
         self.entries, self.flops = n * (n + 1), self.flops / 2
 
     def to(self, fmt: FloatFormat) -> ComplexCholesky:
         return self if fmt == self.fmt else ComplexCholesky(fmt, self._as(fmt))
 
-    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+    def _solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         if Z.shape[1] == 1:
             solve, U = _TRSV[Z.dtype], self._packed
             x = solve(U, solve(U, np.conj(Z[:, 0]), trans=2))
             return np.asarray(np.conj(x))[:, None]
-        X, _ = _POTRS[Z.dtype](self._packed, np.conj(Z), lower=False, overwrite_b=True)
+        X, _ = POTRS[Z.dtype](self._packed, np.conj(Z), lower=False, overwrite_b=True)
         return np.asarray(np.conj(X))
 
 
 class ComplexQR(_DenseFactors):
     """``A = Q R``, as LAPACK packs them: the last resort, where LU's entries grow."""
 
-    method = "qr"
-
     def __init__(self, fmt: FloatFormat, packed: NDArray[Any], tau: NDArray[Any]) -> None:
-        super().__init__(fmt, packed)
+        super().__init__(fmt, packed, "qr")
         self._tau, self.flops = tau, 2 * self.flops
 
     def to(self, fmt: FloatFormat) -> ComplexQR:
         if fmt == self.fmt:
             return self
-        return ComplexQR(fmt, self._as(fmt), self._tau.astype(COMPLEX[fmt]))
+        return ComplexQR(fmt, self._as(fmt), self._tau.astype(COMPLEX_DTYPES[fmt]))
 
-    def _solve_block(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
+    def _solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         solve = _TRTRS[Z.dtype]
         if adjoint:  # A* = R* Q*
             return self._reflected("N", solve(self._packed, Z, trans=2)[0])

@@ -1,1 +1,0 @@
-"""Complex matrices on the CPU, as real ones of twice the size (`roundwise.backends.real_form`)."""
