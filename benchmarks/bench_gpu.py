@@ -29,7 +29,7 @@ from roundwise.algorithms import VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import ArithmeticFailure
 from roundwise.backends.arrays import column_norms, on_host
-from roundwise.features.device_probe import device_row_features
+from roundwise.features.probe import device_row_features
 from roundwise.formats import FP64
 from roundwise.methods import METHODS
 from roundwise.problems.dense import singular_values

@@ -18,7 +18,7 @@ from roundwise.actions import ActionSpace
 from roundwise.algorithms import Algorithm
 from roundwise.algorithms.base import Shared
 from roundwise.backends import Backend, get_backend
-from roundwise.features import compute_with_factors
+from roundwise.features.definitions import compute_with_factors
 from roundwise.outcomes import OutcomeView
 from roundwise.problems import Problem
 from roundwise.rewards import ProblemFacts, Reward

@@ -13,15 +13,14 @@ from roundwise.backends import NativeBackend, native_formats
 from roundwise.cli import main
 from roundwise.costs import (
     ProfileError,
-    cache_folder,
     calibrate,
     load_profile,
-    profile_path,
     save_profile,
     stored,
 )
 from roundwise.costs import calibration as measuring
 from roundwise.costs.sparse_calibration import SYSTEMS
+from roundwise.costs.stored import cache_folder, profile_path
 from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward

@@ -9,22 +9,18 @@ import roundwise as rw
 from roundwise.actions import list_space, top_k
 from roundwise.evaluation import (
     PAPER_RANGES,
-    KappaRange,
     accuracy_table,
-    assign_ranges,
     best_fixed_action,
-    climb_costs,
     format_table,
-    mean_interval,
     modelled_speedup,
-    paper_success,
-    ratio_interval,
     regret_table,
     regrets,
-    seed_spread,
-    strict_success,
     usage_table,
 )
+from roundwise.evaluation.accuracy import KappaRange, assign_ranges, paper_success
+from roundwise.evaluation.choices import climb_costs
+from roundwise.evaluation.intervals import mean_interval, ratio_interval, seed_spread
+from roundwise.rewards.targets import strict_success
 
 
 def rng(seed=0):

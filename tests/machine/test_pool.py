@@ -13,7 +13,7 @@ import pytest
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.machine import quota, threads
+from roundwise.machine import threads
 
 N = 600
 RNG = np.random.default_rng(11)
@@ -221,8 +221,8 @@ GROUP = "sys/fs/cgroup"
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
-        ({}, quota.UNLIMITED),
-        ({"proc/self/cgroup": "0::/\n", f"{GROUP}/cpu.max": "max 100000\n"}, quota.UNLIMITED),
+        ({}, threads.UNLIMITED),
+        ({"proc/self/cgroup": "0::/\n", f"{GROUP}/cpu.max": "max 100000\n"}, threads.UNLIMITED),
         ({"proc/self/cgroup": "0::/\n", f"{GROUP}/cpu.max": "200000 100000\n"}, 2),
         ({"proc/self/cgroup": "0::/\n", f"{GROUP}/cpu.max": "150000 100000\n"}, 2),
         ({"proc/self/cgroup": "0::/\n", f"{GROUP}/cpu.max": "10000 100000\n"}, 1),
@@ -252,9 +252,9 @@ GROUP = "sys/fs/cgroup"
                 f"{GROUP}/cpu/d/cpu.cfs_quota_us": "-1\n",
                 f"{GROUP}/cpu/d/cpu.cfs_period_us": "100000\n",
             },
-            quota.UNLIMITED,
+            threads.UNLIMITED,
         ),
     ],
 )
 def test_control_groups(tmp_path, files, cores):
-    assert quota.cores(written(tmp_path, files)) == cores
+    assert threads.paid_cores(written(tmp_path, files)) == cores

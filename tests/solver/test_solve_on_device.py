@@ -27,7 +27,7 @@ from roundwise.costs.prices import (
 )
 from roundwise.costs.sparse_calibration import nonnegative_fit
 from roundwise.features import probe
-from roundwise.features.device_probe import device_row_features
+from roundwise.features.probe import device_row_features
 from roundwise.methods import METHODS
 from roundwise.policies import TabularQ
 from roundwise.policies.device import (

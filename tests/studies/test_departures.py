@@ -14,7 +14,7 @@ from roundwise.actions import monotone_space, top_k
 from roundwise.algorithms import GmresIR, Outcome, OutcomeStatus, PaperRule
 from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
-from roundwise.evaluation import assign_ranges
+from roundwise.evaluation.accuracy import assign_ranges
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
 from roundwise.problems import randsvd

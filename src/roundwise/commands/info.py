@@ -16,7 +16,8 @@ from roundwise.backends.cuda.device import get_device, why_not
 from roundwise.backends.engines import Engine
 from roundwise.commands import options
 from roundwise.commands.endings import echo
-from roundwise.costs import ProfileError, load_profile, profile_path
+from roundwise.costs import ProfileError, load_profile
+from roundwise.costs.stored import profile_path
 from roundwise.formats import NAMED_FORMATS
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import RESULTS_VERSION

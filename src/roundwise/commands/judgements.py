@@ -10,19 +10,16 @@ import numpy as np
 
 from roundwise.costs import cost_matrix
 from roundwise.evaluation import (
-    AccuracyTable,
-    Interval,
-    RegretTable,
-    Speedup,
-    UsageTable,
     accuracy_table,
     best_fixed_action,
     format_table,
     modelled_speedup,
-    ratio_interval,
     regret_table,
     usage_table,
 )
+from roundwise.evaluation.accuracy import AccuracyTable, UsageTable
+from roundwise.evaluation.choices import RegretTable, Speedup
+from roundwise.evaluation.intervals import Interval, ratio_interval
 from roundwise.outcomes import OutcomeView
 from roundwise.rewards import CostReward, ProblemFacts, met_matrix
 from roundwise.tuning import Tuner, view_contexts, view_rewards

@@ -22,9 +22,7 @@ from roundwise.costs.stored import (
     ProfileError,
     ProfileMissingError,
     ProfileWarning,
-    cache_folder,
     load_profile,
-    profile_path,
     save_profile,
 )
 from roundwise.methods.contract import Shape, Work

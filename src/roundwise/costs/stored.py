@@ -49,18 +49,7 @@ class ProfileWarning(UserWarning):
 
 
 def cache_folder() -> Path:
-    """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``.
-
-    Returns
-    -------
-    Path
-
-    Examples
-    --------
-    >>> from roundwise.costs import cache_folder
-    >>> cache_folder().is_absolute()
-    True
-    """
+    """``$ROUNDWISE_CACHE``, else ``$XDG_CACHE_HOME/roundwise``, else ``~/.cache/roundwise``."""
     if ours := os.environ.get("ROUNDWISE_CACHE"):
         return Path(ours)
     try:
@@ -73,23 +62,7 @@ def cache_folder() -> Path:
 
 
 def profile_path(machine: Machine) -> Path:
-    """Where the profile of a machine is stored.
-
-    Parameters
-    ----------
-    machine : Machine
-
-    Returns
-    -------
-    Path
-
-    Examples
-    --------
-    >>> from roundwise.costs import cache_folder, profile_path
-    >>> from roundwise.machine import Machine
-    >>> profile_path(Machine.this()).parent == cache_folder()
-    True
-    """
+    """Where the profile of a machine is stored."""
     return cache_folder() / f"{_kind(machine)}-{machine.key}.json"
 
 

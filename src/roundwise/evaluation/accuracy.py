@@ -24,19 +24,7 @@ its singular values give 1e3 only up to rounding."""
 
 @dataclass(frozen=True)
 class KappaRange:
-    """Condition numbers with ``low < kappa <= high``, the ends with a slack of `RANGE_SLACK`.
-
-    Parameters
-    ----------
-    name : str
-    low, high : float
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import KappaRange
-    >>> KappaRange("easy", 0.0, 1e3).name
-    'easy'
-    """
+    """Condition numbers with ``low < kappa <= high``, the ends with a slack of `RANGE_SLACK`."""
 
     name: str
     low: float
@@ -58,23 +46,7 @@ PAPER_RANGES = (
 def assign_ranges(
     kappas: ArrayLike, ranges: Sequence[KappaRange] = PAPER_RANGES
 ) -> dict[KappaRange, NDArray[np.intp]]:
-    """The indices of the problems in each range; every problem must be in exactly one.
-
-    Parameters
-    ----------
-    kappas : array_like
-    ranges : sequence of KappaRange
-
-    Returns
-    -------
-    dict of KappaRange to array of int
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import assign_ranges
-    >>> {where.name: list(map(int, which)) for where, which in assign_ranges([1e8, 10.0]).items()}
-    {'low': [1], 'medium': [], 'high': [0], 'very high': []}
-    """
+    """The indices of the problems in each range; every problem must be in exactly one."""
     kappas = np.asarray(kappas, dtype=np.float64)
     if kappas.ndim != 1 or np.isnan(kappas).any():
         raise ValueError("kappas must be a vector of condition numbers without NaN")
@@ -94,25 +66,6 @@ def paper_success(
     """``max(ferr, nbe) < tau median(kappa of the range)`` for each problem; NaN is no success.
 
     Beyond kappa = 1 / tau the threshold exceeds 1, and the criterion asks for nothing.
-
-    Parameters
-    ----------
-    ferr, nbe : array_like
-        Errors of the runs.
-    kappas : array_like
-        Condition numbers of the problems.
-    tau : float
-    ranges : sequence of KappaRange
-
-    Returns
-    -------
-    array of bool
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import paper_success
-    >>> paper_success([1e-9, 1e-1], [1e-9, 1e-9], [100.0, 100.0], tau=1e-6)
-    array([ True, False])
     """
     thresholds = np.zeros(np.shape(kappas))
     for members in assign_ranges(kappas, ranges).values():
@@ -128,27 +81,6 @@ class RangeAccuracy:
     Runs without a finite error (broken off, or diverged) count as failures and in the mean
     iterations, but not in the mean ferr and nbe. A mean of nothing is NaN, also that of ferr where
     no x_true is known.
-
-    Parameters
-    ----------
-    name : str
-        Of the range.
-    count, without_result : int
-        Runs, and those without a finite error.
-    paper_success, strict_success : float
-        Shares of success.
-    threshold : float
-        The threshold of the paper's criterion.
-    ferr, nbe, outer_iterations, inner_iterations : float
-        Means.
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import accuracy_table
-    >>> outcome = rw.GmresIR().run(rw.problems.randsvd(10, 10.0, rng=0), "fp64-fp64-fp64-fp64")
-    >>> row = accuracy_table([outcome], [outcome], [10.0], tau=1e-6).ranges[0]
-    >>> row.count, float(row.strict_success)
-    (1, 1.0)
     """
 
     name: str
@@ -170,20 +102,7 @@ class RangeAccuracy:
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """Accuracy in each range that has problems, and in all together (last).
-
-    Parameters
-    ----------
-    ranges : tuple of RangeAccuracy
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import accuracy_table
-    >>> outcome = rw.GmresIR().run(rw.problems.randsvd(10, 10.0, rng=0), "fp64-fp64-fp64-fp64")
-    >>> table = accuracy_table([outcome], [outcome], [10.0], tau=1e-6)
-    >>> [row.name for row in table.ranges]
-    ['low', 'all']
-    """
+    """Accuracy in each range that has problems, and in all together (last)."""
 
     ranges: tuple[RangeAccuracy, ...]
 
@@ -291,20 +210,7 @@ class RangeUsage:
 
 @dataclass(frozen=True)
 class UsageTable:
-    """Precision usage in each range that has problems, and in all together (last).
-
-    Parameters
-    ----------
-    ranges : tuple of RangeUsage
-
-    Examples
-    --------
-    >>> from roundwise.actions import list_space
-    >>> from roundwise.evaluation import usage_table
-    >>> table = usage_table([0, 1], list_space(["factor"], ["fp32", "fp64"]), [1e1, 1e2])
-    >>> len(table.ranges)
-    2
-    """
+    """Precision usage in each range that has problems, and in all together (last)."""
 
     ranges: tuple[RangeUsage, ...]
 

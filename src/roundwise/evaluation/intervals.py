@@ -18,18 +18,7 @@ _DRAWS_AT_ONCE = 2**20  # limits the memory of a bootstrap; part of its definiti
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its confidence interval; its text is ``value [low, high]``.
-
-    Parameters
-    ----------
-    value, low, high : float
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import Interval
-    >>> str(Interval(1.5, 1.2, 1.9))
-    '1.5 [1.2, 1.9]'
-    """
+    """An estimate and its confidence interval; its text is ``value [low, high]``."""
 
     value: float
     low: float
@@ -41,19 +30,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class SeedSpread:
-    """Mean, sample standard deviation (NaN for one seed), smallest and largest over seeds.
-
-    Parameters
-    ----------
-    mean, std, low, high : float
-    seeds : int
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import seed_spread
-    >>> seed_spread([1.0, 2.0, 3.0]).seeds
-    3
-    """
+    """Mean, sample standard deviation (NaN for one seed), smallest and largest over seeds."""
 
     mean: float
     std: float
@@ -66,24 +43,7 @@ class SeedSpread:
 
 
 def seed_spread(values: ArrayLike) -> SeedSpread:
-    """Summarise one number per seed.
-
-    Parameters
-    ----------
-    values : array_like
-        One for each seed.
-
-    Returns
-    -------
-    SeedSpread
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import seed_spread
-    >>> spread = seed_spread([1.0, 2.0, 3.0])
-    >>> float(spread.mean), float(spread.std)
-    (2.0, 1.0)
-    """
+    """Summarise one number per seed."""
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or not x.size:
         raise ValueError("pass one number per seed, at least one")
@@ -97,27 +57,7 @@ def mean_interval(
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
 ) -> Interval:
-    """The mean of one number per problem, with a percentile bootstrap interval.
-
-    Parameters
-    ----------
-    values : array_like
-        One for each problem.
-    rng : numpy.random.Generator
-    resamples : int
-    confidence : float
-
-    Returns
-    -------
-    Interval
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import mean_interval
-    >>> interval = mean_interval([1.0, 2.0, 3.0], np.random.default_rng(0))
-    >>> float(interval.value), bool(interval.low <= 2.0 <= interval.high)
-    (2.0, True)
-    """
+    """The mean of one number per problem, with a percentile bootstrap interval."""
     x = np.asarray(values, dtype=np.float64)
     return ratio_interval(x, np.ones_like(x), rng, resamples, confidence)
 
@@ -133,24 +73,6 @@ def ratio_interval(
 
     Denominators must be >= 0, and one of them > 0. A resample whose denominators are all 0
     counts as infinity.
-
-    Parameters
-    ----------
-    numerators, denominators : array_like
-        One for each problem.
-    rng : numpy.random.Generator
-    resamples : int
-    confidence : float
-
-    Returns
-    -------
-    Interval
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import ratio_interval
-    >>> float(ratio_interval([2.0, 4.0], [1.0, 1.0], np.random.default_rng(0)).value)
-    3.0
     """
     x, y = (np.asarray(v, dtype=np.float64) for v in (numerators, denominators))
     if x.ndim != 1 or x.shape != y.shape or not x.size:

@@ -13,7 +13,5 @@ from roundwise.features.definitions import (
     Feature,
     FeatureValue,
     compute_features,
-    compute_with_factors,
-    log10_floored,
 )
 from roundwise.features.probe import PROBE

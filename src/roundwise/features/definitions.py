@@ -23,7 +23,6 @@ from roundwise.algorithms.scaling import shifted
 from roundwise.backends import ArithmeticFailure, Backend, Factors, get_backend
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.features import probe
-from roundwise.features.blocks import largest_block
 from roundwise.formats import FP64, FloatFormat
 from roundwise.problems import LinearSystem, Problem, Vector
 
@@ -173,22 +172,7 @@ def feature_numbers(
 
 
 def log10_floored(value: SupportsFloat, floor: float) -> float:
-    """``log10 max(value, floor)``; infinity stays infinity, NaN is refused.
-
-    Parameters
-    ----------
-    value, floor : float
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> from roundwise.features import log10_floored
-    >>> float(log10_floored(0.0, 1e-3))
-    -3.0
-    """
+    """``log10 max(value, floor)``; infinity stays infinity, NaN is refused."""
     number = float(value)
     if math.isnan(number) or not floor > 0:
         raise ValueError(f"log10 max({number}, {floor}) is undefined; pass a number, a floor > 0")
@@ -208,27 +192,6 @@ def compute_with_factors(
     the operation backend makes them, and the seconds leave that out, as they say nothing about
     hardware. If A is singular in the format, those features are infinite, and their seconds are
     those of the failed factorization. Condition numbers beyond 1/u of the format are not seen.
-
-    Parameters
-    ----------
-    problem : Problem
-    names : sequence of str
-        Keys of `FEATURES`.
-    arithmetic : str or Backend
-        The arithmetic model of the runs that the features are for.
-    fmt : str or FloatFormat
-        The format of the factorization.
-
-    Returns
-    -------
-    dict of str to FeatureValue
-
-    Examples
-    --------
-    >>> from roundwise.features import compute_with_factors
-    >>> system = rw.LinearSystem(np.diag([1.0, 100.0]), np.ones(2))
-    >>> float(compute_with_factors(system, ["kappa_est"])["kappa_est"])
-    100.0
     """
     rest = [name for name in names if name in FEATURES and FEATURES[name].needs_factors]
     values = compute_features(problem, [name for name in names if name not in rest])
@@ -387,7 +350,9 @@ FEATURES: dict[str, Feature] = {
         Feature("factor_entries", probe.counts, "entries of L in AMD's order", group="counts"),
         Feature("factor_flops", probe.counts, "Cholesky's flops in AMD's order", group="counts"),
         Feature("nd_flops", probe.counts, "the same by nested dissection, or 0", group="counts"),
-        Feature("largest_block", largest_block, "share of n in one block of the triangular form"),
+        Feature(
+            "largest_block", probe.largest_block, "share of n in one block of the triangular form"
+        ),
         Feature("diagonal_share", probe.row_features, "median |a_ii| / ||a_i||_2", group="rows"),
         Feature("coherence", probe.row_features, "n mean cos^2 between rows", group="rows"),
         Feature("remainder", probe.row_features, "rows' distance from half of them", group="rows"),

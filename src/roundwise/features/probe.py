@@ -2,7 +2,8 @@
 
 Of a dense matrix nothing here reads more than 64 rows (O(64^2 n) work beside O(n^3) for a
 factorization), but for `looks_positive_definite`, which compares A with its transpose and gives up
-at the first difference. Of a sparse one it is no more than a pass over the pattern.
+at the first difference. Of a sparse one it is no more than a pass over the pattern. Of a matrix on
+a GPU nothing is read back but the inner products of 64 rows, their diagonal entries and lengths.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 import roundwise._kernels as _kernels
+from roundwise.backends.arrays import array_module, device_of, on_host
+from roundwise.backends.cuda.probe import probe_rows
 from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import has_strong_diagonal
@@ -60,6 +64,9 @@ TINY = 128
 
 BLOCK = 128
 """Rows of a complex A that are compared with columns at a time: they stay in the cache."""
+
+BLOCKS_FROM = 1000
+"""Below this n a block saves nothing that finding it would not cost."""
 
 SAFE_EXPONENT = 200
 """A fact: squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
@@ -187,6 +194,27 @@ def counts(problem: Any) -> dict[str, float]:
     return dict(zip(names, (0.0, entries, flops, 0.0), strict=True))
 
 
+def largest_block(problem: Any) -> float:
+    """The largest diagonal block of the block triangular form, as a share of n.
+
+    Rows are exchanged such that no diagonal entry is zero, which full diagonals need not; the
+    strongly connected components of the graph of A are then the blocks (Duff & Reid 1978), and only
+    these need be factorized. It does not depend on which exchange fills the diagonal. 1 where it is
+    not looked for: in dense, small and structurally singular matrices, and in nearly symmetric
+    patterns, which seldom have more than one block.
+    """
+    if not problem.is_sparse or problem.n < BLOCKS_FROM or suits_symmetric_mode(problem.A):
+        return 1.0
+    A = problem.A
+    if not A.diagonal().all():
+        rows = maximum_bipartite_matching(A, perm_type="row")
+        if (rows < 0).any():
+            return 1.0
+        A = A[rows]
+    _, labels = connected_components(A, directed=True, connection="strong")
+    return float(np.bincount(labels).max() / problem.n)
+
+
 @np.errstate(under="ignore")
 def row_features(problem: Any) -> dict[str, float]:
     """What 64 rows tell (columns, where these are contiguous in memory).
@@ -289,3 +317,35 @@ def _complex_row_features(A: Complex) -> dict[str, float]:
     coherence, remainder = angles_from(_inner_products(parts), len(A))
     share = float(np.sort(shares)[count // 2])
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+def device_row_features(A: Any) -> dict[str, float]:
+    """`row_features` of a dense matrix on a GPU, or in any array module, of moderate size."""
+    n = len(A)
+    count = min(ROWS, n)
+    device = device_of(A)
+    read = _read_rows(A, count) if device is None else probe_rows(device, A, count)
+    if not np.isfinite(read).all():  # nothing is known of such rows
+        return {"diagonal_share": 0.0, "coherence": float(n), "remainder": 0.0}
+    coherence, remainder = angles_from(read[: count * count].reshape(count, count).copy("F"), n)
+    sizes, lengths_of = read[count * count : -count], read[-count:]
+    shares = np.divide(sizes, lengths_of, out=np.zeros(count), where=lengths_of > 0)
+    share = float(np.sort(shares)[count // 2])
+    return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+def _read_rows(A: Any, count: int) -> NDArray[np.float64]:
+    """As `probe_rows` computes it by kernels: for any array module."""
+    xp, n = array_module(A), len(A)
+    rows = np.arange(count) * n // count
+    sampled = (A if A.flags.c_contiguous else A.T)[rows]
+    squares = sampled * sampled
+    norms = xp.sqrt(squares.sum(axis=1))
+    diagonal = sampled[np.arange(count), rows]
+    squares[np.arange(count), rows] = 0.0  # it does not count for the scale of a column
+    weights = xp.where(norms > 0, 1.0 / xp.maximum(norms, np.finfo(np.float64).tiny), 0.0)
+    lengths = xp.sqrt((weights * weights) @ squares)
+    longest = lengths.max()
+    scaled = sampled / xp.where(lengths > 0, lengths, xp.where(longest > 0, longest, 1.0))
+    gram = (scaled @ scaled.T).reshape(-1)
+    return on_host(xp.concatenate([gram, abs(diagonal), norms]))

@@ -7,7 +7,6 @@
 
 from roundwise.outcomes.filling import PAPER_FEATURES, fill
 from roundwise.outcomes.progress import progress_bar
-from roundwise.outcomes.records import StoredProblem
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.timed_runs import NATIVE_FEATURES

@@ -21,7 +21,8 @@ from roundwise.actions import Action, ActionLike
 from roundwise.algorithms import Algorithm
 from roundwise.backends import Backend, get_backend
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import FEATURES, compute_with_factors
+from roundwise.features import FEATURES
+from roundwise.features.definitions import compute_with_factors
 from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import workers

@@ -40,20 +40,6 @@ class StoredProblem:
     """What a table keeps of a problem: enough for every reward, and for people.
 
     The norms are those of `Problem.norms`.
-
-    Parameters
-    ----------
-    fingerprint : str
-    n : int
-    norm_A, norm_x_true, norm_b : float
-    name : str
-    meta : mapping
-
-    Examples
-    --------
-    >>> from roundwise.outcomes import StoredProblem
-    >>> StoredProblem("00ff", 10, 1.0, 1.0, 1.0, name="mine").name
-    'mine'
     """
 
     fingerprint: str

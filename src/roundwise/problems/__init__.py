@@ -11,7 +11,6 @@ if TYPE_CHECKING:
         DATA_SETS,
         Dataset,
         dense_set,
-        one_blas_thread,
         pde_set,
         sparse_set,
     )
@@ -41,7 +40,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "DATA_SETS",
             "Dataset",
             "dense_set",
-            "one_blas_thread",
             "pde_set",
             "sparse_set",
         ),

@@ -196,17 +196,7 @@ def _between(ends: tuple[int, int], rng: np.random.Generator) -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """A context manager that limits BLAS to one thread.
-
-    Returns
-    -------
-    context manager
-
-    Examples
-    --------
-    >>> with rw.problems.one_blas_thread():
-    ...     y = np.ones((3, 3)) @ np.ones(3)
-    """
+    """A context manager that limits BLAS to one thread."""
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:

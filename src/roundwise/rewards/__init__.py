@@ -9,16 +9,15 @@ here: `reward_matrix` turns a table of outcomes into rewards, for any reward, in
 from collections.abc import Iterable
 from typing import Any
 
-from roundwise.rewards.base import ProblemFacts, Reward, from_saved, reward_matrix
-from roundwise.rewards.climb import ClimbReward
-from roundwise.rewards.cost import CostReward
+from roundwise.rewards.base import ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.base import from_saved as _from_saved
+from roundwise.rewards.cost import ClimbReward, CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
 from roundwise.rewards.targets import (
     AccuracyTarget,
     BackwardErrorTarget,
     StrictTarget,
     met_matrix,
-    target_from_dict,
 )
 
 REWARDS: dict[str, type[Reward]] = {
@@ -48,4 +47,4 @@ def reward_from_dict(saved: Any, rewards: Iterable[type[Reward]] = ()) -> Reward
     >>> reward_from_dict(PaperReward().to_dict()) == PaperReward()
     True
     """
-    return from_saved(saved, "reward", [*REWARDS.values(), *rewards])
+    return _from_saved(saved, "reward", [*REWARDS.values(), *rewards])

@@ -95,27 +95,7 @@ S = TypeVar("S", bound=Saved)
 
 
 def from_saved(saved: Any, kind: str, classes: Iterable[type[S]]) -> S:
-    """What `to_dict` of one of the classes wrote.
-
-    Parameters
-    ----------
-    saved : mapping
-        What ``to_dict`` wrote.
-    kind : str
-        For messages.
-    classes : iterable of type
-        Those that may be named.
-
-    Returns
-    -------
-    object
-
-    Examples
-    --------
-    >>> from roundwise.rewards import PaperReward, from_saved
-    >>> from_saved(PaperReward(w1=2.0).to_dict(), "reward", [PaperReward]).w1
-    2.0
-    """
+    """What `to_dict` of one of the classes wrote."""
     known = {cls.name: cls for cls in classes}
     if not isinstance(saved, Mapping) or not isinstance(saved.get(kind), str):
         raise ValueError(f"not a saved {kind}: {saved!r}; save it again")

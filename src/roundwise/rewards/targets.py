@@ -71,24 +71,6 @@ def strict_success(
     """``nbe <= tau`` and ``ferr <= max(tau, 10 ferr of the FP64 baseline)``; NaN is no success.
 
     A baseline without a result (inf), or with an unknown error (NaN), gives no slack.
-
-    Parameters
-    ----------
-    ferr, nbe : array_like
-        Errors of the runs.
-    baseline_ferr : array_like
-        Forward errors of FP64's.
-    tau : float
-
-    Returns
-    -------
-    array of bool
-
-    Examples
-    --------
-    >>> from roundwise.evaluation import strict_success
-    >>> strict_success([1e-9, 1e-3], [1e-9, 1e-9], [1e-12, 1e-12], tau=1e-6)
-    array([ True, False])
     """
     ferr, nbe = np.asarray(ferr, dtype=np.float64), np.asarray(nbe, dtype=np.float64)
     reference = np.asarray(baseline_ferr, dtype=np.float64)
@@ -171,20 +153,5 @@ def met_matrix(
 
 
 def target_from_dict(saved: Any) -> AccuracyTarget:
-    """The target that `AccuracyTarget.to_dict` wrote.
-
-    Parameters
-    ----------
-    saved : mapping
-
-    Returns
-    -------
-    AccuracyTarget
-
-    Examples
-    --------
-    >>> from roundwise.rewards import StrictTarget, target_from_dict
-    >>> target_from_dict(StrictTarget(1e-8).to_dict())
-    StrictTarget(tau=1e-08)
-    """
+    """The target that `AccuracyTarget.to_dict` wrote."""
     return from_saved(saved, "target", (BackwardErrorTarget, StrictTarget))

@@ -34,7 +34,7 @@ from roundwise.backends.real_form import (
 )
 from roundwise.features import PROBE
 from roundwise.features.definitions import feature_numbers
-from roundwise.features.device_probe import device_row_features
+from roundwise.features.probe import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import dense_array, is_complex, is_transposed
 from roundwise.solver.kinds import returned

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, PROBE, log10_floored
+from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, PROBE
+from roundwise.features.definitions import log10_floored
 from roundwise.rewards import Reward
 
 

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.costs import MeasuredTime, cost_matrix
-from roundwise.evaluation import Interval, climb_costs, mean_interval, ratio_interval
+from roundwise.evaluation.choices import climb_costs
+from roundwise.evaluation.intervals import Interval, mean_interval, ratio_interval
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import NeighbourPolicy, Policy
 from roundwise.policies.profile import Profile, fitting_actions
-from roundwise.rewards.climb import climbed
+from roundwise.rewards.cost import climbed
 from roundwise.tuning.context import Context
 from roundwise.tuning.training import view_contexts
 

@@ -20,7 +20,7 @@ from roundwise._files import one_line
 from roundwise.actions import Action, ActionLike, ActionSpace
 from roundwise.algorithms import Algorithm, Outcome
 from roundwise.exceptions import UnknownNameError
-from roundwise.features import compute_with_factors
+from roundwise.features.definitions import compute_with_factors
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.records import StoredArithmetic, algorithm_json

@@ -13,7 +13,7 @@ from roundwise.backends.cuda.plan import Plan
 from roundwise.backends.cuda.probe import probe_rows
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.native import exact
-from roundwise.features import device_probe
+from roundwise.features import probe
 from roundwise.formats import get_format
 
 rng = np.random.default_rng
@@ -274,7 +274,7 @@ def test_the_look_by_kernels_is_that_by_arrays(device, order, n):
     A[2, 2] = 1.0
     count = min(64, n)
     assert np.allclose(
-        probe_rows(device, A, count), device_probe._read(A, count), rtol=1e-12, atol=1e-14
+        probe_rows(device, A, count), probe._read_rows(A, count), rtol=1e-12, atol=1e-14
     )
 
 

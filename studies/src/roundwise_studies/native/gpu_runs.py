@@ -22,7 +22,7 @@ from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.arrays import on_host
 from roundwise.features import FeatureValue
 from roundwise.features.definitions import condition_estimate
-from roundwise.features.device_probe import device_row_features
+from roundwise.features.probe import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.methods import METHODS
 from roundwise.solver import SolveFailed, solve

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.evaluation import best_fixed_action, climb_costs
+from roundwise.evaluation import best_fixed_action
+from roundwise.evaluation.choices import climb_costs
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import Policy, RegressionPolicy, TabularQ

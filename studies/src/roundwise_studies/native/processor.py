@@ -23,7 +23,8 @@ from roundwise.backends import Backend, native_formats
 from roundwise.features import NORM_FLOOR
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable, fill
-from roundwise.problems import LinearSystem, one_blas_thread, randsvd
+from roundwise.problems import LinearSystem, randsvd
+from roundwise.problems.datasets import one_blas_thread
 from roundwise.tuning import Context
 from roundwise_studies import departures
 from roundwise_studies.native.device import (

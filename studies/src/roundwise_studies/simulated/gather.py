@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
-from roundwise.outcomes import OutcomeTable, StoredProblem, fill
+from roundwise.outcomes import OutcomeTable, fill
+from roundwise.outcomes.records import StoredProblem
 from roundwise.problems import Dataset
 from roundwise.rewards import ProblemFacts
 from roundwise.tuning import PAPER_CONTEXT, view_contexts

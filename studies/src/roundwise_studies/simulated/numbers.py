@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 
-from roundwise.evaluation import Interval, RangeAccuracy, seed_spread
-from roundwise.evaluation.accuracy import RangeUsage
+from roundwise.evaluation.accuracy import RangeAccuracy, RangeUsage
+from roundwise.evaluation.intervals import Interval, seed_spread
 from roundwise_studies import paper
 from roundwise_studies.simulated.running import METRICS, Result, range_metric
 from roundwise_studies.tabulating import FlatRow, finite_mean

@@ -13,17 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms import GmresIR
-from roundwise.evaluation import (
-    AccuracyTable,
-    RangeAccuracy,
-    RegretTable,
-    SeedSpread,
-    UsageTable,
-    accuracy_table,
-    regret_table,
-    seed_spread,
-    usage_table,
-)
+from roundwise.evaluation import accuracy_table, regret_table, usage_table
+from roundwise.evaluation.accuracy import AccuracyTable, RangeAccuracy, UsageTable
+from roundwise.evaluation.choices import RegretTable
+from roundwise.evaluation.intervals import SeedSpread, seed_spread
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward, reward_matrix
 from roundwise.tuning import TrainingCurves, train
