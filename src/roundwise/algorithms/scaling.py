@@ -19,8 +19,13 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends import Backend
-from roundwise.backends.arrays import array_module, column_norms, is_sparse, norms_of_blocks
-from roundwise.backends.real_form import is_real_form
+from roundwise.backends.arrays import (
+    array_module,
+    column_norms,
+    is_real_form,
+    is_sparse,
+    norms_of_blocks,
+)
 from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]

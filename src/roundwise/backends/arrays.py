@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 import roundwise._kernels as _kernels
+from roundwise.backends.real_form import RealForm, SparseRealForm
 
 DEVICES: dict[int, Any] = {}
 """The GPUs that there is a backend for, by CUDA's number: they have kernels for what follows."""
@@ -34,6 +35,11 @@ def array_module(x: Any) -> Any:
 def is_sparse(A: Any) -> bool:
     """Whether A is one of SciPy's sparse matrices; SciPy's own test of an array takes longer."""
     return not isinstance(A, np.ndarray) and issparse(A)
+
+
+def is_real_form(A: Any) -> bool:
+    """Whether A stands for a complex matrix."""
+    return not isinstance(A, np.ndarray) and isinstance(A, RealForm | SparseRealForm)
 
 
 def on_host(x: Any) -> NDArray[Any]:

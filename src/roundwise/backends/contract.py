@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends.arrays import column_norms, is_sparse
-from roundwise.backends.real_form import is_real_form
+from roundwise.backends.arrays import column_norms, is_real_form, is_sparse
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine

@@ -100,11 +100,6 @@ class SparseRealForm(sparse.csr_array):  # type: ignore[misc]
     """The real form of a sparse complex matrix, in compressed rows."""
 
 
-def is_real_form(A: Any) -> bool:
-    """Whether a matrix stands for a complex one."""
-    return isinstance(A, RealForm | SparseRealForm)
-
-
 def expanded_block(Z: Complex) -> Real:
     """The real form of some rows of a complex matrix, as an array."""
     result = np.empty((2 * Z.shape[0], 2 * Z.shape[1]))

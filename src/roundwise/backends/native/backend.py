@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import roundwise._kernels as _kernels
-from roundwise.backends.arrays import is_sparse
+from roundwise.backends.arrays import is_real_form, is_sparse
 from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.native import exact, spare
@@ -34,7 +34,7 @@ from roundwise.backends.native.storage import (
 )
 from roundwise.backends.native.structured import STRUCTURED
 from roundwise.backends.native.vectors import NativeVectors
-from roundwise.backends.real_form import RealForm, is_real_form
+from roundwise.backends.real_form import RealForm
 from roundwise.formats import BF16, FP16, FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import PASS, pass_threads

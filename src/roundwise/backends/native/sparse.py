@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise._csr import canonical_csr
+from roundwise.backends.arrays import is_real_form
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import (
     Analysis,
@@ -42,7 +43,7 @@ from roundwise.backends.native.storage import (
     loaded,
     nonfinite,
 )
-from roundwise.backends.real_form import compressed, is_real_form
+from roundwise.backends.real_form import compressed
 from roundwise.formats import FloatFormat, get_format
 
 
