@@ -90,27 +90,7 @@ class PricedMethods:
 
 @dataclass(frozen=True)
 class Prices(PricedMethods):
-    """The rates of a processor, and the prices of methods by them.
-
-    Parameters
-    ----------
-    profile : MachineProfile
-    applied : mapping of str to float
-        Seconds per entry of applying dense factors in FP64, by their format.
-    cholesky : mapping of str to float
-        Seconds of Cholesky over those of LU, by format.
-    sparse : SparsePrices
-    source : str
-        Where the numbers come from.
-    structured : mapping of str to float
-        Seconds for an entry and for a flop of a band, and for an entry of a triangle.
-
-    Examples
-    --------
-    >>> from roundwise.costs import current_prices
-    >>> current_prices().prices("lu", "fp32")
-    True
-    """
+    """The rates of a processor, and the prices of methods by them."""
 
     profile: MachineProfile
     applied: Mapping[str, float]  # seconds per entry of applying dense factors in FP64, by format
