@@ -206,7 +206,6 @@ class DevicePrices(PricedMethods):
     bytes_per_second: float  # of passes over a matrix
     step: float  # seconds of a correction that do not depend on n
     step_column: float  # seconds of a correction per unknown: substitution is a chain of blocks
-    transfer: float = 2.5e10  # bytes a second between processor and device
     source: str = field(default="", repr=False)
 
     _of = staticmethod(lambda method: method.device_price)
