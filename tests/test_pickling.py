@@ -130,7 +130,7 @@ def samples(tmp_path_factory):
         rw.lstsq(np.eye(4, 2), np.ones(4), full_output=True),
         *(algorithms.StoppingRule(), rw.algorithms.PaperRule(), rw.algorithms.DeploymentRule()),
         *(rw.OutcomeStatus.CONVERGED, rw.backends.Status.OVERFLOW),
-        *(system, problems.Dataset("two", 1, (system,), (second,)), an_outcome()),
+        *(system, problems.datasets.Dataset("two", 1, (system,), (second,)), an_outcome()),
         *(rw.solve(system.A, system.b, full_output=True), rw.Solver()),
         rw.solve(np.stack([system.A] * 2), system.b, full_output=True),
         *(tuner, tuner.deployed, tuner.context_, tuner.curves_),
@@ -144,10 +144,17 @@ def samples(tmp_path_factory):
             costs.MeasuredTime(),
             costs.current_prices(),
         ),
-        *(costs.Shape(100, 10_000), costs.Work(1, 2, 3), costs.Calibration(here, {}, {})),
+        *(
+            costs.Shape(100, 10_000),
+            costs.Work(1, 2, 3),
+            costs.calibration.Calibration(here, {}, {}),
+        ),
         *(rewards.PAPER_W1, rewards.CostReward(costs.H200_LIKE), rewards.ClimbReward()),
         *(rewards.StrictTarget(), rewards.BackwardErrorTarget()),
-        *(rewards.ProblemFacts.from_problem(system, 1e3), features.FeatureValue("n", 3.0, 0.1)),
+        *(
+            rewards.ProblemFacts.from_problem(system, 1e3),
+            features.definitions.FeatureValue("n", 3.0, 0.1),
+        ),
     ]
     made += [make() for make in (*LEARNERS, *BASELINES)]
     return {type(one): one for one in made}

@@ -27,7 +27,7 @@ def filled(tmp_path_factory):
 
 def test_fill_stores_what_the_library_computes(tmp_path, filled):
     algorithm = rw.GmresIR.paper(1e-6)
-    data = rw.problems.pde_set(2, 0, seed=0)
+    data = rw.problems.DATA_SETS["pde"](2, 0, seed=0)
     table = OutcomeTable(tmp_path / "library.sqlite")
     fill(table, algorithm, data.train, monotone_space(algorithm.stages, ["fp32", "fp64"]))
     assert len(table) == 2 * ACTIONS
@@ -108,7 +108,7 @@ def test_info_of_a_table(filled):
     facts = json.loads(succeed("info", "--table", filled, "--json"))
     assert facts["problems"] == 2
     assert facts["features"] == {"kappa_exact": 2, "norm_inf": 2}
-    sizes = [problem.n for problem in rw.problems.pde_set(2, 0, seed=0).train]
+    sizes = [problem.n for problem in rw.problems.DATA_SETS["pde"](2, 0, seed=0).train]
     assert facts["n"] == [min(sizes), max(sizes)]
     (setting,) = facts["settings"]
     assert (setting["outcomes"], setting["problems"], setting["actions"]) == (10, 2, ACTIONS)

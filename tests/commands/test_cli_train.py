@@ -197,7 +197,7 @@ def test_evaluate_a_data_set(tmp_path, trained):
     facts = json.loads(succeed("evaluate", trained[0], "pde", *options))
     assert (facts["tau"], facts["outcomes_computed"]) == (1e-3, ACTIONS)
     tuner = Tuner.load(trained[0])
-    test = rw.problems.pde_set(0, 1, seed=2).test
+    test = rw.problems.DATA_SETS["pde"](0, 1, seed=2).test
     assert OutcomeTable(table).stored(tuner.algorithm, test, tuner.space_, "operation").all()
 
 
@@ -278,7 +278,7 @@ def test_sizes_of_generated_systems(tmp_path):
     out = tmp_path / "p.json"
     text = succeed("train", "pde", "-o", out, *FRONT_DOOR, *options)
     assert "2 pde systems, n = 36" in text
-    system = rw.problems.pde_set(2, 0, seed=0, sizes=(30, 40)).train[0]
+    system = rw.problems.DATA_SETS["pde"](2, 0, seed=0, sizes=(30, 40)).train[0]
     tuner = Tuner.load(out)
     assert system.fingerprint in tuner.provenance_["problems"]
     assert {"cholesky/amd", "superlu/mmd", "superlu/colamd"} <= set(tuner.space_.methods)

@@ -11,13 +11,7 @@ from click.testing import CliRunner
 import roundwise as rw
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.cli import main
-from roundwise.costs import (
-    ProfileError,
-    calibrate,
-    load_profile,
-    save_profile,
-    stored,
-)
+from roundwise.costs import ProfileError, calibrate, load_profile, save_profile, stored
 from roundwise.costs import calibration as measuring
 from roundwise.costs.sparse_calibration import SYSTEMS
 from roundwise.costs.stored import cache_folder, profile_path

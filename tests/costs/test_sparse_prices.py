@@ -9,8 +9,8 @@ import pytest
 from calibrated import calibration
 
 from roundwise.backends import NativeBackend
-from roundwise.costs import Calibration, ProfileWarning, Shape, current_prices, save_profile, stored
-from roundwise.costs.calibration import least_seconds
+from roundwise.costs import ProfileWarning, Shape, current_prices, save_profile, stored
+from roundwise.costs.calibration import Calibration, least_seconds
 from roundwise.costs.prices import _prices_of, dense_threads, generic_prices
 from roundwise.costs.rates import SparsePrices, generic_sparse_prices
 from roundwise.costs.sparse_calibration import (

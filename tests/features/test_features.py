@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from cases import BACKENDS, supports
 
 import roundwise as rw
-from roundwise.features import FEATURES, PROBE, FeatureValue, compute_features
-from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT, log10_floored
+from roundwise.features import FEATURES, PROBE, compute_features
+from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT, FeatureValue, log10_floored
 from roundwise.features.probe import BLOCKS_FROM
 from roundwise.problems import (
     LinearSystem,

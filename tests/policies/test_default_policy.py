@@ -10,8 +10,8 @@ import pytest
 
 import roundwise as rw
 from roundwise.backends import NativeBackend
-from roundwise.costs import MachineProfile, Prices, Rate, Shape, Work, current_prices
-from roundwise.costs.prices import SparsePrices, _prices_of, dense_threads, generic_prices
+from roundwise.costs import MachineProfile, Rate, Shape, Work, current_prices
+from roundwise.costs.prices import Prices, SparsePrices, _prices_of, dense_threads, generic_prices
 from roundwise.machine.identity import Machine
 from roundwise.methods import METHODS
 from roundwise.policies import Facts, FactsError, NeighbourPolicy, shipped_facts

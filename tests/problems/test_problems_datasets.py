@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from roundwise.problems import dense_set, pde_set, poisson_2d, sparse_set
+from roundwise.problems import dense_set, poisson_2d
+from roundwise.problems.datasets import pde_set, sparse_set
 
 
 @dataclass(frozen=True)

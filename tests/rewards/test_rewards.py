@@ -32,8 +32,8 @@ from roundwise.rewards import (
     StrictTarget,
     met_matrix,
     reward_from_dict,
-    reward_matrix,
 )
+from roundwise.rewards.base import reward_matrix
 from roundwise.rewards.targets import target_from_dict
 
 STAGES = rw.GmresIR.stages

@@ -5,7 +5,7 @@
 >>> reward = CostReward(load_profile())        # doctest: +SKIP
 """
 
-from roundwise.costs.calibration import Calibration, calibrate
+from roundwise.costs.calibration import calibrate
 from roundwise.costs.machines import (
     BITS_PROPORTIONAL,
     GENERIC_AVX512_CPU,
@@ -17,7 +17,7 @@ from roundwise.costs.machines import (
     Rate,
     cost_matrix,
 )
-from roundwise.costs.prices import Prices, current_prices
+from roundwise.costs.prices import current_prices
 from roundwise.costs.stored import (
     ProfileError,
     ProfileMissingError,

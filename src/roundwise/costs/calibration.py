@@ -53,25 +53,7 @@ Times = Mapping[str, float]  # seconds by kernel
 
 @dataclass(frozen=True)
 class Calibration:
-    """Median seconds of a machine's kernels.
-
-    Parameters
-    ----------
-    machine : Machine
-    times : mapping
-        Seconds of dense kernels, by format, size and kernel.
-    overheads : mapping
-        Seconds of a run and of its iterations that do not depend on the size.
-    sparse : mapping
-        Seconds of sparse methods, by system.
-
-    Examples
-    --------
-    >>> from roundwise.costs import calibrate
-    >>> calibration = calibrate([20], formats=[rw.FP64], seconds_per_kernel=1e-4, sparse={})
-    >>> calibration.machine.threads >= 1
-    True
-    """
+    """Median seconds of a machine's kernels."""
 
     machine: Machine
     times: Mapping[str, Mapping[int, Times]]

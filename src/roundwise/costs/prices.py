@@ -90,27 +90,7 @@ class PricedMethods:
 
 @dataclass(frozen=True)
 class Prices(PricedMethods):
-    """The rates of a processor, and the prices of methods by them.
-
-    Parameters
-    ----------
-    profile : MachineProfile
-    applied : mapping of str to float
-        Seconds per entry of applying dense factors in FP64, by their format.
-    cholesky : mapping of str to float
-        Seconds of Cholesky over those of LU, by format.
-    sparse : SparsePrices
-    source : str
-        Where the numbers come from.
-    structured : mapping of str to float
-        Seconds for an entry and for a flop of a band, and for an entry of a triangle.
-
-    Examples
-    --------
-    >>> from roundwise.costs import current_prices
-    >>> current_prices().prices("lu", "fp32")
-    True
-    """
+    """The rates of a processor, and the prices of methods by them."""
 
     profile: MachineProfile
     applied: Mapping[str, float]  # seconds per entry of applying dense factors in FP64, by format
@@ -226,7 +206,6 @@ class DevicePrices(PricedMethods):
     bytes_per_second: float  # of passes over a matrix
     step: float  # seconds of a correction that do not depend on n
     step_column: float  # seconds of a correction per unknown: substitution is a chain of blocks
-    transfer: float = 2.5e10  # bytes a second between processor and device
     source: str = field(default="", repr=False)
 
     _of = staticmethod(lambda method: method.device_price)

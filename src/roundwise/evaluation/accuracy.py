@@ -61,14 +61,13 @@ def paper_success(
     nbe: ArrayLike,
     kappas: ArrayLike,
     tau: float,
-    ranges: Sequence[KappaRange] = PAPER_RANGES,
 ) -> NDArray[np.bool_]:
     """``max(ferr, nbe) < tau median(kappa of the range)`` for each problem; NaN is no success.
 
     Beyond kappa = 1 / tau the threshold exceeds 1, and the criterion asks for nothing.
     """
     thresholds = np.zeros(np.shape(kappas))
-    for members in assign_ranges(kappas, ranges).values():
+    for members in assign_ranges(kappas).values():
         if len(members):
             thresholds[members] = _threshold(kappas, members, tau)
     return np.asarray(np.maximum(ferr, nbe) < thresholds)
@@ -129,7 +128,6 @@ def accuracy_table(
     baselines: Sequence[Outcome],
     kappas: ArrayLike,
     tau: float,
-    ranges: Sequence[KappaRange] = PAPER_RANGES,
 ) -> AccuracyTable:
     """Judge the chosen run of each problem, with the all-FP64 runs as baselines.
 
@@ -142,7 +140,6 @@ def accuracy_table(
     kappas : array_like
         Condition numbers of the problems.
     tau : float
-    ranges : sequence of KappaRange
 
     Returns
     -------
@@ -166,7 +163,7 @@ def accuracy_table(
     ferr, nbe, outer, inner = np.array(
         [[o.ferr, o.nbe, o.outer_iterations, o.inner_iterations] for o in outcomes], np.float64
     ).T
-    paper = paper_success(ferr, nbe, kappas, tau, ranges)
+    paper = paper_success(ferr, nbe, kappas, tau)
     strict = strict_success(ferr, nbe, [o.ferr for o in baselines], tau)
 
     def judge(name: str, members: NDArray[np.intp], threshold: float) -> RangeAccuracy:
@@ -188,7 +185,7 @@ def accuracy_table(
 
     judged = [
         judge(r.name, members, _threshold(kappas, members, tau))
-        for r, members in assign_ranges(kappas, ranges).items()
+        for r, members in assign_ranges(kappas).items()
         if len(members)
     ]
     judged.append(judge("all", np.arange(len(outcomes)), math.nan))
@@ -223,7 +220,6 @@ def usage_table(
     chosen: ArrayLike,
     space: ActionSpace,
     kappas: ArrayLike,
-    ranges: Sequence[KappaRange] = PAPER_RANGES,
 ) -> UsageTable:
     """How often each format is used, from the index of the chosen action of each problem.
 
@@ -234,7 +230,6 @@ def usage_table(
     space : ActionSpace
     kappas : array_like
         Condition numbers of the problems.
-    ranges : sequence of KappaRange
 
     Returns
     -------
@@ -265,7 +260,7 @@ def usage_table(
         formats = {f.name: sum(share[f.name] for share in stages.values()) for f in space.formats}
         return RangeUsage(name, len(members), formats, stages)
 
-    used = [use(r.name, m) for r, m in assign_ranges(kappas, ranges).items() if len(m)]
+    used = [use(r.name, m) for r, m in assign_ranges(kappas).items() if len(m)]
     return UsageTable((*used, use("all", np.arange(indices.size))))
 
 

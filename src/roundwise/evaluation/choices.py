@@ -162,7 +162,7 @@ def regret_table(
 ) -> RegretTable:
     """Compare policies on the same problems, and add ``oracle``, ``best fixed`` and ``all-FP64``.
 
-    `rewards` are (N, A), see `roundwise.rewards.reward_matrix`; `choices` maps the name of a policy
+    `rewards` are (N, A), see `rewards.base.reward_matrix`; `choices` maps the name of a policy
     to the indices of its actions, (N,), or (S, N) for S seeds; `safe` is ``space.safe``. All
     policies are bootstrapped with the same resamples. `fixed` is the fixed action to compare with,
     e.g. the best one of the training problems; by default the best one of these problems, which no

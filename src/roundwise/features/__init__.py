@@ -11,7 +11,6 @@ from roundwise.features.definitions import (
     KAPPA_FLOOR,
     NORM_FLOOR,
     Feature,
-    FeatureValue,
     compute_features,
 )
 from roundwise.features.probe import PROBE

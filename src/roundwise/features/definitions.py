@@ -38,21 +38,7 @@ KAPPA_EXACT_SPARSE_LIMIT = 2000
 
 @dataclass(frozen=True)
 class FeatureValue:
-    """A feature of one problem, and the seconds it took to compute; ``float()`` works.
-
-    Parameters
-    ----------
-    name : str
-    value : float
-    seconds : float
-        What computing it took.
-
-    Examples
-    --------
-    >>> from roundwise.features import FeatureValue
-    >>> float(FeatureValue("n", 100.0, 1e-6))
-    100.0
-    """
+    """A feature of one problem, and the seconds it took to compute; ``float()`` works."""
 
     name: str
     value: float

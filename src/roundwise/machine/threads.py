@@ -5,8 +5,8 @@ for dense systems, may differ in their last bits.
 
 The number of threads starts as ``ROUNDWISE_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which joblib
 and Dask workers set), else the cores this process may use now: those that its affinity allows, and
-no more than its control groups pay for (`paid_cores`). Dense work takes no more than BLAS may use at
-the moment, so that threadpoolctl limits it, too. Calls of several threads share these cores
+no more than its control groups pay for (`paid_cores`). Dense work takes no more than BLAS may use
+at the moment, so that threadpoolctl limits it, too. Calls of several threads share these cores
 (cpp/common/pool.hpp). ``ROUNDWISE_SIMD`` chooses the instruction set, for example
 ``ROUNDWISE_SIMD=baseline``. Until `set_num_threads` is called, BLAS keeps its own number of
 threads, which ``OPENBLAS_NUM_THREADS`` sets.

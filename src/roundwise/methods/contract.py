@@ -135,7 +135,7 @@ class SparseRates(Protocol):
 
 
 class Rates(Protocol):
-    """The rates of a processor that formulas are written in: `roundwise.costs.Prices` has them."""
+    """The rates of a processor that formulas are written in: `costs.prices.Prices` has them."""
 
     @property
     def profile(self) -> DenseRates: ...

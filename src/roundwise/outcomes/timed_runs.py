@@ -17,8 +17,7 @@ from pathlib import Path
 from roundwise.actions import Action
 from roundwise.algorithms import Algorithm, Outcome, Shared
 from roundwise.backends import Backend
-from roundwise.features import FeatureValue
-from roundwise.features.definitions import compute_with_factors
+from roundwise.features.definitions import FeatureValue, compute_with_factors
 from roundwise.formats import FloatFormat
 from roundwise.outcomes.records import measurement_facts
 from roundwise.outcomes.writing import Row

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from roundwise._files import one_line
 from roundwise._sqlite import transaction
-from roundwise.features import FeatureValue
+from roundwise.features.definitions import FeatureValue
 from roundwise.outcomes.records import Setting, StoredProblem, to_json
 from roundwise.outcomes.schema import FILE, OutcomeTableError, opened
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.backends import NativeBackend
-from roundwise.costs import Prices, Shape, Work, current_prices
+from roundwise.costs import Shape, Work, current_prices
+from roundwise.costs.prices import Prices
 from roundwise.features import PROBE
 from roundwise.formats import FP64
 from roundwise.methods import Method

@@ -9,10 +9,7 @@ from roundwise._lazy import lazy_names
 if TYPE_CHECKING:
     from roundwise.problems.datasets import (
         DATA_SETS,
-        Dataset,
         dense_set,
-        pde_set,
-        sparse_set,
     )
     from roundwise.problems.dense import randsvd
     from roundwise.problems.least_squares import LeastSquares, random_least_squares
@@ -38,10 +35,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "datasets": (
             "DATA_SETS",
-            "Dataset",
             "dense_set",
-            "pde_set",
-            "sparse_set",
         ),
         "dense": ("randsvd",),
         "least_squares": (

@@ -32,20 +32,7 @@ from roundwise.problems.sparse import random_sparse_spd
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test problems, and the seed they were made from.
-
-    Parameters
-    ----------
-    name : str
-    seed : int
-    train, test : tuple of LinearSystem
-
-    Examples
-    --------
-    >>> data = rw.problems.dense_set(2, 1, seed=0, sizes=(10, 20))
-    >>> data.name, len(data.train), len(data.test)
-    ('dense', 2, 1)
-    """
+    """Training and test problems, and the seed they were made from."""
 
     name: str
     seed: int
@@ -114,28 +101,6 @@ def sparse_set(
     draws over the same interval would put the upper end at 3e10 and half of the set above
     2e9.) So beta is uniform in `beta`, one draw per system; the authors' released
     generator uses the same interval.
-
-    Parameters
-    ----------
-    n_train, n_test : int
-        How many systems.
-    seed : int
-    sizes : (int, int)
-        Smallest and largest n.
-    density : float
-        Of A0.
-    beta : (float, float)
-        Smallest and largest shift.
-
-    Returns
-    -------
-    Dataset
-
-    Examples
-    --------
-    >>> data = rw.problems.sparse_set(2, 1, seed=0, sizes=(50, 60))
-    >>> len(data.train)
-    2
     """
 
     def draw(rng: np.random.Generator, index: int) -> LinearSystem:
@@ -155,24 +120,6 @@ def pde_set(
     1e6..1e13; convection-diffusion with eps log-uniform in 1e-3..1 and beta uniform in
     [-10, 10]**2. (The text leaves open how that eps is drawn; its condition numbers agree
     with uniform and log-uniform draws alike, and the released generator is log-uniform.)
-
-    Parameters
-    ----------
-    n_train, n_test : int
-        How many systems.
-    seed : int
-    sizes : (int, int)
-        Smallest and largest n, before rounding up to squares.
-
-    Returns
-    -------
-    Dataset
-
-    Examples
-    --------
-    >>> data = rw.problems.pde_set(4, 4, seed=0, sizes=(16, 30))
-    >>> all(system.n in (16, 25, 36) for system in data.train)
-    True
     """
 
     def draw(rng: np.random.Generator, index: int) -> LinearSystem:

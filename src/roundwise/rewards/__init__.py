@@ -3,13 +3,13 @@
 `PaperReward` is Carson & Chen's, term by term. `CostReward` is the logarithm of a modelled
 speedup: a `MachineProfile` prices the operations that an outcome counted, an `AccuracyTarget`
 says whether the answer was good enough, and a miss pays for the fallback. Nothing is solved
-here: `reward_matrix` turns a table of outcomes into rewards, for any reward, in milliseconds.
+here: a table of outcomes becomes rewards, of any kind, in milliseconds.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from roundwise.rewards.base import ProblemFacts, Reward, reward_matrix
+from roundwise.rewards.base import ProblemFacts, Reward
 from roundwise.rewards.base import from_saved as _from_saved
 from roundwise.rewards.cost import ClimbReward, CostReward
 from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward

@@ -153,32 +153,7 @@ def reward_matrix(
     facts: Sequence[ProblemFacts],
     space: ActionSpace,
 ) -> NDArray[np.float64]:
-    """Rewards of N problems and A actions, shape (N, A); NaN where an outcome is None.
-
-    Parameters
-    ----------
-    reward : Reward
-    outcome_rows : sequence of sequences of Outcome or None
-        A row for each problem.
-    facts : sequence of ProblemFacts
-        One for each problem.
-    space : ActionSpace
-
-    Returns
-    -------
-    array, (N, A)
-
-    Examples
-    --------
-    >>> from roundwise.actions import list_space
-    >>> from roundwise.rewards import PaperReward, ProblemFacts, reward_matrix
-    >>> algorithm, system = rw.GmresIR.paper(), rw.problems.randsvd(20, 10.0, rng=0)
-    >>> space = list_space(algorithm.stages, ["fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64"])
-    >>> outcomes = [algorithm.run(system, action) for action in space]
-    >>> facts = ProblemFacts(20, 10.0, 1.0, 1.0, 1.0)
-    >>> reward_matrix(PaperReward(), [outcomes], [facts], space).shape
-    (1, 2)
-    """
+    """Rewards of N problems and A actions, shape (N, A); NaN where an outcome is None."""
     pairs = zip(outcome_rows, facts, strict=True)
     rows = [reward.row(outcomes, fact, space) for outcomes, fact in pairs]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(space))

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.actions import ActionSpace
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import Policy
-from roundwise.rewards import ProblemFacts, Reward, reward_matrix
+from roundwise.rewards import ProblemFacts, Reward
+from roundwise.rewards.base import reward_matrix
 from roundwise.tuning.context import Context, kappa_for
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from roundwise.actions import ActionSpace
-from roundwise.costs import Prices
+from roundwise.costs.prices import Prices
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.evaluation import (
     best_fixed_action,

@@ -20,8 +20,7 @@ from roundwise.algorithms import (
 )
 from roundwise.backends import ArithmeticFailure, Backend
 from roundwise.backends.arrays import on_host
-from roundwise.features import FeatureValue
-from roundwise.features.definitions import condition_estimate
+from roundwise.features.definitions import FeatureValue, condition_estimate
 from roundwise.features.probe import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.methods import METHODS

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import linalg
 
-from roundwise.problems import Dataset, LinearSystem
-from roundwise.problems.datasets import one_blas_thread
+from roundwise.problems import LinearSystem
+from roundwise.problems.datasets import Dataset, one_blas_thread
 
 SEED = 42
 TRAINING = 100

@@ -15,7 +15,7 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.outcomes.records import StoredProblem
-from roundwise.problems import Dataset
+from roundwise.problems.datasets import Dataset
 from roundwise.rewards import ProblemFacts
 from roundwise.tuning import PAPER_CONTEXT, view_contexts
 from roundwise_studies.protocol import Bar, Bars, Gathered, no_bars

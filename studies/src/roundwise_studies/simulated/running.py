@@ -18,7 +18,8 @@ from roundwise.evaluation.accuracy import AccuracyTable, RangeAccuracy, UsageTab
 from roundwise.evaluation.choices import RegretTable
 from roundwise.evaluation.intervals import SeedSpread, seed_spread
 from roundwise.policies import TabularQ
-from roundwise.rewards import PaperReward, reward_matrix
+from roundwise.rewards import PaperReward
+from roundwise.rewards.base import reward_matrix
 from roundwise.tuning import TrainingCurves, train
 from roundwise_studies.protocol import Bar, no_bar
 from roundwise_studies.report import scientific
