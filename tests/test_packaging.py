@@ -35,3 +35,10 @@ def test_versions_agree():
     recipe = (ROOT / "packaging/conda-forge/recipe.yaml").read_text(encoding="utf-8")
     assert f'version: "{version}"' in recipe
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_tests_are_in_the_folders_of_what_they_test():
+    tests = ROOT / "tests"
+    folders = {file.parent.relative_to(tests) for file in tests.rglob("test_*.py")}
+    rooms = {folder for folder in folders if (ROOT / "src" / "roundwise" / folder).is_dir()}
+    assert folders - rooms == {Path("gpu"), Path("studies")}
