@@ -46,7 +46,7 @@ def test_options_reach_the_settings(tmp_path, problem_set):
     options = ["--train", 0, "--test", 1, "--seed", 3, "--tau", 1e-4, "--formats", "fp64"]
     options += ["--arithmetic", "storage"]
     assert "1 outcomes computed, 1 in" in succeed("fill", problem_set, "--table", path, *options)
-    system = getattr(rw.problems, f"{problem_set}_set")(0, 1, seed=3).test[0]
+    system = getattr(rw.problems.datasets, f"{problem_set}_set")(0, 1, seed=3).test[0]
     stored = OutcomeTable(path).stored(
         rw.GmresIR.paper(1e-4), [system], ["fp64-fp64-fp64-fp64"], "storage"
     )

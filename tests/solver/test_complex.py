@@ -31,7 +31,7 @@ from roundwise.solver.prepare import prepare
 from roundwise.tuning import Context
 
 U = 2.0**-53
-BACKEND = rw.get_backend("native")
+BACKEND = rw.backends.get_backend("native")
 
 
 def gaussian(rng, *shape):
