@@ -14,7 +14,7 @@ from command_line import fail, succeed
 from scipy import sparse
 
 import roundwise as rw
-from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends import ArithmeticFailure, NativeBackend, Status
 from roundwise.backends.native.complex_matrix import ComplexMatrix
 from roundwise.backends.native.sparse import engine_methods
 from roundwise.backends.real_form import (
@@ -31,7 +31,7 @@ from roundwise.solver.prepare import prepare
 from roundwise.tuning import Context
 
 U = 2.0**-53
-BACKEND = rw.backends.get_backend("native")
+BACKEND = NativeBackend()
 
 
 def gaussian(rng, *shape):
