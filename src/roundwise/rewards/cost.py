@@ -42,7 +42,8 @@ class CostReward(Reward):
     --------
     >>> from roundwise.actions import list_space
     >>> from roundwise.costs import MachineProfile, Rate
-    >>> from roundwise.rewards import CostReward, ProblemFacts, reward_matrix
+    >>> from roundwise.rewards import CostReward, ProblemFacts
+    >>> from roundwise.rewards.base import reward_matrix
     >>> algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule())
     >>> system = rw.problems.randsvd(50, 10.0, rng=0)
     >>> space = list_space(algorithm.stages, ["fp32-fp64-fp64-fp64", "fp64-fp64-fp64-fp64"])
