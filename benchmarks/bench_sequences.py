@@ -33,7 +33,8 @@ from timing import add_clock, least_seconds
 
 import roundwise as rw
 from roundwise.backends import get_backend
-from roundwise.problems import convection_diffusion_3d, laplace_3d, poisson_2d
+from roundwise.problems import laplace_3d, poisson_2d
+from roundwise.problems.pde import convection_diffusion_3d
 from roundwise_studies.report import Table, format_text
 
 MEMORY = ("peak / (numbers + A)", "peak / (factors + A)")

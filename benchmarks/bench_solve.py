@@ -46,7 +46,8 @@ import roundwise as rw
 from roundwise.backends import ENGINES, ArithmeticFailure
 from roundwise.backends.engines.superlu import OPTIONS, suits_symmetric_mode
 from roundwise.machine.identity import Machine
-from roundwise.problems import convection_diffusion_3d, laplace_3d, randsvd, read_matrix_market
+from roundwise.problems import laplace_3d, randsvd, read_matrix_market
+from roundwise.problems.pde import convection_diffusion_3d
 from roundwise_studies.report import Table, format_text, write_csv
 
 OUT = Path("out")

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from roundwise.costs import Calibration
+from roundwise.costs.calibration import Calibration
 from roundwise.machine.identity import Machine
 
 VECTOR_KERNELS = ("axpy", "scale", "norm2", "orthogonalize", "givens", "solve_upper")

@@ -33,7 +33,8 @@ from roundwise.outcomes.table import table_summary
 from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlinePolicy
 from roundwise.policies.memory import Observation
 from roundwise.policies.profile import Profile
-from roundwise.problems import randsvd, read_columns, read_matrix_market
+from roundwise.problems import randsvd, read_matrix_market
+from roundwise.problems.matrix_market import read_columns
 from roundwise.solver.policy_argument import default_policy
 from roundwise.tuning import TunerFileError
 

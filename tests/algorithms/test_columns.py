@@ -9,7 +9,7 @@ from scipy.linalg import lapack
 from roundwise import _kernels
 from roundwise.algorithms.scaling import scaled_back, shifted, unit_columns
 from roundwise.backends.arrays import column_norms
-from roundwise.features.angles import angles_from
+from roundwise.features.probe import angles_from
 from roundwise.solver.system import moduli
 
 HUGE, TINY = 1.7e308, 5e-324

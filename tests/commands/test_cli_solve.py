@@ -14,7 +14,8 @@ from exact import backward_error, passes
 
 import roundwise as rw
 from roundwise.costs.machines import GENERIC_AVX512_CPU
-from roundwise.problems import randsvd, read_columns, write_matrix_market
+from roundwise.problems import randsvd, write_matrix_market
+from roundwise.problems.matrix_market import read_columns
 from roundwise.rewards import CostReward
 
 MATRICES = Path(__file__).parents[3] / "shared" / "matrices"

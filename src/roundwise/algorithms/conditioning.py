@@ -63,27 +63,6 @@ def condition_estimate(A: Any, solver: SupportsSolve, norm: float | None = None)
     """`kappa_est` of a dense or sparse matrix, with a solver applied as it is.
 
     ``||A||_1`` is computed unless `norm` is given.
-
-    Parameters
-    ----------
-    A : array or sparse
-    solver
-        An object whose ``solve(b, transpose=False)`` applies the inverse to columns.
-    norm : float, optional
-        ``||A||_1``.
-
-    Returns
-    -------
-    float
-        A lower bound of the condition number in the 1-norm, if the solver is exact.
-
-    Examples
-    --------
-    >>> from roundwise.features import condition_estimate
-    >>> backend = rw.backends.get_backend("operation")
-    >>> A = np.diag([1.0, 100.0])
-    >>> float(condition_estimate(A, backend.matrix(A, rw.FP64).lu()))
-    100.0
     """
     return stretched_vector(A, solver, norm)[0]
 
@@ -96,28 +75,6 @@ def stretched_vector(
 
     ``||A||_1 ||y||_1 / ||A y||_1`` is the estimate if the solver is exact, and a lower bound of the
     condition number whatever the solver. There is no y if applying the inverse overflows.
-
-    Parameters
-    ----------
-    A : array or sparse
-    solver
-        An object whose ``solve(b, transpose=False)`` applies the inverse to columns.
-    norm : float, optional
-        ``||A||_1``.
-
-    Returns
-    -------
-    (float, array or None)
-        The estimate, and the vector y.
-
-    Examples
-    --------
-    >>> from roundwise.features import stretched_vector
-    >>> backend = rw.backends.get_backend("operation")
-    >>> A = np.diag([1.0, 100.0])
-    >>> estimate, y = stretched_vector(A, backend.matrix(A, rw.FP64).lu())
-    >>> float(estimate), bool(abs(y[1]) < abs(y[0]))
-    (100.0, True)
     """
     norm = np.asarray(abs(A).sum(axis=0)).max() if norm is None else norm
 

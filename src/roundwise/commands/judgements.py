@@ -15,9 +15,8 @@ from roundwise.evaluation import (
     format_table,
     modelled_speedup,
     regret_table,
-    usage_table,
 )
-from roundwise.evaluation.accuracy import AccuracyTable, UsageTable
+from roundwise.evaluation.accuracy import AccuracyTable, UsageTable, usage_table
 from roundwise.evaluation.choices import RegretTable, Speedup
 from roundwise.evaluation.intervals import Interval, ratio_interval
 from roundwise.outcomes import OutcomeView

@@ -25,8 +25,8 @@ from roundwise.commands.systems import check_kappa
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
 from roundwise.methods import METHODS
-from roundwise.problems import LinearSystem, read_columns, read_matrix_market, write_matrix_market
-from roundwise.problems.matrix_market import holds_complex
+from roundwise.problems import LinearSystem, read_matrix_market, write_matrix_market
+from roundwise.problems.matrix_market import holds_complex, read_columns
 from roundwise.solver import SolveFailed, solve
 from roundwise.tuning import Tuner
 

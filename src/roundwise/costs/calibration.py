@@ -1,4 +1,4 @@
-"""Measures how long work takes here: native kernels, dense structures, factorizations on a GPU.
+"""Measures how long work takes here: native kernels, factorizations on a GPU.
 
 `sparse_calibration` has the part of sparse methods.
 """
@@ -196,33 +196,6 @@ def least_seconds(
         result = call()
         seconds.append(clock() - start)
     return min(seconds), result
-
-
-BAND_SIZES, BANDS = (400, 800), (1, 3, 11, 41, 161)
-
-
-def structured_rates(budget: float, clock: Clock = perf_counter) -> dict[str, float]:
-    """Seconds for an entry and a flop of a band, and for an entry of a triangle.
-
-    `roundwise.methods.structured` has the formulas; its pass over A, which the profile prices, is
-    fitted with them and left out.
-    """
-    backend = NativeBackend()
-    terms, seconds, triangle = [], [], []
-    for n in BAND_SIZES:
-        full = np.random.default_rng(n).uniform(0.5, 1.0, (n, n)) + n * np.eye(n)
-        for diagonals in BANDS:
-            A = np.triu(np.tril(full, diagonals // 2), -(diagonals // 2))
-            factorize = partial(backend.analyse(A, "banded").factorize, A, FP64)
-            terms.append([n**2, n * diagonals, n * diagonals**2 / 2])
-            seconds.append(least_seconds(factorize, budget, clock)[0])
-        A = np.tril(full)
-        factors = backend.analyse(A, "triangular").factorize(A, FP64)
-        substitute = partial(factors.solve, np.ones((n, 1)))
-        triangle.append(least_seconds(substitute, budget, clock)[0] / n**2)
-    _, entry, flop = nonnegative_fit(terms, seconds)
-    rates = {"band_entry": entry, "band_flop": flop, "triangle_entry": max(triangle)}
-    return {name: float(f"{rate:.3g}") for name, rate in rates.items()}
 
 
 def matrix_kernels(backend: Backend, fmt: FloatFormat, n: int) -> dict[str, Callable[[], object]]:

@@ -1,11 +1,11 @@
 """Metrics and tables of numbers that judge policies.
 
-`accuracy_table` and `usage_table` are the paper's tables, with a strict success beside its own;
-`regret_table` and `modelled_speedup` say what a policy is worth, with intervals. `format_table`
-prints the rows of any table.
+`accuracy_table` is the paper's table, with a strict success beside its own; `regret_table` and
+`modelled_speedup` say what a policy is worth, with intervals. `format_table` prints the rows of any
+table.
 """
 
-from roundwise.evaluation.accuracy import PAPER_RANGES, accuracy_table, usage_table
+from roundwise.evaluation.accuracy import PAPER_RANGES, accuracy_table
 from roundwise.evaluation.choices import (
     best_fixed_action,
     modelled_speedup,

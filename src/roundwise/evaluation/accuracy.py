@@ -221,28 +221,7 @@ def usage_table(
     space: ActionSpace,
     kappas: ArrayLike,
 ) -> UsageTable:
-    """How often each format is used, from the index of the chosen action of each problem.
-
-    Parameters
-    ----------
-    chosen : array_like of int
-        The chosen action of each problem.
-    space : ActionSpace
-    kappas : array_like
-        Condition numbers of the problems.
-
-    Returns
-    -------
-    UsageTable
-
-    Examples
-    --------
-    >>> from roundwise.actions import list_space
-    >>> from roundwise.evaluation import usage_table
-    >>> table = usage_table([0, 1], list_space(["factor"], ["fp32", "fp64"]), [1e1, 1e2])
-    >>> table.ranges[-1].name
-    'all'
-    """
+    """How often each format is used, from the index of the chosen action of each problem."""
     indices = np.asarray(chosen)
     if indices.shape != np.shape(kappas) or indices.ndim != 1 or not indices.size:
         raise ValueError("pass one chosen action and one kappa for each problem, at least one")

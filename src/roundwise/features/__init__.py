@@ -4,7 +4,6 @@
 the front door decides by.
 """
 
-from roundwise.algorithms.conditioning import condition_estimate, stretched_vector
 from roundwise.features.definitions import (
     FEATURES,
     KAPPA_EXACT_SPARSE_LIMIT,

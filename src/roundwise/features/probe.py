@@ -23,7 +23,6 @@ from roundwise.backends.engines.static_pivoting import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.backends.native.structured import structured_method_and_diagonals
 from roundwise.backends.symmetry import is_symmetric
-from roundwise.features.angles import ROWS, angles_from
 from roundwise.machine.threads import factorization_threads, pass_threads
 
 Array = NDArray[np.float64]
@@ -67,6 +66,11 @@ BLOCK = 128
 
 BLOCKS_FROM = 1000
 """Below this n a block saves nothing that finding it would not cost."""
+
+ROWS = 64
+"""How many rows, evenly spaced, stand for all."""
+
+SMALLEST_REMAINDER = 1e-8
 
 SAFE_EXPONENT = 200
 """A fact: squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
@@ -261,6 +265,16 @@ def row_features(problem: Any) -> dict[str, float]:
     shares = np.divide(np.abs(diagonal), norms, out=np.zeros(count), where=norms > 0)
     share = float(np.sort(shares)[count // 2])
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+def angles_from(gram: NDArray[Any], n: int) -> tuple[float, float]:
+    """Coherence and remainder from the inner products of rows, a Fortran-ordered lower triangle.
+
+    The products are overwritten.
+    """
+    count = len(gram)
+    squares, remainder = _kernels.native_angles(gram)
+    return n * squares / max(1, count * (count - 1) // 2), max(remainder, SMALLEST_REMAINDER)
 
 
 def _shifts(largest: Array) -> NDArray[np.int32]:

@@ -86,19 +86,15 @@ def shipped() -> tuple[Measured, ...]:
 
 def from_json(saved: Any) -> tuple[Measured, ...]:
     """Of what `to_json` made."""
+
+    def numbered(content: Any, depth: int) -> Any:
+        if not depth:
+            return float(content)
+        return {int(key): numbered(value, depth - 1) for key, value in content.items()}
+
     try:
         machines = [
-            Measured(
-                one["source"],
-                int(one["cores"]),
-                {
-                    int(size): {
-                        int(order): {int(count): float(ms) for count, ms in by_threads.items()}
-                        for order, by_threads in by_order.items()
-                    }
-                    for size, by_order in one["milliseconds"].items()
-                },
-            )
+            Measured(one["source"], int(one["cores"]), numbered(one["milliseconds"], 3))
             for one in saved
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -110,17 +106,13 @@ def from_json(saved: Any) -> tuple[Measured, ...]:
 
 def to_json(machines: tuple[Measured, ...]) -> list[dict[str, Any]]:
     """For `write_rates`; milliseconds have three digits."""
+
+    def named(content: Any) -> Any:
+        if isinstance(content, Mapping):
+            return {str(key): named(value) for key, value in content.items()}
+        return float(f"{content:.3g}")
+
     return [
-        {
-            "source": one.source,
-            "cores": one.cores,
-            "milliseconds": {
-                str(size): {
-                    str(order): {str(count): float(f"{ms:.3g}") for count, ms in prices.items()}
-                    for order, prices in by_order.items()
-                }
-                for size, by_order in one.prices.items()
-            },
-        }
+        {"source": one.source, "cores": one.cores, "milliseconds": named(one.prices)}
         for one in machines
     ]

@@ -1,4 +1,4 @@
-"""The threads and the instruction set of the compiled kernels.
+"""The threads and the instruction set of the compiled kernels, and the arithmetic of a thread.
 
 Emulated results are the same bits for every setting here. Native results, and the errors measured
 for dense systems, may differ in their last bits.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +26,7 @@ from roundwise.machine import blas
 _MOST_THREADS = 1024
 UNLIMITED = 2**20
 _threads: int | None = None
+_AS_IT_IS = nullcontext()
 
 
 def usable_cores() -> int:
@@ -116,6 +118,18 @@ def set_num_threads(threads: int) -> None:
         raise ValueError(f"threads = {threads!r}; pass a whole number from 1 to {_MOST_THREADS}")
     _threads = threads
     blas.set_threads(threads)
+
+
+def ieee_arithmetic() -> AbstractContextManager[None]:
+    """Within it, the calling thread rounds to nearest and keeps subnormal numbers.
+
+    A shared library that was linked with -ffast-math flushes subnormal numbers to zero in the
+    thread that loads it, and a caller may round in another direction. Kernels set the mode for
+    themselves; what NumPy, LAPACK and Python compute between them (scaling, norms, comparisons)
+    needs it as well: a matrix of subnormal numbers would be zero, and one that has some of them
+    another matrix.
+    """
+    return _AS_IT_IS if _kernels.has_ieee_arithmetic() else _kernels.IeeeArithmetic()
 
 
 def simd_levels() -> list[str]:

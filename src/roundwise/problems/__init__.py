@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from roundwise.problems.least_squares import LeastSquares, random_least_squares
     from roundwise.problems.linear_system import LinearSystem
     from roundwise.problems.matrix_market import (
-        read_columns,
         read_matrix_market,
         write_matrix_market,
     )
     from roundwise.problems.pde import (
         anisotropic_2d,
         convection_diffusion_2d,
-        convection_diffusion_3d,
         high_contrast_2d,
         laplace_3d,
         poisson_2d,
@@ -44,14 +42,12 @@ __getattr__, __dir__, __all__ = lazy_names(
         ),
         "linear_system": ("LinearSystem",),
         "matrix_market": (
-            "read_columns",
             "read_matrix_market",
             "write_matrix_market",
         ),
         "pde": (
             "anisotropic_2d",
             "convection_diffusion_2d",
-            "convection_diffusion_3d",
             "high_contrast_2d",
             "laplace_3d",
             "poisson_2d",

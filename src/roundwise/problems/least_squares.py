@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from roundwise._csr import canonical_csr
 from roundwise.problems.arguments import RandomSource, as_generator
+from roundwise.problems.linear_system import check_finite, frozen_copy
 from roundwise.problems.problem import Matrix, Problem, Vector
 
 
@@ -44,21 +45,19 @@ class LeastSquares(Problem):
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        A: Any = canonical_csr(self.A, copy=True) if sp.issparse(self.A) else _frozen(self.A)
+        sparse = sp.issparse(self.A)
+        A: Any = canonical_csr(self.A, copy=True) if sparse else frozen_copy("A", self.A)
         if A.ndim != 2 or not 0 < A.shape[1] <= A.shape[0]:
             raise ValueError(f"A has shape {A.shape}; pass at least as many rows as columns")
+        if sparse:
+            check_finite("A", A.data)
         object.__setattr__(self, "A", A)
         for name, rows in (("b", A.shape[0]), ("x_true", A.shape[1])):
-            if getattr(self, name) is None:
-                continue
-            vector = _frozen(getattr(self, name))
-            if vector.shape != (rows,):
-                raise ValueError(f"{name} has shape {vector.shape}; pass a vector of {rows}")
-            object.__setattr__(self, name, vector)
-        for name in ("A", "b"):
-            values = getattr(self, name)
-            if not np.isfinite(values.data if sp.issparse(values) else values).all():
-                raise ValueError(f"{name} has NaN or infinite entries; remove them first")
+            if getattr(self, name) is not None:
+                vector = frozen_copy(name, getattr(self, name))
+                if vector.shape != (rows,):
+                    raise ValueError(f"{name} has shape {vector.shape}; pass a vector of {rows}")
+                object.__setattr__(self, name, vector)
         object.__setattr__(self, "meta", dict(self.meta))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -69,18 +68,6 @@ class LeastSquares(Problem):
     def n(self) -> int:
         """The number of unknowns."""
         return int(self.A.shape[1])
-
-    @property
-    def density(self) -> float:
-        nonzeros = np.count_nonzero(self.A) if isinstance(self.A, np.ndarray) else self.A.nnz
-        m, n = self.A.shape
-        return float(nonzeros / (m * n))
-
-
-def _frozen(values: Any) -> Vector:
-    copy = np.array(values, dtype=np.float64, order="C")
-    copy.flags.writeable = False
-    return copy
 
 
 def random_least_squares(

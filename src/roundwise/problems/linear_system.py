@@ -131,10 +131,10 @@ def _canonical_matrix(A: Any) -> Matrix:
     if A.shape[0] == 0:
         raise ValueError("A is empty; pass a system with at least one unknown")
     if not sp.issparse(A):
-        return _frozen_copy("A", A)
+        return frozen_copy("A", A)
     csr = canonical_csr(A, copy=True)
     csr.eliminate_zeros()
-    _check_finite("A", csr.data)
+    check_finite("A", csr.data)
     if max(csr.nnz, csr.shape[0]) <= np.iinfo(np.int32).max:  # one index type for the kernels
         csr.indices = csr.indices.astype(np.int32, copy=False)
         csr.indptr = csr.indptr.astype(np.int32, copy=False)
@@ -154,7 +154,7 @@ def _canonical_vector(name: str, values: Any, n: int) -> Vector:
         raise ValueError(f"{name} has shape {vector.shape}; pass one vector with {n} entries")
     if vector.size != n:
         raise ValueError(f"{name} has {vector.size} rows, A has {n}; pass {name} with {n} rows")
-    return _frozen_copy(name, vector)
+    return frozen_copy(name, vector)
 
 
 def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
@@ -170,13 +170,15 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _check_finite(name: str, values: NDArray[np.float64]) -> None:
+def check_finite(name: str, values: NDArray[np.float64]) -> None:
+    """Refuse NaN and infinity."""
     if bad := np.count_nonzero(~np.isfinite(values)):
         raise ValueError(f"{name} has {bad} NaN or infinite entries; replace or remove them first")
 
 
-def _frozen_copy(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+def frozen_copy(name: str, values: Any) -> NDArray[np.float64]:
+    """A C-ordered copy in float64 that cannot be written to."""
     copy = np.array(values, dtype=np.float64, order="C", copy=True)
-    _check_finite(name, copy)
+    check_finite(name, copy)
     copy.flags.writeable = False
     return copy

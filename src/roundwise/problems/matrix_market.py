@@ -78,27 +78,7 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
 
 
 def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
-    """Yield one system for each column of the right-hand side `rhs`.
-
-    Parameters
-    ----------
-    path, rhs : path
-        Files of the matrix and of the right-hand sides.
-
-    Returns
-    -------
-    Iterator of LinearSystem
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     rw.problems.write_matrix_market(f"{folder}/A.mtx", np.eye(2))
-    ...     rw.problems.write_matrix_market(f"{folder}/B.mtx", np.array([[1.0, 2.0], [3.0, 4.0]]))
-    ...     systems = list(rw.problems.read_columns(f"{folder}/A.mtx", f"{folder}/B.mtx"))
-    >>> [system.b for system in systems]
-    [array([1., 3.]), array([2., 4.])]
-    """
+    """Yield one system for each column of the right-hand side `rhs`."""
     A, name, meta = _read_square(Path(path))
     B = _read(Path(rhs), _check_columns(A.shape[0]))
     for b in (B.toarray() if sp.issparse(B) else B).T:

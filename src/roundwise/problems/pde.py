@@ -237,23 +237,7 @@ def laplace_3d(m: int) -> sp.csr_array:
 
 
 def convection_diffusion_3d(m: int, speed: float) -> sp.csr_array:
-    """`laplace_3d` plus h times a first-order upwind flow of that speed along x.
-
-    Parameters
-    ----------
-    m : int
-        Grid points in each direction; n = m**3.
-    speed : float
-
-    Returns
-    -------
-    csr_array
-
-    Examples
-    --------
-    >>> rw.problems.convection_diffusion_3d(3, speed=1.0).shape
-    (27, 27)
-    """
+    """`laplace_3d` plus h times a first-order upwind flow of that speed along x."""
     D = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(m, m))
     eye = sp.eye_array(m)
     return sp.csr_array(laplace_3d(m) + speed / (m + 1) * sp.kron(sp.kron(eye, eye), D))

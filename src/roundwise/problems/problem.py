@@ -59,10 +59,10 @@ class Problem:
 
     @property
     def density(self) -> float:
-        """The number of nonzero entries over n**2, between 0 and 1."""
+        """The share of the entries of A that are nonzero."""
         A = self.A
         nonzeros = np.count_nonzero(A) if isinstance(A, np.ndarray) else A.nnz
-        return float(nonzeros) / self.n**2
+        return float(nonzeros / (A.shape[0] * A.shape[1]))
 
     @cached_property
     def norms(self) -> Norms:

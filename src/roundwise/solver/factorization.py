@@ -16,7 +16,7 @@ from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import Analysis
 from roundwise.backends.arrays import is_sparse
 from roundwise.formats import FP32, FP64, FP64X2
-from roundwise.machine.arithmetic import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.climb import climb
 from roundwise.solver.decide import Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet

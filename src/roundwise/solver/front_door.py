@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
-from roundwise.machine.arithmetic import ieee_arithmetic
 from roundwise.machine.spinning import cores_to_ourselves
+from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import ExpressAnswer, express, solution_of
 from roundwise.solver.factorization import Factorization, solved_once, with_x

@@ -25,7 +25,7 @@ from roundwise.algorithms.least_squares.rank import Decomposed, Rank, rank_shown
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_as_a_whole
 from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt
 from roundwise.algorithms.stage import Stages
-from roundwise.machine.arithmetic import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import Plan
 from roundwise.solver.kinds import returned
 from roundwise.solver.places import place_of

@@ -13,7 +13,7 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
-from roundwise.machine.arithmetic import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.answer import VerifiedAnswer, attempt_in_words
 from roundwise.solver.trust.knowledge import Knowledge, SystemChanged, right_digits
 

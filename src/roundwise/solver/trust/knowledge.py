@@ -11,7 +11,7 @@ import numpy as np
 
 from roundwise._forking import fork_safe_lock
 from roundwise.exceptions import RoundwiseError
-from roundwise.machine.arithmetic import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic
 
 
 class SystemChanged(RoundwiseError, ValueError):

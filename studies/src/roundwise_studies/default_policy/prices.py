@@ -15,8 +15,9 @@ import numpy as np
 
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.costs import calibrate
-from roundwise.costs.calibration import Clock, median_seconds, structured_rates
+from roundwise.costs.calibration import Clock, least_seconds, median_seconds
 from roundwise.costs.prices import Prices, generic_prices
+from roundwise.costs.sparse_calibration import nonnegative_fit
 from roundwise.formats import FP64
 from roundwise.machine.identity import Machine
 from roundwise.machine.rates import write_rates
@@ -24,6 +25,7 @@ from roundwise.outcomes import progress_bar
 
 SECONDS = 0.2
 FORMATS = ("fp32", "fp64")
+BAND_SIZES, BANDS = (400, 800), (1, 3, 11, 41, 161)
 
 
 def measure_applied(clock: Clock) -> dict[str, float]:
@@ -49,6 +51,30 @@ def measure_cholesky(clock: Clock) -> dict[str, float]:
     }
 
 
+def structured_rates(clock: Clock) -> dict[str, float]:
+    """Seconds for an entry and a flop of a band, and for an entry of a triangle.
+
+    `roundwise.methods.structured` has the formulas; its pass over A, which the profile prices, is
+    fitted with them and left out.
+    """
+    backend = NativeBackend()
+    terms, seconds, triangle = [], [], []
+    for n in BAND_SIZES:
+        full = np.random.default_rng(n).uniform(0.5, 1.0, (n, n)) + n * np.eye(n)
+        for diagonals in BANDS:
+            A = np.triu(np.tril(full, diagonals // 2), -(diagonals // 2))
+            factorize = partial(backend.analyse(A, "banded").factorize, A, FP64)
+            terms.append([n**2, n * diagonals, n * diagonals**2 / 2])
+            seconds.append(least_seconds(factorize, SECONDS, clock)[0])
+        A = np.tril(full)
+        factors = backend.analyse(A, "triangular").factorize(A, FP64)
+        substitute = partial(factors.solve, np.ones((n, 1)))
+        triangle.append(least_seconds(substitute, SECONDS, clock)[0] / n**2)
+    _, entry, flop = nonnegative_fit(terms, seconds)
+    rates = {"band_entry": entry, "band_flop": flop, "triangle_entry": max(triangle)}
+    return {name: float(f"{rate:.3g}") for name, rate in rates.items()}
+
+
 def main() -> None:
     machine = Machine.this()
     one_thread = machine.threads == machine.blas_threads == 1
@@ -59,7 +85,7 @@ def main() -> None:
         measure_cholesky(clock),
         generic_prices().sparse,
         f"python -m roundwise_studies.default_policy.prices ({counted} time) on {machine}",
-        structured_rates(SECONDS, clock),
+        structured_rates(clock),
     )
     write_rates("cpu", prices.to_dict())
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms import GmresIR
-from roundwise.evaluation import accuracy_table, regret_table, usage_table
-from roundwise.evaluation.accuracy import AccuracyTable, RangeAccuracy, UsageTable
+from roundwise.evaluation import accuracy_table, regret_table
+from roundwise.evaluation.accuracy import AccuracyTable, RangeAccuracy, UsageTable, usage_table
 from roundwise.evaluation.choices import RegretTable
 from roundwise.evaluation.intervals import SeedSpread, seed_spread
 from roundwise.policies import TabularQ

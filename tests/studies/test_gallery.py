@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from roundwise.problems import (
-    LinearSystem,
-    convection_diffusion_3d,
-    laplace_3d,
-    poisson_2d,
-    write_matrix_market,
-)
+from roundwise.problems import LinearSystem, laplace_3d, poisson_2d, write_matrix_market
+from roundwise.problems.pde import convection_diffusion_3d
 from roundwise_studies.default_policy.gallery import FAMILIES, policy_systems
 from roundwise_studies.default_policy.matrices import positive_definite
 
