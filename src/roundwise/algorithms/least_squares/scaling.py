@@ -6,6 +6,7 @@ unknowns of a tall A scale with its columns, and each equation of a wide A is on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,12 +78,12 @@ def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLea
     T = A.T if wide else A
     T = T.tocsr() if sparse.issparse(T) else T
     squares, columns = _sums_of_squares(T), None
-    if always or not (squares.min() >= 4.0**-MODERATE and squares.max() <= 4.0**MODERATE):
+    if always or not all(4.0**-MODERATE <= size <= 4.0**MODERATE for size in squares.tolist()):
         columns = _exponents(_largest(T))
         T = _with_scaled_columns(T, columns)
         squares, columns = _sums_of_squares(T), columns[:, None]
     weights = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1])  # 1 for zero
-    norm = float(np.sqrt((squares / np.square(weights)).sum()))
+    norm = math.sqrt(squares @ weights**-2)
     B, shift = _stacked(b, columns if wide else None, wide, T.shape)
     exponents, of_residuals = shift, shift
     if columns is not None:
@@ -92,7 +93,7 @@ def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLea
         AugmentedSystem(T, B, wide, weights, norm),
         exponents,
         0 if of_residuals is None else of_residuals,
-        not squares.all(),
+        0.0 in squares.tolist(),
     )
 
 
@@ -102,7 +103,7 @@ def scaled_as_a_whole(A: Array, b: Array) -> ScaledLeastSquares:
     exponent = int(np.frexp(_largest(A).max())[1])
     with np.errstate(under="ignore"):
         T = np.ldexp(A.T if wide else A, -exponent)
-    norm = float(np.sqrt(_sums_of_squares(T).sum()))
+    norm = math.sqrt(_sums_of_squares(T).sum())
     B, shift = _stacked(b, None, wide, T.shape)
     shift = np.zeros((1, b.shape[1]), np.int32) if shift is None else shift
     system = AugmentedSystem(T, B, wide, np.ones(T.shape[1]), norm)
