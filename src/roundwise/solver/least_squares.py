@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from roundwise.solver.kinds import returned
 from roundwise.solver.places import place_of
 from roundwise.solver.policy_argument import parse_policy
 from roundwise.solver.prepare import BACKEND
-from roundwise.solver.solution import LeastSquaresKnowledge, LeastSquaresSolution, SolveFailed
+from roundwise.solver.solution import LeastSquaresSolution, SolveFailed
 from roundwise.solver.tall import BY_SVD, TallSystem, decide, prepare
+from roundwise.solver.trust.knowledge import Knowledge
 
 Array = NDArray[np.float64]
 
@@ -117,7 +118,7 @@ def _nothing(system: TallSystem) -> LeastSquaresSolution:
     norms = system.per_column(np.sqrt(np.square(system.b).sum(axis=0)))
     return LeastSquaresSolution(
         *(system.shaped(np.zeros((n, k), dtype=system.dtype)), "accepted", "", 0.0, 0.0, 0, n == 0),
-        LeastSquaresKnowledge(lambda: norms, lambda: 0.0),
+        Knowledge(cast(Any, lambda: (norms, 0.0))),
         attempts=(),
         timings={"look": 0.0, "solve": 0.0, "rank": 0.0},
         decision=f"A is {m} x {n}, b has {k} columns: nothing to solve.",
@@ -190,24 +191,26 @@ class _Climb:
         tolerance: float | None = None,
     ) -> LeastSquaresSolution:
         """The answer as callers get it; a condition that is NaN is estimated when it is read."""
-        system, X, R, M = self.system, made.X, made.R, made.M
-        assert made.x is not None
+        system, x, X, R, M = self.system, made.x, made.X, made.R, made.M
+        assert x is not None
         assert X is not None
         assert R is not None
+
+        def find() -> tuple[Any, float]:
+            norms = system.per_column(scaled.residual_norms(X, R))
+            if M is None or not math.isnan(condition):
+                return norms, condition
+            return norms, tall_condition(scaled.system, M)
+
         return LeastSquaresSolution(
-            system.shaped(made.x),
+            system.shaped(x),
             "accepted" if len(self.attempts) == 1 else "escalated",
             made.outcome.action,
             made.outcome.nbe,
             system.tolerance if tolerance is None else tolerance,
             rank,
             rank == system.A.shape[1],
-            LeastSquaresKnowledge(
-                lambda: system.per_column(scaled.residual_norms(X, R)),
-                lambda: (
-                    tall_condition(scaled.system, M) if M and condition != condition else condition
-                ),
-            ),
+            Knowledge(cast(Any, find)),
             tuple(self.attempts),
             self.timings,
             self.plan.reason,

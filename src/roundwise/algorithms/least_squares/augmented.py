@@ -97,7 +97,6 @@ class AugmentedSystem:
             return self
         return replace(self, B=self.B[:, columns])
 
-    @np.errstate(all="ignore")  # infinity and NaN never pass the gate
     def backward_errors(self, X: Array, R: Array, c: tuple[float, float] = (0.0, 0.0)) -> Array:
         """Of each column of X, whose residual is R; `error` explains them."""
         formula = minimum_norm_errors if self.wide else least_squares_errors

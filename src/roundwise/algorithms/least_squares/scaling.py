@@ -47,9 +47,10 @@ class ScaledLeastSquares:
     def with_solution(self, X: Array, x: Array) -> Array:
         """The stacked X with x, in the given scale, in the place of its own."""
         stacked, x = X.copy(order="F"), x.astype(np.float64, copy=False)
-        with np.errstate(over="ignore", under="ignore"):
-            scaled = x if self.exponents is None else shifted(x, -self.exponents)
-            self.system.x(stacked)[:] = scaled
+        if self.exponents is not None:
+            with np.errstate(over="ignore", under="ignore"):
+                x = shifted(x, -self.exponents)
+        self.system.x(stacked)[:] = x
         return stacked
 
     def residual_norms(self, X: Array, R: Array) -> Array:
