@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,19 +51,17 @@ class AugmentedSystem:
     wide: bool  # A = T', and x of minimum norm is wanted
     weights: Array
     norm: float  # ||T D||_F with D = diag(1 / weights)
+    all_weights: Array = field(init=False)  # of p, which are 1, and of q, in a column
+    sizes_b: Array = field(init=False)  # the norms of b's columns
 
     weighs_rows = False
     has_plain_norms = False  # those of solutions are of a part
 
-    @cached_property
-    def sizes_b(self) -> Array:
-        """The norms of b's columns."""
-        return np.asarray(lengths(self.B / self._weights, self.rows)[1 if self.wide else 0])
-
-    @cached_property
-    def _weights(self) -> Array:
-        """Those of p, which are 1, and of q, in a column."""
-        return np.concatenate([np.ones(self.rows), self.weights])[:, None]
+    def __post_init__(self) -> None:
+        weights = np.concatenate([np.ones(self.rows), self.weights])[:, None]
+        sizes = lengths(self.B / weights, self.rows)[1 if self.wide else 0]
+        object.__setattr__(self, "all_weights", weights)
+        object.__setattr__(self, "sizes_b", sizes)
 
     @property
     def rows(self) -> int:
@@ -82,7 +80,7 @@ class AugmentedSystem:
         return self.parts(stacked)[0 if self.wide else 1]
 
     def sizes(self, X: Array) -> Sizes:
-        p, q = lengths(X * self._weights, self.rows)
+        p, q = lengths(X * self.all_weights, self.rows)
         x, witness = (p, q) if self.wide else (q, p)
         return Sizes(self.norm, x, self.sizes_b, witness)
 
@@ -100,7 +98,7 @@ class AugmentedSystem:
     def backward_errors(self, X: Array, R: Array, c: tuple[float, float] = (0.0, 0.0)) -> Array:
         """Of each column of X, whose residual is R; `error` explains them."""
         formula = minimum_norm_errors if self.wide else least_squares_errors
-        f, g = lengths(R / self._weights, self.rows)
+        f, g = lengths(R / self.all_weights, self.rows)
         return np.asarray(formula(f, g, self.sizes(X), c))
 
     def residual_norms(self, R: Array) -> Array:
