@@ -8,9 +8,16 @@ from rational import fractions, solved
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.algorithms.base import Shared
 from roundwise.algorithms.least_squares.augmented import AugmentedSystem
 from roundwise.algorithms.least_squares.certificate import proven_errors
+from roundwise.algorithms.least_squares.ls_ir import LsIR, residual_of_both
+from roundwise.algorithms.least_squares.rank import condition_bound
 from roundwise.algorithms.least_squares.scaling import scaled_least_squares
+from roundwise.algorithms.least_squares.verified_lstsq import attempt
+from roundwise.algorithms.stage import Stages
+from roundwise.backends import NativeBackend
+from roundwise.backends.native.orthogonal import gram
 from roundwise.problems import random_least_squares
 
 RNG = np.random.default_rng(7)
@@ -368,3 +375,83 @@ def test_formats_below_fp32_are_raised_to_it(policy):
     solution = rw.lstsq(A, b, policy=policy, full_output=True)
     assert solution.attempts[0].action.endswith(":fp32-fp64-fp64-fp64")
     np.testing.assert_allclose(solution.x, np.linalg.lstsq(A, b)[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("A", "b"), [case[1:] for case in ADVERSARIAL], ids=[c[0] for c in ADVERSARIAL]
+)
+def test_full_output_has_the_same_bits_and_reading_it_changes_none(A, b):
+    solution = rw.lstsq(A, b, full_output=True)
+    residual, size = residual_and_size(A, b, solution.x)
+    assert solution.residual_norm == pytest.approx(residual, rel=1e-12, abs=1e-28 * size)
+    assert solution.condition >= 0.1
+    assert np.array_equal(solution.x, rw.lstsq(A, b))
+
+
+def residual_and_size(A, b, x):
+    """||b - A x|| without rounding errors but the last ones, and the largest |A| |x| + |b|."""
+    A, b, x = map(fractions, (A, b, x))
+    products = [[a * v for a, v in zip(row, x, strict=True)] for row in A]
+    r = [bi - sum(row) for row, bi in zip(products, b, strict=True)]
+    sizes = [abs(bi) + sum(map(abs, row)) for row, bi in zip(products, b, strict=True)]
+    largest = max(map(abs, r))
+    norm = np.linalg.norm([float(ri / largest) for ri in r]) if largest else 0.0
+    return float(largest) * norm, float(max(sizes))
+
+
+def test_what_is_read_later_needs_neither_a_nor_b():
+    A, b = (given.copy() for given in graded(30, 6, 1e3, 1.0))
+    expected = np.linalg.norm(b - A @ np.linalg.lstsq(A, b)[0]), np.linalg.cond(A)
+    solution = rw.lstsq(A, b, full_output=True)
+    A[:], b[:], solution.x[:] = 0.0, 0.0, 0.0
+    assert solution.residual_norm == pytest.approx(expected[0], rel=1e-12)
+    assert expected[1] / 10 <= solution.condition <= 10 * expected[1]
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (20, 5), (40, 12), (300, 60), (7, 7), (9, 30)])
+@pytest.mark.parametrize("method", ["cholesky", "qr"])
+def test_the_diagonal_of_r_bounds_the_condition_number(shape, method):
+    rng = np.random.default_rng(shape)
+    A = rng.standard_normal(shape) * 2.0 ** rng.integers(-3, 3, shape[1])
+    scaled = scaled_least_squares(A, np.ones((shape[0], 1)))
+    action = rw.Action(["fp64"] * 4, method)
+    stages = residual_of_both(Stages(LsIR.stages, action, NativeBackend()))
+    M = attempt(scaled, stages, Shared(), 1e-12, np.float64).M
+    condition = np.linalg.cond(scaled.system.T / scaled.system.weights)
+    assert condition <= condition_bound(scaled.system, M) * (1 + 1e-9)
+    if min(shape) <= 5:
+        assert condition_bound(scaled.system, M) <= 1e3 * condition
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 1), (94, 86), (500, 64), (130, 130), (600, 200)])
+@pytest.mark.parametrize("fmt", [rw.FP32, rw.FP64])
+def test_products_in_blocks_are_those_of_the_whole(shape, order, fmt):
+    T = np.array(np.random.default_rng(shape).integers(-9, 9, shape), np.float64, order=order)
+    assert np.array_equal(np.tril(gram(T, fmt)), np.tril(T.T @ T))  # small integers: no rounding
+
+
+def test_the_answer_is_of_the_class_of_b():
+    class Measured(np.ndarray):
+        pass
+
+    A, b = tall(), np.arange(40.0)
+    x = rw.lstsq(A, b.view(Measured))
+    assert type(x) is Measured
+    assert np.array_equal(x, rw.lstsq(A, b))
+    assert type(rw.lstsq(A, b.view(Measured), full_output=True).x) is Measured
+
+
+def test_the_answer_is_labelled_as_b():
+    pandas = pytest.importorskip("pandas")
+    A, b = tall(), np.arange(40.0)
+    x = rw.lstsq(A, b)
+    names = list("abcdefgh")
+    labelled = rw.lstsq(pandas.DataFrame(A, columns=names), pandas.Series(b, name="b"))
+    assert isinstance(labelled, pandas.Series)
+    assert (list(labelled.index), labelled.name) == (names, "b")
+    assert np.array_equal(labelled, x)
+    unlabelled = rw.lstsq(A, pandas.Series(b, name="b"), full_output=True).x
+    assert isinstance(unlabelled, pandas.Series)
+    assert np.array_equal(unlabelled, x)
+    assert list(unlabelled.index) == list(range(8))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from roundwise.solver.kinds import returned
 from roundwise.solver.places import place_of
 from roundwise.solver.policy_argument import parse_policy
 from roundwise.solver.prepare import BACKEND
-from roundwise.solver.solution import LeastSquaresKnowledge, LeastSquaresSolution, SolveFailed
+from roundwise.solver.solution import LeastSquaresSolution, SolveFailed
 from roundwise.solver.tall import BY_SVD, TallSystem, decide, prepare
+from roundwise.solver.trust.knowledge import Knowledge
 
 Array = NDArray[np.float64]
 
@@ -105,7 +106,7 @@ def lstsq(
             answer = _nothing(system)
         else:
             plan = decide(system, asker)
-            answer = climb(system, plan, perf_counter() - start)
+            answer = climb(system, plan, perf_counter() - start, full_output)
         if type(b) is not np.ndarray:
             answer = replace(answer, x=returned(answer.x, A, b))
     return answer if full_output else answer.x
@@ -117,37 +118,41 @@ def _nothing(system: TallSystem) -> LeastSquaresSolution:
     norms = system.per_column(np.sqrt(np.square(system.b).sum(axis=0)))
     return LeastSquaresSolution(
         *(system.shaped(np.zeros((n, k), dtype=system.dtype)), "accepted", "", 0.0, 0.0, 0, n == 0),
-        LeastSquaresKnowledge(lambda: norms, lambda: 0.0),
+        Knowledge(cast(Any, lambda: (norms, 0.0))),
         attempts=(),
         timings={"look": 0.0, "solve": 0.0, "rank": 0.0},
         decision=f"A is {m} x {n}, b has {k} columns: nothing to solve.",
     )
 
 
-def climb(system: TallSystem, plan: Plan, seconds: float) -> LeastSquaresSolution:
+def climb(
+    system: TallSystem, plan: Plan, seconds: float, full_output: bool
+) -> LeastSquaresSolution:
     """Try the actions of the plan in turn, until an answer passes the gate and the rank is known.
 
-    `seconds` are those of the steps before.
+    `seconds` are those of the steps before. Without `full_output`, `knowledge` is None.
     """
-    climbed = _Climb(system, plan, timings={"look": seconds, "solve": 0.0, "rank": 0.0})
-    scaled, deficient = system.scaled, False
+    timings = {"look": seconds, "solve": 0.0, "rank": 0.0}
+    climbed = _Climb(system, plan, timings, full_output)
+    scaled, rank, condition = system.scaled, Rank.UNSEEN, math.nan
     for action in plan.ladder:
         if action.method == BY_SVD.method:
             return _by_svd(climbed)
-        if deficient:
+        if rank is Rank.DOUBTFUL:
             continue
-        made = climbed.tried(action, scaled)
-        if not made.outcome.converged:
-            continue
-        assert made.M is not None
         start = perf_counter()
-        rank, condition = rank_shown(scaled.system, made.M, system.rcond)
-        climbed.timings["rank"] += perf_counter() - start
+        made = climbed.tried(action, scaled)
+        timings["solve"] += (seconds := perf_counter() - start)
+        doubt = ""
+        if made.outcome.converged:
+            assert made.M is not None
+            rank, condition = rank_shown(scaled.system, made.M, system.rcond)
+            timings["rank"] += perf_counter() - start - seconds
+            if rank is not Rank.FULL:
+                doubt = f"but the condition number is about {condition:.0e} or larger: {rank.value}"
+        climbed.record(made, action, seconds, doubt)
         if rank is Rank.FULL:
             return climbed.solution(made, scaled, min(system.A.shape), condition)
-        deficient = rank is Rank.DOUBTFUL
-        doubt = f"but the condition number is about {condition:.0e} or larger: {rank.value}"
-        climbed.attempts[-1] = replace(climbed.attempts[-1], reason=doubt)
     raise climbed.failure()
 
 
@@ -158,6 +163,7 @@ class _Climb:
     system: TallSystem
     plan: Plan
     timings: dict[str, float]
+    full_output: bool
     attempts: list[Outcome] = field(default_factory=list)
     best: Attempt | None = None
     shared: Shared = field(default_factory=Shared)  # T'T, and T in the formats it is needed in
@@ -165,21 +171,18 @@ class _Climb:
     def tried(
         self, action: Action, scaled: ScaledLeastSquares, M: AugmentedFactors | None = None
     ) -> Attempt:
-        """One rung, recorded."""
-        start, system = perf_counter(), self.system
+        """One rung: factors of its action, unless they are given, refinement, and the gate."""
         stages = residual_of_both(Stages(LsIR.stages, action, BACKEND))
         shared = self.shared if M is None else Shared()
-        made = attempt(scaled, stages, shared, system.tolerance, system.dtype, M)
-        return self.recorded(made, action, perf_counter() - start)
+        return attempt(scaled, stages, shared, self.system.tolerance, self.system.dtype, M)
 
-    def recorded(self, made: Attempt, action: Action, seconds: float) -> Attempt:
-        self.timings["solve"] += seconds
+    def record(self, made: Attempt, action: Action, seconds: float, doubt: str = "") -> None:
         facts = {"action": str(action), "arithmetic": BACKEND.arithmetic, "seconds": seconds}
+        facts |= {"reason": doubt} if doubt else {}
         made.outcome = Outcome(**vars(made.outcome) | facts)
         self.attempts.append(made.outcome)
         if self.best is None or made.outcome.nbe < self.best.outcome.nbe:
             self.best = made
-        return made
 
     def solution(
         self,
@@ -190,24 +193,26 @@ class _Climb:
         tolerance: float | None = None,
     ) -> LeastSquaresSolution:
         """The answer as callers get it; a condition that is NaN is estimated when it is read."""
-        system, X, R, M = self.system, made.X, made.R, made.M
-        assert made.x is not None
+        system, x, X, R, M = self.system, made.x, made.X, made.R, made.M
+        assert x is not None
         assert X is not None
         assert R is not None
+
+        def find() -> tuple[Any, float]:
+            norms = system.per_column(scaled.residual_norms(X, R))
+            if M is None or not math.isnan(condition):
+                return norms, condition
+            return norms, tall_condition(scaled.system, M)
+
         return LeastSquaresSolution(
-            system.shaped(made.x),
+            system.shaped(x),
             "accepted" if len(self.attempts) == 1 else "escalated",
             made.outcome.action,
             made.outcome.nbe,
             system.tolerance if tolerance is None else tolerance,
             rank,
             rank == system.A.shape[1],
-            LeastSquaresKnowledge(
-                lambda: system.per_column(scaled.residual_norms(X, R)),
-                lambda: (
-                    tall_condition(scaled.system, M) if M and condition != condition else condition
-                ),
-            ),
+            Knowledge(cast(Any, find)) if self.full_output else None,
             tuple(self.attempts),
             self.timings,
             self.plan.reason,
@@ -244,7 +249,9 @@ def _by_svd(climbed: _Climb) -> LeastSquaresSolution:
         # Leaving out j singular values changes A by at most sqrt(j) rcond ||A||_2.
         tolerance += math.sqrt(min(A.shape) - found.rank) * system.rcond
         made, whole = _shortest(system, whole, found, tolerance)
-        made = climbed.recorded(made, BY_SVD, perf_counter() - start)
+    seconds = perf_counter() - start
+    climbed.timings["solve"] += seconds
+    climbed.record(made, BY_SVD, seconds)
     if not made.outcome.converged:
         raise climbed.failure()
     return climbed.solution(made, whole, found.rank, found.condition, tolerance)

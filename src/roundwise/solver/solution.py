@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import array_module
 from roundwise.exceptions import RoundwiseError
-from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.answer import VerifiedAnswer, attempt_in_words
 from roundwise.solver.trust.knowledge import Knowledge, SystemChanged, right_digits
 
@@ -208,41 +207,6 @@ def _in_words(attempt: Outcome) -> str:
     return attempt_in_words(attempt, f"Factors {factors}", f"Factorizing {factors} failed")
 
 
-class LeastSquaresKnowledge:
-    """What only some read of a least squares solution: found out when it is read, then kept.
-
-    Parameters
-    ----------
-    find_residual_norm, find_condition : callable
-        Find out the two numbers; they read neither A nor b.
-    """
-
-    def __init__(
-        self, find_residual_norm: Callable[[], Any], find_condition: Callable[[], float]
-    ) -> None:
-        self._finders = {"residual_norm": find_residual_norm, "condition": find_condition}
-        self._found: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        find = self._finders.get(name)
-        if find is not None:
-            with ieee_arithmetic():
-                self._found[name] = find()
-            self._finders.pop(name, None)  # what it refers to is needed no more
-        return self._found[name]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is found out first: it goes where the factors are not."""
-        return _known, (self["residual_norm"], self["condition"])
-
-
-def _known(residual_norm: Any, condition: float) -> LeastSquaresKnowledge:
-    known = LeastSquaresKnowledge(lambda: residual_norm, lambda: condition)
-    for name in ("residual_norm", "condition"):
-        known[name]
-    return known
-
-
 @dataclass(frozen=True, eq=False)
 class LeastSquaresSolution(VerifiedAnswer):
     """A verified least squares solution, and how it came about.
@@ -268,8 +232,8 @@ class LeastSquaresSolution(VerifiedAnswer):
         The number of singular values above `rcond` times the largest.
     is_unique : bool
         Whether x is the only solution (rank n). If not, it is the shortest one.
-    knowledge : LeastSquaresKnowledge
-        Finds out `residual_norm` and `condition`.
+    knowledge : Knowledge
+        Finds out `residual_norm` and `condition`, in this order, as its `estimate`.
     attempts : tuple of Outcome
         The outcome of each action that was tried; the last one gave the answer.
     timings : dict
@@ -301,18 +265,18 @@ class LeastSquaresSolution(VerifiedAnswer):
     tolerance: float
     rank: int
     is_unique: bool
-    knowledge: LeastSquaresKnowledge = field(repr=False)
+    knowledge: Any = field(repr=False)
     attempts: tuple[Outcome, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
     decision: str = field(repr=False)
 
     @property
     def residual_norm(self) -> Any:
-        return self.knowledge["residual_norm"]
+        return self.knowledge.estimate[0]
 
     @property
     def condition(self) -> float:
-        return float(self.knowledge["condition"])
+        return float(self.knowledge.estimate[1])
 
     def __repr__(self) -> str:
         return self._summary(f"rank {self.rank}")

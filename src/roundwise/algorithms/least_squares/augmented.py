@@ -51,15 +51,17 @@ class AugmentedSystem:
     wide: bool  # A = T', and x of minimum norm is wanted
     weights: Array
     norm: float  # ||T D||_F with D = diag(1 / weights)
-    sizes_b: Array = field(init=False)
+    all_weights: Array = field(init=False)  # of p, which are 1, and of q, in a column
+    sizes_b: Array = field(init=False)  # the norms of b's columns
 
     weighs_rows = False
     has_plain_norms = False  # those of solutions are of a part
 
     def __post_init__(self) -> None:
-        f, g = self.parts(self.B)
-        b = lengths(g, 1 / self.weights) if self.wide else lengths(f)
-        object.__setattr__(self, "sizes_b", b)
+        weights = np.concatenate([np.ones(self.rows), self.weights])[:, None]
+        sizes = lengths(self.B / weights, self.rows)[1 if self.wide else 0]
+        object.__setattr__(self, "all_weights", weights)
+        object.__setattr__(self, "sizes_b", sizes)
 
     @property
     def rows(self) -> int:
@@ -78,9 +80,8 @@ class AugmentedSystem:
         return self.parts(stacked)[0 if self.wide else 1]
 
     def sizes(self, X: Array) -> Sizes:
-        p, q = self.parts(X)
-        p_sizes, q_sizes = lengths(p), lengths(q, self.weights)
-        x, witness = (p_sizes, q_sizes) if self.wide else (q_sizes, p_sizes)
+        p, q = lengths(X * self.all_weights, self.rows)
+        x, witness = (p, q) if self.wide else (q, p)
         return Sizes(self.norm, x, self.sizes_b, witness)
 
     @cached_property
@@ -94,12 +95,11 @@ class AugmentedSystem:
             return self
         return replace(self, B=self.B[:, columns])
 
-    @np.errstate(all="ignore")  # infinity and NaN never pass the gate
     def backward_errors(self, X: Array, R: Array, c: tuple[float, float] = (0.0, 0.0)) -> Array:
         """Of each column of X, whose residual is R; `error` explains them."""
-        f, g = self.parts(R)
         formula = minimum_norm_errors if self.wide else least_squares_errors
-        return np.asarray(formula(lengths(f), lengths(g, 1 / self.weights), self.sizes(X), c))
+        f, g = lengths(R / self.all_weights, self.rows)
+        return np.asarray(formula(f, g, self.sizes(X), c))
 
     def residual_norms(self, R: Array) -> Array:
         return column_norms(R)

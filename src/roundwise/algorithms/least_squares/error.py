@@ -17,6 +17,7 @@ docs/least-squares.md has the proofs. All norms are 2-norms.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +37,15 @@ class Sizes:
     witness: Array
 
 
-def lengths(X: Array, weights: Array | None = None) -> Array:
-    """The 2-norm of each column, its entries weighted."""
-    weighted = X if weights is None else X * weights[:, None]
-    return np.asarray(np.sqrt(np.einsum("ij,ij->j", weighted, weighted)))
+def lengths(X: Array, rows: int) -> Array:
+    """The 2-norms of the first `rows` rows of each column, and those of the others."""
+    return np.asarray(np.sqrt(np.add.reduceat(np.square(X), (0, rows), axis=0)))
 
 
 def _quotients(sizes: Array, divisors: Array) -> Array:
     """0 where the size is; infinite where the divisor is, so that what is unknown is not small."""
+    if all(0 < divisor < math.inf for divisor in divisors.tolist()):
+        return sizes / divisors
     quotients = np.where(sizes == 0, 0.0, sizes / divisors)
     return np.where(np.isfinite(divisors), quotients, np.inf)
 

@@ -135,6 +135,7 @@ def residual_of_both(stages: Stages) -> Stages:
     return stages
 
 
+@np.errstate(all="ignore")  # infinity and NaN never pass the gate
 def refine_augmented(
     scaled: ScaledLeastSquares,
     start: Corrector | Vector,

@@ -6,6 +6,7 @@ unknowns of a tall A scale with its columns, and each equation of a wide A is on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +47,10 @@ class ScaledLeastSquares:
     def with_solution(self, X: Array, x: Array) -> Array:
         """The stacked X with x, in the given scale, in the place of its own."""
         stacked, x = X.copy(order="F"), x.astype(np.float64, copy=False)
-        with np.errstate(over="ignore", under="ignore"):
-            scaled = x if self.exponents is None else shifted(x, -self.exponents)
-            self.system.x(stacked)[:] = scaled
+        if self.exponents is not None:
+            with np.errstate(over="ignore", under="ignore"):
+                x = shifted(x, -self.exponents)
+        self.system.x(stacked)[:] = x
         return stacked
 
     def residual_norms(self, X: Array, R: Array) -> Array:
@@ -77,12 +79,12 @@ def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLea
     T = A.T if wide else A
     T = T.tocsr() if sparse.issparse(T) else T
     squares, columns = _sums_of_squares(T), None
-    if always or not (squares.min() >= 4.0**-MODERATE and squares.max() <= 4.0**MODERATE):
+    if always or not all(4.0**-MODERATE <= size <= 4.0**MODERATE for size in squares.tolist()):
         columns = _exponents(_largest(T))
         T = _with_scaled_columns(T, columns)
         squares, columns = _sums_of_squares(T), columns[:, None]
     weights = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1])  # 1 for zero
-    norm = float(np.sqrt((squares / np.square(weights)).sum()))
+    norm = math.sqrt(squares @ weights**-2)
     B, shift = _stacked(b, columns if wide else None, wide, T.shape)
     exponents, of_residuals = shift, shift
     if columns is not None:
@@ -92,7 +94,7 @@ def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLea
         AugmentedSystem(T, B, wide, weights, norm),
         exponents,
         0 if of_residuals is None else of_residuals,
-        not squares.all(),
+        0.0 in squares.tolist(),
     )
 
 
@@ -102,7 +104,7 @@ def scaled_as_a_whole(A: Array, b: Array) -> ScaledLeastSquares:
     exponent = int(np.frexp(_largest(A).max())[1])
     with np.errstate(under="ignore"):
         T = np.ldexp(A.T if wide else A, -exponent)
-    norm = float(np.sqrt(_sums_of_squares(T).sum()))
+    norm = math.sqrt(_sums_of_squares(T).sum())
     B, shift = _stacked(b, None, wide, T.shape)
     shift = np.zeros((1, b.shape[1]), np.int32) if shift is None else shift
     system = AugmentedSystem(T, B, wide, np.ones(T.shape[1]), norm)

@@ -96,7 +96,6 @@ class _Attempt:
     tolerance: float
     dtype: Any
 
-    @np.errstate(all="ignore")  # infinity and NaN never pass the gate
     def run(self) -> Attempt:
         stages = self.stages
         by_factors = Substitution(stages["factor"], self.M)
@@ -150,8 +149,7 @@ class _Attempt:
     @cached_property
     def _known(self) -> tuple[float, float] | None:
         """The errors of the residual stage; None if they are not known."""
-        residual = self.stages["residual"]
-        errors = residual_errors(residual, self.A.T)
+        errors = residual_errors(self.stages["residual"], self.A.T)
         return errors if all(map(math.isfinite, errors)) else None
 
     def _refined(

@@ -16,6 +16,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFo
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.machine.threads import ONE_THREAD, factorization_threads
 
 _ROUTINES = {
     FP32: (lapack.sgeqrf, lapack.sormqr, lapack.strtrs),
@@ -134,11 +135,32 @@ def shifted_cholesky_qr(T: NDArray[Any], G: Vector) -> tuple[Vector, Vector, flo
     return Q, R, shift
 
 
+ON_ONE_THREAD = 2**18
+"""Products of two numbers up to which OpenBLAS takes one thread for a call (the default of its
+SMP_THRESHOLD_MIN times GEMM_MULTITHREAD_THRESHOLD)."""
+
+FEW_BLOCKS = 8
+"""Up to so many calls of that size, 0.1 ms in all, the threads of BLAS would gain less than waiting
+for them may cost: milliseconds where another program has the core."""
+
+
 def gram(T: NDArray[Any], fmt: FloatFormat) -> Vector:
-    """The lower triangle of ``T' T``; zeros, or anything, above it."""
-    with np.errstate(over="ignore"):
-        T = T.astype(DTYPES[fmt], copy=False)
+    """The lower triangle of ``T' T``; zeros, or anything, above it.
+
+    That of a small T is computed on one thread, in blocks of rows.
+    """
+    if T.dtype != DTYPES[fmt]:
+        with np.errstate(over="ignore"):
+            T = T.astype(DTYPES[fmt])
+    m, n = T.shape
+    rows = max(1, ON_ONE_THREAD // n**2)
+    if rows * FEW_BLOCKS < m or (rows < m and factorization_threads() == ONE_THREAD):
+        rows = m
     # BLAS reads columns. Those of a C-ordered T are the rows of T', which it multiplies by T.
     rows_first = T.flags.c_contiguous
-    G = _SYRK[fmt](1.0, T.T if rows_first else T, trans=not rows_first, lower=True)
+    multiply, how = _SYRK[fmt], {"trans": not rows_first, "lower": True}
+    blocks = [T[i : i + rows].T if rows_first else T[i : i + rows] for i in range(0, m, rows)]
+    G = multiply(1.0, blocks[0], **how)
+    for block in blocks[1:]:
+        G = multiply(1.0, block, beta=1.0, c=G, overwrite_c=True, **how)
     return np.asarray(G)
