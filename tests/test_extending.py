@@ -310,7 +310,7 @@ def test_a_method(monkeypatch, tmp_path):
     monkeypatch.setitem(METHODS, BLOCKWISE.name, BLOCKWISE)
     policy = NeighbourPolicy(shipped_facts())
     policy.start(np.empty((0, len(PROBE_CONTEXT.features))), rw.VerifiedSolve().starts((False,)))
-    rng, n = np.random.default_rng(0), max(800, policy.at_once)
+    rng, n = np.random.default_rng(0), max(800, policy.express_below)
     coupled = rng.standard_normal((n, n))
     apart = coupled + n * np.eye(n)
     apart[: n // 2, n // 2 :] = apart[n // 2 :, : n // 2] = 0.0
@@ -417,7 +417,7 @@ CEILINGS = {
 def calls():
     """The calls whose path the document lists, by the title of the section."""
     rng = np.random.default_rng(0)
-    n = max(700, parse_policy("default").at_once)  # large enough to be looked at
+    n = max(700, parse_policy("default").express_below)  # large enough to be looked at
     dense = rng.standard_normal((n, n)), rng.standard_normal(n)
     grid, small = laplace_3d(22), (np.eye(50) + 0.01, np.ones(50))
     systems, tuner = training_systems(), rw.Tuner(rw.VerifiedSolve())

@@ -11,17 +11,19 @@
 
 #if defined(__linux__)
 #include <sched.h>
+#include <unistd.h>
 #endif
 
 namespace roundwise {
 
 namespace {
 
-// The cores that the calling thread may use now.
+// The cores that this process may use now: those of its first thread. Another thread's may be fewer for a
+// moment, while a solve has threads of others moved aside; decisions are not to depend on that.
 int usable_cores() {
 #if defined(__linux__)
     cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+    if (sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
 #endif
     const unsigned int known = std::thread::hardware_concurrency();
     return known == 0 ? 1 : static_cast<int>(known);

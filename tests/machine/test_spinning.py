@@ -246,9 +246,9 @@ def fail(before):
 
 def interrupted(before):
     try:
-        with spinning.cores_to_ourselves(600):
+        with spinning.spinning_threads_aside(600):
             gone = moved(cores(), before)
-            with spinning.cores_to_ourselves(600):  # within another: nothing to do
+            with spinning.spinning_threads_aside(600):  # within another: nothing to do
                 pass
             assert moved(cores(), before) == gone
             raise KeyboardInterrupt
@@ -274,7 +274,7 @@ worker = threading.Thread(target=work)
 worker.start()
 before = cores()
 for _ in range(5):
-    with spinning.cores_to_ourselves(600):
+    with spinning.spinning_threads_aside(600):
         assert not moved(cores(), before)
 stop.set()
 worker.join()

@@ -109,7 +109,7 @@ def added(monkeypatch):
 
 
 def dense_system():
-    n = max(700, default_policy().at_once)
+    n = max(700, default_policy().express_below)
     rng = np.random.default_rng(0)
     return LinearSystem(rng.standard_normal((n, n)), rng.standard_normal(n))
 

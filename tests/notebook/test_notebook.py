@@ -42,7 +42,7 @@ def least_squares():
 @pytest.fixture(scope="module")
 def solver():
     found = rw.Solver()
-    n = max(300, rw.solver.default_policy().at_once)
+    n = max(300, rw.solver.default_policy().express_below)
     for seed in range(6):  # a shape gets a line of its own after five solves
         found.solve(np.random.default_rng(seed).standard_normal((n, n)), np.ones(n))
     return found

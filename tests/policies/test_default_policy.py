@@ -331,7 +331,7 @@ def test_small_systems_go_straight_to_fp64():
     policy = policy_of(facts())
     crossover = policy.crossover("dense")
     assert 64 < crossover < 2000
-    assert policy.at_once == crossover
+    assert policy.express_below == crossover
     assert str(crossover) in policy.small("dense", crossover - 1)
     assert policy.small("dense", crossover) is None
     assert "entries" in policy.small("sparse", 100)

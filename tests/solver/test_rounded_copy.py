@@ -8,7 +8,7 @@ import pytest
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.backends import NativeBackend
-from roundwise.backends.native import spare
+from roundwise.backends.native import buffer_pool
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.machine.threads import PASS
 from roundwise.solver import decide
@@ -50,7 +50,7 @@ def test_which_matrices_have_such_a_copy():
 
 @pytest.fixture
 def system():
-    n = max(900, parse_policy("default").at_once)
+    n = max(900, parse_policy("default").express_below)
     rng = np.random.default_rng(5)
     return rng.standard_normal((n, n)), rng.standard_normal(n)
 
@@ -128,13 +128,13 @@ def test_a_is_not_modified_and_fp64_does_not_use_it(many_threads, system, order)
     assert np.abs(b - hard @ x).max() <= 1e-10 * np.abs(x).max()
 
 
-@pytest.mark.skipif(not spare.KEEPS, reason="this system cannot keep memory")
+@pytest.mark.skipif(not buffer_pool.KEEPS, reason="this system cannot keep memory")
 def test_a_copy_that_is_not_used_leaves_its_memory(monkeypatch):
-    monkeypatch.setattr(spare, "_kept", {})
+    monkeypatch.setattr(buffer_pool, "_kept", {})
     A = np.random.default_rng(0).standard_normal((1100, 1100))
     _, rounded = native.sizes_and_rounded(A)
     matrix = native.matrix(A, rw.FP64)
     matrix.offer(rounded)
     matrix.lu()
-    assert [len(memory) for memory in spare._kept.values()] == [rounded.nbytes]
+    assert [len(memory) for memory in buffer_pool._kept.values()] == [rounded.nbytes]
     assert np.array_equal(matrix.array, A)

@@ -351,7 +351,7 @@ def chosen(backend, n, learner=None, prices=PRICES, **options):
     space = rw.VerifiedSolve().starts((False,), backend=backend)
     policy.start(np.empty((0, len(DEVICE_CONTEXT.features))), space)
     kind = DeployedPolicy if learner is None else learning._LearningOnDevice
-    asker = SimpleNamespace(at_once=0, on=lambda backend: kind(policy, DEVICE_CONTEXT))
+    asker = SimpleNamespace(express_below=0, on=lambda backend: kind(policy, DEVICE_CONTEXT))
     plan = decide(large(backend, n, **options), asker)
     return plan, f"{plan.ladder[0].method}:{plan.ladder[0][0]}"
 

@@ -65,7 +65,7 @@ from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
 INNER_TOLERANCE = 1e-6
-LEAST_INNER, MOST_INNER, MARGIN = 1e-10, 1e-3, 0.1
+LEAST_INNER, MOST_INNER, INNER_MARGIN = 1e-10, 1e-3, 0.1
 """The first GMRES cycle is to reduce the residual as far as the gate asks for, with that margin."""
 RESTART = 30
 CHECK_AFTER = 12
@@ -317,7 +317,7 @@ class VerifiedSolve(Algorithm):
         check = (CHECK_AFTER, slow) if low else None
         for column in np.flatnonzero(~(answer.errors <= target)).tolist():
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
-            needed = MARGIN * target / answer.errors[column]
+            needed = INNER_MARGIN * target / answer.errors[column]
             first = min(max(needed, LEAST_INNER), MOST_INNER)
             first = first if math.isfinite(answer.errors[column]) else INNER_TOLERANCE
             correction = _GmresWithin(budget, inner, A, M, check, first)

@@ -52,7 +52,7 @@ _here = _Here()
 _AS_THEY_ARE = nullcontext()
 
 
-def cores_to_ourselves(order: int) -> AbstractContextManager[None]:
+def spinning_threads_aside(order: int) -> AbstractContextManager[None]:
     """For a dense solve of this order: threads of other libraries do not spin on its cores."""
     if order not in ORDERS or _here.solves or usable_cores() <= FEW_CORES or not _is_wanted():
         return _AS_THEY_ARE

@@ -128,7 +128,7 @@ class Policy(ABC):
         """Take the outcomes of the training problems, between `begin` and the first episode."""
 
     @property
-    def at_once(self) -> int:
+    def express_below(self) -> int:
         """Dense systems with fewer unknowns are factorized in FP64 without asking the policy."""
         return 0
 

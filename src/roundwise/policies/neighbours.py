@@ -207,7 +207,7 @@ class NeighbourPolicy(Baseline):
         return f"FP64 at once: below {crossover} unknowns, lower precision gains no time."
 
     @property
-    def at_once(self) -> int:
+    def express_below(self) -> int:
         return self.crossover("dense")
 
     def crossover(self, kind: str) -> int:

@@ -130,8 +130,8 @@ class OnlinePolicy(Policy):
         self.prior.start(contexts, self.space)
 
     @property
-    def at_once(self) -> int:
-        return self.prior.at_once
+    def express_below(self) -> int:
+        return self.prior.express_below
 
     def small(self, kind: str, size: int) -> str | None:
         return self.prior.small(kind, size)

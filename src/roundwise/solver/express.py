@@ -31,7 +31,7 @@ from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64
-from roundwise.machine.spinning import cores_to_ourselves
+from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
@@ -115,7 +115,8 @@ def express(
     """A system with n < bound by one call; None if it is refused, or is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
-    `at_once` of a policy, None for that of the default one. For a sparse A see `express_sparse`.
+    `express_below` of a policy, None for that of the default one. For a sparse A see
+    `express_sparse`.
     """
     if not type(A) is type(b) is np.ndarray:
         if bound and is_sparse(A) and A.dtype.kind != "c":
@@ -129,7 +130,7 @@ def express(
     if known is None:
         return _converted(A, b, tol, bound)
     if known.size >= ALWAYS_SMALL or bound is not None:
-        if not known.size < (default_policy().at_once if bound is None else bound):
+        if not known.size < (default_policy().express_below if bound is None else bound):
             return None
         if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and _has_structure(A):
             return None
@@ -267,7 +268,7 @@ def _has_structure(A: Array) -> bool:
 @np.errstate(all="ignore")
 def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     """The same by LU with several threads, for larger systems."""
-    with ieee_arithmetic(), cores_to_ourselves(known.n):
+    with ieee_arithmetic(), spinning_threads_aside(known.n):
         solved = solve_at_once(A, b)
         if solved is None:
             return None

@@ -14,7 +14,7 @@ from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.transposed import TransposedFactors
 from roundwise.formats import FloatFormat
-from roundwise.machine.spinning import cores_to_ourselves
+from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.solver.decide import Plan
 from roundwise.solver.system import System
 from roundwise.solver.trust.examining import Examiner
@@ -87,7 +87,7 @@ class Factored:
         if isinstance(analysis, EngineAnalysis) and level + 1 < len(self.ladder):
             return analysis.factorize(A, action[0], self._plan.time_limit)
         on_cores = self._backend.on_host and not self.matrix.is_sparse
-        with cores_to_ourselves(self.matrix.n if on_cores else 0):
+        with spinning_threads_aside(self.matrix.n if on_cores else 0):
             if isinstance(analysis, NoAnalysis):
                 rounded = self.matrix.rounded
                 return analysis.factorize(A, action[0], rounded.pop() if rounded else None)

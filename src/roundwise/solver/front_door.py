@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
-from roundwise.machine.spinning import cores_to_ourselves
+from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import ExpressAnswer, express, solution_of
@@ -181,7 +181,7 @@ def solve_system(
         place = place_of(A, b, device)
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
-        with ieee_arithmetic(), cores_to_ourselves(_order_of(A)):
+        with ieee_arithmetic(), spinning_threads_aside(_order_of(A)):
             meant = options.meant(A)
             rest = options.rest
             answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
@@ -212,14 +212,14 @@ def _solved(
         return _solved_each(asker, A, b, options, full_output, place)
     orders = None
     if place is None and not refused:
-        tol, bound = options.tol, options.express_below(asker.at_once)
+        tol, bound = options.tol, options.express_below(asker.express_below)
         found = express(A, b, tol, bound, panels=patterns is None)
         if isinstance(found, ExpressAnswer):
             seconds = perf_counter() - start
             return solution_of(found, A, b, tol, seconds) if full_output else found.x
         orders = found
     start = perf_counter()
-    round_too = starts_low(asker) and _order_of(A) >= asker.at_once
+    round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
     system = prepare(A, _columns_of(b), place, round_too=round_too)
@@ -256,7 +256,7 @@ def _solved_each(
     def one(matrix: Array, columns: Array) -> Any:
         return _solved(asker, matrix, columns, options, full_output, place, None)
 
-    bound = min(options.express_below(asker.at_once), cholesky_from()) if place is None else 0
+    bound = min(options.express_below(asker.express_below), cholesky_from()) if place is None else 0
     return solve_stack(A, b, one, options.tol, bound, full_output)
 
 

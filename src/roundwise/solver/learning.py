@@ -289,7 +289,7 @@ class _Lessons:
 
     def __init__(self, learner: OnlinePolicy, device: DeviceLearner, may_explore: bool) -> None:
         self._learner, self._device, self._may_explore = learner, device, may_explore
-        self.at_once = learner.prior.at_once
+        self.express_below = learner.prior.express_below
         self._decisions: list[Decision] = []  # several, for stacked systems
 
     def on(self, backend: Backend) -> DeployedPolicy:

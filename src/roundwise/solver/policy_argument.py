@@ -35,7 +35,7 @@ class Asker(Protocol):
     """What a policy argument stands for."""
 
     @property
-    def at_once(self) -> int:
+    def express_below(self) -> int:
         """Dense systems on the processor with fewer unknowns are solved in FP64 without asking."""
 
     def on(self, backend: Backend) -> Start | DeployedPolicy:
@@ -48,7 +48,7 @@ class Start:
 
     actions: tuple[Action, ...]  # without a method: by the one that suits the system
     text: str
-    at_once: int = 0
+    express_below: int = 0
 
     def on(self, backend: Backend) -> Start:
         # What complex and sparse systems lack is raised to the next format that they have.
@@ -100,8 +100,8 @@ class _Default:
     """The shipped policy, read when first asked: importing stays light."""
 
     @property
-    def at_once(self) -> int:
-        return default_policy().at_once
+    def express_below(self) -> int:
+        return default_policy().express_below
 
     def on(self, backend: Backend) -> DeployedPolicy:
         if backend.on_host:
@@ -122,8 +122,8 @@ class _Trained:
     deployed: DeployedPolicy
 
     @property
-    def at_once(self) -> int:
-        return self.deployed.policy.at_once
+    def express_below(self) -> int:
+        return self.deployed.policy.express_below
 
     def on(self, backend: Backend) -> DeployedPolicy:
         trained = self.deployed.arithmetic

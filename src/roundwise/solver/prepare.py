@@ -62,11 +62,11 @@ class Options:
             raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
         return cls(checked_tolerance(tol), checked_name(assume_a), accuracy, lower, transposed)
 
-    def express_below(self, at_once: int) -> int:
-        """Systems with fewer unknowns are solved by a compiled call at once; `at_once` at most."""
+    def express_below(self, bound: int) -> int:
+        """Systems with fewer unknowns are solved by the express call; the policy has `bound`."""
         if self.accuracy == "forward":
             return 0
-        return min(at_once, cholesky_from()) if self.definite else at_once
+        return min(bound, cholesky_from()) if self.definite else bound
 
     @property
     def definite(self) -> bool | None:

@@ -22,7 +22,7 @@ from roundwise.backends import ArithmeticFailure
 
 Array = NDArray[np.float64]
 
-MARGIN = 10.0
+RANK_MARGIN = 10.0
 """Estimates of extreme singular values from a few steps are seldom off by more than that."""
 
 
@@ -87,7 +87,7 @@ def rank_shown(system: AugmentedSystem, M: AugmentedFactors, rcond: float) -> tu
     if _shown_by(condition_bound(system, M), system, M, rcond) is Rank.FULL:
         return Rank.FULL, np.nan
     condition = tall_condition(system, M)
-    if not condition * rcond * MARGIN < 1:
+    if not condition * rcond * RANK_MARGIN < 1:
         condition *= largest_singular_value(system) / system.norm
     return _shown_by(condition, system, M, rcond), condition
 
@@ -96,7 +96,7 @@ def _shown_by(condition: float, system: AugmentedSystem, M: AugmentedFactors, rc
     """Written so that NaN is unseen."""
     if not condition * M.resolution <= system.norm:
         return Rank.UNSEEN
-    return Rank.FULL if condition * rcond * MARGIN < 1 else Rank.DOUBTFUL
+    return Rank.FULL if condition * rcond * RANK_MARGIN < 1 else Rank.DOUBTFUL
 
 
 @dataclass(frozen=True, eq=False)

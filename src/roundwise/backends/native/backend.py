@@ -20,7 +20,7 @@ import roundwise._kernels as _kernels
 from roundwise.backends.arrays import is_real_form, is_sparse
 from roundwise.backends.checks import real_matrix
 from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
-from roundwise.backends.native import exact, spare
+from roundwise.backends.native import buffer_pool, exact
 from roundwise.backends.native.complex_matrix import ComplexMatrix
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.exact import ExactMatrix
@@ -185,7 +185,7 @@ class NativeBackend(NativeVectors):
         suits = isinstance(A, np.ndarray) and A.dtype == np.float64 and A.flags.c_contiguous
         if not suits or A.size < PASS:
             return self.sizes(A), None
-        rounded = spare.empty(A.T.shape, np.float32)
+        rounded = buffer_pool.empty(A.T.shape, np.float32)
         return _kernels.native_norms_and_rounded(A.T, rounded, pass_threads(A.size)), rounded
 
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:

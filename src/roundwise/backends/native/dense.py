@@ -24,7 +24,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import ArithmeticFailure, Corrected, Matrix, Status, Vector
-from roundwise.backends.native import spare
+from roundwise.backends.native import buffer_pool
 from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
 from roundwise.backends.native.storage import (
@@ -253,7 +253,7 @@ class DenseMatrix(Matrix):
     def _narrowed(self, work: NDArray[Any], kernel: str) -> NDArray[Any]:
         packed = narrowed(work, self.fmt, kernel)
         if packed is not work:
-            spare.keep(work)
+            buffer_pool.keep(work)
         return packed
 
     def offer(self, rounded: NDArray[Any]) -> None:
@@ -265,7 +265,7 @@ class DenseMatrix(Matrix):
         if rounded is not None:
             if COMPUTED_IN[self.fmt] == FP32 and self.fmt != FP16 and self._transposed:
                 return rounded
-            spare.keep(rounded)
+            buffer_pool.keep(rounded)
         if self.fmt == FP16:  # FP32 on the rounded matrix
             return converted(stored(self._columns, FP16), FP16, np.float32)
         return work_array(self._columns, COMPUTED_IN[self.fmt])
@@ -308,7 +308,7 @@ class DenseFactors(PermutedFactors):
 
     def discard(self) -> None:
         packed, self._packed = self._packed, np.empty((0, 0))
-        spare.keep(packed)
+        buffer_pool.keep(packed)
 
     @cached_property
     def _float64(self) -> Vector:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends.native import exact, spare
+from roundwise.backends.native import buffer_pool, exact
 from roundwise.backends.native.dense import getrf, getrs
 from roundwise.backends.native.storage import work_array
 from roundwise.formats import FP64
@@ -34,5 +34,5 @@ def solve_at_once(A: Array, b: Array) -> tuple[Array, float, float] | None:
     x = getrs(lu, swaps, b, flip)
     pivots = np.abs(lu.diagonal())
     ratio = pivots[pivots.argmin()] / pivots[pivots.argmax()]  # min() would take twice as long
-    spare.keep(lu)
+    buffer_pool.keep(lu)
     return x, exact.backward_error(A, x, np.asfortranarray(b)), ratio

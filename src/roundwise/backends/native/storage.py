@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import roundwise._kernels as _kernels
 from roundwise.backends.checks import Float64Array, require_nonzero_diagonal
 from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat
-from roundwise.backends.native import spare
+from roundwise.backends.native import buffer_pool
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.machine.threads import ONE_THREAD as ONE_THREAD
 from roundwise.machine.threads import pass_threads
@@ -71,10 +71,10 @@ def stored(values: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
 def work_array(values: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
     """A copy of a matrix in a format, for a factorization to overwrite.
 
-    Whoever needs it no more gives its memory to `spare.keep`.
+    Whoever needs it no more gives its memory to `buffer_pool.keep`.
     """
     dtype, threads = DTYPES[fmt], pass_threads(values.size)
-    work = spare.empty(values.shape, dtype)
+    work = buffer_pool.empty(values.shape, dtype)
     if values.dtype == dtype and values.flags.f_contiguous:
         _kernels.native_copy(values, work, threads)
     elif fmt == FP64 or values.dtype == dtype:

@@ -245,7 +245,7 @@ def attempted_at_once(problem: LinearSystem) -> tuple[Attempt, Orders | None]:
     if A.nnz > small_sparse.LARGEST:
         return Attempt(0.0, 0.0, False, 0, 0, 0.0), None
     if MOSTLY_ZERO * A.nnz > problem.n**2:
-        seconds, x = least(lambda: express_sparse(A, b, None, default_policy().at_once))
+        seconds, x = least(lambda: express_sparse(A, b, None, default_policy().express_below))
         return Attempt(seconds, 0.0, x is not None, 0, 0, seconds), None
     A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
     factor, inverse = least(lambda: small_sparse.factorized(A, panels=True))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.backends.native import spare
+from roundwise.backends.native import buffer_pool
 from roundwise.backends.native.dense import has_own_lu
 
-keeps = pytest.mark.skipif(not spare.KEEPS, reason="this system cannot keep memory")
+keeps = pytest.mark.skipif(not buffer_pool.KEEPS, reason="this system cannot keep memory")
 N = 1500  # FP32 and FP64 factors of this order are large enough to be kept
 
 
@@ -22,7 +22,7 @@ def address(array):
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(spare, "_kept", {})
+    monkeypatch.setattr(buffer_pool, "_kept", {})
 
 
 @pytest.fixture(scope="module")
@@ -34,69 +34,69 @@ def system():
 @keeps
 class TestMemory:
     def test_the_next_array_of_its_size_is_there(self):
-        first = spare.empty((1000, 1000), np.float64)
+        first = buffer_pool.empty((1000, 1000), np.float64)
         first[...] = 1.0
         where = address(first)
-        spare.keep(first)
-        second = spare.empty((500, 2000), np.float64)
+        buffer_pool.keep(first)
+        second = buffer_pool.empty((500, 2000), np.float64)
         assert address(second) == where
         assert second.flags.f_contiguous
         assert second.flags.writeable
-        third = spare.empty((500, 2000), np.float64)  # it is given away once
+        third = buffer_pool.empty((500, 2000), np.float64)  # it is given away once
         assert address(third) != where
 
     def test_another_size_is_elsewhere_and_what_is_kept_stays(self):
-        first = spare.empty((1000, 1000), np.float64)
-        spare.keep(first)
-        second = spare.empty((1000, 2000), np.float64)
+        first = buffer_pool.empty((1000, 1000), np.float64)
+        buffer_pool.keep(first)
+        second = buffer_pool.empty((1000, 2000), np.float64)
         assert not np.shares_memory(first, second)
-        spare.keep(second)
-        assert address(spare.empty((1000, 1000), np.float64)) == address(first)
-        assert address(spare.empty((1000, 2000), np.float64)) == address(second)
+        buffer_pool.keep(second)
+        assert address(buffer_pool.empty((1000, 1000), np.float64)) == address(first)
+        assert address(buffer_pool.empty((1000, 2000), np.float64)) == address(second)
 
     def test_several_are_kept_for_several_threads(self):
-        arrays = [spare.empty((1000, 1000), np.float64) for _ in range(spare.KEPT + 1)]
+        arrays = [buffer_pool.empty((1000, 1000), np.float64) for _ in range(buffer_pool.KEPT + 1)]
         for array in arrays:
-            spare.keep(array)
-        again = [spare.empty((1000, 1000), np.float64) for _ in arrays]
+            buffer_pool.keep(array)
+        again = [buffer_pool.empty((1000, 1000), np.float64) for _ in arrays]
         kept = {address(array) for array in arrays[1:]}  # the last ones
-        assert {address(array) for array in again[: spare.KEPT]} == kept
+        assert {address(array) for array in again[: buffer_pool.KEPT]} == kept
         assert address(again[-1]) not in kept
 
     def test_together_they_have_a_bound(self, monkeypatch):
-        monkeypatch.setattr(spare, "MOST", 20 << 20)
-        for array in [spare.empty((1000, 1000), np.float64) for _ in range(4)]:
-            spare.keep(array)
-        assert len(spare._kept) == 2  # of 8 million bytes each
+        monkeypatch.setattr(buffer_pool, "MOST", 20 << 20)
+        for array in [buffer_pool.empty((1000, 1000), np.float64) for _ in range(4)]:
+            buffer_pool.keep(array)
+        assert len(buffer_pool._kept) == 2  # of 8 million bytes each
 
-    @pytest.mark.parametrize("bytes_", [0, 8, spare.LEAST - 8, spare.MOST + 8])
+    @pytest.mark.parametrize("bytes_", [0, 8, buffer_pool.LEAST - 8, buffer_pool.MOST + 8])
     def test_small_and_huge_arrays_are_numpys(self, bytes_):
-        array = spare.empty((bytes_ // 8, 1), np.float64)
+        array = buffer_pool.empty((bytes_ // 8, 1), np.float64)
         assert array.shape == (bytes_ // 8, 1)
-        spare.keep(array)
-        assert not spare._kept
+        buffer_pool.keep(array)
+        assert not buffer_pool._kept
 
     def test_views_and_arrays_of_others_are_not_kept(self):
-        spare.keep(np.empty((1000, 1000)))
-        spare.keep(spare.empty((1000, 1000), np.float64).T)
-        assert not spare._kept
+        buffer_pool.keep(np.empty((1000, 1000)))
+        buffer_pool.keep(buffer_pool.empty((1000, 1000), np.float64).T)
+        assert not buffer_pool._kept
 
     def test_where_there_is_no_memory_numpy_says_so(self, monkeypatch):
         def refuse(*_, **__):
             raise OSError(12, "Cannot allocate memory")
 
         monkeypatch.setattr(mmap, "mmap", refuse)
-        assert spare.empty((1000, 1000), np.float64).base is None
+        assert buffer_pool.empty((1000, 1000), np.float64).base is None
 
     def test_a_system_that_refuses_advice_still_solves(self, monkeypatch, system):
         monkeypatch.setattr(mmap, "MADV_HUGEPAGE", -1)
         monkeypatch.setattr(mmap, "MADV_FREE", -1)
         A, b = system
         np.testing.assert_allclose(A @ rw.solve(A, b), b, atol=1e-8)
-        assert not spare._kept
+        assert not buffer_pool._kept
 
     def test_an_array_can_be_pickled_and_copied(self):
-        array = spare.empty((1000, 1000), np.float64)
+        array = buffer_pool.empty((1000, 1000), np.float64)
         array[...] = np.arange(1000.0)
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(array)), array)
         joblib = pytest.importorskip("joblib")
@@ -117,7 +117,7 @@ class TestSolves:
             return answer.x if full_output else answer
 
         first = solved(A)
-        assert spare._kept
+        assert buffer_pool._kept
         x = first.copy()
         again = solved(2 * A)
         np.testing.assert_array_equal(first, x)  # nobody else wrote to it
