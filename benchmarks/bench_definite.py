@@ -15,7 +15,7 @@ from timing import median_seconds
 
 import roundwise as rw
 from roundwise.machine.identity import Machine
-from roundwise.problems.dense import haar_orthogonal
+from roundwise.problems.generators import haar_orthogonal
 from roundwise_studies.report import Table, format_text
 
 CONDITION_NUMBERS = 1e1, 1e3, 1e5

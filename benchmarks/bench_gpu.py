@@ -32,7 +32,7 @@ from roundwise.backends.arrays import column_norms, on_host
 from roundwise.features.probe import device_row_features
 from roundwise.formats import FP64
 from roundwise.methods import METHODS
-from roundwise.problems.dense import singular_values
+from roundwise.problems.generators import singular_values
 from roundwise.solver import places
 from roundwise_studies.native.drawn import with_singular_values
 from roundwise_studies.native.gpu_systems import DeviceErrors, DeviceSystem, Recipe

@@ -20,7 +20,7 @@ from roundwise.problems import (
     random_sparse_spd,
     randsvd,
 )
-from roundwise.problems.dense import haar_orthogonal
+from roundwise.problems.generators import haar_orthogonal
 from roundwise.tuning import PAPER_CONTEXT
 
 U64 = 2.0**-53

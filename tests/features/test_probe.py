@@ -9,7 +9,7 @@ from scipy import sparse
 from roundwise.features import FEATURES, PROBE, compute_features, probe
 from roundwise.policies.profile import EDGES, KINDS, Profile, bin_in_words
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
-from roundwise.problems.dense import haar_orthogonal
+from roundwise.problems.generators import haar_orthogonal
 from roundwise.tuning import PROBE_CONTEXT
 
 

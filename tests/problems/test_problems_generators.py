@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from roundwise.problems import random_sparse_spd, randsvd
-from roundwise.problems.dense import haar_orthogonal
+from roundwise.problems.generators import haar_orthogonal
 
 U64 = 2.0**-53
 

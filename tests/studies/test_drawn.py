@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from roundwise.problems.dense import singular_values
+from roundwise.problems.generators import singular_values
 from roundwise_studies.native.drawn import gaussian, heavy_diagonal, with_singular_values
 
 

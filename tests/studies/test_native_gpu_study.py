@@ -23,7 +23,7 @@ from roundwise.exceptions import RoundwiseError
 from roundwise.features import compute_features
 from roundwise.outcomes import OutcomeTable
 from roundwise.problems import LinearSystem
-from roundwise.problems.dense import singular_values
+from roundwise.problems.generators import singular_values
 from roundwise.solver import places
 from roundwise_studies import departures
 from roundwise_studies.native import gpu_runs as runs

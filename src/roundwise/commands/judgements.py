@@ -18,7 +18,7 @@ from roundwise.evaluation import (
 )
 from roundwise.evaluation.accuracy import AccuracyTable, UsageTable, usage_table
 from roundwise.evaluation.choices import RegretTable, Speedup
-from roundwise.evaluation.intervals import Interval, ratio_interval
+from roundwise.evaluation.tables import Interval, ratio_interval
 from roundwise.outcomes import OutcomeView
 from roundwise.rewards import CostReward, ProblemFacts, met_matrix
 from roundwise.tuning import Tuner, view_contexts, view_rewards

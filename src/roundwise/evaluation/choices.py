@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.evaluation.intervals import (
+from roundwise.evaluation.tables import (
     Interval,
+    Row,
     SeedSpread,
     mean_interval,
     ratio_interval,
     seed_spread,
 )
-from roundwise.evaluation.tables import Row
 from roundwise.policies.base import last_argmax
 from roundwise.rewards.cost import climb_totals
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         DATA_SETS,
         dense_set,
     )
-    from roundwise.problems.dense import randsvd
+    from roundwise.problems.generators import random_sparse_spd, randsvd
     from roundwise.problems.least_squares import LeastSquares, random_least_squares
     from roundwise.problems.linear_system import LinearSystem
     from roundwise.problems.matrix_market import (
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         poisson_2d,
     )
     from roundwise.problems.problem import Matrix, Problem, Vector
-    from roundwise.problems.sparse import random_sparse_spd
 
 __getattr__, __dir__, __all__ = lazy_names(
     "roundwise.problems",
@@ -35,7 +34,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "DATA_SETS",
             "dense_set",
         ),
-        "dense": ("randsvd",),
+        "generators": ("random_sparse_spd", "randsvd"),
         "least_squares": (
             "LeastSquares",
             "random_least_squares",
@@ -57,6 +56,5 @@ __getattr__, __dir__, __all__ = lazy_names(
             "Problem",
             "Vector",
         ),
-        "sparse": ("random_sparse_spd",),
     },
 )

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from roundwise.problems.arguments import integer_at_least
-from roundwise.problems.dense import randsvd
+from roundwise.problems.generators import integer_at_least, random_sparse_spd, randsvd
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.pde import (
     anisotropic_2d,
@@ -27,7 +26,6 @@ from roundwise.problems.pde import (
     high_contrast_2d,
     poisson_2d,
 )
-from roundwise.problems.sparse import random_sparse_spd
 
 
 @dataclass(frozen=True)

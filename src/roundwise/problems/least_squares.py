@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from roundwise._csr import canonical_csr
-from roundwise.problems.arguments import RandomSource, as_generator
+from roundwise.problems.generators import RandomSource, as_generator
 from roundwise.problems.linear_system import check_finite, frozen_copy
 from roundwise.problems.problem import Matrix, Problem, Vector
 

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.problems.arguments import RandomSource, as_generator, finite, integer_at_least
+from roundwise.problems.generators import RandomSource, as_generator, finite, integer_at_least
 from roundwise.problems.linear_system import LinearSystem
 from roundwise.problems.problem import Vector
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roundwise.actions import ActionSpace
 from roundwise.costs import MeasuredTime, cost_matrix
 from roundwise.evaluation.choices import climb_costs
-from roundwise.evaluation.intervals import Interval, mean_interval, ratio_interval
+from roundwise.evaluation.tables import Interval, mean_interval, ratio_interval
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import NeighbourPolicy, Policy
 from roundwise.policies.profile import Profile, fitting_actions

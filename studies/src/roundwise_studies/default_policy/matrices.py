@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from roundwise.problems import laplace_3d, poisson_2d
-from roundwise.problems.dense import haar_orthogonal, singular_values
+from roundwise.problems.generators import haar_orthogonal, singular_values
 
 Array = NDArray[np.float64]
 

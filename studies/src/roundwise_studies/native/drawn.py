@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from roundwise.problems import Vector
-from roundwise.problems.arguments import RandomSource, as_generator
+from roundwise.problems.generators import RandomSource, as_generator
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _AT_ONCE = 2**24  # entries: limits the memory that drawing takes

@@ -15,7 +15,7 @@ from roundwise.backends import Backend
 from roundwise.backends.arrays import on_host
 from roundwise.formats import FP64
 from roundwise.problems import Problem, Vector
-from roundwise.problems.dense import singular_values
+from roundwise.problems.generators import singular_values
 from roundwise.problems.problem import Norms
 from roundwise_studies.native.drawn import gaussian, heavy_diagonal, with_singular_values
 

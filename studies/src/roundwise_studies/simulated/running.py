@@ -16,7 +16,7 @@ from roundwise.algorithms import GmresIR
 from roundwise.evaluation import accuracy_table, regret_table
 from roundwise.evaluation.accuracy import AccuracyTable, RangeAccuracy, UsageTable, usage_table
 from roundwise.evaluation.choices import RegretTable
-from roundwise.evaluation.intervals import SeedSpread, seed_spread
+from roundwise.evaluation.tables import SeedSpread, seed_spread
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward
 from roundwise.rewards.base import reward_matrix
