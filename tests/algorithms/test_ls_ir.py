@@ -146,3 +146,15 @@ def test_the_papers_loop_learns_and_decides_for_lstsq(tmp_path):
     other = rw.Tuner(rw.LuIR())
     with pytest.raises(ValueError, match="fit one for LsIR"):
         rw.lstsq(training[0].A, training[0].b, policy=other)
+
+
+@pytest.mark.parametrize("power", [-30, 12, 18])
+@pytest.mark.parametrize("action", ["fp16-fp16-fp16-fp16", "fp16-fp32-fp32-fp64"])
+def test_the_size_of_b_changes_no_bit_in_formats_of_a_small_range(action, power):
+    """b is scaled by powers of two before it is rounded: 2**18 is beyond fp16."""
+    given = problem(1e2, 1e-2)
+    outcome = rw.LsIR().run(given, action)
+    scaled = rw.LsIR().run(replace(given, b=np.ldexp(given.b, power), x_true=None), action)
+    assert (scaled.status, scaled.nbe) == (outcome.status, outcome.nbe)
+    assert scaled.inner_iterations == outcome.inner_iterations
+    assert np.array_equal(np.ldexp(scaled.x, -power), outcome.x)

@@ -37,9 +37,10 @@ class Sizes:
     witness: Array
 
 
-def lengths(X: Array, rows: int) -> Array:
+def lengths(X: Array, rows: int) -> tuple[Array, Array]:
     """The 2-norms of the first `rows` rows of each column, and those of the others."""
-    return np.asarray(np.sqrt(np.add.reduceat(np.square(X), (0, rows), axis=0)))
+    squares = np.square(X)
+    return np.sqrt(squares[:rows].sum(axis=0)), np.sqrt(squares[rows:].sum(axis=0))
 
 
 def _quotients(sizes: Array, divisors: Array) -> Array:

@@ -72,8 +72,8 @@ class ScaledLeastSquares:
 def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLeastSquares:
     """The problem of a finite float64 matrix, dense or csr, and a block b of columns.
 
-    Columns of T are divided by powers of two near their largest entries if `always`, or if they
-    are not of moderate size.
+    Columns of T and of b are divided by powers of two near their largest entries if `always`, which
+    formats of a small range need, or if they are not of moderate size.
     """
     wide = A.shape[0] < A.shape[1]
     T = A.T if wide else A
@@ -84,8 +84,8 @@ def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLea
         T = _with_scaled_columns(T, columns)
         squares, columns = _sums_of_squares(T), columns[:, None]
     weights = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1])  # 1 for zero
-    norm = math.sqrt(squares @ weights**-2)
-    B, shift = _stacked(b, columns if wide else None, wide, T.shape)
+    norm = math.sqrt((squares / np.square(weights)).sum())
+    B, shift = _stacked(b, columns if wide else None, wide, T.shape, always)
     exponents, of_residuals = shift, shift
     if columns is not None:
         shift = np.zeros((1, b.shape[1]), np.int32) if shift is None else shift
@@ -112,16 +112,18 @@ def scaled_as_a_whole(A: Array, b: Array) -> ScaledLeastSquares:
 
 
 def _stacked(
-    b: Array, rows: Exponents | None, wide: bool, shape: tuple[int, int]
+    b: Array, rows: Exponents | None, wide: bool, shape: tuple[int, int], always: bool = False
 ) -> tuple[Array, Exponents | None]:
     """The right-hand sides, ``2**-(rows_i + shift_j) b_ij`` among zeros, and the shifts.
 
-    Without `rows`, columns of moderate size are left alone, and None stands for the shifts.
+    Without `rows`, and unless `always`, columns of moderate size are left alone; None stands for
+    the shifts then.
     """
     B = np.zeros((sum(shape), b.shape[1]), order="F")
     place = B[shape[0] :] if wide else B[: shape[0]]
-    sizes = np.abs(b).max(axis=0)
-    if rows is None and all(2.0**-MODERATE <= size <= 2.0**MODERATE for size in sizes.tolist()):
+    sizes = np.abs(b).max(axis=0).tolist()
+    moderate = all(2.0**-MODERATE <= size <= 2.0**MODERATE for size in sizes)
+    if moderate and rows is None and not always:
         place[:] = b
         return B, None
     fractions, powers = np.frexp(b)
