@@ -128,10 +128,9 @@ bool check_exact() {
 // Row i of A has 1 at column n - 1 - i and 2^-k below it: elimination must interchange all rows, and is
 // exact. X has two columns; with two parts all is times 1 + i, whose imaginary parts follow the real ones.
 template <int parts> bool check_express() {
-    constexpr int n = 13;
-    const std::int64_t width = padded_to_eight(n), wide = padded_to_eight(2);
-    std::vector<double> a(parts * n * width, 0.0), b(parts * n * wide, 0.0), x(b);
-    std::vector<std::int32_t> swaps(n);
+    constexpr int n = 13, width = 16, wide = 8;  // padded_to_eight of n, and of 2
+    alignas(64) double a[parts * n * width] = {}, b[parts * n * wide] = {}, x[parts * n * wide] = {};
+    std::int32_t swaps[n];
     for (int i = 0; i < n; ++i) {
         a[i * width + n - 1 - i] = 1;
         if (i > 0) a[i * width + n - i] = 0.5;
@@ -145,9 +144,10 @@ template <int parts> bool check_express() {
         for (int i = 0; i < n * wide; ++i) b[n * wide + i] = b[i];
     }
     const ExpressKernels<parts>& kernels = express_kernels<parts>();
-    bool good = kernels.factorize(n, a.data(), swaps.data()) == 1;
-    kernels.substitute(n, a.data(), swaps.data(), 2, b.data());
-    for (std::size_t i = 0; i < b.size(); ++i) good = good && std::abs(b[i] - x[i]) <= (parts - 1) * 1e-13;
+    bool good = padded_to_eight(n) == width && padded_to_eight(2) == wide;
+    good = kernels.factorize(n, a, swaps) == 1 && good;
+    kernels.substitute(n, a, swaps, 2, b);
+    for (int i = 0; i < parts * n * wide; ++i) good = good && std::abs(b[i] - x[i]) <= (parts - 1) * 1e-13;
     if (!good) std::printf("a small system of %d parts is not solved exactly\n", parts);
     return good;
 }

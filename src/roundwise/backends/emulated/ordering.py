@@ -29,6 +29,8 @@ def superlu(
     try:
         return splu(A, **options)
     except RuntimeError as error:
+        if "MALLOC" in str(error):  # in other places SuperLU tells it by a MemoryError
+            raise MemoryError(str(error)) from error
         if "singular" not in str(error):
             raise
         return None
