@@ -198,6 +198,10 @@ class NeighbourPolicy(Baseline):
         known = self.facts.of(profile) if profile.is_sparse else None
         return _seconds(self.prices, method or profile.method.name, _shape(profile, known), climb)
 
+    def probes(self, free: Mapping[str, float]) -> bool:
+        """Rows tell of LU's formats: in vain for a band or a triangle, which FP64 solves sooner."""
+        return not (free["banded"] or free["triangular"])
+
     def small(self, kind: str, size: int) -> str | None:
         crossover = self.crossover(kind)
         if size >= crossover:

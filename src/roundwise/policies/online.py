@@ -133,6 +133,9 @@ class OnlinePolicy(Policy):
     def express_below(self) -> int:
         return self.prior.express_below
 
+    def probes(self, free: Mapping[str, float]) -> bool:
+        return self.prior.probes(free)
+
     def small(self, kind: str, size: int) -> str | None:
         return self.prior.small(kind, size)
 

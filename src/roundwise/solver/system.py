@@ -99,9 +99,11 @@ class System(ScaledMatrix):
 
         Without `probe` no entry of A is read: rows that nobody looked at count as hard.
         """
+        rows = {"diagonal_share": 0.0, "coherence": float(self.n), "remainder": 0.0}
         if self.place is None:
-            missing = [name for name in names if name not in known]
-            return feature_numbers(self.profiled, missing, "native")
+            unread = {} if probe else {name: rows[name] for name in names if name in rows}
+            missing = [name for name in names if name not in known and name not in unread]
+            return feature_numbers(self.profiled, missing, "native") | unread
         found = {
             "n": float(self.n),
             "entries": float(self.n) ** 2,
@@ -109,7 +111,6 @@ class System(ScaledMatrix):
             "columns": float(self.b.shape[1]),
             "norm_inf": self.norm,
         }
-        rows = {"diagonal_share": 0.0, "coherence": float(self.n), "remainder": 0.0}
         wanted = set(names).difference(found, known)
         if lacking := sorted(wanted.difference(rows)):
             computed = sorted({*found, *known, *rows})
