@@ -215,9 +215,9 @@ def test_a_policy_for_the_front_door(dense, front_door_policy):
 
 
 def test_methods_that_an_emulated_arithmetic_lacks(tmp_path):
-    A = sp.csr_array(sp.diags_array([4.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(40, 40)))
+    A = sp.csr_array(sp.diags_array([4.0, -1.0, -1.0], offsets=[0, 1, -1], shape=(90, 90)))
     write_matrix_market(tmp_path / "A.mtx", A)
-    rw.Tuner(rw.VerifiedSolve()).fit([rw.LinearSystem(A, A @ np.ones(40))]).save(
+    rw.Tuner(rw.VerifiedSolve()).fit([rw.LinearSystem(A, A @ np.ones(90))]).save(
         tmp_path / "p.json"
     )
     options = ["--policy", tmp_path / "p.json"]

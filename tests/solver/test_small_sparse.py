@@ -16,7 +16,7 @@ from roundwise_studies.default_policy.matrices import saddle_point
 
 U = 2.0**-53
 RNG = np.random.default_rng(2)
-N = 40
+N = 80  # smaller ones are solved as dense systems
 A = sparse.random_array((N, N), density=0.1, rng=RNG) + sparse.diags_array(np.arange(1.0, N + 1))
 B = RNG.standard_normal((N, 3))
 
@@ -148,11 +148,16 @@ def test_invalid_indices_are_refused():
         exact.sparse_backward_errors(M, np.ones(N), np.ones(N), np.empty(N), np.empty(N))
 
 
-def test_matrices_without_zeros_are_solved_as_dense_ones(at_once):
-    M, b = np.eye(20) + np.ones((20, 20)), np.arange(20.0)
-    x = rw.solve(sparse.csr_array(M), b)
-    assert at_once[0] is x
-    np.testing.assert_array_equal(x, rw.solve(M, b))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.int32])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok"])
+def test_tiny_matrices_and_those_without_zeros_are_solved_as_dense_ones(at_once, form, dtype):
+    for M in (np.eye(90) + np.ones((90, 90)), np.diag(np.arange(1.0, 20.0)), np.eye(1)):
+        M = M.astype(dtype)
+        b = np.arange(float(len(M))).astype(np.float32 if dtype == np.int32 else dtype)
+        solution = rw.solve(sparse.csr_array(M).asformat(form), b, full_output=True)
+        np.testing.assert_array_equal(solution.x, rw.solve(M, b), strict=True)
+        assert solution.digits > 4
+    assert at_once == []
 
 
 def weak(n, rng):

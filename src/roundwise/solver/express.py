@@ -119,9 +119,11 @@ def express(
     `express_sparse`.
     """
     if not type(A) is type(b) is np.ndarray:
-        if bound and is_sparse(A) and A.dtype.kind != "c":
-            return express_sparse(A, b, tol, bound, panels)
-        return None
+        if not (bound and is_sparse(A) and A.ndim == 2 and type(b) is np.ndarray):
+            return None
+        if _is_for_dense(A):
+            return express(dense_from_sparse(A, "A"), b, tol, bound)
+        return None if A.dtype.kind == "c" else express_sparse(A, b, tol, bound, panels)
     key = A.shape, A.dtype, b.shape, b.dtype, tol
     try:
         known = memo[key]
@@ -135,6 +137,15 @@ def express(
         if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and _has_structure(A):
             return None
     return _run(A, b, known)
+
+
+def _is_for_dense(A: Any) -> bool:
+    """Whether a sparse A is solved with as a dense one: tiny ones, and those with few zeros."""
+    n = int(A.shape[0])
+    if n < ALWAYS_SMALL:
+        return True
+    entries = int(A.data.size if A.format in ("csr", "csc", "coo") else A.nnz)  # not from indices
+    return MOSTLY_ZERO * entries > n * n
 
 
 def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
@@ -202,7 +213,7 @@ def solution_of(
 
 def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> float:
     """The backward error of an answer, computed again; NaN if A, b or x has changed."""
-    if is_sparse(A) and MOSTLY_ZERO * A.data.size <= len(b) ** 2:
+    if is_sparse(A) and not _is_for_dense(A):
         if not is_canonical(A):
             return math.nan
         right = np.asfortranarray(b)
@@ -318,9 +329,9 @@ def express_sparse(
 ) -> ExpressAnswer | Orders | None:
     """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
 
-    One with so many entries that it is as good as dense is solved as such, if n < bound. Where no
-    x is returned, there may be orders of A's pattern that a look can go on with; `panels` is False
-    for a caller who would rather have them than an x by the engine that needs them.
+    Where no x is returned, there may be orders of A's pattern that a decision can go on with;
+    `panels` is False for a caller who would rather have them than an x by the engine that needs
+    them.
     """
     if not (A.format in ("csr", "csc") and A.data.size <= LARGEST and type(b) is np.ndarray):
         return None
@@ -331,8 +342,6 @@ def express_sparse(
     if not (fits and A.indices.dtype == A.indptr.dtype and is_canonical(A)):
         return None
     A = _with_short_indices(A)
-    if MOSTLY_ZERO * A.data.size > n * n:
-        return express(A.toarray(), b, tol, bound)
     tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
     solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown), panels)
     if not isinstance(solved, tuple):
