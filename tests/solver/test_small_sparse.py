@@ -160,6 +160,20 @@ def test_tiny_matrices_and_those_without_zeros_are_solved_as_dense_ones(at_once,
     assert at_once == []
 
 
+def test_what_is_not_square_or_too_large_is_not_made_dense(monkeypatch):
+    """Neither 3 x 10^9 places, nor a quarter of a million entries that no express call takes."""
+
+    def refuse(A, name):
+        raise AssertionError(f"{A.shape} is made dense")
+
+    monkeypatch.setattr(express_module, "dense_from_sparse", refuse)
+    wide = sparse.csr_array((np.ones(3), ([0, 1, 2], [0, 1, 2])), shape=(3, 10**9))
+    with pytest.raises(np.linalg.LinAlgError, match="square"):
+        rw.solve(wide, np.ones(3))
+    full = sparse.csr_array(np.ones((90, 90)) + 90 * np.eye(90))
+    assert express_module.express(full, np.ones(90), None, 90) is None
+
+
 def weak(n, rng):
     """A random matrix whose diagonal, which no assignment of rows can avoid, is tiny."""
     W = sparse.random_array((n, n), density=6 / n, rng=rng, data_sampler=rng.standard_normal)

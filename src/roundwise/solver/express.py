@@ -121,8 +121,11 @@ def express(
     if not type(A) is type(b) is np.ndarray:
         if not (bound and is_sparse(A) and A.ndim == 2 and type(b) is np.ndarray):
             return None
-        if _is_for_dense(A):
-            return express(dense_from_sparse(A, "A"), b, tol, bound)
+        if A.shape[0] != A.shape[1]:
+            return None
+        if _is_for_dense(A):  # those with n >= bound are not copied in vain
+            small = A.shape[0] < bound
+            return express(dense_from_sparse(A, "A"), b, tol, bound) if small else None
         return None if A.dtype.kind == "c" else express_sparse(A, b, tol, bound, panels)
     key = A.shape, A.dtype, b.shape, b.dtype, tol
     try:
@@ -140,7 +143,10 @@ def express(
 
 
 def _is_for_dense(A: Any) -> bool:
-    """Whether a sparse A is solved with as a dense one: tiny ones, and those with few zeros."""
+    """Whether a square sparse A is solved with as a dense one: tiny ones, and those with few zeros.
+
+    A compiled call with a tiny one takes less time than SciPy takes to convert its format.
+    """
     n = int(A.shape[0])
     if n < ALWAYS_SMALL:
         return True
