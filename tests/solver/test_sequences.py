@@ -278,7 +278,7 @@ def test_transposed_solves_climb_together():
 def test_transposed_factors(method):
     native = rw.backends.get_backend("native")
     A = DENSE if method != "cholesky" else DENSE @ DENSE.T
-    from roundwise.backends.transposed import TransposedFactors
+    from roundwise.backends.permuted import TransposedFactors
 
     factors = TransposedFactors(native.analyse(A, method).factorize(A, "fp64"))
     b = RNG.standard_normal(N)

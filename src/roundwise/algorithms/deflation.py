@@ -41,7 +41,7 @@ from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.algorithms.stage import Stage, Vector
 from roundwise.backends import ArithmeticFailure, Backend, Factors
 from roundwise.backends.arrays import on_host
-from roundwise.backends.transposed import TransposedFactors
+from roundwise.backends.permuted import TransposedFactors
 from roundwise.formats import FP64, FloatFormat
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components, maximum_bipartite_matchin
 
 import roundwise._kernels as _kernels
 from roundwise.backends.arrays import array_module, device_of, on_host
-from roundwise.backends.cuda.probe import probe_rows
+from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.static_pivoting import has_strong_diagonal

@@ -1,21 +1,13 @@
 """The methods: how a system may be factorized, in which formats, and what that costs.
 
-A new method is a file with a `Method` and a line in `METHODS`. With a price, the default policy
+A new method is a `Method`, in a file of its own or in one of these, and a line in `METHODS`. With a
+price, the default policy
 chooses it wherever that is the lowest.
 """
 
-from roundwise.methods import (
-    amg,
-    dense,
-    gpu,
-    pardiso,
-    structured,
-    suitesparse,
-    superlu,
-    supernodal,
-)
+from roundwise.methods import dense, gpu, structured
 from roundwise.methods.contract import Method, Price, Rates, Seconds, Shape, Work
-from roundwise.methods.sparse import AMOUNTS, FLOPS, SAFE, SAME_PRICE, amounts
+from roundwise.methods.sparse import AMOUNTS, FLOPS, SAFE, SAME_PRICE, SPARSE, amounts
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -29,24 +21,7 @@ METHODS: dict[str, Method] = {
         gpu.TOURNAMENT,
         dense.LU,
         dense.QR,
-        amg.RUGE_STUBEN,
-        suitesparse.CHOLMOD_METIS,
-        suitesparse.CHOLMOD_AMD,
-        pardiso.CHOLESKY_METIS,
-        pardiso.CHOLESKY_MMD,
-        supernodal.CHOLESKY_ND,
-        supernodal.CHOLESKY_AMD,
-        pardiso.LDL_METIS,
-        pardiso.LDL_MMD,
-        supernodal.LDL_AMD,
-        supernodal.LU_ND,
-        supernodal.LU_AMD,
-        suitesparse.KLU,
-        suitesparse.UMFPACK,
-        pardiso.LU_METIS,
-        pardiso.LU_MMD,
-        superlu.MMD,
-        superlu.COLAMD,
+        *SPARSE,
     )
 }
 """The methods by name; of equal prices the later one wins."""

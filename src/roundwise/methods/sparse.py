@@ -1,4 +1,4 @@
-"""The price of sparse methods: linear in what symbolic analysis counts.
+"""The sparse methods, and their price: linear in what symbolic analysis counts.
 
 Analysis and factorization by a method in a format take a nonnegative combination of `AMOUNTS`,
 which are known before: entries and flops are those of Cholesky on the pattern of A + A' in the
@@ -60,3 +60,32 @@ def engine(
     """A sparse engine with one of its orderings; `low` is the format tried before FP64."""
     formats = (FP64,) if low is None else (low, FP64)
     return Method(name, True, formats, then, needs=needs, counts=counts, price=price_of(name))
+
+
+SPARSE = (
+    # PyAMG's algebraic multigrid: a preconditioner for positive definite matrices.
+    engine("amg/rs", ("cholesky/amd",), DEFINITE, low=None),
+    # SuiteSparse's CHOLMOD, in FP64 alone; MKL's PARDISO; our own supernodal engines. Nested
+    # dissection is for systems where its flops were counted: they are part of the price.
+    engine("cholmod/metis", ("ldl/amd",), DEFINITE, low=None),
+    engine("cholmod/amd", ("ldl/amd",), DEFINITE, low=None),
+    engine("pardiso-cholesky/metis", ("ldl/amd",), DEFINITE),
+    engine("pardiso-cholesky/mmd", ("ldl/amd",), DEFINITE),
+    engine("cholesky/nd", ("ldl/amd",), DEFINITE, counts=("nd_flops",)),
+    engine("cholesky/amd", ("ldl/amd",), DEFINITE),
+    # Symmetric indefinite: in FP32 too many pivots are too small.
+    engine("pardiso-ldl/metis", (SAFE,), SYMMETRIC, low=None),
+    engine("pardiso-ldl/mmd", (SAFE,), SYMMETRIC, low=None),
+    engine("ldl/amd", (SAFE,), SYMMETRIC, low=None),
+    engine("lu/nd", (SAFE,), STATIC, counts=("nd_flops",)),
+    engine("lu/amd", (SAFE,), STATIC),
+    # Only where pivots stay where the counts expect them: KLU cannot be stopped if they do not.
+    engine("klu/amd", (SAFE,), low=None, counts=("fill_is_known",)),
+    engine("umfpack/amd", (SAFE,), low=None),
+    engine("pardiso/metis", (SAFE,)),
+    engine("pardiso/mmd", (SAFE,)),
+    # SuperLU comes with SciPy. From a weak diagonal pivots leave, and fill in where nobody counted.
+    engine("superlu/mmd", (SAFE,), ("symmetric_pattern", "strong_diagonal")),
+    engine(SAFE, ()),
+)
+"""An engine with one of its orderings each."""

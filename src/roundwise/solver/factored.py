@@ -12,7 +12,7 @@ from roundwise.backends import Analysis, Factors, Matrix
 from roundwise.backends.contract import NoAnalysis
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
-from roundwise.backends.transposed import TransposedFactors
+from roundwise.backends.permuted import TransposedFactors
 from roundwise.formats import FloatFormat
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.solver.decide import Plan

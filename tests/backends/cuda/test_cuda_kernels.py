@@ -10,8 +10,8 @@ import roundwise as rw
 from roundwise.backends import arrays
 from roundwise.backends.cuda import cholesky, elimination, lu, residual
 from roundwise.backends.cuda.plan import Plan
-from roundwise.backends.cuda.probe import probe_rows
 from roundwise.backends.cuda.products import PRODUCTS, split
+from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.native import exact
 from roundwise.features import probe
 from roundwise.formats import get_format

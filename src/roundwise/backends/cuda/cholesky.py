@@ -15,8 +15,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, address, storage_type
 from roundwise.backends.cuda.lu import Packed, moderating_scale
 from roundwise.backends.cuda.products import PRODUCTS, split
-from roundwise.backends.cuda.substitution import invert_blocks
-from roundwise.backends.cuda.triangles import Triangles
+from roundwise.backends.cuda.substitution import Triangles, invert_blocks
 from roundwise.formats import FloatFormat
 
 WIDTH = 512

@@ -1,14 +1,16 @@
-"""cuBLAS by ctypes, for what CuPy does not let us do: products as parts of CUDA graphs.
+"""cuBLAS and the driver by ctypes, for what CuPy does not let us do with CUDA graphs.
 
-The library is the one that CuPy has loaded. Each stream of a graph has a handle of its own, which
-works in memory that we give it: a graph may not allocate any.
+Products become parts of a graph: each of its streams has a handle of its own of the cuBLAS that
+CuPy has loaded, which works in memory that we give it, as a graph may not allocate any. And kernels
+keep the priorities of the streams that they were recorded from: CuPy's graphs forget them, and
+kernels that others wait for would queue behind large products.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-from ctypes import c_int, c_longlong, c_size_t, c_void_p
+from ctypes import c_int, c_longlong, c_size_t, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
@@ -74,3 +76,40 @@ def handles(number: int) -> tuple[Handle, Handle]:
 
 def _symbol(name: str) -> str:
     return f"cublas{name[0].upper()}{name[1:]}"
+
+
+_USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY of cuda.h
+
+
+class PrioritizedGraph:
+    """A recorded graph, ready to be launched; it belongs to this object."""
+
+    def __init__(self, driver: Any, recorded: Any) -> None:
+        self._driver, self._recorded, self._ready = driver, recorded, c_void_p()
+        graph, flags = c_void_p(recorded.graph), c_uint64(_USE_NODE_PRIORITY)
+        made = driver.cuGraphInstantiateWithFlags(ctypes.byref(self._ready), graph, flags)
+        if made:
+            raise RuntimeError(f"CUDA could not make a graph ready (error {made})")
+
+    def launch(self, stream: Any) -> None:
+        if failed := self._driver.cuGraphLaunch(self._ready, c_void_p(stream.ptr)):
+            raise RuntimeError(f"CUDA could not launch a graph (error {failed})")
+
+    def __del__(self) -> None:
+        if self._ready:
+            self._driver.cuGraphExecDestroy(self._ready)
+
+
+def with_priorities(recorded: Any) -> Any:
+    """CuPy's graph made ready again, with priorities; itself where the driver has none."""
+    driver = _driver()
+    return recorded if driver is None else PrioritizedGraph(driver, recorded)
+
+
+@cache
+def _driver() -> Any:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:  # another system than Linux: CuPy's graphs work there, too
+        return None
+    return driver if hasattr(driver, "cuGraphInstantiateWithFlags") else None

@@ -19,8 +19,7 @@ from roundwise.backends.cuda.cublas import SPACE
 from roundwise.backends.cuda.device import Device, address, storage_type
 from roundwise.backends.cuda.plan import kept_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
-from roundwise.backends.cuda.substitution import invert_blocks
-from roundwise.backends.cuda.triangles import BLOCK, Triangles
+from roundwise.backends.cuda.substitution import BLOCK, Triangles, invert_blocks
 from roundwise.formats import TF32, FloatFormat
 
 PANEL = 64  # W in kernels/lu.cu

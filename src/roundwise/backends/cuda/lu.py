@@ -28,8 +28,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination, Pivots
 from roundwise.backends.cuda.residual import row_sums
-from roundwise.backends.cuda.substitution import Substitution
-from roundwise.backends.cuda.triangles import Triangles
+from roundwise.backends.cuda.substitution import Substitution, Triangles
 from roundwise.formats import FP32, FloatFormat
 
 PIVOTS: dict[str, Pivots] = {

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roundwise.backends.cuda import cublas
-from roundwise.backends.cuda.graphs import with_priorities
 
 if TYPE_CHECKING:
     from roundwise.backends.cuda.device import Device
@@ -137,7 +136,7 @@ class Plan:
             try:
                 self._fork(main, lambda name, stream, args: handles[stream].product(name, args))
             finally:
-                graph = with_priorities(main.end_capture())
+                graph = cublas.with_priorities(main.end_capture())
         self._graphs[self._start] = graph
         while len(self._graphs) > MOST_GRAPHS:
             self._graphs.pop(next(iter(self._graphs)))

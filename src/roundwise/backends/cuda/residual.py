@@ -1,4 +1,5 @@
-"""Residuals in double-double on the GPU, and the sizes of a matrix, each in one pass over it."""
+"""Residuals in double-double on the GPU, and the sizes of a matrix, each in one pass over it; the
+probe of some of its rows."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roundwise.backends.arrays import on_host
 from roundwise.backends.cuda.device import Device, address
@@ -65,3 +67,26 @@ def _layout(A: Any) -> tuple[bool, int]:
 
 def _launch(device: Device, kernel: str, grid: Any, block: int, args: Any, A: Any) -> None:
     device.launch("exact", kernel, grid, block, args, np.float64, A.dtype.type)
+
+
+def probe_rows(device: Device, A: Any, count: int) -> NDArray[np.float64]:
+    """Inner products of `count` rows, scaled by columns; their diagonal entries; their lengths.
+
+    It takes four kernels, a product, and one copy to the host.
+    A is contiguous; of a Fortran-ordered one, columns are looked at.
+    """
+    A = A if A.flags.c_contiguous else A.T
+    n, xp = len(A), device.xp
+    found = xp.empty(count * count + 2 * count)
+    columns, scaled = xp.empty(n), xp.empty((count, n))
+    longest = xp.zeros(1, dtype=np.uint64)
+    diagonal, lengths = (found[count * count :][i * count :] for i in range(2))
+    types, blocks, rows = {"stored": A.dtype.type}, -(-n // 128), (A, n, n, count)
+    device.launch("look", "row_lengths", count, 256, (*rows, diagonal, lengths), **types)
+    of_columns = (*rows, lengths, columns, longest)
+    device.launch("look", "column_lengths", blocks, 128, of_columns, **types)
+    device.launch("look", "scaled_rows", blocks, 128, (*rows, columns, longest, scaled), **types)
+    matrix, gram = (address(scaled), n), (address(found), count)
+    shape = count, count, n
+    device.gemm(shape, matrix, matrix, gram, 1.0, 0.0, "float64", transpose_B=True)
+    return on_host(found)
