@@ -36,7 +36,7 @@ from roundwise import (
 from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError
-from roundwise.costs.stored import ProfileMissingError
+from roundwise.costs.rates import ProfileMissingError
 from roundwise.solver.places import DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 import roundwise as rw
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.cli import main
-from roundwise.costs import ProfileError, calibrate, load_profile, save_profile, stored
+from roundwise.costs import ProfileError, calibrate, load_profile, rates, save_profile
 from roundwise.costs import calibration as measuring
+from roundwise.costs.rates import cache_folder, profile_path
 from roundwise.costs.sparse_calibration import SYSTEMS
-from roundwise.costs.stored import cache_folder, profile_path
 from roundwise.machine.identity import Machine
 from roundwise.problems import randsvd
 from roundwise.rewards import CostReward
@@ -111,7 +111,7 @@ def test_stored_and_loaded(cache):
     assert load_profile() == calibration().profile()
     assert load_profile(path) == load_profile()
     saved = json.loads(path.read_text())
-    assert saved["version"] == stored.VERSION
+    assert saved["version"] == rates.VERSION
     assert saved["times"]["fp64"]["10"]["lu"] == 1001
     assert [file.name for file in cache.iterdir()] == [path.name]  # nothing temporary is left
 
@@ -157,9 +157,9 @@ def test_another_machine_is_noticed(changes, tmp_path):
 
 def test_an_older_or_newer_file_is_stale():
     path = save_profile(calibration())
-    for version in (stored.VERSION - 1, stored.VERSION + 1):
+    for version in (rates.VERSION - 1, rates.VERSION + 1):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
-        told = f"stale, its version is {version} and this Roundwise reads {stored.VERSION}"
+        told = f"stale, its version is {version} and this Roundwise reads {rates.VERSION}"
         assert told in complaint()
 
 

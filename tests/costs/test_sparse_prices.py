@@ -9,7 +9,7 @@ import pytest
 from calibrated import calibration
 
 from roundwise.backends import NativeBackend
-from roundwise.costs import ProfileWarning, Shape, current_prices, save_profile, stored
+from roundwise.costs import ProfileWarning, Shape, current_prices, rates, save_profile
 from roundwise.costs.calibration import Calibration, least_seconds
 from roundwise.costs.prices import _prices_of, dense_threads, generic_prices
 from roundwise.costs.rates import SparsePrices, generic_sparse_prices
@@ -237,5 +237,5 @@ def test_a_profile_with_damaged_prices_names_the_remedy(cache):
     saved = json.loads(path.read_text(encoding="utf-8"))
     saved["sparse_prices"]["matvec"] = "fast"
     path.write_text(json.dumps(saved), encoding="utf-8")
-    with pytest.raises(stored.ProfileError, match=r"damaged.*matvec.*run `roundwise calibrate`"):
-        stored.load_profile(path)
+    with pytest.raises(rates.ProfileError, match=r"damaged.*matvec.*run `roundwise calibrate`"):
+        rates.load_profile(path)

@@ -12,7 +12,7 @@ import pytest
 from outline import Outline
 
 import roundwise as rw
-from roundwise.notebook import elements
+from roundwise.notebook import cards
 from roundwise.outcomes.progress import in_notebook, progress_bar
 from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
@@ -82,8 +82,8 @@ def test_a_solution_shows_every_attempt_and_the_gate(escalated):
     assert escalated.decision in shown
     for name in escalated.timings:
         assert name in shown
-    assert html.count(elements.BAD + ";border-radius") == len(escalated.attempts) - 1
-    assert html.count(elements.GOOD + ";border-radius") == 1
+    assert html.count(cards.BAD + ";border-radius") == len(escalated.attempts) - 1
+    assert html.count(cards.GOOD + ";border-radius") == 1
 
 
 def test_a_least_squares_solution_does_too(least_squares):
@@ -110,7 +110,7 @@ def test_words_are_escaped(escalated):
 def test_bars_are_as_long_as_errors_are_small():
     widths = {}
     for error in (math.nan, math.inf, 2.0, 1.0, 1e-9, 1e-18, 1e-30, 0.0):
-        html = elements.error_bar(error, 1e-15, True)
+        html = cards.error_bar(error, 1e-15, True)
         assert not Outline(html).faults
         widths[error] = float(re.search(r"width:([\d.]+)%", html)[1])
         assert float(re.search(r"left:([\d.]+)%", html)[1]) == pytest.approx(1500 / 18, abs=0.1)
@@ -118,10 +118,10 @@ def test_bars_are_as_long_as_errors_are_small():
 
 
 def test_parts_of_the_time_fill_the_bar():
-    html = elements.time_bar({"a": 1.0, "b": 3.0})
+    html = cards.time_bar({"a": 1.0, "b": 3.0})
     assert re.findall(r"width:([\d.]+)%", html) == ["25.00", "75.00"]
-    assert not Outline(elements.time_bar({"a": 0.0})).faults
-    assert not Outline(elements.time_bar({})).faults
+    assert not Outline(cards.time_bar({"a": 0.0})).faults
+    assert not Outline(cards.time_bar({})).faults
 
 
 def test_a_solver_shows_what_it_has_learned(solver):

@@ -23,9 +23,8 @@ from roundwise.costs.calibration import (
     calibrate_device,
 )
 from roundwise.costs.prices import save_device_prices
-from roundwise.costs.rates import generic_sparse_prices
+from roundwise.costs.rates import generic_sparse_prices, profile_path, save_profile
 from roundwise.costs.sparse_calibration import QUICK_SYSTEMS, SYSTEMS
-from roundwise.costs.stored import profile_path, save_profile
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import progress_bar
 

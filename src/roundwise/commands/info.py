@@ -17,7 +17,7 @@ from roundwise.backends.engines import Engine
 from roundwise.commands import options
 from roundwise.commands.outputs import echo
 from roundwise.costs import ProfileError, load_profile
-from roundwise.costs.stored import profile_path
+from roundwise.costs.rates import profile_path
 from roundwise.formats import NAMED_FORMATS
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import RESULTS_VERSION

@@ -18,7 +18,7 @@ from roundwise.costs.machines import (
     cost_matrix,
 )
 from roundwise.costs.prices import current_prices
-from roundwise.costs.stored import (
+from roundwise.costs.rates import (
     ProfileError,
     ProfileMissingError,
     ProfileWarning,

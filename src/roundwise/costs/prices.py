@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from roundwise.costs.machines import MachineProfile
-from roundwise.costs.rates import SparsePrices, check_numbers, shipped_scaling
-from roundwise.costs.stored import (
+from roundwise.costs.rates import (
     ProfileError,
     ProfileMissingError,
     ProfileWarning,
+    SparsePrices,
+    check_numbers,
     load_measured,
     load_part,
     load_with_other_threads,
     save,
+    shipped_scaling,
 )
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64

@@ -1,8 +1,7 @@
 """The methods: how a system may be factorized, in which formats, and what that costs.
 
 A new method is a `Method`, in a file of its own or in one of these, and a line in `METHODS`. With a
-price, the default policy
-chooses it wherever that is the lowest.
+price, the default policy chooses it wherever that is the lowest.
 """
 
 from roundwise.methods import dense, gpu, structured

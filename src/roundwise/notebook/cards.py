@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import Any, Protocol
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
-from roundwise.notebook.elements import (
-    Html,
-    card,
-    curve,
-    element,
-    error_bar,
-    paragraph,
-    table,
-    time_bar,
-)
 from roundwise.policies.online import Learned
 
 
@@ -121,3 +113,118 @@ def facts_card(title: str, facts: Mapping[str, str], rewards: Sequence[float] = 
     """Settings as a table, and, once trained, the mean reward by episode."""
     below = curve(rewards, "Mean reward by episode") if len(rewards) else Html("")
     return card(title, table((), facts.items()), below)
+
+
+GOOD, BAD, FAINT = "#2a9d6f", "#d9772b", "rgba(127,127,127,0.35)"
+PARTS = ("#3f88c5", "#d9772b", "#2a9d6f", "#b565a7", "#8a8f98", "#c9a227")
+"""Colours of the parts of a bar; a seventh part has the first colour again."""
+
+MOST_DIGITS = 18.0
+"""Decimal digits at the right end of an error's bar; backward errors of FP64 end before."""
+
+
+SENTENCE = 24
+"""Characters from which on a cell's text is broken into lines."""
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def text(content: object) -> Html:
+    """Anything as HTML; what is no `Html` is escaped."""
+    return content if isinstance(content, Html) else Html(escape(str(content)))
+
+
+def element(tag: str, style: str, *content: object) -> Html:
+    return Html(f'<{tag} style="{escape(style)}">{"".join(map(text, content))}</{tag}>')
+
+
+def card(title: str, *content: object) -> Html:
+    """A frame with a title: the whole of what an object shows."""
+    head = element("div", "font-weight:600;margin-bottom:0.3em", title)
+    style = f"border:1px solid {FAINT};border-radius:6px;padding:0.6em 0.8em;margin:0.2em 0;"
+    style += "display:inline-block;max-width:60em;font-size:0.95em;line-height:1.45"
+    return element("div", style, head, *content)
+
+
+def paragraph(content: object, faint: bool = False) -> Html:
+    return element("div", "margin:0.3em 0" + (";opacity:0.75" if faint else ""), content)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
+    """A table whose cells are left-aligned (Jupyter's are not); the header may be empty."""
+    cell = "text-align:left;vertical-align:middle;padding:0.2em 0.7em"
+    line = f"border-top:1px solid {FAINT}"
+    names = [element("tr", "", *(element("th", cell, name) for name in header))] if header else []
+    body = [
+        element("tr", "", *(element("td", f"{cell};{line};{_wrapping(x)}", x) for x in row))
+        for row in rows
+    ]
+    style = "border-collapse:collapse;margin:0.3em 0;font-size:inherit;color:inherit"
+    return element("table", style, *names, *body)
+
+
+def _wrapping(content: object) -> str:
+    """Only sentences are broken into lines."""
+    is_sentence = not isinstance(content, Html) and len(str(content)) > SENTENCE
+    return f"white-space:{'normal' if is_sentence else 'nowrap'}"
+
+
+def error_bar(error: float, gate: float, passed: bool) -> Html:
+    """A bar as long as the error has zeros after the decimal point, and a mark at the gate."""
+    filled, mark = _place(error), _place(gate)
+    track = f"position:relative;width:9em;height:0.75em;background:{FAINT};border-radius:3px"
+    inner = f"position:absolute;left:0;top:0;height:100%;width:{100 * filled:.1f}%;"
+    inner += f"background:{GOOD if passed else BAD};border-radius:3px"
+    line = f"position:absolute;left:{100 * mark:.1f}%;top:-0.2em;height:1.15em;width:0;"
+    line += "border-left:2px solid currentColor"
+    shown = f"{error:.1e}" if math.isfinite(error) else "no answer"
+    bar = element("div", track, element("div", inner), element("div", line))
+    return element("div", "display:flex;align-items:center;gap:0.6em", bar, shown)
+
+
+def _place(error: float) -> float:
+    """Where an error lies between 1, at the left end, and the smallest, at the right end."""
+    if not error < 1:  # NaN and infinity, too
+        return 0.0
+    return min(1.0, -math.log10(error) / MOST_DIGITS) if error > 0 else 1.0
+
+
+def time_bar(seconds: Mapping[str, float]) -> Html:
+    """A bar of parts, as long as their times, and a legend with milliseconds."""
+    total = sum(seconds.values()) or 1.0
+    parts, legend = [], []
+    for i, (name, taken) in enumerate(seconds.items()):
+        color = PARTS[i % len(PARTS)]
+        style = f"display:inline-block;height:100%;width:{100 * taken / total:.2f}%;"
+        parts.append(element("span", f"{style}background:{color};vertical-align:top"))
+        square = (
+            f"display:inline-block;width:0.7em;height:0.7em;margin-right:0.3em;background:{color}"
+        )
+        what = f"{name} {1e3 * taken:.3g} ms"
+        legend.append(
+            element("span", "margin-right:1em;white-space:nowrap", element("span", square), what)
+        )
+    style = "height:0.8em;border-radius:3px;overflow:hidden;white-space:nowrap;font-size:1em"
+    bar = element("div", f"{style};line-height:0;background:{FAINT}", *parts)
+    return Html(bar + element("div", "margin-top:0.2em", *legend))
+
+
+def curve(values: Sequence[float], label: str) -> Html:
+    """A small line chart without axes: the first and the last value stand beside it."""
+    width, height = 160.0, 32.0
+    low, high = min(values), max(values)
+    scale = height / (high - low) if high > low else 0.0
+    step = width / max(len(values) - 1, 1)
+    points = " ".join(
+        f"{i * step:.1f},{height - (value - low) * scale:.1f}" for i, value in enumerate(values)
+    )
+    svg = Html(
+        f'<svg width="{width:.0f}" height="{height + 4:.0f}" viewBox="0 -2 {width:.0f} '
+        f'{height + 4:.0f}" role="img" style="vertical-align:middle;margin:0 0.5em">'
+        f'<polyline points="{points}" fill="none" stroke="{PARTS[0]}" stroke-width="1.5"/></svg>'
+    )
+    return element("div", "", f"{label}: {values[0]:.3g}", svg, f"{values[-1]:.3g}")

@@ -7,8 +7,8 @@
 
 from roundwise.outcomes.filling import PAPER_FEATURES, fill
 from roundwise.outcomes.progress import progress_bar
+from roundwise.outcomes.reading import STATUSES, OutcomeView
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.outcomes.table import OutcomeTable
 from roundwise.outcomes.timed_runs import NATIVE_FEATURES
-from roundwise.outcomes.view import STATUSES, OutcomeView
 from roundwise.outcomes.workers import WorkersLost

@@ -18,6 +18,7 @@ from roundwise.formats import FP64, FloatFormat
 from roundwise.outcomes.reading import (
     MEASUREMENTS,
     OUTCOMES,
+    OutcomeView,
     fingerprint_of,
     selected,
     stored_features,
@@ -30,7 +31,6 @@ from roundwise.outcomes.schema import (
     opened,
     prepare,
 )
-from roundwise.outcomes.view import OutcomeView
 from roundwise.outcomes.writing import (
     COLUMNS,
     ProblemResults,

@@ -24,8 +24,7 @@ from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
-from roundwise.tuning.context import PROBE_CONTEXT, Context
-from roundwise.tuning.deployed import DeployedPolicy
+from roundwise.tuning.context import PROBE_CONTEXT, Context, DeployedPolicy
 
 ALGORITHM = VerifiedSolve()
 DEVICE_CONTEXT = Context(DEVICE_FEATURES, (None,) * len(DEVICE_FEATURES))

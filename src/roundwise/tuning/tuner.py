@@ -28,10 +28,14 @@ from roundwise.policies import NeighbourPolicy, Policy, TabularQ, load_policy
 from roundwise.problems import Problem
 from roundwise.rewards import ClimbReward, ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
-from roundwise.tuning.context import PAPER_CONTEXT, PROBE_CONTEXT, Context, kappa_for
-from roundwise.tuning.deployed import DeployedPolicy
-from roundwise.tuning.files import TunerFileError, read_tuner, write_tuner
-from roundwise.tuning.settings import saved_algorithm
+from roundwise.tuning.context import (
+    PAPER_CONTEXT,
+    PROBE_CONTEXT,
+    Context,
+    DeployedPolicy,
+    kappa_for,
+)
+from roundwise.tuning.files import TunerFileError, read_tuner, saved_algorithm, write_tuner
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
 
 # What the constructors of saved objects raise when a file gives them other values than `save` did.
