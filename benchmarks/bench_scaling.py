@@ -22,7 +22,7 @@ from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, LuIR, Share
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.formats import get_format
 from roundwise.machine.identity import Machine
-from roundwise.outcomes.timed_runs import peak_bytes
+from roundwise.outcomes.workers import peak_bytes
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
 from roundwise_studies.native.direct import REST, DirectSolve, has_dsgesv
 from roundwise_studies.report import (

@@ -19,7 +19,7 @@ from roundwise.evaluation import (
 from roundwise.evaluation.accuracy import KappaRange, assign_ranges, paper_success, usage_table
 from roundwise.evaluation.choices import climb_costs
 from roundwise.evaluation.tables import mean_interval, ratio_interval, seed_spread
-from roundwise.rewards.targets import strict_success
+from roundwise.rewards.base import strict_success
 
 
 def rng(seed=0):

@@ -22,7 +22,7 @@ from roundwise.outcomes import (
     filling,
     schema,
 )
-from roundwise.outcomes import timed_runs as measuring
+from roundwise.outcomes import workers as measuring
 from roundwise.outcomes.reading import measurement_arrays
 from roundwise.outcomes.records import algorithm_json, feature_arithmetic
 from roundwise.outcomes.table import table_summary

@@ -33,8 +33,7 @@ from roundwise.rewards import (
     met_matrix,
     reward_from_dict,
 )
-from roundwise.rewards.base import reward_matrix
-from roundwise.rewards.targets import target_from_dict
+from roundwise.rewards.base import reward_matrix, target_from_dict
 
 STAGES = rw.GmresIR.stages
 FP64 = as_action("fp64-fp64-fp64-fp64")

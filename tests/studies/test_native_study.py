@@ -16,7 +16,7 @@ from scripts import loaded
 from roundwise.exceptions import RoundwiseError
 from roundwise.machine import blas
 from roundwise.outcomes import OutcomeTable
-from roundwise.outcomes.timed_runs import can_measure
+from roundwise.outcomes.workers import can_measure
 from roundwise.problems import LinearSystem, poisson_2d, randsvd
 from roundwise_studies import departures, paper
 from roundwise_studies.native import device as native

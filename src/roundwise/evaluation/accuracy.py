@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
 from roundwise.evaluation.tables import Row
-from roundwise.rewards.targets import strict_success
+from roundwise.rewards.base import strict_success
 
 RANGE_SLACK = 1e-6
 """Relative slack of the upper end of a range: a matrix made with kappa = 1e3 counts as low, though

@@ -7,9 +7,9 @@ price is chosen by the default policy as soon as that price is the lowest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from roundwise.formats import FloatFormat
 
@@ -98,80 +98,11 @@ class Seconds(NamedTuple):
         return work.runs * factor + steps * step + columns * work.iterations * iteration
 
 
-class Rate(Protocol):
-    """What a machine does in one format."""
+Rates = Any
+"""The rates of a processor that formulas are written in: `costs.prices.Prices` has them."""
 
-    @property
-    def flops_per_second(self) -> float: ...
-    @property
-    def bytes_per_second(self) -> float | None: ...
-
-
-class DenseRates(Protocol):
-    """Rates of dense work by format and size, and seconds that do not depend on the size."""
-
-    @property
-    def rates(self) -> Mapping[str, Any]: ...
-    @property
-    def outer_overhead(self) -> float: ...
-    @property
-    def inner_overhead(self) -> float: ...
-    @property
-    def run_overhead(self) -> float: ...
-    def rate(self, fmt: str, n: float | None = None) -> Rate: ...
-
-
-class SparseRates(Protocol):
-    """Seconds of sparse work by method and format, for each amount that they are linear in."""
-
-    @property
-    def factor(self) -> Mapping[str, Mapping[str, Sequence[float]]]: ...
-    @property
-    def solve(self) -> Mapping[str, Mapping[str, float]]: ...
-    @property
-    def matvec(self) -> float: ...
-    @property
-    def conversion(self) -> float: ...
-
-
-class Rates(Protocol):
-    """The rates of a processor that formulas are written in: `costs.prices.Prices` has them."""
-
-    @property
-    def profile(self) -> DenseRates: ...
-    @property
-    def applied(self) -> Mapping[str, float]: ...
-    @property
-    def cholesky(self) -> Mapping[str, float]: ...
-    @property
-    def sparse(self) -> SparseRates: ...
-    @property
-    def structured(self) -> Mapping[str, float]: ...
-
-
-class FactorRate(Protocol):
-    """What a GPU does in one factorization: see `methods.gpu`."""
-
-    @property
-    def flops_per_second(self) -> float: ...
-    @property
-    def column(self) -> float: ...
-    @property
-    def launch(self) -> float: ...
-
-
-class DeviceRates(Protocol):
-    """The rates of a GPU that formulas are written in."""
-
-    @property
-    def factors(self) -> Mapping[str, Mapping[str, FactorRate]]: ...
-    @property
-    def bytes_per_second(self) -> float: ...
-    @property
-    def step(self) -> float: ...
-    @property
-    def step_column(self) -> float: ...
-
+DeviceRates = Any
+"""Those of a GPU: `costs.prices.DevicePrices`."""
 
 Price = Callable[[Rates, Shape, str], Seconds | None]
 """The seconds of a shape in a format (by name); None if the rates do not tell."""

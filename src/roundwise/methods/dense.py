@@ -31,10 +31,11 @@ def factorization(rates: Rates, shape: Shape, fmt: str, share: float = 1.0) -> S
 def matrix_pass(rates: Rates, n: int, fmt: str, columns: int) -> float:
     """The seconds of a product or a triangular solve with a block of columns."""
     rate = rates.profile.rate(fmt, n)
-    compute = 2 * n * n * columns / rate.flops_per_second
+    compute: float = 2 * n * n * columns / rate.flops_per_second
     if rate.bytes_per_second is None:
         return compute
-    return max(compute, n * n * get_format(fmt).storage_bytes / rate.bytes_per_second)
+    traffic: float = n * n * get_format(fmt).storage_bytes / rate.bytes_per_second
+    return max(compute, traffic)
 
 
 def lu_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:

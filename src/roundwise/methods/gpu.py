@@ -34,7 +34,8 @@ def correction(rates: DeviceRates, fmt: str, n: int, columns: int) -> float:
     """Seconds of a substitution with the factors, and of a residual, for each column."""
     factors = 8 if fmt == FP64.name else 4
     passes = n * n * (8 + factors) / rates.bytes_per_second
-    return columns * (rates.step + n * rates.step_column + passes)
+    each: float = rates.step + n * rates.step_column + passes
+    return columns * each
 
 
 def _own(name: str) -> Method:

@@ -1,39 +1,22 @@
-"""What `Solution`, `LeastSquaresSolution`, `Solver` and `Tuner` show in a notebook."""
+"""What `Solution`, `LeastSquaresSolution`, `Solver` and `Tuner` show in a notebook, and plot."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any, Protocol
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from roundwise._lazy import require
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.policies.online import Learned
 
 
-class Solved(Protocol):
-    """What the solutions of linear systems and of least squares problems have in common."""
-
-    @property
-    def x(self) -> Any: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def backward_error(self) -> float: ...
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def attempts(self) -> tuple[Outcome, ...]: ...
-    @property
-    def timings(self) -> Mapping[str, float]: ...
-    @property
-    def decision(self) -> str: ...
-    @property
-    def seconds(self) -> float: ...
-
-
-def solution_card(solution: Solved, trust: str) -> str:
+def solution_card(solution: Any, trust: str) -> str:
     """The decision, the ladder of attempts with errors against the gate, and where time went.
 
     `trust` says in words how far x is to be trusted.
@@ -228,3 +211,66 @@ def curve(values: Sequence[float], label: str) -> Html:
         f'<polyline points="{points}" fill="none" stroke="{PARTS[0]}" stroke-width="1.5"/></svg>'
     )
     return element("div", "", f"{label}: {values[0]:.3g}", svg, f"{values[-1]:.3g}")
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SMALLEST = 1e-20
+"""An error of zero is drawn here: a logarithmic axis has no zero."""
+
+SPREAD = 0.15
+"""The ways to start are drawn side by side, up to this far from their row."""
+
+LABEL_WIDTH = 42
+"""Characters of a line of a row's label."""
+
+
+def plot_attempts(
+    attempts: Sequence[Outcome], tolerance: float, title: str, ax: Axes | None = None
+) -> Axes:
+    """The backward error after every refinement step, attempt after attempt, and the gate."""
+    ax = _axes(ax, (6.4, 3.6))
+    start = 0
+    for number, attempt in enumerate(attempts, start=1):
+        before = [step["backward_error"] for step in attempt.history if "backward_error" in step]
+        errors = np.array([*before, attempt.nbe], dtype=np.float64)
+        shown = np.where(np.isfinite(errors), np.maximum(errors, SMALLEST), np.nan)
+        label = f"{number}. {attempt.action}" + ("" if np.isfinite(shown).any() else " (failed)")
+        ax.plot(start + np.arange(len(shown)), shown, "o-", label=label)
+        start += len(shown)
+    ax.axhline(tolerance, linestyle="--", color="gray", label=f"gate, {tolerance:.1e}")
+    ax.set(yscale="log", xlabel="refinement step, attempt after attempt", ylabel="backward error")
+    ax.set_xlim(-0.5, max(start, 1) - 0.5)
+    ax.locator_params(axis="x", integer=True)
+    ax.set_title(title)
+    ax.legend()
+    return ax
+
+
+def plot_learned(learned: Learned, ax: Axes | None = None) -> Axes:
+    """Relative times by system, one marker for each way to start; dots grow with the solves."""
+    rows = list(learned.rows)
+    ax = _axes(ax, (8.0, 1.4 + 0.6 * len(rows)))
+    shifts = np.linspace(-SPREAD, SPREAD, len(learned.starts)) if len(learned.starts) > 1 else [0]
+    for start, shift in zip(learned.starts, shifts, strict=True):
+        arms = {
+            i: learned.rows[row][start] for i, row in enumerate(rows) if start in learned.rows[row]
+        }
+        times = [arm.relative_time for arm in arms.values()]
+        sizes = [30 + 25 * np.log2(1 + arm.count) for arm in arms.values()]
+        ax.scatter(times, [i + shift for i in arms], sizes, label=start)
+    ax.axvline(1.0, linestyle="--", color="gray", label="FP64, as priced")
+    ax.set(xscale="log", xlabel="time over FP64's priced time", title="Learned, by first action")
+    ax.set_yticks(range(len(rows)), [fill(words, LABEL_WIDTH) for words in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return ax
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    if ax is not None:
+        return ax
+    pyplot = require("matplotlib.pyplot", "plot")
+    made: Axes = pyplot.subplots(figsize=size, layout="constrained")[1]
+    return made

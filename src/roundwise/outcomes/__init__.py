@@ -10,5 +10,4 @@ from roundwise.outcomes.progress import progress_bar
 from roundwise.outcomes.reading import STATUSES, OutcomeView
 from roundwise.outcomes.schema import RESULTS_VERSION, OutcomeTableError
 from roundwise.outcomes.table import OutcomeTable
-from roundwise.outcomes.timed_runs import NATIVE_FEATURES
-from roundwise.outcomes.workers import WorkersLost
+from roundwise.outcomes.workers import NATIVE_FEATURES, WorkersLost

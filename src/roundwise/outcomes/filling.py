@@ -39,7 +39,7 @@ from roundwise.outcomes.records import (
 )
 from roundwise.outcomes.schema import RESULTS_VERSION
 from roundwise.outcomes.table import OutcomeTable
-from roundwise.outcomes.timed_runs import (
+from roundwise.outcomes.workers import (
     DEFAULT_REPEATS,
     NATIVE_FEATURES,
     measured_features,

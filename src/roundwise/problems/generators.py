@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import linalg
 
-from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.problem import Vector
+from roundwise.problems.linear_system import LinearSystem, Vector
 
 RandomSource: TypeAlias = np.random.Generator | int
 """A generator, or a seed for one; global random state is never used."""

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from roundwise._csr import canonical_csr
 from roundwise.problems.generators import RandomSource, as_generator
-from roundwise.problems.linear_system import check_finite, frozen_copy
-from roundwise.problems.problem import Matrix, Problem, Vector
+from roundwise.problems.linear_system import Matrix, Problem, Vector, check_finite, frozen_copy
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise._files import one_line, replace_file
-from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.problem import Vector
+from roundwise.problems.linear_system import LinearSystem, Vector
 
 PathLike: TypeAlias = str | Path
 

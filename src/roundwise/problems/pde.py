@@ -29,8 +29,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.problems.generators import RandomSource, as_generator, finite, integer_at_least
-from roundwise.problems.linear_system import LinearSystem
-from roundwise.problems.problem import Vector
+from roundwise.problems.linear_system import LinearSystem, Vector
 
 
 def poisson_2d(m: int) -> LinearSystem:

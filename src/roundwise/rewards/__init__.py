@@ -9,16 +9,17 @@ here: a table of outcomes becomes rewards, of any kind, in milliseconds.
 from collections.abc import Iterable
 from typing import Any
 
-from roundwise.rewards.base import ProblemFacts, Reward
-from roundwise.rewards.base import from_saved as _from_saved
-from roundwise.rewards.cost import ClimbReward, CostReward
-from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
-from roundwise.rewards.targets import (
+from roundwise.rewards.base import (
     AccuracyTarget,
     BackwardErrorTarget,
+    ProblemFacts,
+    Reward,
     StrictTarget,
     met_matrix,
 )
+from roundwise.rewards.base import from_saved as _from_saved
+from roundwise.rewards.cost import ClimbReward, CostReward
+from roundwise.rewards.paper import PAPER_W1, PAPER_W2, PaperReward
 
 REWARDS: dict[str, type[Reward]] = {
     reward.name: reward for reward in (PaperReward, CostReward, ClimbReward)

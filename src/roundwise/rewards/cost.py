@@ -14,8 +14,15 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import OutcomeStatus, VerifiedSolve
 from roundwise.algorithms.base import Outcome
 from roundwise.costs.machines import MachineProfile, MeasuredTime, OutcomeRow
-from roundwise.rewards.base import ProblemFacts, Reward, baseline_of, with_baseline
-from roundwise.rewards.targets import AccuracyTarget, BackwardErrorTarget, target_from_dict
+from roundwise.rewards.base import (
+    AccuracyTarget,
+    BackwardErrorTarget,
+    ProblemFacts,
+    Reward,
+    baseline_of,
+    target_from_dict,
+    with_baseline,
+)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class VerifiedAnswer(ABC):
         >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)
         >>> ax = solution.plot()
         """
-        from roundwise.notebook.plots import plot_attempts
+        from roundwise.notebook.cards import plot_attempts
 
         title = f"{type(self).__name__}: {self.status}"
         return plot_attempts(self.attempts, self.tolerance, title, ax)

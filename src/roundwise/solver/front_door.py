@@ -24,9 +24,8 @@ from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import ExpressAnswer, express, solution_of
 from roundwise.solver.factorization import Factorization, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
-from roundwise.solver.kinds import returned
 from roundwise.solver.patterns import KnownPatterns
-from roundwise.solver.places import Place, place_of
+from roundwise.solver.places import Place, place_of, returned
 from roundwise.solver.policy_argument import Asker, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
 from roundwise.solver.stacks import StackedFactorization, solve_stack

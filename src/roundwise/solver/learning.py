@@ -255,7 +255,7 @@ class Solver:
         >>> x = solver.solve(np.eye(700) + 0.01, np.ones(700))
         >>> ax = solver.plot()
         """
-        from roundwise.notebook.plots import plot_learned
+        from roundwise.notebook.cards import plot_learned
 
         if self._learner is None:
             raise ValueError("this Solver does not learn; make one with learn=True to plot it")

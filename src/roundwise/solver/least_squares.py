@@ -27,8 +27,7 @@ from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt
 from roundwise.algorithms.stage import Stages
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import Plan
-from roundwise.solver.kinds import returned
-from roundwise.solver.places import place_of
+from roundwise.solver.places import place_of, returned
 from roundwise.solver.policy_argument import parse_policy
 from roundwise.solver.prepare import BACKEND
 from roundwise.solver.solution import LeastSquaresSolution, SolveFailed

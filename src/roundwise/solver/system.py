@@ -37,8 +37,7 @@ from roundwise.features.definitions import feature_numbers
 from roundwise.features.probe import device_row_features
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import dense_array, is_complex, is_transposed
-from roundwise.solver.kinds import returned
-from roundwise.solver.places import Place, memory_needed
+from roundwise.solver.places import Place, memory_needed, returned
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import roundwise as rw
 from roundwise.algorithms.refinement import Correction, with_unit_columns
 from roundwise.backends import ArithmeticFailure, UnsupportedFormat, backend_class, known_backends
 from roundwise.backends.cuda.backend import FORMATS
-from roundwise.backends.cuda.rounding import rounded, rounded_matrix
+from roundwise.backends.cuda.products import rounded, rounded_matrix
 from roundwise.backends.native import exact
 from roundwise.formats import FP64X2
 
@@ -41,7 +41,7 @@ def test_rounding_on_the_device_is_rounding(fmt):
 
 @pytest.mark.parametrize("order", "CF")
 def test_a_rounded_matrix_keeps_its_memory_order(order, monkeypatch):
-    monkeypatch.setattr("roundwise.backends.cuda.rounding.ROWS", 50)
+    monkeypatch.setattr("roundwise.backends.cuda.products.ROWS", 50)
     A = np.asarray(rng(0).standard_normal((17, 17)), order=order)
     R = rounded_matrix(cupy, cupy.asarray(A), rw.BF16).get()
     assert R.dtype == np.float32

@@ -25,7 +25,7 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.cuda import cholesky, lu
 from roundwise.backends.cuda.device import Device
-from roundwise.backends.cuda.rounding import computed_in, is_rounded, rounded, rounded_matrix
+from roundwise.backends.cuda.products import computed_in, is_rounded, rounded, rounded_matrix
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 
 PIVOTING = {

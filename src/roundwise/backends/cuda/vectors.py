@@ -16,7 +16,7 @@ import numpy as np
 
 from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Backend, Status, Vector
-from roundwise.backends.cuda.rounding import computed_in, is_rounded, rounded
+from roundwise.backends.cuda.products import computed_in, is_rounded, rounded
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.formats import FP64, FloatFormat
 

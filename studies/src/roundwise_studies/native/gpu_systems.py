@@ -16,7 +16,7 @@ from roundwise.backends.arrays import on_host
 from roundwise.formats import FP64
 from roundwise.problems import Problem, Vector
 from roundwise.problems.generators import singular_values
-from roundwise.problems.problem import Norms
+from roundwise.problems.linear_system import Norms
 from roundwise_studies.native.drawn import gaussian, heavy_diagonal, with_singular_values
 
 MODES = (1, 2, 3, 4, 5)
