@@ -19,8 +19,8 @@ namespace {
 // The infinity norm of a square matrix, or of its transpose. From 1 MiB on, where threads_for grants several
 // threads, they share the pass. Which of the two passes it is depends on the size alone: their sums may differ
 // in the last bits, and must not do so with the number of threads.
-double largest_row_sum(std::int64_t n, const double* a, bool transpose, int threads) {
-    if (n * n < 1 << 17) return exact_kernels().largest_row_sum(n, n, a, transpose);
+double largest_row_sum(const ExactKernels& exact, std::int64_t n, const double* a, bool transpose, int threads) {
+    if (n * n < 1 << 17) return exact.largest_row_sum(n, n, a, transpose);
     const NativeKernels<double>& kernels = native_kernels<double>();
     const std::int64_t numbers = std::max<std::int64_t>(2, norm_parts) * n;
     const Workspace memory(numbers * static_cast<std::int64_t>(sizeof(double)));
@@ -287,8 +287,9 @@ void bind_exact(nb::module_& m) {
         nb::gil_scoped_release release;
         const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
         double* r = static_cast<double*>(workspace.get());
-        exact_kernels().residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, threads);
-        const double norm = largest_row_sum(n, a.data(), transpose, threads);
+        const ExactKernels& kernels = exact_kernels();
+        kernels.residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, threads);
+        const double norm = largest_row_sum(kernels, n, a.data(), transpose, threads);
         return worst_backward_error(n, count, norm, x.data(), b.data(), r, least, most);
     });
     // The same of a sparse A in compressed rows or columns, every product exactly. Also the largest
