@@ -60,9 +60,9 @@ template <class T> void bind_lu(nb::module_& m) {
     });
 }
 
-void bind_complex(nb::module_& m) {
+template <class T> void bind_complex_lu(nb::module_& m) {
     define(m, "native_complex_lu",
-           [](MatrixIn<std::complex<double>> a, MatrixOut<float> packed,
+           [](MatrixIn<std::complex<double>> a, MatrixOut<T> packed,
               VectorOut<std::int32_t> pivots, int threads) {
         const std::int64_t n = length(a.shape(0));
         require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
@@ -71,10 +71,10 @@ void bind_complex(nb::module_& m) {
         require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
         require(threads >= 1, "threads < 1; pass at least 1");
         nb::gil_scoped_release release;
-        const ComplexKernels& kernels = complex_kernels();
-        const Workspace workspace(kernels.workspace(n, threads));
-        return kernels.lu(n, reinterpret_cast<const double*>(a.data()), packed.data(), pivots.data(), threads,
-                          workspace.get());
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        const Workspace workspace(kernels.complex_lu_workspace(n, threads));
+        return kernels.complex_lu(n, reinterpret_cast<const double*>(a.data()), packed.data(),
+                                  pivots.data(), threads, workspace.get());
     });
 }
 
@@ -350,7 +350,8 @@ void bind_exact(nb::module_& m) {
 void bind_native(nb::module_& m) {
     bind_exact(m);
     bind_bf16(m);
-    bind_complex(m);
+    bind_complex_lu<float>(m);
+    bind_complex_lu<double>(m);
     m.def("native_level", [] { return name_of(native_level()); });
     bind_lu<float>(m);
     bind_lu<double>(m);
