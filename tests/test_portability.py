@@ -206,6 +206,60 @@ def test_sanitizers_know_every_source_that_has_levels():
     assert known == {source: f"{prefix}baseline" for source, prefix in built}
 
 
+UNSAFE = ["-funsafe-math-optimizations", "-fassociative-math", "-fno-signed-zeros", "-Ofast"]
+KEEPS_ERRORS = """
+#include "native/kernels.hpp"
+namespace roundwise::exact_baseline { extern const ExactKernels exact_kernels; }
+int main(int count, char**) {
+    return roundwise::exact_baseline::exact_kernels.keeps_rounding_errors(count) ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize(("unsafe", "before"), [([], True), (UNSAFE, True), (UNSAFE[:3], False)])
+def test_options_of_a_distributor_that_lose_rounding_errors_are_revoked_or_seen(
+    unsafe, before, tmp_path
+):
+    """CXXFLAGS come before those of CMakeLists.txt; what came after would be seen at import."""
+    require("g++")
+    (own,) = re.findall(r"set\(exact_flags ([^)]*)\)", (ROOT / "CMakeLists.txt").read_text())
+    flags = [*unsafe, *own.split()] if before else [*own.split(), *unsafe]
+    source, size = "cpp/native/exact.cpp", *NATIVE["exact"]["baseline"]
+    kernels = compile_level(tmp_path, "g++", source, "exact_baseline", size, *flags)
+    (tmp_path / "main.cpp").write_text(KEEPS_ERRORS)
+    others = ["cpp/common/parallel.cpp", "cpp/common/pool.cpp", str(tmp_path / "main.cpp"), kernels]
+    program = str(tmp_path / "check_errors")
+    command = ["g++", *FLAGS, "-O1", *others, *own.split(), "-pthread", "-o", program]
+    subprocess.run(command, check=True, cwd=ROOT)
+    assert subprocess.run([program], check=False).returncode == (0 if before else 1)
+
+
+def test_levels_share_no_code_of_a_library(tmp_path):
+    """The linker would keep one copy for all levels, perhaps that with AVX-512 in it."""
+    require("g++", "nm")
+    built = re.findall(
+        r"add_level\((\S+) \w*(?:baseline|portable) ", (ROOT / "CMakeLists.txt").read_text()
+    )
+    assert len(built) == 6
+    shared = []
+    for source in built:
+        kernels = compile_level(tmp_path, "g++", source, "own_level", "16", "-O0")
+        listed = subprocess.run(["nm", "-C", kernels], check=True, capture_output=True, text=True)
+        weak = [line for line in listed.stdout.splitlines() if re.match(r"\w+ [WVu] ", line)]
+        shared += [(source, line) for line in weak if "own_level" not in line]
+    assert shared == []
+
+
+def test_another_compiler_is_refused_with_a_sentence(tmp_path):
+    require("cmake", "g++")
+    pretended = ["-DCMAKE_CXX_COMPILER_ID=MSVC", "-DCMAKE_CXX_COMPILER_ID_RUN=1"]
+    pretended += ["-DCMAKE_CXX_COMPILER_FORCED=1", "-DCMAKE_CXX_COMPILER=g++"]
+    command = ["cmake", "-S", ".", "-B", str(tmp_path), *pretended]
+    result = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert "CXX=clang++" in " ".join(result.stderr.split())
+
+
 # Some compilers leave a multiply-add apart where a loop has one sum, and fuse it elsewhere. This
 # option makes GCC do so for vectors of every length.
 APART = ["--param=avoid-fma-max-bits=512"]

@@ -15,6 +15,10 @@ NB_MODULE(_kernels, m) {
     // another thread initializes a static variable would wait for that thread for ever.
     native_level();
     bf16_levels();
+    {
+        const IeeeArithmetic nearest;
+        require_rounding_errors();
+    }
     bind_emulated(m);
     bind_native(m);
     bind_passes(m);

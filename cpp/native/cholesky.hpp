@@ -75,7 +75,9 @@ template <class Tile> struct CholeskyFactorization {
 
     T* at(std::int64_t i, std::int64_t j) const { return a + i + j * n; }
 
-    // Packs rows j..j + count of k columns of L, from column `first` on, as columns of L'.
+    // Packs rows j..j + count of k columns of L, from column `first` on, as columns of L'. Not inlined, as
+    // solve_below is not: their arrays would stand on the stack together, of which threads have 128 KiB under musl.
+    __attribute__((noinline))
     void pack_transposed(std::int64_t j, std::int64_t count, std::int64_t first, std::int64_t k,
                          Unit* out) const {
         T transposed[Tile::columns * widest_panel];
@@ -121,6 +123,21 @@ template <class Tile> struct CholeskyFactorization {
                                packed_block, b_step, at(own.begin, j), n);
     }
 
+    // Solves for some rows of the block of columns from column k of a panel on, and packs them.
+    __attribute__((noinline)) void solve_below(const Panel<Tile>& panel, std::int64_t k, Rows own) const {
+        const std::int64_t j = panel.begin + k;
+        T l[block_order * block_order];
+        for (std::int64_t c = 0; c < block_order; ++c)
+            for (std::int64_t i = c; i < block_order; ++i) l[i * block_order + c] = *at(j + i, j + c);
+        for (std::int64_t i = own.begin; i < own.end; i += solved_rows) {
+            const std::int64_t rows = own.end - i < solved_rows ? own.end - i : solved_rows;
+            solve_rows_below(rows, block_order, l, at(i, j), n);
+            for (std::int64_t row = i; row < i + rows; row += Tile::rows)
+                Tile::pack_rows(i + rows - row, block_order, at(row, j), n,
+                                panel.rows_from(row) + k / Tile::depth * Tile::rows);
+        }
+    }
+
     // Factorizes a panel that all earlier panels have updated, with its team. Returns what
     // LuKernels::cholesky returns.
     int factorize(std::int64_t which, Member<T>& member) const {
@@ -134,17 +151,7 @@ template <class Tile> struct CholeskyFactorization {
             const auto code = static_cast<int>(member.of(0).row);
             if (code != 0) return code > 0 ? code + static_cast<int>(j) : code - static_cast<int>(j);
             if (j + width == n) return 0;  // the last block has nothing below or right of it
-            T l[block_order * block_order];
-            for (std::int64_t c = 0; c < block_order; ++c)
-                for (std::int64_t i = c; i < block_order; ++i) l[i * block_order + c] = *at(j + i, j + c);
-            const Rows own = member.rows(j + block_order, n);
-            for (std::int64_t i = own.begin; i < own.end; i += solved_rows) {
-                const std::int64_t rows = own.end - i < solved_rows ? own.end - i : solved_rows;
-                solve_rows_below(rows, block_order, l, at(i, j), n);
-                for (std::int64_t row = i; row < i + rows; row += Tile::rows)
-                    Tile::pack_rows(i + rows - row, block_order, at(row, j), n,
-                                    panel.rows_from(row) + k / Tile::depth * Tile::rows);
-            }
+            solve_below(panel, k, member.rows(j + block_order, n));
         }
         member.meet();
         const std::int64_t next = panel.begin + panel.width, middle = next + panel_width(n - next);

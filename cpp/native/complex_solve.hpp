@@ -5,8 +5,6 @@
 // of solve.hpp.
 #pragma once
 
-#include <cmath>
-
 #include "native/solve.hpp"
 
 namespace roundwise {
@@ -15,7 +13,7 @@ namespace ROUNDWISE_LEVEL {
 // x / y, with intermediate results of about the size of x (Smith, Commun. ACM 5(8), 1962).
 template <class T> inline void divide_complex(T& re, T& im, T y_re, T y_im) {
     const T x_re = re, x_im = im;
-    if (std::abs(y_re) >= std::abs(y_im)) {
+    if (__builtin_fabs(y_re) >= __builtin_fabs(y_im)) {
         const T ratio = y_im / y_re, divisor = y_re + y_im * ratio;
         re = (x_re + x_im * ratio) / divisor;
         im = (x_im - x_re * ratio) / divisor;

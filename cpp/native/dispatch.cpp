@@ -41,13 +41,23 @@ bool has_avx512_bf16() { return has_avx512() && has_bit(Cpuid(7, 1).eax, 5); }
 
 #if defined(ROUNDWISE_AMX)
 
-// Linux grants the 8 KiB of tile registers only to a process that asks.
+constexpr long tile_data = 18;  // XTILEDATA
+
+// Whether the processor has tiles, and Linux knows them. It is not asked for them here.
 bool has_amx() {
     const Cpuid features(7, 0);
     constexpr int bf16 = 22, tile = 24;
     if (!has_avx512_bf16() || !has_bit(features.edx, bf16) || !has_bit(features.edx, tile))
         return false;
-    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+    constexpr long get_supported = 0x1021;  // ARCH_GET_XCOMP_SUPP
+    unsigned long long supported = 0;
+    return syscall(SYS_arch_prctl, get_supported, &supported) == 0 && (supported >> tile_data & 1) != 0;
+}
+
+// Linux grants the 8 KiB of tile registers only to a process that asks, and then enlarges what every signal
+// handler of the process needs of its stack. So it is asked when they are first used; later it says yes at once.
+bool grants_tiles() {
+    constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
     return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
@@ -84,6 +94,10 @@ std::vector<std::string> bf16_levels() {
 const Bf16Kernels& bf16_kernels(const std::string& name) {
     std::string known;
     for (const Bf16Level& level : levels()) {
+#if defined(ROUNDWISE_AMX)
+        if (level.kernels == &native_amx::bf16_kernels && name == level.name && !grants_tiles())
+            return native_avx512_bf16::bf16_kernels;
+#endif
         if (name == level.name) return *level.kernels;
         known += (known.empty() ? "" : ", ") + std::string(level.name);
     }
@@ -110,6 +124,16 @@ const LookKernels& look_kernels() { return ROUNDWISE_TABLE(native_level(), nativ
 
 const ScalingKernels& scaling_kernels() {
     return ROUNDWISE_TABLE(native_level(), native_, scaling_kernels);
+}
+
+void require_rounding_errors() {
+    for (const Level level : {Level::baseline, Level::avx2, Level::avx512})
+        if (level <= native_level() && !ROUNDWISE_TABLE(level, exact_, exact_kernels).keeps_rounding_errors(1.0))
+            throw std::runtime_error(
+                std::string("roundwise was compiled with options that let a compiler drop rounding errors (level ") +
+                name_of(level) + "): answers could not be verified. Build it without -ffast-math, "
+                "-funsafe-math-optimizations, -fassociative-math and -Ofast in CXXFLAGS, "
+                "or install a wheel: pip install --force-reinstall --only-binary roundwise roundwise");
 }
 
 const ExactKernels& exact_kernels() { return ROUNDWISE_TABLE(native_level(), exact_, exact_kernels); }

@@ -9,8 +9,11 @@
 
 namespace roundwise {
 
-std::vector<std::string> bf16_levels();                     // best first; the last is "portable"
-const Bf16Kernels& bf16_kernels(const std::string& level);  // std::invalid_argument if not available
+std::vector<std::string> bf16_levels();  // best first; the last is "portable"
+
+// std::invalid_argument if not available. Where the system refuses the registers of "amx", which it is asked
+// for here, the kernels are those of avx512_bf16.
+const Bf16Kernels& bf16_kernels(const std::string& level);
 
 // The level in use (common/levels.hpp), or baseline on a processor without FMA and F16C.
 Level native_level();
@@ -18,6 +21,7 @@ template <class T> const NativeKernels<T>& native_kernels();
 const LookKernels& look_kernels();
 const ScalingKernels& scaling_kernels();
 const ExactKernels& exact_kernels();
+void require_rounding_errors();  // std::runtime_error if a level was compiled such that sums lose their errors
 template <int parts> const ExpressKernels<parts>& express_kernels();
 
 }  // namespace roundwise

@@ -7,7 +7,8 @@ namespace ROUNDWISE_LEVEL {
 extern const ExactKernels exact_kernels;
 constexpr ExactKernels exact_kernels = {exact_residual, exact_sparse_residual<std::int32_t>,
                                         exact_sparse_residual<std::int64_t>,
-                                        exact_residual_by_columns, largest_row_sum};
+                                        exact_residual_by_columns, largest_row_sum,
+                                        keeps_rounding_errors};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

@@ -307,6 +307,23 @@ inline double largest_row_sum(std::int64_t rows, std::int64_t columns, const dou
     return largest;
 }
 
+// 2^-60 is lost in 1 + 2^-60, and in the square of 1 + 2^-30: `low` must have both. With -fassociative-math, say,
+// a compiler may conclude that there are no errors.
+inline bool keeps_rounding_errors(double one) {
+    using V = Vector<double>;
+    const double tiny = one * 0x1p-60, factor = one + 0x1p-30;
+    TwiceSum<double> sum = {one, 0.0}, square = {0.0, 0.0};
+    sum.add(tiny);
+    square.add_product(factor, factor);
+    TwiceSum<V> sums = {V{} + one, V{}}, squares = {V{}, V{}};
+    sums.add(V{} + tiny);
+    squares.add_product(V{} + factor, V{} + factor);
+    bool kept = sum.low == tiny && square.low == tiny;
+    for (int lane = 0; lane < Lanes<double>::count; ++lane)
+        kept = kept && sums.low[lane] == tiny && squares.low[lane] == tiny;
+    return kept;
+}
+
 // R = B - A X for A in compressed rows; every product exactly. False if an index was out of range.
 template <class I>
 bool exact_sparse_residual(std::int64_t rows, std::int64_t columns, const I* starts, const I* places,

@@ -15,6 +15,14 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
+// Of 64-bit processors only x86-64 before AVX2 has no such instruction: the compiler has none to choose.
+// What is neither has it in software, slow and right.
+#if defined(__FMA__) || !(defined(__x86_64__) || defined(_M_X64))
+#define ROUNDWISE_FUSED
+inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#endif
+
 #if defined(__AVX512F__) && ROUNDWISE_VECTOR_BYTES == 64
 inline Vector<float> fused(Vector<float> a, Vector<float> b, Vector<float> c) {
     return _mm512_fmadd_ps(a, b, c);
@@ -38,13 +46,13 @@ inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c
     return bit_cast<Vector<double>>(
         vfmaq_f64(bit_cast<float64x2_t>(c), bit_cast<float64x2_t>(a), bit_cast<float64x2_t>(b)));
 }
-#else  // no such instruction: the compiler has none to choose
+#elif defined(ROUNDWISE_FUSED)  // ppc64le, s390x, riscv64, ...
+template <class V> inline V fused(V a, V b, V c) {
+    for (unsigned lane = 0; lane < sizeof(V) / sizeof c[0]; ++lane) c[lane] = fused(a[lane], b[lane], c[lane]);
+    return c;
+}
+#else
 template <class V> inline V fused(V a, V b, V c) { return c + a * b; }
-#endif
-
-#if defined(__FMA__) || defined(__aarch64__)
-inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #endif
 
 // b in all lanes. b - 0 is b, whatever b is, so that compilers leave a broadcast alone; 0 + b is an

@@ -170,10 +170,13 @@ struct ExactKernels {
 
     // ||A|| in the infinity norm, or ||A'||, rounded to double; on one thread.
     double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);
+
+    // Whether the compiler has left the error of an addition and of a product in the code; pass 1.
+    bool (*keeps_rounding_errors)(double one);
 };
 
-// Rows of the matrices below have a multiple of eight numbers.
-inline std::int64_t padded_to_eight(std::int64_t n) { return (n + 7) / 8 * 8; }
+// Rows of the matrices below have a multiple of eight numbers. Static: each level has a copy of its own.
+static inline std::int64_t padded_to_eight(std::int64_t n) { return (n + 7) / 8 * 8; }
 
 // One small dense system, real or complex, on one thread. One table per level, as above. A matrix of n rows
 // has rows of padded_to_eight(columns) numbers; the padding is zero. Of a complex one n such rows are real

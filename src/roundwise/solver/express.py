@@ -162,7 +162,8 @@ def _converted(A: Array, b: Array, tol: float | None, bound: int | None) -> Expr
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(_of_known_type(A), _of_known_type(b), tol, bound)
+    with ieee_arithmetic():
+        return express(_of_known_type(A), _of_known_type(b), tol, bound)
 
 
 def _of_known_type(A: Array) -> Array:
@@ -246,7 +247,8 @@ def gate_of(n: int, is_complex: bool, tolerance: float) -> Gate:
 def _remembered(key: Any) -> Known | None:
     if len(memo) >= MOST_KNOWN:
         memo.clear()
-    known = memo[key] = _known(*key)
+    with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
+        known = memo[key] = _known(*key)
     return known
 
 

@@ -144,7 +144,7 @@ class Factorization:
         """
         start, before = perf_counter(), self._factored
         given, place = before.matrix, before.matrix.place
-        with given.entered(A):
+        with ieee_arithmetic(), given.entered(A):
             there = A if place is None else place.array("A", A)
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
                 there = there if is_sparse(there) else dense_array("A", there)
@@ -289,7 +289,8 @@ class Factorization:
         """
         self._require_host("slogdet")
         of = complex_slogdet if self._matrix.is_complex else slogdet
-        return of(self._factored)
+        with ieee_arithmetic():
+            return of(self._factored)
 
     def det(self) -> Any:
         """The determinant of A; see `slogdet`. Zero or infinite where float64 cannot hold it.

@@ -314,8 +314,8 @@ def factor_system(
         options.check_on_device()
         with place.entered(A):
             return _factored(asker, place.array("A", A), options, int(columns), place)
-    A = options.meant(A)
     with ieee_arithmetic():
+        A = options.meant(A)
         if not is_sparse(A) and np.ndim(A) > 2:
             stack, rest = dense_array("A", A, real=False), options.rest
             return StackedFactorization(

@@ -8,7 +8,7 @@ import ctypes
 import ctypes.util
 import math
 import platform
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from scipy import sparse
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.rounding import kernel_format
+from roundwise.solver.express import memo
 
 # glibc's fenv_t: the index, in 32-bit words, of the control register, and the bits that switch
 # subnormals off: FTZ and DAZ of MXCSR, FZ of FPCR.
@@ -167,6 +168,58 @@ def test_a_solve_rounds_to_nearest(direction):
     with rounding(direction):
         x = rw.solve(A, b)
     np.testing.assert_array_equal(x, expected)
+
+
+MORE_SOLVES = SOLVES | {
+    "refactor": lambda A, b: rw.factor(A + A).refactor(A).solve(b),
+    "transposed": lambda A, b: rw.factor(A).solve(b, trans="T"),
+    "Solver.solve": lambda A, b: rw.Solver().solve(A, b),
+    "many columns": lambda A, b: rw.solve(A, np.column_stack([b, -b, 2 * b, b])),
+    "slogdet": lambda A, b: np.array(rw.factor(A).slogdet()),
+}
+KINDS = {
+    "float64": np.asarray,
+    "integers": lambda A: (A * 2.0**60).astype(np.int64) | 1,
+    "complex": lambda A: A + 1j * A.T,
+    "sparse": sparse.csr_array,
+    "duplicates": lambda A: sparse.coo_array(
+        (np.concatenate([A.ravel() / 3] * 3), np.tile(np.indices(A.shape).reshape(2, -1), 3)),
+        A.shape,
+    ),
+}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", MORE_SOLVES)
+def test_every_call_rounds_to_nearest(call, kind, direction):
+    """Conversions, norms, scaling, sums of duplicates and what the memo keeps, too."""
+    rng = np.random.default_rng(3)
+    if (call, kind) in (("lstsq", "complex"), ("lstsq", "duplicates")) or (
+        call == "stack" and kind in ("sparse", "duplicates")
+    ):
+        pytest.skip("there is no such call")
+    for n in (9, 90):
+        A, b = KINDS[kind](rng.standard_normal((n, n))), rng.standard_normal(n)
+        memo.clear()
+        expected = MORE_SOLVES[call](A, b)
+        memo.clear()
+        with rounding(direction):
+            x = MORE_SOLVES[call](A, b)
+        np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("n", [9, 100, 250])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_memo_has_the_gate_of_a_thread_that_rounds_to_nearest(direction, n):
+    A, b = np.eye(n), np.ones(n)
+    known = []
+    for direct in (nullcontext, lambda: rounding(direction)):
+        memo.clear()
+        with direct():
+            rw.solve(A, b)
+        known.append(dict(memo))
+    assert known[0] == known[1]
 
 
 @pytest.mark.parametrize("n", [30, 300])
