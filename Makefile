@@ -96,7 +96,7 @@ native-docs: scaling  ## numbers and figures of docs/native.md; leave the machin
 	$(RUN)/python benchmarks/bench_native_lu.py --lu-only
 	$(RUN)/python benchmarks/factorization_rates.py --sizes 4000 8000
 	rm -f out/native.sqlite  # times of a busy day would be taken for today's
-	$(RUN)/roundwise reproduce native
+	$(RUN)/roundwise reproduce native --variant deployed --order stages
 	$(RUN)/python docs/refresh_native.py
 
 gpu-docs: $(VENV)/installed  ## numbers and figure of docs/gpu.md (on a GPU, with '.[cuda12]' or '.[cuda13]'; minutes)

@@ -1,4 +1,4 @@
-"""Put what `reproduce native`, `make scaling` and bench_native_lu.py wrote into docs/native.md.
+"""Put what `make native-docs` measured into docs/native.md.
 
 Run by ``make native-docs``. A page has its numbers between two comments, ``<!-- begin NAME -->``
 and ``<!-- end NAME -->``; the rest of it is left alone.

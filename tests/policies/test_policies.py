@@ -711,3 +711,22 @@ def test_top_25_of_the_paper_trains():
     rewards = threshold_rewards(contexts(30), space)
     policy = train(TabularQ(), contexts(30), space, rewards, 50)
     assert (rewards.max(axis=1) - rewards[np.arange(30), policy.predict(contexts(30))]).mean() < 20
+
+
+@pytest.mark.parametrize(("greedy", "chosen"), [("tried", "fp32"), ("all", "fp64")])
+def test_untried_actions_count_as_zero_where_the_argmax_runs_over_all(greedy, chosen):
+    space = list_space(["factor"], ["bf16", "fp32", "fp64"])
+    policy = TabularQ(greedy=greedy)
+    policy.start([[1.0], [8.0]], space)
+    state, unseen = policy.encode([[1.0], [4.0]])
+    policy.update(state, 1, -3.0)
+    assert space.names[policy.choose(state)] == chosen  # of the untried ones, worth 0, the highest
+    assert policy.rank(state).first == policy.choose(state)
+    assert policy.choose(unseen) == space.safe
+    policy.update(state, 0, 1.0)
+    assert space.names[policy.choose(state)] == "bf16"
+
+
+def test_a_greedy_rule_must_be_known():
+    with pytest.raises(ValueError, match="choose 'tried' or 'all'"):
+        TabularQ(greedy="some")

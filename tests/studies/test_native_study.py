@@ -128,7 +128,7 @@ def test_no_stopping_rule_looks_at_the_true_solution(action, kappa):
     assert with_truth.outer_iterations == without.outer_iterations <= native.RULE.max_steps
 
 
-def test_systems_are_as_the_paper_says():
+def test_systems_are_in_the_papers_ranges():
     settings = Processor(train=12, test=12, sizes=(10, 20))
     halves = {
         half: [settings.system(half, number) for number in settings.recipes(half)]
@@ -310,10 +310,11 @@ def test_files(written, result):
 def test_the_command(tmp_path):
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     size = ["--systems", 2, "--sizes", 20, 30]
-    text = succeed("reproduce", "native", *size, *folders)
+    deployed = ["reproduce", "native", "--variant", "deployed"]
+    text = succeed(*deployed, *size, *folders)
     assert "NATIVE CPU VALIDATION" in text
     assert "Report: " in text
-    settings = json.loads(succeed("reproduce", "native", *size, *folders, "--json"))["settings"]
+    settings = json.loads(succeed(*deployed, *size, *folders, "--json"))["settings"]
     assert settings["sizes"] == [20, 30]
     assert (settings["train"], settings["test"]) == (1, 2)
     assert len(OutcomeTable(tmp_path / "cache" / "native.sqlite")) > 0
@@ -326,6 +327,12 @@ def test_the_command(tmp_path):
         (["native", "--arithmetic", "storage"], "the hardware's"),
         (["native", "--sizes", 30, 20], "the smaller size first"),
         (["dense", "--order", "paper"], "--order is for native"),
+        (["native", "--order", "paper"], "--order is for native --variant deployed"),
+        (["native", "--variant", "paper", "--device", "cpu"], "--device is for native --variant"),
+        (
+            ["native", "--variant", "deployed", "--generator", "randsvd"],
+            "its systems are randsvd's",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, said):

@@ -13,8 +13,9 @@ from roundwise.discretizer import FeatureDiscretizer
 from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min, check_reward
 
 Generalise = Literal["none", "nearest", "monotone"]
+Greedy = Literal["tried", "all"]
 _UNTRIED = -math.inf
-_PARAMETERS = "alpha", "epsilon_min", "generalise", "hard_features"
+_PARAMETERS = "alpha", "epsilon_min", "generalise", "hard_features", "greedy"
 _PLACES = {
     "nearest": "the nearest visited state",
     "monotone": "the nearest visited state that is at least as hard",
@@ -31,8 +32,13 @@ class TabularQ(Policy):
 
     with a constant alpha, or ``alpha = 1 / N(s, a)``, which makes Q the mean reward.
 
-    It departs from the paper, whose argmax runs over untried actions too (with the value 0):
-    here untried actions are never greedy and unseen states get the safe action.
+    `greedy` tells over which actions the argmax runs; of equal ones it takes the last, which is the
+    highest:
+
+    - ``"tried"``, our own choice: untried actions are never greedy, and an unseen state gets the
+      safe action.
+    - ``"all"``, as in the paper's text: untried actions count with their first value, 0. An unseen
+      state ties in all actions, and gets the safe one.
 
     The discretizer, by default ten linear bins per feature, is not changed; `discretizer_` is
     fitted. `generalise` tells what an unseen state does:
@@ -57,6 +63,7 @@ class TabularQ(Policy):
         The least share of random choices in training.
     generalise : {"none", "nearest", "monotone"}
     hard_features : sequence of int
+    greedy : {"tried", "all"}
 
     Examples
     --------
@@ -81,6 +88,7 @@ class TabularQ(Policy):
         epsilon_min: float = 0.1,
         generalise: Generalise = "none",
         hard_features: Sequence[int] = (0,),
+        greedy: Greedy = "tried",
     ) -> None:
         if (alpha != "1/N") if isinstance(alpha, str) else not 0 < alpha <= 1:
             raise ValueError(f"alpha = {alpha!r}; choose 0 < alpha <= 1 or '1/N'")
@@ -88,8 +96,11 @@ class TabularQ(Policy):
             raise ValueError(
                 f"generalise = {generalise!r}; choose one of {', '.join(get_args(Generalise))}"
             )
+        if greedy not in get_args(Greedy):
+            raise ValueError(f"greedy = {greedy!r}; choose 'tried' or 'all'")
         self.discretizer = discretizer
         self.alpha = alpha
+        self.greedy = greedy
         self.epsilon_min = check_epsilon_min(epsilon_min)
         self.generalise = generalise
         self.hard_features = tuple(int(j) for j in hard_features)
@@ -144,17 +155,20 @@ class TabularQ(Policy):
 
     def why(self, state: int, action: int) -> str:
         place = "this state" if state in self._values else _PLACES[self.generalise]
-        return f"{self.space.names[action]} has the largest Q of the actions tried in {place}."
+        tried = "" if self.greedy == "all" else "tried "
+        return f"{self.space.names[action]} has the largest Q of the actions {tried}in {place}."
 
     def _values_of(self, state: int | None) -> list[float] | None:
         """Q in this state, or in the similar one that an unseen state takes after."""
         if state is None:
             return None
         values = self._values.get(state)
-        if values is not None or self.generalise == "none":
+        if values is None and self.generalise != "none":
+            similar = self._similar(state)
+            values = None if similar is None else self._values[similar]
+        if values is None or self.greedy == "tried":
             return values
-        similar = self._similar(state)
-        return None if similar is None else self._values[similar]
+        return [0.0 if value == _UNTRIED else value for value in values]
 
     def _similar(self, state: int) -> int | None:
         """The visited state whose values an unseen one takes."""
@@ -198,7 +212,7 @@ class TabularQ(Policy):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
-        made = super().from_settings(settings)
+        made = super().from_settings({"greedy": "tried", **settings})  # files of before have none
         made.discretizer = FeatureDiscretizer.from_dict(settings["discretizer"])
         return made
 

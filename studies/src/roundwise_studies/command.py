@@ -16,6 +16,9 @@ from roundwise_studies.native.device import ORDERS
 from roundwise_studies.native.gpu import QUICK as QUICK_GPU
 from roundwise_studies.native.gpu import Gpu
 from roundwise_studies.native.processor import Processor
+from roundwise_studies.native.published import Published
+from roundwise_studies.native.published_systems import GENERATORS
+from roundwise_studies.native.published_tables import PublishedStudy
 from roundwise_studies.native.study import NativeStudy
 from roundwise_studies.protocol import Part, Study, reproduce
 from roundwise_studies.released.study import DepartureStudy
@@ -23,21 +26,33 @@ from roundwise_studies.report import format_text
 from roundwise_studies.simulated import EXPERIMENTS, Settings, SimulatedStudy
 from roundwise_studies.writing import Written, write
 
-T = TypeVar("T", Settings, Processor, Gpu)
+T = TypeVar("T", Settings, Processor, Published, Gpu)
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
 QUICK_NATIVE = Processor(train=6, test=8, sizes=(100, 200))
-ONLY_NATIVE = {"order": "for native", "device": "for native"}
+QUICK_PUBLISHED = Published(train=6, test=9, sizes=(100, 200), repeats=1, seeds=3)
+DEPLOYED = "for native --variant deployed"
+ONLY_NATIVE = {
+    "order": DEPLOYED,
+    "device": DEPLOYED,
+    "variant": "for native",
+    "generator": "for native",
+}
+TIMED = {
+    "actions": "not for native: it runs all monotone actions of three formats",
+    "arithmetic": "not for native: its arithmetic is the hardware's",
+    "jobs": "not for native: its runs are timed one by one",
+}
 REFUSED = {
-    "native": {
-        "seeds": "not for native: its one training has the seed of --seed",
-        "actions": "not for native: it runs all monotone actions of three formats",
-        "arithmetic": "not for native: its arithmetic is the hardware's",
-        "jobs": "not for native: its runs are timed one by one",
+    "native": {**TIMED, "order": DEPLOYED},
+    "deployed": {
+        **TIMED,
+        "seeds": "not for the deployed variant: its one training has the seed of --seed",
+        "generator": "not for the deployed variant: its systems are randsvd's",
     },
     "departures": ONLY_NATIVE | {"arithmetic": "not for departures, which runs in both"},
 }
-"""Options that do not fit an experiment, and why; else `ONLY_NATIVE`."""
+"""Options that do not fit an experiment or variant, and why; else `ONLY_NATIVE`."""
 ON_A_GPU = {
     "systems": "not with --device cuda: it has systems of each family and size; --sizes selects",
     "order": "not with --device cuda: its actions are monotone in the order of the stages",
@@ -69,7 +84,19 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     "--order",
     ORDERS,
     "For native: actions are monotone in the order of the stages, or in that of the paper's "
-    "native study, (u_f, u_g, u, u_r).  [default: stages]",
+    "native study, (u_f, u_g, u, u_r).  [default: paper]",
+)
+@options.choice(
+    "--variant",
+    ["paper", "deployed"],
+    "For native: the paper's study as published, or our harder variant as it would be deployed, "
+    "where no run looks at the true solution and all costs count.  [default: paper; with --device "
+    "cuda deployed]",
+)
+@options.choice(
+    "--generator",
+    GENERATORS,
+    "For native: the paper's released generator, or our harder one.  [default: released]",
 )
 @options.choice(
     "--device",
@@ -94,8 +121,8 @@ MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
     "--out",
     type=options.FOLDER,
     metavar="DIR",
-    help="Where report, tables and figures go.  [default: out/reproduce, out/native, "
-    "out/native-gpu or out/departures]",
+    help="Where report, tables and figures go.  [default: out/reproduce, out/native-paper, "
+    "out/native, out/native-gpu or out/departures]",
 )
 @options.as_json("Print all numbers for programs.")
 def reproduce_command(
@@ -106,6 +133,8 @@ def reproduce_command(
     seeds: int | None,
     actions: str,
     order: str | None,
+    variant: str | None,
+    generator: str | None,
     device: str | None,
     arithmetic: str | None,
     jobs: int | None,
@@ -121,11 +150,13 @@ def reproduce_command(
     The folder of --out gets report.html (one file, opens offline), report.md, tables as CSV,
     figures, and results.json.
 
-    "native" is the paper's study of real low precision, measured on this machine beside LAPACK;
-    leave the machine alone meanwhile, about ten minutes on two cores. Times are kept, too: remove
-    native.sqlite from the cache to measure again. It is no part of "all". With --device cuda it
-    runs on a GPU beside cuSOLVER, minutes on an H200, and keeps its times in native-gpu.sqlite:
-    where there is no GPU, that file is read, and nothing is run.
+    "native" is the paper's study of real low precision as published, on one thread, in CPU time:
+    about ten minutes. Measurements are kept: remove native-paper.jsonl from the cache to measure
+    again. It is no part of "all". With --variant deployed it is our harder variant beside LAPACK:
+    leave the machine alone meanwhile, about ten minutes on two cores; its times are kept in
+    native.sqlite. With --device cuda that runs on a GPU beside cuSOLVER, minutes on an H200, and
+    keeps its times in native-gpu.sqlite: where there is no GPU, that file is read, and nothing is
+    run.
 
     "departures" runs the dense experiment on the paper's own systems with the departures of its
     released code from its text, one by one and all together, to see which number comes from which.
@@ -137,10 +168,16 @@ def reproduce_command(
       roundwise reproduce dense --seeds 30
       roundwise reproduce all --arithmetic storage --out out/storage
       roundwise reproduce native --quick
+      roundwise reproduce native --generator randsvd --out out/native-randsvd
+      roundwise reproduce native --variant deployed
       roundwise reproduce native --device cuda
       roundwise reproduce departures
     """
-    for option, reason in REFUSED.get(experiment, ONLY_NATIVE).items():
+    if experiment == "native" and variant == "paper" and device is not None:
+        options.refuse_given(["device"], f"{DEPLOYED}; leave it out")
+    is_deployed = experiment == "native" and (variant == "deployed" or device is not None)
+    kind = "deployed" if is_deployed else experiment
+    for option, reason in REFUSED.get(kind, ONLY_NATIVE).items():
         options.refuse_given([option], f"{reason}; leave it out")
     study: Study[Any, Any]
     if device == "cuda":
@@ -151,8 +188,13 @@ def reproduce_command(
             study = NativeStudy(gpu if sizes is None else gpu.within(*sizes))
     elif experiment == "native":
         halves = {} if systems is None else {"train": max(1, systems // 2), "test": systems}
-        native = QUICK_NATIVE if quick else Processor()
-        study = NativeStudy(_given(native, **halves, sizes=sizes, seed=seed, order=order))
+        if is_deployed:
+            native = QUICK_NATIVE if quick else Processor()
+            study = NativeStudy(_given(native, **halves, sizes=sizes, seed=seed, order=order))
+        else:
+            published = QUICK_PUBLISHED if quick else Published()
+            chosen = {"sizes": sizes, "seeds": seeds, "generator": generator}
+            study = PublishedStudy(_given(published, **halves, **chosen, seed=seed or None))
     else:
         chosen = {"systems": systems, "seeds": seeds, "arithmetic": arithmetic, "sizes": sizes}
         settings = QUICK if quick else Settings()

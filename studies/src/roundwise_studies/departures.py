@@ -15,11 +15,12 @@ _SECTIONS = {
     for name, section in _TEXTS.items()
 }
 
-EVERYWHERE, NATIVE, NATIVE_GPU, RELEASED = (
-    _SECTIONS[name] for name in ("everywhere", "native", "native_gpu", "released")
+EVERYWHERE, NATIVE, NATIVE_PAPER, NATIVE_GPU, RELEASED = (
+    _SECTIONS[name] for name in ("everywhere", "native", "native_paper", "native_gpu", "released")
 )
-"""(title, explanation) of what concerns all simulated experiments, the native study, the same on a
-GPU, and the released code, with a short name for a title."""
+"""(title, explanation) of what concerns all simulated experiments, our harder variant of the native
+study, the native study as published, the former on a GPU, and the released code, with a short name
+for a title."""
 
 OF_DATA = {data: _SECTIONS[data] for data in ("dense", "sparse", "pde")}
 """Those of one data set of the simulated experiments."""

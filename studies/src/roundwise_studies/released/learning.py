@@ -65,7 +65,7 @@ class ReleasedQ(TabularQ):
     """
 
     def __init__(self, steps: int, alpha: float = 0.5, stream: Random | None = None) -> None:
-        super().__init__(alpha=alpha)
+        super().__init__(alpha=alpha, greedy="all")
         self.steps, self.stream = steps, stream
 
     def begin(self, contexts: NDArray[np.float64]) -> None:
@@ -85,10 +85,6 @@ class ReleasedQ(TabularQ):
             last = len(self.space) - 1
             return last - self.stream.randint(0, last)  # the code numbers from high to low
         return self.choose(state)
-
-    def _values_of(self, state: int | None) -> list[float] | None:
-        values = super()._values_of(state)
-        return values and [value if np.isfinite(value) else 0.0 for value in values]
 
 
 def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
