@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -21,6 +21,8 @@ from roundwise.discretizer import matrix_of
 
 Contexts = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
+Learn = Callable[[Sequence[Outcome], float], None]
+"""Takes the attempts of a solve, and its seconds."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,10 @@ class Policy(ABC):
         costs = {i: -float(values[i]) for i in order}
         best = next((i for i in order if allowed is None or i in allowed), None)
         return self.ranking(order, "" if best is None else self.why(state, best), allowed, costs)
+
+    def decided(self, state: Any, allowed: Collection[int]) -> tuple[Ranking, Learn | None]:
+        """The ranking for a solve, and what learns from the solve; None: nobody learns."""
+        return self.rank(state, allowed), None
 
     def why(self, state: Any, action: int) -> str:
         """Why this action has the largest expected reward, in one sentence."""
