@@ -151,14 +151,22 @@ class Policy(ABC):
 
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""
-        self.check_started()
         X = matrix_of("contexts", contexts)
-        if X.shape[1] != self.feature_count:
+        self._check_count(X.shape[1])
+        return self.states(X)
+
+    def state(self, context: NDArray[np.float64]) -> Any:
+        """The state of one context, as `Context.vector` makes it: without NaN."""
+        self._check_count(len(context))
+        return self.states(context[None])[0]
+
+    def _check_count(self, features: int) -> None:
+        self.check_started()
+        if features != self.feature_count:
             raise ValueError(
-                f"contexts have {X.shape[1]} features, training had {self.feature_count}; pass the "
+                f"contexts have {features} features, training had {self.feature_count}; pass the "
                 "same"
             )
-        return self.states(X)
 
     def states(self, contexts: Contexts) -> Sequence[Any]:
         """The state of each context: by default the context as a tuple, None if not finite."""

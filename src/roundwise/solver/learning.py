@@ -327,7 +327,7 @@ class _Learning(DeployedPolicy):
     ) -> tuple[Ranking, Learn | None]:
         learner = self.policy
         assert isinstance(learner, OnlinePolicy)
-        profile = learner.encode(self.context.vector(features)[None])[0]
+        profile = learner.state(self.context.vector(features))
         decision = learner.decide(profile, self.may_explore, allowed)
         self.decisions.append(decision)
         return decision.ranking, partial(learner.learn, decision)

@@ -126,7 +126,7 @@ class DeployedPolicy:
         values = dict(known or {})
         names = [name for name in self.context.features if name not in values]
         values |= feature_numbers(problem, names, arithmetic)
-        return self.policy.encode(self.context.vector(values)[None])[0]
+        return self.policy.state(self.context.vector(values))
 
     def rank(
         self,
@@ -141,5 +141,5 @@ class DeployedPolicy:
         self, features: Mapping[str, float], allowed: Collection[int]
     ) -> tuple[Ranking, Learn | None]:
         """The allowed actions for a system with these features, and what learns from its solve."""
-        state = self.policy.encode(self.context.vector(features)[None])[0]
+        state = self.policy.state(self.context.vector(features))
         return self.policy.decided(state, allowed)
