@@ -32,6 +32,15 @@ def fail(code, *args):
     return result.stderr
 
 
+def refuse(arguments, complaint, folder, monkeypatch):
+    """Wrong arguments are refused with a line about them, and leave an empty folder empty."""
+    monkeypatch.chdir(folder)
+    line = fail(2, *arguments.split())
+    assert complaint in line
+    assert "--help" in line
+    assert list(folder.iterdir()) == []
+
+
 def stored(path):
     """Outcomes in a table that another process may be making just now."""
     try:

@@ -405,11 +405,11 @@ HANDED_DOWN = {"System", "Factored", "_tried", "_Watched"}
 
 
 CEILINGS = {
-    "A dense system": (52, 32),
-    "A sparse system": (57, 35),
+    "A dense system": (48, 29),
+    "A sparse system": (54, 33),
     "A small system": (3, 0),
-    "A least squares problem": (34, 15),
-    "Tuner(VerifiedSolve()).fit": (60, 39),
+    "A least squares problem": (32, 13),
+    "Tuner(VerifiedSolve()).fit": (57, 35),
 }
 """The most files that a call may pass, and the most changes of room, in the order of the files."""
 

@@ -17,36 +17,11 @@ MATRICES = Path(
     os.environ.get("ROUNDWISE_MATRICES", Path(__file__).parents[3] / "shared" / "matrices")
 )
 NAMES = [
-    "bfwb398",
-    "cdde2",
-    "circuit204",
-    "fs_183_1",
-    "fs_680_2",
-    "gre_216b",
-    "hangGlider_1",
-    "lns_131",
-    "lund_a",
-    "mcca",
-    "mcfe",
-    "nnc666",
-    "orsirr_1",
-    "rajat19",
-    "sherman2",
-    "steam1",
-    "str_600",
-    "tomography",
-    "west0156",
-    "west0989",
-    "add32",
-    "circuit_1",
-    "gemat11",
-    "lns_3937",
-    "orani678",
-    "saylr4",
-    "sherman3",
-    "sherman5",
-    "west2021",
-]
+    "bfwb398", "cdde2", "circuit204", "fs_183_1", "fs_680_2", "gre_216b", "hangGlider_1",
+    "lns_131", "lund_a", "mcca", "mcfe", "nnc666", "orsirr_1", "rajat19", "sherman2", "steam1",
+    "str_600", "tomography", "west0156", "west0989", "add32", "circuit_1", "gemat11", "lns_3937",
+    "orani678", "saylr4", "sherman3", "sherman5", "west2021",
+]  # fmt: skip
 GOOD = 1e-14
 algorithm = rw.GmresIR(
     tolerance=1e-8, restart=50, stop=rw.algorithms.DeploymentRule(tolerance=GOOD, max_steps=10)

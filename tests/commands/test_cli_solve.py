@@ -23,37 +23,14 @@ needs_matrices = pytest.mark.skipif(not MATRICES.is_dir(), reason="no shared/mat
 FP64 = "fp64-fp64-fp64-fp64"
 
 KEYS = {
-    "matrix",
-    "n",
-    "sparse",
-    "b_assumed",
-    "algorithm",
-    "stages",
-    "arithmetic",
-    "decision",
-    "action",
-    "accepted",
-    "reason",
-    "backward_error",
-    "tolerance",
-    "forward_error",
-    "forward_error_bound",
-    "error_kind",
-    "condition",
-    "timings",
-    "attempts",
-    "x",
-}
+    "matrix", "n", "sparse", "b_assumed", "algorithm", "stages", "arithmetic", "decision",
+    "action", "accepted", "reason", "backward_error", "tolerance", "forward_error",
+    "forward_error_bound", "error_kind", "condition", "timings", "attempts", "x",
+}  # fmt: skip
 ATTEMPT_KEYS = {
-    "column",
-    "action",
-    "status",
-    "reason",
-    "backward_error",
-    "outer_iterations",
-    "inner_iterations",
-    "seconds",
-}
+    "column", "action", "status", "reason", "backward_error", "outer_iterations",
+    "inner_iterations", "seconds",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

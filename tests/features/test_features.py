@@ -25,15 +25,9 @@ from roundwise.tuning import PAPER_CONTEXT
 
 U64 = 2.0**-53
 CHEAP = [
-    "n",
-    "density",
-    "max_abs",
-    "norm_one",
-    "norm_inf",
-    "symmetry",
-    "diagonal_dominance",
+    "n", "density", "max_abs", "norm_one", "norm_inf", "symmetry", "diagonal_dominance",
     "row_scale_spread",
-]
+]  # fmt: skip
 WITH_FACTORS = ["kappa_est", "pivot_growth", "fill_ratio"]
 STORAGES = [np.asarray, sp.csr_array]
 

@@ -39,7 +39,7 @@ from roundwise.policies.device import (
     bits_that_may_suffice,
 )
 from roundwise.rewards import Reward
-from roundwise.solver import learning, places
+from roundwise.solver import places
 from roundwise.solver import system as systems
 from roundwise.solver.decide import decide
 from roundwise.solver.places import DeviceMemoryError, Place, place_of
@@ -350,8 +350,8 @@ def chosen(backend, n, learner=None, prices=PRICES, **options):
     policy = DevicePolicy(prices, learner)
     space = rw.VerifiedSolve().starts((False,), backend=backend)
     policy.start(np.empty((0, len(DEVICE_CONTEXT.features))), space)
-    kind = DeployedPolicy if learner is None else learning._LearningOnDevice
-    asker = SimpleNamespace(express_below=0, on=lambda backend: kind(policy, DEVICE_CONTEXT))
+    deployed = DeployedPolicy(policy, DEVICE_CONTEXT)
+    asker = SimpleNamespace(express_below=0, on=lambda backend: deployed)
     plan = decide(large(backend, n, **options), asker)
     return plan, f"{plan.ladder[0].method}:{plan.ladder[0][0]}"
 

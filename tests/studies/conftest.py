@@ -1,7 +1,20 @@
 import pytest
 from report_sample import make_sample_report
 
+from roundwise_studies.protocol import reproduce
 from roundwise_studies.report import write_html, write_markdown
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """The folder of a study's outcomes."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def results(request, cache):
+    """What the study of a test's module, its `STUDY`, finds."""
+    return reproduce(request.module.STUDY, cache)
 
 
 @pytest.fixture(scope="session")

@@ -308,16 +308,6 @@ SLICE = Settings(systems=3, seeds=2, episodes=20, sizes=(12, 24))
 STUDY = DepartureStudy(SLICE)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def results(cache):
-    return reproduce(STUDY, cache)
-
-
 def test_outcomes_are_shared_between_variants():
     storage, tolerance = Variant("a"), Variant("b", departures=frozenset({"tolerance"}))
     action = GmresIR().formats("bf16-fp32-fp64-fp64")

@@ -13,7 +13,7 @@ from roundwise.cli import main
 from roundwise.outcomes import OutcomeTable
 from roundwise_studies import paper
 from roundwise_studies.native.study import NativeStudy
-from roundwise_studies.protocol import Study, reproduce
+from roundwise_studies.protocol import Study
 from roundwise_studies.released.study import DepartureStudy
 from roundwise_studies.report import format_text
 from roundwise_studies.simulated import EXPERIMENTS, Settings, SimulatedStudy, numbers, sets
@@ -26,16 +26,6 @@ from roundwise_studies.writing import write
 SLICE = Settings(systems=8, seeds=3, episodes=20, sizes=(20, 36))
 STUDY = SimulatedStudy(SLICE)
 ACTIONS, TAUS, WEIGHTS = 25, 2, 2
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def results(cache):
-    return reproduce(STUDY, cache)
 
 
 @pytest.fixture(scope="module")

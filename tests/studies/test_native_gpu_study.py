@@ -47,11 +47,6 @@ def backend():
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("native-gpu")
-
-
-@pytest.fixture(scope="module")
 def result(backend, cache):
     return reproduce(STUDY, cache)
 

@@ -38,19 +38,9 @@ needs_dsgesv = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("native")
-
-
-@pytest.fixture(scope="module")
-def result(cache):
-    return reproduce(STUDY, cache)
-
-
-@pytest.fixture(scope="module")
-def written(result, tmp_path_factory):
+def written(results, tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    return out, write(STUDY, result, out).files
+    return out, write(STUDY, results, out).files
 
 
 # Direct solvers
@@ -174,8 +164,8 @@ def test_a_machine_without_bf16_runs_the_papers_formats(monkeypatch):
     assert list(SLICE.action_sets()) == ["fp16"]
 
 
-def test_every_action_and_every_reference_is_measured(result):
-    gathered = result.gathered
+def test_every_action_and_every_reference_is_measured(results):
+    gathered = results.gathered
     for learn, test in gathered.halves.values():
         assert learn.shape == (SLICE.train, 15)
         assert test.shape == (SLICE.test, 15)
@@ -201,18 +191,18 @@ def test_peak_memory_is_measured_on_the_first_validation_systems(monkeypatch, tm
     assert np.isnan(gathered.first[1].peak_bytes[1]).all()
 
 
-def test_a_second_run_solves_nothing_and_says_the_same(result, cache):
+def test_a_second_run_solves_nothing_and_says_the_same(results, cache):
     again = reproduce(STUDY, cache)
     assert again.gathered.computed == 0
-    assert again.gathered.halves.keys() == result.gathered.halves.keys()
-    for first, second in zip(tables.judged_of(result), tables.judged_of(again), strict=True):
+    assert again.gathered.halves.keys() == results.gathered.halves.keys()
+    for first, second in zip(tables.judged_of(results), tables.judged_of(again), strict=True):
         assert first[:2] == second[:2]
         assert first[3].actions == second[3].actions
         assert np.array_equal(first[3].total, second[3].total)
 
 
-def test_policies_pay_for_features_and_misses(result):
-    for _, _, judged, found in tables.judged_of(result):
+def test_policies_pay_for_features_and_misses(results):
+    for _, _, judged, found in tables.judged_of(results):
         view, space = judged.view, judged.space
         safe = np.array([action == space.names[space.safe] for action in found.actions])
         assert np.array_equal(judged.baseline, view.seconds[:, space.safe])
@@ -225,7 +215,7 @@ def test_policies_pay_for_features_and_misses(result):
         memory, _ = tables.memory_ratios(judged, found)
         assert (memory[safe] == 1).all()
         assert (memory <= 1.25).all()
-    for judged in result.sets.values():
+    for judged in results.sets.values():
         view = judged.view
         for name, seen in {"time": "kappa_est norm_inf", "time, cheap state": "n norm_inf"}.items():
             columns = [view.feature_names.index(feature) for feature in seen.split()]
@@ -236,8 +226,8 @@ def test_policies_pay_for_features_and_misses(result):
         assert (oracle.total <= judged.baseline).all()
 
 
-def test_a_miss_pays_for_the_fallback(result):
-    judged = next(iter(result.sets.values()))
+def test_a_miss_pays_for_the_fallback(results):
+    judged = next(iter(results.sets.values()))
     view, space = judged.view, judged.space
     lowest = np.zeros(SLICE.test, dtype=np.intp)
     found = judging.judge(view, space, lowest, ("norm_inf",))
@@ -251,15 +241,15 @@ def test_a_miss_pays_for_the_fallback(result):
 # Tables and files
 
 
-def test_the_papers_rows_stand_beside_ours(result):
-    table = tables.validation_table(result)
+def test_the_papers_rows_stand_beside_ours(results):
+    table = tables.validation_table(results)
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     papers = [row for row in rows if row["source"] == "paper"]
     assert [row["speedup"] for row in papers] == [1.74, 1.74, 1.44, 1.45]
     ours = [row for row in rows if row["source"] == "ours"]
-    assert len(ours) == len(list(tables.judged_of(result))) * len(SLICE.taus)
+    assert len(ours) == len(list(tables.judged_of(results))) * len(SLICE.taus)
     for row in ours:
-        judged = result.sets[row["set"]]
+        judged = results.sets[row["set"]]
         found = judged.judged[row["policy"]]
         good = found.ferr <= float(row["tau"])
         assert row["success"] == good.sum()
@@ -269,19 +259,19 @@ def test_the_papers_rows_stand_beside_ours(result):
             assert row["speedup"] == pytest.approx(expected)
 
 
-def test_ratios_against_every_reference(result):
-    table = tables.ratio_table(result)
+def test_ratios_against_every_reference(results):
+    table = tables.ratio_table(results)
     rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
     for row in rows:
         assert row["worst"] <= row["median"]
         assert row["worst, all costs"] <= row["mean, all costs"]
     learned = [row for row in rows if row["set"] != "references"]
-    assert {row["against"] for row in learned} == {"all-FP64", *result.gathered.references}
+    assert {row["against"] for row in learned} == {"all-FP64", *results.gathered.references}
     oracle = next(r for r in rows if r["policy"] == "oracle" and r["against"] == "all-FP64")
     assert oracle["worst"] >= 1
 
 
-def test_files(written, result):
+def test_files(written, results):
     out, files = written
     assert all(path.stat().st_size > 0 for path in files)
     numbers = json.loads((out / "results.json").read_text())
@@ -292,7 +282,7 @@ def test_files(written, result):
     assert numbers["provenance"]["machine"]
     with (out / "tables" / "native-systems.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(list(tables.judged_of(result))) * SLICE.test
+    assert len(rows) == len(list(tables.judged_of(results))) * SLICE.test
     columns = [
         "set", "policy", "system", "name", "n", "kappa", "action", "ferr", "nbe", "met",
         "unsolved", "seconds", "feature_seconds", "total_seconds", "fp64_seconds",

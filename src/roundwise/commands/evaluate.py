@@ -37,7 +37,7 @@ from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
 from roundwise.policies.profile import STRUCTURE
 from roundwise.rewards import CostReward, ProblemFacts, met_matrix
 from roundwise.tuning import Tuner, view_contexts, view_rewards
-from roundwise.tuning.measured import (
+from roundwise.tuning.training import (
     Floats,
     Measured,
     PolicyTimes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -21,6 +21,8 @@ from roundwise.discretizer import matrix_of
 
 Contexts = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
+Learn = Callable[[Sequence[Outcome], float], None]
+"""Takes the attempts of a solve, and its seconds."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +151,22 @@ class Policy(ABC):
 
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""
-        self.check_started()
         X = matrix_of("contexts", contexts)
-        if X.shape[1] != self.feature_count:
+        self._check_count(X.shape[1])
+        return self.states(X)
+
+    def state(self, context: NDArray[np.float64]) -> Any:
+        """The state of one context, as `Context.vector` makes it: without NaN."""
+        self._check_count(len(context))
+        return self.states(context[None])[0]
+
+    def _check_count(self, features: int) -> None:
+        self.check_started()
+        if features != self.feature_count:
             raise ValueError(
-                f"contexts have {X.shape[1]} features, training had {self.feature_count}; pass the "
+                f"contexts have {features} features, training had {self.feature_count}; pass the "
                 "same"
             )
-        return self.states(X)
 
     def states(self, contexts: Contexts) -> Sequence[Any]:
         """The state of each context: by default the context as a tuple, None if not finite."""
@@ -201,6 +211,10 @@ class Policy(ABC):
         costs = {i: -float(values[i]) for i in order}
         best = next((i for i in order if allowed is None or i in allowed), None)
         return self.ranking(order, "" if best is None else self.why(state, best), allowed, costs)
+
+    def decided(self, state: Any, allowed: Collection[int]) -> tuple[Ranking, Learn | None]:
+        """The ranking for a solve, and what learns from the solve; None: nobody learns."""
+        return self.rank(state, allowed), None
 
     def why(self, state: Any, action: int) -> str:
         """Why this action has the largest expected reward, in one sentence."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.costs.prices import DevicePrices
 from roundwise.formats import FP16, FP16X2, FP64
-from roundwise.policies.base import Contexts, Ranking
+from roundwise.policies.base import Contexts, Learn, Ranking
 from roundwise.policies.baselines import Baseline
 
 LEAST_N = 3000
@@ -172,6 +173,16 @@ class DevicePolicy(Baseline):
         order = [i for i in order if allowed is None or i in allowed]
         reason = self._told(state, order, seconds) if order else ""
         return self.ranking(order, reason, allowed, seconds)
+
+    def decided(
+        self, state: DeviceProfile, allowed: Collection[int]
+    ) -> tuple[Ranking, Learn | None]:
+        """The ranking, and the learner of prices if there is one."""
+        ranking = self.rank(state, allowed)
+        if self.learner is None:
+            return ranking, None
+        first = self.space[ranking.first]
+        return ranking, partial(self.learner.learn, state.key, first, self.price(state, first))
 
     def _told(
         self, profile: DeviceProfile, order: Sequence[int], seconds: Mapping[int, float]

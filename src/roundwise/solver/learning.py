@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from roundwise.algorithms import Outcome
 from roundwise.backends import Backend
 from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy, Ranking
-from roundwise.policies.device import DeviceLearner, DevicePolicy
+from roundwise.policies.base import Learn
+from roundwise.policies.device import DeviceLearner
 from roundwise.policies.online import Decision
 from roundwise.solver.factorization import Factorization
 from roundwise.solver.front_door import factor_system, solve_system
@@ -300,7 +301,7 @@ class _Lessons:
                 decisions=self._decisions,
                 may_explore=self._may_explore,
             )
-        return _LearningOnDevice(device_policy(backend, self._device), DEVICE_CONTEXT)
+        return DeployedPolicy(device_policy(backend, self._device), DEVICE_CONTEXT)
 
     def failed(self, attempts: Sequence[Outcome]) -> None:
         """Learn from a solve that failed: its time counts, too."""
@@ -312,9 +313,6 @@ class _Lessons:
         """Release the time that explorations have reserved and not used."""
         for decision in self._decisions:
             self._learner.release(decision)
-
-
-Learn = Callable[[Sequence[Outcome], float], None]
 
 
 @dataclass(frozen=True)
@@ -329,24 +327,7 @@ class _Learning(DeployedPolicy):
     ) -> tuple[Ranking, Learn | None]:
         learner = self.policy
         assert isinstance(learner, OnlinePolicy)
-        profile = learner.encode(self.context.vector(features)[None])[0]
+        profile = learner.state(self.context.vector(features))
         decision = learner.decide(profile, self.may_explore, allowed)
         self.decisions.append(decision)
         return decision.ranking, partial(learner.learn, decision)
-
-
-@dataclass(frozen=True)
-class _LearningOnDevice(DeployedPolicy):
-    """The prices of a GPU, corrected by what solves take."""
-
-    def ranked(
-        self, features: Mapping[str, float], allowed: Collection[int]
-    ) -> tuple[Ranking, Learn | None]:
-        policy = self.policy
-        assert isinstance(policy, DevicePolicy)
-        assert policy.learner is not None
-        profile = policy.encode(self.context.vector(features)[None])[0]
-        ranking = policy.rank(profile, allowed)
-        first = policy.space[ranking.first]
-        price = policy.price(profile, first)
-        return ranking, partial(policy.learner.learn, profile.key, first, price)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms import Algorithm, Outcome
+from roundwise.algorithms import Algorithm
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, PROBE
 from roundwise.features.definitions import feature_numbers, log10_floored
 from roundwise.policies import Policy, Ranking
+from roundwise.policies.base import Learn
 from roundwise.rewards import Reward
 
 
@@ -125,7 +126,7 @@ class DeployedPolicy:
         values = dict(known or {})
         names = [name for name in self.context.features if name not in values]
         values |= feature_numbers(problem, names, arithmetic)
-        return self.policy.encode(self.context.vector(values)[None])[0]
+        return self.policy.state(self.context.vector(values))
 
     def rank(
         self,
@@ -138,10 +139,7 @@ class DeployedPolicy:
 
     def ranked(
         self, features: Mapping[str, float], allowed: Collection[int]
-    ) -> tuple[Ranking, Callable[[Sequence[Outcome], float], None] | None]:
-        """The allowed actions for a system with these features, and what learns from its solve.
-
-        The latter is called with the attempts of the solve and its seconds; None: nobody learns.
-        """
-        state = self.policy.encode(self.context.vector(features)[None])[0]
-        return self.policy.rank(state, allowed), None
+    ) -> tuple[Ranking, Learn | None]:
+        """The allowed actions for a system with these features, and what learns from its solve."""
+        state = self.policy.state(self.context.vector(features))
+        return self.policy.decided(state, allowed)

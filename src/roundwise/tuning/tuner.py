@@ -335,7 +335,7 @@ class Tuner:
         kappa = kappa_for(self.reward_, features)
         facts = ProblemFacts.from_problem(problem, kappa, baseline)
         reward = self.reward_(outcome, facts, self.space_[index])
-        self.policy_.update(self.policy_.encode(context[None])[0], index, reward)
+        self.policy_.update(self.policy_.state(context), index, reward)
         return reward
 
     def save(self, path: str | PathLike[str]) -> None:

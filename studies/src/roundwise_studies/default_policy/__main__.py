@@ -23,7 +23,7 @@ from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeView, progress_bar
 from roundwise.policies import Facts, NeighbourPolicy
 from roundwise.tuning import PROBE_CONTEXT, view_contexts
-from roundwise.tuning.measured import PolicyTimes
+from roundwise.tuning.training import PolicyTimes
 from roundwise_studies.default_policy import comparing
 from roundwise_studies.default_policy.gallery import policy_systems
 from roundwise_studies.default_policy.gathering import gather

@@ -34,7 +34,7 @@ from roundwise.policies import (
 )
 from roundwise.rewards import ClimbReward
 from roundwise.tuning import PROBE_CONTEXT, Context, train, view_contexts, view_rewards
-from roundwise.tuning.measured import (
+from roundwise.tuning.training import (
     Floats,
     Measured,
     PolicyTimes,
