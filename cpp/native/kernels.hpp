@@ -73,7 +73,7 @@ template <class T> struct NativeKernels : LuKernels<T> {
     // In place LU X = B, or (LU)' X = B; for Cholesky factors LL' X = B. B is n x columns.
     void (*solve)(Storage, Factors, std::int64_t n, const void* a, bool transpose,
                   std::int64_t columns, T* b, int threads, void* workspace);
-    std::int64_t (*solve_workspace)(std::int64_t columns);  // bytes, aligned to 64
+    std::int64_t (*solve_workspace)(std::int64_t n, std::int64_t columns, int threads);  // bytes, aligned to 64
 
     // The same for complex LU factors and B. The factors are 2 n x n numbers (float32, or T): in each
     // column n real parts, then n imaginary ones. B is n x 2 columns, a column of real parts before each
