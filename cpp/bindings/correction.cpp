@@ -41,7 +41,7 @@ template <class T> void bind_correct(nb::module_& m) {
                 exponents[j] = to_unit_size(n, r.data() + j * n, sizes.data()[j], unit + j * n);
                 gather(n, pointer(rows), unit + j * n, y + j * n);
             }
-            const Workspace phases(kernels.solve_workspace(columns));
+            const Workspace phases(kernels.solve_workspace(n, columns, threads));
             kernels.solve(sizeof(T) == 4 ? Storage::fp32 : Storage::fp64,
                           cholesky ? Factors::cholesky : Factors::lu, n, packed.data(), transpose, columns, y,
                           threads, phases.get());

@@ -152,7 +152,7 @@ template <class S, class T> void bind_pair(nb::module_& m) {
         const NativeKernels<T>& kernels = native_kernels<T>();
         nb::gil_scoped_release release;
         const std::int64_t columns = length(b.shape(1));
-        const Workspace workspace(kernels.solve_workspace(columns));
+        const Workspace workspace(kernels.solve_workspace(n, columns, threads));
         kernels.solve(storage, factors, n, a.data(), transpose, columns, b.data(), threads,
                       workspace.get());
     };
@@ -177,7 +177,7 @@ template <class S, class T> void bind_complex_solve(nb::module_& m) {
         require(threads >= 1, "threads < 1; pass at least 1");
         const NativeKernels<T>& kernels = native_kernels<T>();
         nb::gil_scoped_release release;
-        const Workspace workspace(kernels.solve_workspace(columns));
+        const Workspace workspace(kernels.solve_workspace(n, columns, threads));
         kernels.complex_solve(sizeof(S) == 4 ? Storage::fp32 : Storage::fp64, n, a.data(), transpose,
                               columns, b.data(), threads, workspace.get());
     });

@@ -96,7 +96,7 @@ constexpr std::int64_t complex_group = 2;  // complex columns that are solved fo
 template <class T, class S>
 inline void complex_solve_stored(std::int64_t n, const S* a, bool transpose, std::int64_t columns, T* b,
                                  int threads, Phase* phases) {
-    std::memset(phases, 0, static_cast<std::size_t>(solve_workspace(columns)));
+    std::memset(phases, 0, static_cast<std::size_t>(phases_of_solve(columns)));
     const ComplexTriangle<S> lower{{n, true, true, transpose}, a, a + n};
     const ComplexTriangle<S> upper{{n, false, false, transpose}, a, a + n};
     auto body = [=](int) {

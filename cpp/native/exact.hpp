@@ -8,7 +8,8 @@
 //
 // There is a cheaper way, which large dense systems take: `block` products, at least least_block, are
 // summed in double before they are added to high + low. That adds (block + 1) u sum_j |a_ij| |x_j| to
-// the error.
+// the error. For many columns there is a way at the rate of products: no number is rounded more than block + 1
+// times (`residual_by_short_sums`).
 //
 // This file must be compiled with -ffp-contract=off: a compiler that fuses high + a x loses the error.
 #pragma once
@@ -17,11 +18,9 @@
 
 #include "common/carrier.hpp"
 #include "common/parallel.hpp"
+#include "native/arena.hpp"
 #include "native/kernels.hpp"
-
-#if defined(__FMA__)
-#include <immintrin.h>
-#endif
+#include "native/strips.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
@@ -31,22 +30,6 @@ constexpr bool has_fused = true;
 #else
 constexpr bool has_fused = false;
 #endif
-
-// a b + c, rounded once; only where has_fused.
-inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
-
-inline Vector<double> fused(Vector<double> a, Vector<double> b, Vector<double> c) {
-#if defined(__AVX512F__)
-    return _mm512_fmadd_pd(a, b, c);
-#elif defined(__FMA__)
-    return _mm256_fmadd_pd(a, b, c);
-#else
-    Vector<double> result;
-    for (int lane = 0; lane < Lanes<double>::count; ++lane)
-        result[lane] = __builtin_fma(a[lane], b[lane], c[lane]);
-    return result;
-#endif
-}
 
 // a b + c, rounded once or twice.
 template <class V> inline V multiply_add(V a, V b, V c) {
@@ -241,33 +224,135 @@ void dense_residual(std::int64_t rows, std::int64_t columns, const double* a, bo
                 dense_by_dots<1, exact>(rows, end - begin, strip, x + c * n, b + begin + c * m,
                                         r + begin + c * m, m, block);
         } else {
-            // For many columns of X, the strip is transposed first: its rows are then contiguous.
-            double* strip = nullptr;
-            if (count >= 8)
-                strip = static_cast<double*>(std::malloc(sizeof(double) * (end - begin) * n));
-            if (strip != nullptr) {
-                for (std::int64_t k = 0; k < n; ++k)
-                    for (std::int64_t i = begin; i < end; ++i)
-                        strip[(i - begin) * n + k] = a[i + k * rows];
-                for (; c + 4 <= count; c += 4)
-                    dense_by_dots<4, exact>(n, end - begin, strip, x + c * n, b + begin + c * m,
-                                            r + begin + c * m, m, block);
-            }
             for (; c < count; ++c)
-                if (strip != nullptr)
-                    dense_by_dots<1, exact>(n, end - begin, strip, x + c * n, b + begin + c * m,
-                                            r + begin + c * m, m, block);
-                else
-                    dense_by_columns<1, exact>(end - begin, n, a + begin, rows, x + c * n,
-                                               b + begin + c * m, r + begin + c * m, m, block);
-            std::free(strip);
+                dense_by_columns<1, exact>(end - begin, n, a + begin, rows, x + c * n,
+                                           b + begin + c * m, r + begin + c * m, m, block);
         }
     });
 }
 
+// How the products of a row are summed for many columns: sums of `products` of them in double, 2^joins of these
+// joined pairwise, and the rest in twice the precision. A product is rounded products + joins times before that.
+struct ShortSums {
+    std::int64_t products;
+    int joins;
+
+    explicit ShortSums(std::int64_t roundings) : joins(roundings > 10 ? 3 : 2) { products = roundings - joins; }
+};
+
+// sums = M X in twice the precision, but for these roundings. `levels` has room for each join.
+template <int S, int V, bool packed>
+inline void add_short_sums(std::int64_t n, ShortSums cut, const double* m, std::int64_t step, const double* x,
+                           StripSums<S, V, double>* levels, StripSums<S, V, double>& high,
+                           StripSums<S, V, double>& low) {
+    constexpr int lanes = Lanes<double>::count;
+    // Unrolled, so that sums stay in registers.
+    const auto for_each = [](auto& ours, const auto& body) {
+#pragma GCC unroll 12
+        for (int s = 0; s < S; ++s)
+#pragma GCC unroll 2
+            for (int v = 0; v < V; ++v) body(ours.of[s][v], s, v);
+    };
+    high = {};
+    low = {};
+    const auto add = [&](auto& own) {
+        for_each(own, [&](Vector<double>& sum, int s, int v) {
+            TwiceSum<Vector<double>> total = {high.of[s][v], low.of[s][v]};
+            total.add(sum);
+            high.of[s][v] = total.high;
+            low.of[s][v] = total.low;
+        });
+    };
+    unsigned summed = 0;  // since the last addition to high + low: its bits say which levels are in use
+    for (std::int64_t l = 0; l < n; l += cut.products) {
+        const std::int64_t count = n - l < cut.products ? n - l : cut.products;
+        StripSums<S, V, double> own;
+        for_each(own, [](Vector<double>& sum, int, int) { sum = Vector<double>{}; });
+        add_strip<S, V, packed>(count, m + (packed ? l * S : l), step, x + l * V * lanes, own);
+        int level = 0;
+        for (; summed >> level & 1; ++level)
+            for_each(own, [&](Vector<double>& sum, int s, int v) { sum += levels[level].of[s][v]; });
+        if (level == cut.joins) {
+            add(own);
+            summed = 0;
+        } else {
+            for_each(own, [&](Vector<double>& sum, int s, int v) { levels[level].of[s][v] = sum; });
+            ++summed;
+        }
+    }
+    for (int level = 0; summed >> level; ++level)
+        if (summed >> level & 1) add(levels[level]);
+}
+
+// R = B - A X for many columns, by short sums in registers. False if there is no memory.
+inline bool residual_by_short_sums(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+                                   std::int64_t count, const double* x, const double* b, double* r,
+                                   ShortSums cut, int threads) {
+    const std::int64_t m = transpose ? columns : rows, n = transpose ? rows : columns;  // of the product
+    const std::int64_t row_step = transpose ? rows : 1, column_step = transpose ? 1 : rows;
+    const bool packs = !transpose || rows_collide<double>(rows);
+    threads = strip_threads(m < n ? m : n, count, threads);
+    const Strips<double> strips(count, 1);
+    const std::int64_t together = rows_of_block<double>(n), own = packs ? together * n : 0;
+    const std::int64_t numbers = n * strips.total() + threads * own + 8;
+    void* memory = std::malloc(static_cast<std::size_t>(numbers) * sizeof(double));
+    if (memory == nullptr) return false;
+    double* packed_x = reinterpret_cast<double*>(aligned(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(memory))));
+    double* rooms = packed_x + n * strips.total();
+    Phase phases[2] = {};
+    auto body = [&](int member) {
+        double* packed = rooms + member * own;
+        share(phases[0], strips.count, [&](std::int64_t k) {
+            to_strip(n, strips.used(k), x + strips.first(k) * n, n, strips.width(k), packed_x + n * strips.first(k));
+        });
+        share(phases[1], ceil_div(m, together), [&](std::int64_t task) {
+            const std::int64_t begin = task * together, end = m - begin < together ? m : begin + together;
+            if (packs)
+                for (std::int64_t i = begin; i < end;) {
+                    const int size = rows_of_group(end - i);
+                    pack_rows(size, n, a + i * row_step, row_step, column_step, packed + (i - begin) * n);
+                    i += size;
+                }
+            for (std::int64_t k = 0; k < strips.count; ++k)
+                with_vectors<double>(strips.width(k), [&](auto vectors) {
+                    constexpr int V = decltype(vectors)::rows;
+                    constexpr int width = V * Lanes<double>::count;
+                    const double* strip = packed_x + n * strips.first(k);
+                    for (std::int64_t i = begin; i < end;)
+                        with_rows(rows_of_group(end - i), [&](auto group) {
+                            constexpr int S = decltype(group)::rows;
+                            StripSums<S, V, double> levels[3], high, low;
+                            if (packs)
+                                add_short_sums<S, V, true>(n, cut, packed + (i - begin) * n, 0, strip, levels, high, low);
+                            else
+                                add_short_sums<S, V, false>(n, cut, a + i * row_step, row_step, strip, levels, high, low);
+                            double highs[S][width], lows[S][width];
+                            std::memcpy(highs, &high, sizeof high);
+                            std::memcpy(lows, &low, sizeof low);
+                            for (std::int64_t c = 0; c < strips.used(k); ++c) {
+                                const std::int64_t at = i + (strips.first(k) + c) * m;
+                                for (int s = 0; s < S; ++s)
+                                    r[at + s] = subtracted_from(b[at + s], {highs[s][c], lows[s][c]});
+                            }
+                            i += S;
+                        });
+                });
+        });
+    };
+    run_together(threads, body);
+    std::free(memory);
+    return true;
+}
+
+// Columns from which vectors across them gain time.
+constexpr std::int64_t least_strip = 6;
+
 inline void exact_residual(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
                            std::int64_t count, const double* x, const double* b, double* r,
                            std::int64_t block, int threads) {
+    if (block > 0 && count >= least_strip &&
+        residual_by_short_sums(rows, columns, a, transpose, count, x, b, r, ShortSums(block + 1), threads))
+        return;
     if (block == 0) dense_residual<true>(rows, columns, a, transpose, count, x, b, r, block, threads);
     else dense_residual<false>(rows, columns, a, transpose, count, x, b, r, block, threads);
 }

@@ -63,7 +63,7 @@ template <class T> struct NativeKernels : LuKernels<T> {
     // In place LU X = B, or (LU)' X = B; for Cholesky factors LL' X = B. B is n x columns.
     void (*solve)(Storage, Factors, std::int64_t n, const void* a, bool transpose,
                   std::int64_t columns, T* b, int threads, void* workspace);
-    std::int64_t (*solve_workspace)(std::int64_t columns);  // bytes, aligned to 64
+    std::int64_t (*solve_workspace)(std::int64_t n, std::int64_t columns, int threads);  // bytes, aligned to 64
 
     // PA = LU of a complex A, as by LuKernels::lu. A has pairs of real and imaginary parts, and is not
     // overwritten: the factors go to `packed`, 2 n x n. The pivot is the first entry of largest |re| + |im|.

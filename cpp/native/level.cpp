@@ -36,8 +36,7 @@ void solve(Storage storage, Factors factors, std::int64_t n, const void* a, bool
            std::int64_t columns, T* b, int threads, void* workspace) {
     with_storage<T>(storage, [=](auto stored) {
         using S = typename decltype(stored)::type;
-        solve_stored(factors, n, static_cast<const S*>(a), transpose, columns, b, threads,
-                     static_cast<Phase*>(workspace));
+        solve_stored(factors, n, static_cast<const S*>(a), transpose, columns, b, threads, workspace);
     });
 }
 
@@ -72,7 +71,7 @@ constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<Plain
                                             cholesky_workspace<PlainTile<T>>, cholesky<PlainTile<T>>},
                                            matvec<T>,
                                            solve<T>,
-                                           solve_workspace,
+                                           solve_workspace<T>,
                                            complex_lu_workspace<T>,
                                            complex_lu<T>,
                                            complex_solve<T>,

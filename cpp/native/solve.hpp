@@ -6,8 +6,11 @@
 // results do not depend on the number of threads.
 #pragma once
 
+#include <type_traits>
+
 #include "native/kernels.hpp"
 #include "native/matvec.hpp"
+#include "native/strip_solve.hpp"
 #include "common/parallel.hpp"
 
 namespace roundwise {
@@ -195,16 +198,48 @@ inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool tran
     substitute<C>(cholesky ? lower_transposed : transpose ? lower : upper, b, *phase++);
 }
 
+// Whether a solve is cut into strips of columns. It does not depend on threads, so that results do not.
+inline bool solves_in_strips(std::int64_t columns) { return columns >= 8; }
+
 // Bytes of two phases, one for each triangle, for every column of B: columns that are solved for together need
 // fewer.
-inline std::int64_t solve_workspace(std::int64_t columns) {
+inline std::int64_t phases_of_solve(std::int64_t columns) {
     return 2 * columns * static_cast<std::int64_t>(sizeof(Phase));
+}
+
+template <class T> inline std::int64_t solve_workspace(std::int64_t n, std::int64_t columns, int threads) {
+    const std::int64_t phases = phases_of_solve(columns);
+    if (!solves_in_strips(columns)) return phases;
+    threads = strip_threads(n, columns, threads);
+    const std::int64_t numbers = strip_solve_numbers(n, Strips<T>(columns, threads), threads);
+    return phases + numbers * static_cast<std::int64_t>(sizeof(T));
+}
+
+template <class T>
+inline void solve_by_strips(Factors factors, std::int64_t n, const T* a, bool transpose, std::int64_t columns, T* b,
+                            int threads, void* workspace) {
+    using Shape = StripTriangle<T>;
+    Arena arena{static_cast<char*>(workspace)};
+    Phase* phase = arena.take<Phase>(1);
+    *phase = {};
+    threads = strip_threads(n, columns, threads);
+    const Strips<T> strips(columns, threads);
+    T* numbers = arena.take<T>(strip_solve_numbers(n, strips, threads));
+    const bool cholesky = factors == Factors::cholesky;
+    const Shape lower{a, n, true, !cholesky, transpose && !cholesky}, upper{a, n, false, false, transpose};
+    const Shape lower_transposed{a, n, true, false, true};
+    solve_in_strips(!cholesky && transpose ? upper : lower,
+                    cholesky ? lower_transposed : transpose ? lower : upper, strips, b, threads, *phase, numbers);
 }
 
 template <class T, class S>
 inline void solve_stored(Factors factors, std::int64_t n, const S* a, bool transpose,
-                         std::int64_t columns, T* b, int threads, Phase* phases) {
-    std::memset(phases, 0, static_cast<std::size_t>(solve_workspace(columns)));
+                         std::int64_t columns, T* b, int threads, void* workspace) {
+    if constexpr (std::is_same_v<S, T>)
+        if (solves_in_strips(columns))
+            return solve_by_strips(factors, n, a, transpose, columns, b, threads, workspace);
+    Phase* phases = static_cast<Phase*>(workspace);
+    std::memset(phases, 0, static_cast<std::size_t>(phases_of_solve(columns)));
     auto body = [=](int) {
         Phase* phase = phases;
         std::int64_t j = 0;

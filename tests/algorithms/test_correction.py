@@ -62,7 +62,7 @@ def test_what_is_left_to_single_steps(monkeypatch):
     monkeypatch.setattr(dense, "factorization_threads", lambda: 2)
     assert not is_left(900, 1, rw.FP32)
     assert is_left(100, 1, rw.FP32)  # LAPACK takes less time
-    assert is_left(900, 5, rw.FP32)
+    assert not is_left(900, 5, rw.FP32)
     assert is_left(900, 1, rw.BF16)  # vectors are rounded to 16 bits
     monkeypatch.setattr(dense, "factorization_threads", lambda: 1)
     assert is_left(900, 1, rw.FP32)

@@ -466,6 +466,28 @@ def test_products_and_solves_do_not_depend_on_threads(storage, arithmetic):
     assert len(set(results)) == 1
 
 
+@pytest.mark.parametrize("columns", [8, 9, 17, 40])
+@pytest.mark.parametrize("n", [1, 5, 12, 29, 128, 131])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_columns_are_solved_in_strips(n, columns, dtype, simd_level):
+    """Small integers with unit pivots: both substitutions are exact, whatever their order."""
+    rng = np.random.default_rng(n * columns)
+    sparse = rng.integers(-1, 2, (n, n)) * (rng.random((n, n)) < 2 / n)
+    packed = fortran((sparse - np.diag(np.diag(sparse)) + np.eye(n)).astype(dtype))
+    L, U = np.tril(packed, -1) + np.eye(n), np.triu(packed)
+    X = rng.integers(-3, 4, (n, columns)).astype(float)
+    name = "fp32" if dtype == np.float32 else "fp64"
+    for transpose in (False, True):
+        for threads in (1, 2, 3):
+            B = fortran(((U.T @ (L.T @ X)) if transpose else L @ (U @ X)).astype(dtype))
+            _kernels.native_getrs(packed, name, B, transpose, threads)
+            np.testing.assert_array_equal(B, X)
+            B = fortran((L @ (L.T @ X)).astype(dtype))
+            _kernels.native_potrs(packed, name, B, threads)
+            np.testing.assert_array_equal(B, X)
+
+
+
 def test_a_solution_does_not_depend_on_its_neighbours():
     """Columns of B are solved for four at a time; alone, a column gives the same up to rounding."""
     bits, _, _ = factors(200, "lu", "bf16")

@@ -1,8 +1,8 @@
 """Dense matrices and factors in native arithmetic.
 
 LU and Cholesky are our own on x86, where they take less time than OpenBLAS's (``make bench``), and
-LAPACK's elsewhere. So are solves with few columns, unless LAPACK takes less time on one thread, and
-solves with factors that are stored in another format than they are used in. Others are LAPACK's.
+LAPACK's elsewhere. So are solves, unless LAPACK takes less time for one column on one thread, and
+solves with factors that are stored in another format than they are used in.
 
 Both want columns to be contiguous. The transpose of a C-ordered matrix has that for free, so
 it is factorized in place of a copy: ``A'[p] = L U`` says ``A[:, p] = U' L'``.
@@ -54,7 +54,9 @@ from roundwise.machine.threads import factorization_threads, pass_threads
 GETRF, GETRS = routines(lapack, "getrf"), routines(lapack, "getrs")
 POTRF, POTRS = routines(lapack, "potrf"), routines(lapack, "potrs")
 _GEMM = routines(blas, "gemm")
-_FEW_COLUMNS = 4
+LEAST_STRIP = 8
+"""Columns from which our kernel cuts them into strips (cpp/native/strip_solve.hpp), and takes as
+many threads as the work pays for."""
 _SHARED = 12 << 20
 """Bytes of factors times threads from which our threads take less time than LAPACK's one."""
 _LEAST_SHARED = 3 << 19
@@ -63,8 +65,6 @@ _BYTES_PER_THREAD = 1 << 20
 _LEAST_CORRECTED = 800
 """The order from which two threads take less time for a whole correction than LAPACK for its
 substitution and Python for the rest."""
-_LEAST_OWN_SOLVE = 288
-"""The order below which solves are LAPACK's, however many columns there are."""
 
 
 def getrf(work: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], int]:
@@ -116,11 +116,13 @@ def own_solve_threads(packed: NDArray[Any], columns: int) -> int:
     """Threads of our kernel for a solve that LAPACK could do, too; 0 if LAPACK is to do it.
 
     For one column LAPACK's takes one thread. For more it wakes those of BLAS, which go on spinning
-    beside the threads of the next LU, so that ours does it even where it takes a little longer.
+    beside the threads of the next LU.
     """
-    if columns > _FEW_COLUMNS or len(packed) < _LEAST_OWN_SOLVE or not has_own_lu():
+    if not has_own_lu():
         return 0
     granted = factorization_threads()
+    if columns >= LEAST_STRIP:
+        return granted
     threads = solve_threads(packed, granted)
     if granted > 1 and packed.nbytes >= max(_LEAST_SHARED, _SHARED // granted):
         return max(2, threads)
@@ -356,7 +358,7 @@ class DenseFactors(PermutedFactors):
         if self._storage is not self.fmt or self.fmt not in (FP32, FP64) or upper_cholesky:
             return 0
         threads = own_solve_threads(self._packed, columns)
-        if threads or columns > _FEW_COLUMNS or not has_own_lu():
+        if threads or not has_own_lu():
             return threads
         if not self._is_lu:  # as in `_solve_factored`
             return solve_threads(self._packed)
@@ -387,12 +389,10 @@ class DenseFactors(PermutedFactors):
         y = gathered(b, rows, self.fmt)
         packed, flip = self._packed, transpose != self._transposed
         storage, columns = self._storage.name, y.shape[1]
-        few = columns <= _FEW_COLUMNS and has_own_lu()
+        threads = own_solve_threads(packed, columns)
         # LAPACK's potrs takes longer than ours even where one thread suffices.
-        if packed.dtype != y.dtype or (few and not self._is_lu):
-            threads = solve_threads(packed) if few else ONE_THREAD
-        else:
-            threads = own_solve_threads(packed, columns)
+        if packed.dtype != y.dtype or (threads == 0 and has_own_lu() and not self._is_lu):
+            threads = solve_threads(packed) if has_own_lu() else ONE_THREAD
         if self._is_lu and threads:
             _kernels.native_getrs(packed, storage, y, flip, threads)
         elif self._is_lu:
