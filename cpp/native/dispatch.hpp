@@ -20,5 +20,6 @@ const LookKernels& look_kernels();
 const ScalingKernels& scaling_kernels();
 const ExactKernels& exact_kernels();
 template <int parts> const ExpressKernels<parts>& express_kernels();
+template <class F> const OrthogonalKernels<F>& orthogonal_kernels();
 
 }  // namespace roundwise

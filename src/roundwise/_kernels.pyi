@@ -253,6 +253,23 @@ def express_solve(
     block: int,
     /,
 ) -> tuple[int, float, float]: ...
+def tall_solve(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    x: NDArray[Any],
+    norms: NDArray[np.float64],
+    in_single: bool,
+    tolerance: float,
+    rcond: float,
+    resolution: float,
+    block_error_n: float,
+    block_error_m: float,
+    exact_error_n: float,
+    exact_error_m: float,
+    block_n: int,
+    block_m: int,
+    /,
+) -> tuple[int, float, float, int, int]: ...
 def express_solve_stack(
     a: NDArray[Any],
     b: NDArray[Any],
