@@ -257,7 +257,7 @@ def tall_solve(
     a: NDArray[Any],
     b: NDArray[Any],
     x: NDArray[Any],
-    norms: NDArray[np.float64],
+    norms: NDArray[float64],
     in_single: bool,
     tolerance: float,
     rcond: float,
