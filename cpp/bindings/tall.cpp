@@ -1,4 +1,4 @@
-// Small dense least squares problems, solved and verified in one call each.
+// Dense least squares problems, solved and verified in one call each.
 #include "native/tall_solve.hpp"
 
 #include <string_view>
@@ -45,10 +45,11 @@ class Buffer {
 constexpr std::int64_t many_operations = 100000;
 
 template <class F>
-TallResult solved(const Buffer& a, const Buffer& b, const Buffer& x, const Buffer& norms, const TallGate& gate) {
+TallResult solved(const Buffer& a, const Buffer& b, const Buffer& x, const Buffer& norms, const TallGate& gate,
+                  int threads) {
     const bool wide = a.rows() < a.columns();
     const std::int64_t m = wide ? a.columns() : a.rows(), n = wide ? a.rows() : a.columns();
-    TallSolve<F> solver(m, n, b.columns(), wide, x.is_single, gate);
+    TallSolve<F> solver(m, n, b.columns(), wide, x.is_single, gate, threads);
     const Workspace workspace(solver.scratch_bytes());
     const auto solve = [&] {
         return solver.solve(a.given(), b.given(), x.data(), static_cast<double*>(norms.data()), workspace.get());
@@ -61,15 +62,14 @@ TallResult solved(const Buffer& a, const Buffer& b, const Buffer& x, const Buffe
 }  // namespace
 
 void bind_tall(nb::module_& m) {
-    // The x that minimises ||b - A x||, the shortest one if there are many, verified, on the calling thread,
-    // by factors in single precision or not. Returns the status (0: accepted; 1: the rank is in doubt; 2: above
+    // The x that minimises ||b - A x||, the shortest one if there are many, verified, by factors in single precision or not. Returns the status (0: accepted; 1: the rank is in doubt; 2: above
     // the tolerance; 3: a number is not finite), the upper bound of the backward error, about the condition
     // number, the rank, and the corrections. x, and in `norms` the lengths of b - A x, are written only if it
     // is accepted.
     define(m, "tall_solve",
            [](nb::handle A, nb::handle B, nb::handle X, nb::handle lengths, bool in_single, double tolerance,
               double rcond, double resolution, double block_error_n, double block_error_m, double exact_error_n,
-              double exact_error_m, std::int64_t block_n, std::int64_t block_m) {
+              double exact_error_m, std::int64_t block_n, std::int64_t block_m, int threads) {
         const Buffer a(A, false, 2), b(B, false, 1), x(X, true, 1), norms(lengths, true, 1);
         require(a.rows() >= 1 && a.columns() >= 1 && b.columns() >= 1 && b.rows() == a.rows(),
                 "the shapes of A and b do not match; pass m x n numbers, and m or m x k");
@@ -77,11 +77,13 @@ void bind_tall(nb::module_& m) {
                 "x has another shape than the answer; pass n or n x k numbers");
         require(!norms.is_single && norms.rows() * norms.columns() == b.columns(),
                 "norms has another length; pass a float64 number for each column of b");
+        require(threads >= 1, "threads < 1; pass at least 1");
         require_block(block_n);
         require_block(block_m);
         const TallGate gate = {tolerance,     rcond,         resolution, block_error_n, block_error_m,
                                exact_error_n, exact_error_m, block_n,    block_m};
-        const TallResult found = in_single ? solved<float>(a, b, x, norms, gate) : solved<double>(a, b, x, norms, gate);
+        const TallResult found = in_single ? solved<float>(a, b, x, norms, gate, threads)
+                                           : solved<double>(a, b, x, norms, gate, threads);
         return nb::make_tuple(static_cast<int>(found.status), found.backward_error, found.condition, found.rank,
                               found.steps);
     });

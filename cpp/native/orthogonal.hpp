@@ -1,4 +1,4 @@
-// Householder's QR of one tall dense matrix on one thread, for small least squares problems.
+// Householder's QR of one tall dense matrix, for least squares problems.
 //
 // Rows are contiguous and padded to a multiple of eight numbers, and so are those of right-hand sides: every
 // operation is one on eight numbers of a row. Eight columns make a panel. Its reflections I - v v' are kept
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/parallel.hpp"
 #include "native/kernels.hpp"
 
 namespace roundwise {
@@ -122,9 +123,36 @@ inline void reflect_columns(std::int64_t top, std::int64_t m, const F* panel, co
 // thousand rows fit into the cache of a core.
 constexpr std::int64_t block_columns = 64, strip_columns = 2 * eight_columns;
 
+// Applies the panels from `first` to `last` - 1, or back if not `transpose`, to columns `begin` to `end` - 1, strip
+// after strip. Threads take strips, whose results do not depend on who computes them.
+template <class F>
+void reflect_strips(std::int64_t m, std::int64_t first, std::int64_t last, const F* panels, const F* triangles,
+                    const std::int32_t* tops, bool transpose, F* b, std::int64_t step, std::int64_t begin,
+                    std::int64_t end, int threads) {
+    std::int64_t claimed = begin;
+    const auto work = [&] {
+        for (;;) {
+            const std::int64_t c = __atomic_fetch_add(&claimed, strip_columns, __ATOMIC_RELAXED);
+            if (c >= end) return;
+            for (std::int64_t k = first; k < last; ++k) {
+                const std::int64_t q = transpose ? k : first + last - 1 - k;
+                reflect_columns(tops[q], m, panels + q * eight_columns * m, triangles + q * 64, transpose, b, step, c,
+                                c + strip_columns < end ? c + strip_columns : end);
+            }
+        }
+    };
+    if (threads == 1 || end - begin <= strip_columns) {
+        work();
+        return;
+    }
+    run_members(
+        threads, [](void* context, int) { (*static_cast<decltype(&work)>(context))(); },
+        const_cast<void*>(static_cast<const void*>(&work)));
+}
+
 template <class F>
 std::int64_t orthogonal_factorize(std::int64_t m, std::int64_t n, F* a, double least, std::int32_t* kept,
-                                  F* panels, F* triangles, std::int32_t* tops, double* left_out) {
+                                  F* panels, F* triangles, std::int32_t* tops, double* left_out, int threads) {
     const std::int64_t step = padded_to_eight(n);
     std::int64_t rank = 0;
     *left_out = 0;
@@ -169,24 +197,17 @@ std::int64_t orthogonal_factorize(std::int64_t m, std::int64_t n, F* a, double l
         const std::int64_t end = after < step ? after : step;
         reflect_columns(top, m, panel, triangle, true, a, step, j + eight_columns, end);
         if (j + eight_columns < end) continue;
-        // The columns after the block, some at a time, which stay in the cache for all of its panels.
-        for (std::int64_t c = end; c < step; c += strip_columns)
-            for (std::int64_t q = block / eight_columns; q <= j / eight_columns; ++q)
-                reflect_columns(tops[q], m, panels + q * eight_columns * m, triangles + q * 64, true, a, step, c,
-                                c + strip_columns < step ? c + strip_columns : step);
+        reflect_strips(m, block / eight_columns, j / eight_columns + 1, panels, triangles, tops, true, a, step, end,
+                       step, threads);
     }
     return rank;
 }
 
 template <class F>
 void orthogonal_reflect(std::int64_t m, std::int64_t n, const F* panels, const F* triangles,
-                        const std::int32_t* tops, bool transpose, std::int64_t columns, F* b) {
+                        const std::int32_t* tops, bool transpose, std::int64_t columns, F* b, int threads) {
     const std::int64_t count = (n + eight_columns - 1) / eight_columns, width = padded_to_eight(columns);
-    for (std::int64_t k = 0; k < count; ++k) {
-        const std::int64_t q = transpose ? k : count - 1 - k;
-        reflect_columns(tops[q], m, panels + q * eight_columns * m, triangles + q * 64, transpose, b, width, 0,
-                        width);
-    }
+    reflect_strips(m, 0, count, panels, triangles, tops, transpose, b, width, 0, width, threads);
 }
 
 // X = R^-1 B, or R'^-1 B, in place, for eight columns of B at a time.

@@ -1,4 +1,4 @@
-// One small dense least squares problem, solved and verified on the calling thread: copy, scaling, QR, rank,
+// One dense least squares problem, solved and verified in one call: copy, scaling, QR, rank,
 // solution, residuals in twice the precision, corrections, gate. docs/least-squares.md has the formulas and
 // what is proved; an answer that does not pass is not written.
 //
@@ -38,9 +38,10 @@ struct TallResult {
 
 template <class F> class TallSolve {
   public:
-    TallSolve(std::int64_t m, std::int64_t n, std::int64_t k, bool wide, bool single, const TallGate& gate)
+    TallSolve(std::int64_t m, std::int64_t n, std::int64_t k, bool wide, bool single, const TallGate& gate,
+              int threads)
         : m_(m), n_(n), k_(k), step_(padded_to_eight(n)), width_(padded_to_eight(k)), wide_(wide), single_(single),
-          gate_(gate) {}
+          threads_(threads), gate_(gate) {}
 
     std::int64_t scratch_bytes() const {
         TallSolve measured = *this;
@@ -82,6 +83,7 @@ template <class F> class TallSolve {
 
     std::int64_t m_, n_, k_, step_, width_;
     bool wide_, single_;
+    int threads_;
     TallGate gate_;
     const double *given_ = nullptr, *matrix_ = nullptr;
     double *copy_, *scaled_, *rights_, *f_, *g_, *p_, *q_, *top_, *bottom_, *difference_, *rest_, *errors_;
@@ -124,6 +126,16 @@ template <class F> class TallSolve {
     }
 
     static TallResult refused(TallStatus status) { return {status, HUGE_VAL, HUGE_VAL, 0, 0}; }
+
+    // value 2^power, rounded once: by a product where that power is a normal number.
+    static double times_power(double value, int power) {
+        if (power == 0) return value;
+        if (power < -1022 || power > 1023) return std::ldexp(value, power);
+        const std::uint64_t bits = static_cast<std::uint64_t>(power + 1023) << 52;
+        double factor;
+        std::memcpy(&factor, &bits, sizeof factor);
+        return value * factor;
+    }
 
     static int exponent(double value) {  // of 2^e > |value|
         if (value == 0) return of_zero;
@@ -192,7 +204,7 @@ template <class F> class TallSolve {
         if (changes) {
             for (std::int64_t i = 0; i < m_; ++i)
                 for (std::int64_t j = 0; j < n_; ++j)
-                    scaled_[i * n_ + j] = std::ldexp(given_[i * n_ + j], -left_[j]);
+                    scaled_[i * n_ + j] = times_power(given_[i * n_ + j], -left_[j]);
             matrix_ = scaled_;
         }
         sums_of_squares(matrix_);
@@ -214,7 +226,7 @@ template <class F> class TallSolve {
             of_rights_[c] = most == of_zero ? 0 : most;
             for (std::int64_t i = 0; i < rows; ++i)
                 right[c * rows + i] =
-                    std::ldexp(rights_[c * rows + i], -(of_rights_[c] + (wide_ ? left_[i] : 0)));
+                    times_power(rights_[c * rows + i], -(of_rights_[c] + (wide_ ? left_[i] : 0)));
         }
     }
 
@@ -243,7 +255,7 @@ template <class F> class TallSolve {
         const OrthogonalKernels<F>& kernels = orthogonal_kernels<F>();
         double left_out = 0;
         const double least = std::max(gate_.rcond, gate_.resolution) * longest;
-        rank_ = kernels.factorize(m_, n_, work_, least, kept_, panels_, triangles_, tops_, &left_out);
+        rank_ = kernels.factorize(m_, n_, work_, least, kept_, panels_, triangles_, tops_, &left_out, threads_);
         left_out = std::sqrt(left_out);
         deficient_ = rank_ < n_;
         // A triangle of the columns that are kept.
@@ -326,10 +338,9 @@ template <class F> class TallSolve {
     // q = R^-1 (d - h), p = Q [h; e].
     void correct(const F* r, std::int64_t step, const double* f, const double* g, double* p, double* q) {
         const OrthogonalKernels<F>& kernels = orthogonal_kernels<F>();
-        const bool has_g = std::any_of(g, g + n_ * k_, [](double value) { return value != 0; });
-        pack(f, m_, tall_block_);
-        kernels.reflect(m_, n_, panels_, triangles_, tops_, true, k_, tall_block_);
-        if (has_g) {
+        project(f);
+        const auto is_zero = [](double value) { return value == 0; };
+        if (!std::all_of(g, g + n_ * k_, is_zero)) {
             pack(g, n_, short_block_);
             kernels.substitute(n_, r, step, true, k_, short_block_);
         } else {
@@ -341,13 +352,50 @@ template <class F> class TallSolve {
             short_block_[i] = d - h;
         }
         kernels.substitute(n_, r, step, false, k_, short_block_);
-        kernels.reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_);
+        kernels.reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_, threads_);
         unpack(tall_block_, m_, p);
         unpack(short_block_, n_, q);
     }
 
+    // tall_block_ = Q' f
+    void project(const double* f) {
+        pack(f, m_, tall_block_);
+        if (std::all_of(f, f + m_ * k_, [](double value) { return value == 0; })) return;
+        orthogonal_kernels<F>().reflect(m_, n_, panels_, triangles_, tops_, true, k_, tall_block_, threads_);
+    }
+
+    // Whether x alone passes, its residual being the witness s: that saves Q [0; e]. It mostly does, unless the
+    // residual is small beside A x.
+    bool passes_alone(double tolerance, double& worst) {
+        product_residual(false, q_, f_, p_, gate_.block_n);
+        product_residual(true, p_, g_, bottom_, gate_.block_m);
+        std::fill_n(top_, m_ * k_, 0.0);
+        worst = 0;
+        for (std::int64_t c = 0; c < k_; ++c) {
+            // p is off by its last rounding, and by what block_error_n stands for.
+            const double p = length(p_ + c * m_, m_), f = 0x1p-53 * p, h = weighed(bottom_ + c * n_, weights_, n_, true);
+            const double q = weighed(q_ + c * n_, weights_, n_, false), b = length(f_ + c * m_, m_);
+            const double error = growth() * least_squares_error(f, h, q, p, b, gate_.block_error_n, gate_.block_error_m);
+            if (!(error <= worst)) worst = error;
+        }
+        return worst <= tolerance;
+    }
+
     TallResult refine(const F* r, std::int64_t step, double condition) {
-        correct(r, step, f_, g_, p_, q_);
+        if (!wide_ && sizeof(F) == 8) {
+            project(f_);
+            std::copy_n(tall_block_, n_ * width_, short_block_);
+            std::fill_n(tall_block_, n_ * width_, F(0));
+            orthogonal_kernels<F>().substitute(n_, r, step, false, k_, short_block_);
+            unpack(short_block_, n_, q_);
+            as_returned();
+            double worst;
+            if (passes_alone(gate_.tolerance, worst)) return {TallStatus::accepted, worst, condition, n_, 0};
+            orthogonal_kernels<F>().reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_, threads_);
+            unpack(tall_block_, m_, p_);
+        } else {
+            correct(r, step, f_, g_, p_, q_);
+        }
         double before = HUGE_VAL;
         for (int steps = 0;; ++steps) {
             as_returned();
@@ -367,7 +415,7 @@ template <class F> class TallSolve {
 
     // The answer in the given scale, and in its type.
     double answer(std::int64_t i, std::int64_t c) const {
-        const double value = std::ldexp(wide_ ? p_[c * m_ + i] : q_[c * n_ + i], shift(i, c));
+        const double value = times_power(wide_ ? p_[c * m_ + i] : q_[c * n_ + i], shift(i, c));
         return single_ ? static_cast<double>(static_cast<float>(value)) : value;
     }
     int shift(std::int64_t i, std::int64_t c) const {
@@ -378,7 +426,7 @@ template <class F> class TallSolve {
         double* const x = wide_ ? p_ : q_;
         const std::int64_t rows = wide_ ? m_ : n_;
         for (std::int64_t c = 0; c < k_; ++c)
-            for (std::int64_t i = 0; i < rows; ++i) x[c * rows + i] = std::ldexp(answer(i, c), -shift(i, c));
+            for (std::int64_t i = 0; i < rows; ++i) x[c * rows + i] = times_power(answer(i, c), -shift(i, c));
     }
     void write(void* x) const {
         const std::int64_t rows = wide_ ? m_ : n_;
@@ -403,7 +451,7 @@ template <class F> class TallSolve {
     }
     // R = B - T x, or B - T' x. The rows of T are contiguous.
     void product_residual(bool transpose, const double* x, const double* b, double* r, std::int64_t block) {
-        exact_kernels().residual(n_, m_, matrix_, !transpose, k_, x, b, r, block, 1);
+        exact_kernels().residual(n_, m_, matrix_, !transpose, k_, x, b, r, block, threads_);
     }
 
     static double length(const double* x, std::int64_t count) {
@@ -495,25 +543,28 @@ template <class F> class TallSolve {
         kernels.substitute(rank_, r, step, false, rest, y_);
         factorize_gram(rest, padded);
         weights_are_one();
+        const double allowed = gate_.tolerance + std::sqrt(static_cast<double>(rest)) * gate_.rcond;
         pack(wide_ ? g_ : f_, wide_ ? n_ : m_, tall_block_);
         if (wide_) {  // s is the part N w of b; what is left of b is [I Y]' c, and x = Q [R'^-1 c; 0]
             split(tall_block_, true, q_, rest, padded);
             std::fill(tall_block_ + rank_ * width_, tall_block_ + m_ * width_, F(0));
             for (std::int64_t i = 0; i < rank_ * width_; ++i) tall_block_[i] = short_block_[i];
             kernels.substitute(rank_, r, step, true, k_, tall_block_);
-            kernels.reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_);
+            kernels.reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_, threads_);
         } else {  // Q' b = [c; d], x is [R^-1 c; 0] without its part N w, and s = Q [0; d]
-            kernels.reflect(m_, n_, panels_, triangles_, tops_, true, k_, tall_block_);
+            kernels.reflect(m_, n_, panels_, triangles_, tops_, true, k_, tall_block_, threads_);
             std::copy_n(tall_block_, rank_ * width_, short_block_);
             std::fill_n(tall_block_, rank_ * width_, F(0));
             std::fill(short_block_ + rank_ * width_, short_block_ + n_ * width_, F(0));
             kernels.substitute(rank_, r, step, false, k_, short_block_);
             split(short_block_, false, q_, rest, padded);
-            kernels.reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_);
+            as_returned();
+            double worst;
+            if (passes_alone(allowed, worst)) return {TallStatus::accepted, worst, condition, rank_, 0};
+            kernels.reflect(m_, n_, panels_, triangles_, tops_, false, k_, tall_block_, threads_);
         }
         unpack(tall_block_, m_, p_);
         as_returned();
-        const double allowed = gate_.tolerance + std::sqrt(static_cast<double>(rest)) * gate_.rcond;
         const double worst = judge(allowed);
         return {worst <= allowed ? TallStatus::accepted : TallStatus::above_tolerance, worst, condition, rank_, 0};
     }

@@ -268,6 +268,7 @@ def tall_solve(
     exact_error_m: float,
     block_n: int,
     block_m: int,
+    threads: int,
     /,
 ) -> tuple[int, float, float, int, int]: ...
 def express_solve_stack(

@@ -1,8 +1,8 @@
 """Methods of least squares, which factorize the tall one of A and A', m-by-n.
 
 Cholesky of A'A takes ``m n^2 + n^3 / 3`` operations, all in products that run on all threads, and
-bears condition numbers up to 1e7. Householder's QR takes ``2 m n^2 - 2/3 n^3``, on one thread, in
-one compiled call with all that follows; it bears condition numbers up to 1e15 and sees which
+bears condition numbers up to 1e7. Householder's QR takes ``2 m n^2 - 2/3 n^3``, in one
+compiled call with all that follows; it bears condition numbers up to 1e15 and sees which
 columns depend on others. The SVD, of about ``14 m n^2``, tells the rank where QR leaves doubt.
 """
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
@@ -127,7 +128,7 @@ def lstsq(
     >>> roundwise.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 3.0]).round(6)
     array([1., 1.])
     """
-    tried = None
+    tried: list[Tried] = []
     if type(A) is type(b) is np.ndarray:
         try:
             known = memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy]
@@ -135,8 +136,8 @@ def lstsq(
             known = _remembered(A, b, rcond, tol, policy)
         if known is not None:
             tried = known.run(A, b)
-            if tried.found.accepted:
-                return known.solution(tried) if full_output else tried.found.x
+            if tried[-1].found.accepted:
+                return known.solution(tried) if full_output else tried[-1].found.x
     else:
         place_of(A, b, "cpu")  # refuses what is on a GPU
     with ieee_arithmetic():
@@ -191,21 +192,29 @@ class Known(NamedTuple):
     """What shapes, types and options say of a problem that one compiled call solves."""
 
     plan: Plan
-    gate: Gate
+    rungs: tuple[tuple[Action, Gate], ...]  # the first ones of the plan, which are compiled calls
     dtype: Any  # of x
     converted: tuple[Any, Any]  # the types that A and b are converted to, None if they are not
 
-    def run(self, A: NDArray[Any], b: NDArray[Any]) -> Tried:
-        start = perf_counter()
+    def run(self, A: NDArray[Any], b: NDArray[Any]) -> list[Tried]:
+        """What came of the rungs, until one was accepted."""
+        start, tried = perf_counter(), []
         of_A, of_b = self.converted
         A = A if of_A is None else A.astype(of_A)
         b = b if of_b is None else b.astype(of_b)
-        found = solve_at_once(A, b, self.dtype, self.gate)
-        return Tried(self.plan.ladder[0], self.gate, min(A.shape), found, perf_counter() - start)
+        for action, gate in self.rungs:
+            found = solve_at_once(A, b, self.dtype, gate)
+            end = perf_counter()
+            tried.append(Tried(action, gate, min(A.shape), found, end - start))
+            start = end
+            if found.accepted:
+                break
+        return tried
 
-    def solution(self, tried: Tried) -> LeastSquaresSolution:
-        timings = {"look": 0.0, "solve": tried.seconds, "rank": 0.0}
-        return _solution_at_once(tried, self.plan.reason, (tried.outcome,), timings)
+    def solution(self, tried: list[Tried]) -> LeastSquaresSolution:
+        timings = {"look": 0.0, "solve": sum(one.seconds for one in tried), "rank": 0.0}
+        outcomes = tuple(one.outcome for one in tried)
+        return _solution_at_once(tried[-1], self.plan.reason, outcomes, timings)
 
 
 memo: dict[Any, Known | None] = {}
@@ -246,9 +255,11 @@ def _known(
     plan = decided_by_shape(start, A.shape, columns, False, dtype == np.float32)
     if not runs_at_once(plan.ladder[0]):
         return None
-    gate = _gate_for(plan.ladder[0], *limits_of(A.shape, dtype, tol, rcond), A.shape)
+    compiled = tuple(takewhile(runs_at_once, plan.ladder))
+    limits = limits_of(A.shape, dtype, tol, rcond)
+    rungs = tuple((action, _gate_for(action, *limits, A.shape)) for action in compiled)
     converted = [None if is_native_float(one.dtype) else np.float64 for one in (A, b)]
-    return Known(plan, gate, dtype, (converted[0], converted[1]))
+    return Known(plan, rungs, dtype, (converted[0], converted[1]))
 
 
 def _gate_for(action: Action, tolerance: float, rcond: float, shape: tuple[int, ...]) -> Gate:
@@ -293,24 +304,24 @@ def climb(
     plan: Plan,
     seconds: float,
     full_output: bool,
-    tried: Tried | None = None,
+    before: list[Tried] | None = None,
 ) -> LeastSquaresSolution:
     """Try the actions of the plan in turn, until an answer passes the gate and the rank is known.
 
-    `seconds` are those of the steps before; `tried` is what came of the first action, if it was
-    tried. Without `full_output`, `knowledge` is None.
+    `seconds` are those of the steps before; `before` is what came of the actions that were tried
+    already. Without `full_output`, `knowledge` is None.
     """
     timings = {"look": seconds, "solve": 0.0, "rank": 0.0}
     climbed = _Climb(system, plan, timings, full_output)
     rank, condition = Rank.UNSEEN, math.nan
+    known = {one.action: one for one in before or ()}
     for action in plan.ladder:
         if action.method == BY_SVD.method:
             return _by_svd(climbed)
         if rank is Rank.DOUBTFUL:
             continue
         if runs_at_once(action):
-            if tried is None or tried.action != action:
-                tried = _at_once(system, action)
+            tried = known.get(action) or _at_once(system, action)
             timings["solve"] += tried.seconds
             climbed.attempts.append(tried.outcome)
             if tried.found.accepted:

@@ -151,8 +151,12 @@ def _default(method: str, single: bool) -> Plan:
         reason = "QR in fp64 at once, on one thread: Cholesky of A'A gains little for this shape."
         return Plan(_ladder_from(Action([FP64] * 4, method)), reason)
     if single:
+        # Where fp32 is not enough, a dense A mostly has dependent columns, which QR sees.
         reason = "The answer is to be float32: Cholesky of A'A in fp32 is likely to do, at the "
-        return Plan(_ladder_from(Action([FP32, FP64, FP64, FP64], method)), reason + "least cost.")
+        ladder = _ladder_from(Action([FP32, FP64, FP64, FP64], method))
+        if method == "cholesky":
+            ladder = (ladder[0], *ladder[2:])
+        return Plan(ladder, reason + "least cost.")
     reason = "Cholesky of A'A in fp64 takes half the operations of QR and suffices unless the "
     return Plan(_ladder_from(Action([FP64] * 4, method)), reason + "condition number is large.")
 

@@ -1,4 +1,4 @@
-"""A dense least squares problem by one compiled call on one thread: QR, refinement, rank and gate.
+"""A dense least squares problem by one compiled call: QR, refinement, rank and gate.
 
 The call copies and scales the numbers, factorizes ``T = Q R`` by Householder's method, leaves out
 columns of which nothing is left beside those before them, estimates the condition number of the
@@ -19,6 +19,7 @@ from roundwise.actions import Action
 from roundwise.algorithms.base import OutcomeStatus
 from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2
+from roundwise.machine.threads import ONE_THREAD, factorization_threads
 
 
 class Gate(NamedTuple):
@@ -88,11 +89,28 @@ def gate_of(rows: int, columns: int, in_single: bool, tolerance: float, rcond: f
     return Gate(in_single, tolerance, rcond, resolution, *in_blocks, *exactly, block_n, block_m)
 
 
+OPERATIONS_OF_A_MEETING = 2e7
+"""Operations per panel of 64 columns, a meeting of threads, from which a second thread gains time:
+a price. 600 x 590 numbers take as long on two cores as on one (benchmarks/bench_lstsq.py)."""
+
+
+def threads_for(m: int, n: int, columns: int) -> int:
+    """Threads of the compiled call; one where others would hardly gain what waiting for them costs.
+
+    Answers do not depend on it.
+    """
+    operations, meetings = 2.0 * m * n * (n + 2 * columns), 2 + n / 64
+    if operations < OPERATIONS_OF_A_MEETING * meetings:
+        return ONE_THREAD
+    return factorization_threads()
+
+
 def solve_at_once(A: NDArray[Any], b: NDArray[Any], dtype: Any, gate: Gate) -> Found:
     """The least squares solution of float32 or float64 numbers in any memory order, in a type."""
     x = np.empty((A.shape[1], *b.shape[1:]), dtype)
     norms = np.empty(b.shape[1] if b.ndim == 2 else 1)
-    return Found(x, norms, *_kernels.tall_solve(A, b, x, norms, *gate))
+    threads = threads_for(max(A.shape), min(A.shape), len(norms))
+    return Found(x, norms, *_kernels.tall_solve(A, b, x, norms, *gate, threads))
 
 
 def allowed_error(gate: Gate, left_out: int) -> float:
