@@ -30,4 +30,5 @@ NB_MODULE(_kernels, m) {
     bind_text(m);
     bind_left_looking(m);
     bind_express(m);
+    bind_tall(m);
 }

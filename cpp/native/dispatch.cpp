@@ -23,6 +23,8 @@ ROUNDWISE_DECLARE_TABLE(native_, ScalingKernels, scaling_kernels)
 ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
 ROUNDWISE_DECLARE_TABLE(express_, ExpressKernels<1>, real_kernels)
 ROUNDWISE_DECLARE_TABLE(express_, ExpressKernels<2>, complex_kernels)
+ROUNDWISE_DECLARE_TABLE(orthogonal_, OrthogonalKernels<float>, float_kernels)
+ROUNDWISE_DECLARE_TABLE(orthogonal_, OrthogonalKernels<double>, double_kernels)
 
 namespace {
 
@@ -144,6 +146,14 @@ template <> const ExpressKernels<1>& express_kernels() {
 
 template <> const ExpressKernels<2>& express_kernels() {
     return ROUNDWISE_TABLE(native_level(), express_, complex_kernels);
+}
+
+template <> const OrthogonalKernels<float>& orthogonal_kernels() {
+    return ROUNDWISE_TABLE(native_level(), orthogonal_, float_kernels);
+}
+
+template <> const OrthogonalKernels<double>& orthogonal_kernels() {
+    return ROUNDWISE_TABLE(native_level(), orthogonal_, double_kernels);
 }
 
 }  // namespace roundwise

@@ -23,5 +23,6 @@ const ScalingKernels& scaling_kernels();
 const ExactKernels& exact_kernels();
 void require_rounding_errors();  // std::runtime_error if a level was compiled such that sums lose their errors
 template <int parts> const ExpressKernels<parts>& express_kernels();
+template <class F> const OrthogonalKernels<F>& orthogonal_kernels();
 
 }  // namespace roundwise

@@ -209,4 +209,26 @@ template <int parts> struct ExpressKernels {
     void (*largest)(std::int64_t n, std::int64_t columns, const double* b, double* largest);
 };
 
+// Householder's QR of one tall matrix (m x n, m >= n), in single or double precision. One
+// table per level, as above. Rows have padded_to_eight(columns) numbers; the padding is zero.
+template <class F> struct OrthogonalKernels {
+    // In place: the rows of R, one for each column that is kept. Columns of which at most `least` is left in
+    // length are not kept; the sum of the squares of these lengths goes to left_out. Returns how many are kept,
+    // their indices in `kept`. Of each eight columns, `panels` has m rows of eight numbers, `triangles` 64
+    // numbers, and `tops` the first row of their reflections.
+    std::int64_t (*factorize)(std::int64_t m, std::int64_t n, F* a, double least, std::int32_t* kept, F* panels,
+                              F* triangles, std::int32_t* tops, double* left_out, int threads);
+
+    // B (m x columns) becomes Q B, or Q' B.
+    void (*reflect)(std::int64_t m, std::int64_t n, const F* panels, const F* triangles,
+                    const std::int32_t* tops, bool transpose, std::int64_t columns, F* b, int threads);
+
+    // B (n x columns) becomes R^-1 B, or R'^-1 B, for the upper triangle in rows of `step` numbers.
+    void (*substitute)(std::int64_t n, const F* r, std::int64_t step, bool transpose, std::int64_t columns,
+                       F* b);
+
+    // B becomes R B, or R' B.
+    void (*multiply)(std::int64_t n, const F* r, std::int64_t step, bool transpose, std::int64_t columns, F* b);
+};
+
 }  // namespace roundwise

@@ -254,6 +254,24 @@ def express_solve(
     block: int,
     /,
 ) -> tuple[int, float, float, int]: ...
+def tall_solve(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    x: NDArray[Any],
+    norms: NDArray[float64],
+    in_single: bool,
+    tolerance: float,
+    rcond: float,
+    resolution: float,
+    block_error_n: float,
+    block_error_m: float,
+    exact_error_n: float,
+    exact_error_m: float,
+    block_n: int,
+    block_m: int,
+    threads: int,
+    /,
+) -> tuple[int, float, float, int, int]: ...
 def express_solve_stack(
     a: NDArray[Any],
     b: NDArray[Any],

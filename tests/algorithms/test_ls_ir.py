@@ -11,7 +11,6 @@ from scipy import sparse
 import roundwise as rw
 from roundwise.algorithms.least_squares.augmented import AugmentedMatrix
 from roundwise.algorithms.stage import Stage
-from roundwise.backends.native.orthogonal import shifted_cholesky_qr
 from roundwise.problems import LeastSquares, random_least_squares
 
 GATE = np.sqrt(80) * 2.0**-53
@@ -77,14 +76,6 @@ def test_zero_columns_are_a_zero_pivot():
     A[:, 3] = 0
     outcome = rw.LsIR().run(LeastSquares(A, np.ones(60)), "fp32-fp64-fp64-fp64")
     assert outcome.status is rw.OutcomeStatus.ZERO_PIVOT
-
-
-@pytest.mark.parametrize("kappa", [1e2, 1e8, 1e11])
-def test_shifted_cholesky_qr_conditions(kappa):
-    T = problem(kappa).A
-    Q, R, shift = shifted_cholesky_qr(T, np.tril(T.T @ T))
-    assert np.linalg.norm(Q @ R - T) <= 1e-14
-    assert np.linalg.cond(Q) <= max(10.0, 10 * kappa * np.sqrt(shift))
 
 
 def test_the_augmented_matrix_is_what_it_says():

@@ -1,32 +1,59 @@
 """Methods of least squares, which factorize the tall one of A and A', m-by-n.
 
-Each takes more operations than the one before, and bears larger condition numbers: dense methods
-take ``m n^2 + n^3 / 3`` operations (Cholesky of A'A, up to kappa = 1e7), ``3 m n^2 + n^3``
-(Cholesky QR, up to 1e12), ``4 m n^2`` (Householder's QR with Q) and about ``14 m n^2`` (the SVD,
-which also tells the rank). So the cheapest is tried first, whatever the shape.
+Cholesky of A'A takes ``m n^2 + n^3 / 3`` operations, all in products that run on all threads, and
+bears condition numbers up to 1e7. Householder's QR takes ``2 m n^2 - 2/3 n^3``, in one
+compiled call with all that follows; it bears condition numbers up to 1e15 and sees which
+columns depend on others. The SVD, of about ``14 m n^2``, tells the rank where QR leaves doubt.
 """
 
 from __future__ import annotations
 
 from roundwise.formats import FP32, FP64
-from roundwise.methods.contract import Method
+from roundwise.methods.contract import Method, Rates, Seconds, Shape
+
+CLIMB = 2.5e-4
+"""Seconds of a climb in Python, whatever the sizes: `lstsq` of 20 x 5 numbers with the policy
+``cholesky:fp64-fp64-fp64-fp64``, least of 1000, two cores of an AMD EPYC (AVX-512)."""
+
+QR_SPEED, LARGE = 1.6, 2000
+"""The rate of QR over that of LU with n = 2000, both on one thread: 60 Gflop/s of 1200 x 1190
+numbers, by ``benchmarks/bench_lstsq.py`` with OPENBLAS_NUM_THREADS=1, on the same machine."""
+
+ENTRY_PASS = 1.2e-9
+"""Seconds per entry and column of what follows QR: its reflections twice, residuals, copies; on the
+same machine, 1000 x 256 numbers with 100 columns and with one."""
+
+
+def cholesky_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
+    """Of Cholesky of A'A, in the rates of all threads."""
+    n, m = shape.n, shape.entries / shape.n
+    seconds = (m * n * n + n**3 / 3) / rates.profile.rate(fmt, n).flops_per_second
+    return Seconds(seconds + CLIMB, step=2 * ENTRY_PASS * shape.entries * shape.columns)
+
+
+def qr_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
+    """Of Householder's QR, in the rates of one thread."""
+    n, m = shape.n, shape.entries / shape.n
+    rate = QR_SPEED * rates.profile.rate(FP64.name, LARGE).flops_per_second
+    seconds = (2 * m * n * n - 2 / 3 * n**3) / rate
+    return Seconds(seconds, step=ENTRY_PASS * shape.entries * shape.columns)
+
 
 SVD = Method("svd", sparse=False, formats=(FP64,), chosen=False)
 
 TALL: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("cholesky", sparse=False, formats=(FP32, FP64), then=("choleskyqr",)),
-        Method("choleskyqr", sparse=False, formats=(FP64,), then=("qr",)),
-        Method("qr", sparse=False, formats=(FP32, FP64), then=("svd",)),
+        Method("cholesky", sparse=False, formats=(FP32, FP64), then=("qr",), price=cholesky_price),
+        Method("qr", sparse=False, formats=(FP32, FP64), then=("svd",), price=qr_price),
         Method("cholesky/amd", sparse=True, formats=(FP32, FP64), then=("superlu/colamd",)),
         Method("superlu/colamd", sparse=True, formats=(FP32, FP64), then=("svd",)),
         SVD,
     )
 }
-"""By name. Of dense and of sparse ones the first is the one that is tried first."""
+"""By name. Of sparse ones the first is the one that is tried first."""
 
 
 def tall_methods(sparse: bool) -> tuple[str, ...]:
-    """The names of those for a dense or a sparse A, the cheapest first; an SVD is for both."""
+    """The names of those for a dense or a sparse A; an SVD is for both."""
     return tuple(name for name, one in TALL.items() if one.sparse == sparse or one is SVD)

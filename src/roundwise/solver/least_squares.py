@@ -4,34 +4,66 @@ system = prepare(A, b, ...)      # checked, in float64
 plan = decide(system, policy)    # the ladder of actions, and why
 answer = climb(system, plan)     # run, judge by the gate, take the next
 returned(answer.x, A, b)         # the kind of b
+
+Before them stands one look-up (`memo`): where the shape alone settles that QR comes first, one
+compiled call does it all. What it refuses is the ladder's first rung, failed.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms.base import Outcome, OutcomeStatus, Shared
+from roundwise.algorithms.least_squares.at_once import (
+    ABOVE_TOLERANCE,
+    IN_DOUBT,
+    OUTCOMES,
+    Found,
+    Gate,
+    allowed_error,
+    gate_of,
+    runs_at_once,
+    solve_at_once,
+)
 from roundwise.algorithms.least_squares.augmented import AugmentedFactors, AugmentedSystem
 from roundwise.algorithms.least_squares.certificate import judged
 from roundwise.algorithms.least_squares.ls_ir import LsIR, residual_of_both
-from roundwise.algorithms.least_squares.rank import Decomposed, Rank, rank_shown, tall_condition
+from roundwise.algorithms.least_squares.rank import (
+    Decomposed,
+    Rank,
+    rank_shown,
+    tall_condition,
+    truncated,
+)
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_as_a_whole
 from roundwise.algorithms.least_squares.verified_lstsq import Attempt, attempt
 from roundwise.algorithms.stage import Stages
+from roundwise.backends.native import exact
+from roundwise.formats import FP32
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import Plan
 from roundwise.solver.places import place_of, returned
-from roundwise.solver.policy_argument import parse_policy
+from roundwise.solver.policy_argument import DEFAULT, Start, parse_policy
 from roundwise.solver.prepare import BACKEND
 from roundwise.solver.solution import LeastSquaresSolution, SolveFailed
-from roundwise.solver.tall import BY_SVD, TallSystem, decide, prepare
+from roundwise.solver.tall import (
+    BY_SVD,
+    TallSystem,
+    answer_dtype,
+    decide,
+    decided_by_shape,
+    is_native_float,
+    limits_of,
+    prepare,
+)
 from roundwise.solver.trust.knowledge import Knowledge
 
 Array = NDArray[np.float64]
@@ -95,7 +127,17 @@ def lstsq(
     >>> roundwise.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 2.0, 3.0]).round(6)
     array([1., 1.])
     """
-    if not (type(A) is type(b) is np.ndarray):
+    tried: list[Tried] = []
+    if type(A) is type(b) is np.ndarray:
+        try:
+            known = memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy]
+        except (KeyError, TypeError):  # unseen, or a policy that is no text
+            known = _remembered(A, b, rcond, tol, policy)
+        if known is not None:
+            tried = known.run(A, b)
+            if tried[-1].found.accepted:
+                return known.solution(tried) if full_output else tried[-1].found.x
+    else:
         place_of(A, b, "cpu")  # refuses what is on a GPU
     with ieee_arithmetic():
         start = perf_counter()
@@ -105,10 +147,142 @@ def lstsq(
             answer = _nothing(system)
         else:
             plan = decide(system, asker)
-            answer = climb(system, plan, perf_counter() - start, full_output)
+            answer = climb(system, plan, perf_counter() - start, full_output, tried)
         if type(b) is not np.ndarray:
             answer = replace(answer, x=returned(answer.x, A, b))
     return answer if full_output else answer.x
+
+
+class Tried(NamedTuple):
+    """What the compiled call made of a problem."""
+
+    action: Action
+    gate: Gate
+    full_rank: int  # the smaller one of A's dimensions
+    found: Found
+    seconds: float
+
+    @property
+    def outcome(self) -> Outcome:
+        found = self.found
+        reason = {
+            IN_DOUBT: f"the condition number is about {found.condition:.0e} or larger: "
+            + Rank.DOUBTFUL.value,
+            ABOVE_TOLERANCE: f"above {self.tolerance:.1e}",
+        }
+        return Outcome(
+            OUTCOMES[found.status],
+            None,
+            nbe=found.backward_error,
+            outer_iterations=found.steps,
+            action=str(self.action),
+            arithmetic=BACKEND.arithmetic,
+            seconds=self.seconds,
+            reason=reason.get(found.status, ""),
+        )
+
+    @property
+    def tolerance(self) -> float:
+        """What is accepted, for the rank that was found."""
+        return allowed_error(self.gate, self.full_rank - self.found.rank)
+
+
+class Known(NamedTuple):
+    """What shapes, types and options say of a problem that one compiled call solves."""
+
+    plan: Plan
+    rungs: tuple[tuple[Action, Gate], ...]  # the first ones of the plan, which are compiled calls
+    dtype: Any  # of x
+    converted: tuple[Any, Any]  # the types that A and b are converted to, None if they are not
+
+    def run(self, A: NDArray[Any], b: NDArray[Any]) -> list[Tried]:
+        """What came of the rungs, until one was accepted."""
+        start, tried = perf_counter(), []
+        of_A, of_b = self.converted
+        A = A if of_A is None else A.astype(of_A)
+        b = b if of_b is None else b.astype(of_b)
+        for action, gate in self.rungs:
+            found = solve_at_once(A, b, self.dtype, gate)
+            end = perf_counter()
+            tried.append(Tried(action, gate, min(A.shape), found, end - start))
+            start = end
+            if found.accepted:
+                break
+        return tried
+
+    def solution(self, tried: list[Tried]) -> LeastSquaresSolution:
+        timings = {"look": 0.0, "solve": sum(one.seconds for one in tried), "rank": 0.0}
+        outcomes = tuple(one.outcome for one in tried)
+        return _solution_at_once(tried[-1], self.plan.reason, outcomes, timings)
+
+
+memo: dict[Any, Known | None] = {}
+"""By shapes, types and options; None for problems that are not for one call. `memo.clear()` lets a
+machine that was calibrated meanwhile decide again."""
+
+MOST_KNOWN = 4096
+"""Entries of `memo`, so that a program with ever new shapes does not fill the memory."""
+
+
+def _remembered(
+    A: NDArray[Any], b: NDArray[Any], rcond: Any, tol: Any, policy: Any
+) -> Known | None:
+    numbers = all(value is None or type(value) is float for value in (rcond, tol))
+    if not (numbers and isinstance(policy, str)):
+        return None  # the four steps take any numbers, and refuse what are none
+    if len(memo) >= MOST_KNOWN:
+        memo.clear()
+    known = _known(A, b, rcond, tol, policy)
+    memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy] = known
+    return known
+
+
+def _known(
+    A: NDArray[Any], b: NDArray[Any], rcond: float | None, tol: Any, policy: str
+) -> Known | None:
+    """None, too, for what `prepare` refuses."""
+    fits = A.ndim == 2 and b.ndim in (1, 2) and A.size and b.size and len(b) == len(A)
+    if not (fits and all(array.dtype.kind in "fiub" for array in (A, b))):
+        return None
+    if any(array.dtype.itemsize > 8 for array in (A, b)) or not 0 <= (rcond or 0.0) < 1:
+        return None
+    asker, dtype = parse_policy(policy, LsIR), answer_dtype(A, b)
+    start = None if asker is DEFAULT else asker.on(BACKEND)
+    if not (start is None or isinstance(start, Start)):
+        return None
+    columns = b.shape[1] if b.ndim == 2 else 1
+    plan = decided_by_shape(start, A.shape, columns, False, dtype == np.float32)
+    if not runs_at_once(plan.ladder[0]):
+        return None
+    compiled = tuple(takewhile(runs_at_once, plan.ladder))
+    limits = limits_of(A.shape, dtype, tol, rcond)
+    rungs = tuple((action, _gate_for(action, *limits, A.shape)) for action in compiled)
+    converted = [None if is_native_float(one.dtype) else np.float64 for one in (A, b)]
+    return Known(plan, rungs, dtype, (converted[0], converted[1]))
+
+
+def _gate_for(action: Action, tolerance: float, rcond: float, shape: tuple[int, ...]) -> Gate:
+    return gate_of(shape[0], shape[1], action[0] == FP32, tolerance, rcond)
+
+
+def _solution_at_once(
+    tried: Tried, reason: str, attempts: tuple[Outcome, ...], timings: dict[str, float]
+) -> LeastSquaresSolution:
+    found, x = tried.found, tried.found.x
+    norms = found.residual_norms if x.ndim == 2 else float(found.residual_norms[0])
+    return LeastSquaresSolution(
+        x,
+        "accepted" if len(attempts) == 1 else "escalated",
+        str(tried.action),
+        found.backward_error,
+        tried.tolerance,
+        found.rank,
+        found.rank == len(x),
+        Knowledge(cast(Any, lambda: (norms, found.condition))),
+        attempts,
+        timings,
+        reason,
+    )
 
 
 def _nothing(system: TallSystem) -> LeastSquaresSolution:
@@ -125,19 +299,40 @@ def _nothing(system: TallSystem) -> LeastSquaresSolution:
 
 
 def climb(
-    system: TallSystem, plan: Plan, seconds: float, full_output: bool
+    system: TallSystem,
+    plan: Plan,
+    seconds: float,
+    full_output: bool,
+    before: list[Tried] | None = None,
 ) -> LeastSquaresSolution:
     """Try the actions of the plan in turn, until an answer passes the gate and the rank is known.
 
-    `seconds` are those of the steps before. Without `full_output`, `knowledge` is None.
+    `seconds` are those of the steps before; `before` is what came of the actions that were tried
+    already. Without `full_output`, `knowledge` is None.
     """
     timings = {"look": seconds, "solve": 0.0, "rank": 0.0}
     climbed = _Climb(system, plan, timings, full_output)
-    scaled, rank, condition = system.scaled, Rank.UNSEEN, math.nan
+    rank, condition = Rank.UNSEEN, math.nan
+    known = {one.action: one for one in before or ()}
     for action in plan.ladder:
         if action.method == BY_SVD.method:
             return _by_svd(climbed)
         if rank is Rank.DOUBTFUL:
+            continue
+        if runs_at_once(action):
+            tried = known.get(action) or _at_once(system, action)
+            timings["solve"] += tried.seconds
+            climbed.attempts.append(tried.outcome)
+            if tried.found.accepted:
+                x = system.shaped(tried.found.x)
+                tried = tried._replace(found=tried.found._replace(x=x))
+                return _solution_at_once(tried, plan.reason, tuple(climbed.attempts), timings)
+            # Factors in fp32 may have left a rank in doubt that those in fp64 show.
+            if tried.found.status == IN_DOUBT and not tried.gate.in_single:
+                rank = Rank.DOUBTFUL
+            continue
+        scaled = system.scaled
+        if scaled.has_zero_column:  # the rank is not full: factors of the whole tell nothing
             continue
         start = perf_counter()
         made = climbed.tried(action, scaled)
@@ -149,10 +344,19 @@ def climb(
             timings["rank"] += perf_counter() - start - seconds
             if rank is not Rank.FULL:
                 doubt = f"but the condition number is about {condition:.0e} or larger: {rank.value}"
+                rank = Rank.UNSEEN
         climbed.record(made, action, seconds, doubt)
         if rank is Rank.FULL:
             return climbed.solution(made, scaled, min(system.A.shape), condition)
     raise climbed.failure()
+
+
+def _at_once(system: TallSystem, action: Action) -> Tried:
+    """The compiled call for a problem that is prepared."""
+    start = perf_counter()
+    gate = _gate_for(action, system.tolerance, system.rcond, system.A.shape)
+    found = solve_at_once(system.A, system.b, system.dtype, gate)
+    return Tried(action, gate, min(system.A.shape), found, perf_counter() - start)
 
 
 @dataclass(eq=False)
@@ -240,30 +444,48 @@ def _by_svd(climbed: _Climb) -> LeastSquaresSolution:
             )
         A = A.toarray()
     whole = scaled_as_a_whole(A, system.b)
-    found = Decomposed.of(whole.system.T, system.rcond)
-    tolerance = system.tolerance
-    if found.rank == min(A.shape):
-        made = climbed.tried(BY_SVD, whole, found.factors())
-    else:
-        # Leaving out j singular values changes A by at most sqrt(j) rcond ||A||_2.
-        tolerance += math.sqrt(min(A.shape) - found.rank) * system.rcond
-        made, whole = _shortest(system, whole, found, tolerance)
+    X, S, rank = truncated(whole.system, system.rcond)
+    tolerance = _allowed(system, rank)
+    made, scaled = _shortest(system, whole, X, None, tolerance)
+    if rank == min(A.shape) or not made.outcome.converged:
+        # The factors themselves, which x can be refined with, and a residual that is orthogonal.
+        found = Decomposed.of(whole.system.T, system.rcond)
+        S, rank = found.S, found.rank
+        tolerance = _allowed(system, rank)
+        if rank == min(A.shape):
+            made, scaled = climbed.tried(BY_SVD, whole, found.factors()), whole
+        else:
+            b = whole.system.parts(whole.system.B)[1 if whole.system.wide else 0]
+            made, scaled = _shortest(
+                system, whole, *found.shortest(b, whole.system.wide), tolerance
+            )
     seconds = perf_counter() - start
     climbed.timings["solve"] += seconds
     climbed.record(made, BY_SVD, seconds)
     if not made.outcome.converged:
         raise climbed.failure()
-    return climbed.solution(made, whole, found.rank, found.condition, tolerance)
+    with np.errstate(all="ignore"):
+        condition = float(S[0] / S[-1]) if S[-1] > 0 else math.inf
+    return climbed.solution(made, scaled, rank, condition, tolerance)
+
+
+def _allowed(system: TallSystem, rank: int) -> float:
+    """Leaving out j singular values changes A by at most sqrt(j) rcond ||A||_2."""
+    return system.tolerance + math.sqrt(min(system.A.shape) - rank) * system.rcond
 
 
 def _shortest(
-    given: TallSystem, whole: ScaledLeastSquares, found: Decomposed, tolerance: float
+    given: TallSystem, whole: ScaledLeastSquares, X: Array, s: Array | None, tolerance: float
 ) -> tuple[Attempt, ScaledLeastSquares]:
-    """The shortest solution of a problem without full rank, judged as a least squares one."""
+    """The shortest solution X of a problem without full rank, judged as a least squares one.
+
+    s is its residual without the rounding errors of X; by default the residual as it is.
+    """
     system = whole.system
     b = system.parts(system.B)[1 if system.wide else 0]
     T = system.T.T if system.wide else system.T
-    X, s = found.shortest(b, system.wide)
+    if s is None:
+        s = exact.residual(T, X, b, exact.block_for(len(X)))
     B = np.asfortranarray(np.concatenate([b, np.zeros_like(X)]))
     as_tall = AugmentedSystem(T, B, False, np.ones(T.shape[1]), system.norm)
     scaled = replace(whole, system=as_tall)

@@ -298,7 +298,6 @@ class LeastSquaresSolution(VerifiedAnswer):
 
 _TALL_METHODS = {
     "cholesky": "Cholesky of A'A",
-    "choleskyqr": "Cholesky QR, twice,",
     "qr": "Householder QR",
     "svd": "SVD",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ from roundwise.actions import Action
 from roundwise.algorithms.least_squares.ls_ir import LsIR
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
 from roundwise.algorithms.least_squares.verified_lstsq import target_error
+from roundwise.costs import Shape, Work, current_prices
+from roundwise.costs.prices import generic_prices
 from roundwise.formats import FP32, FP64
+from roundwise.methods.contract import Price
 from roundwise.methods.tall import SVD, TALL, tall_methods
 from roundwise.problems.least_squares import LeastSquares
 from roundwise.solver.decide import Plan
@@ -70,62 +73,105 @@ def prepare(A: Any, b: Any, tol: float | None, rcond: float | None) -> TallSyste
                 f"{name} is complex; real problems only: pass {name}.real if that is meant, or use "
                 "numpy.linalg.lstsq"
             )
-    tol = checked_tolerance(tol)
     given, form = float64_matrix(A)
     if given.ndim != 2:
         raise np.linalg.LinAlgError(f"A has {given.ndim} dimensions; pass a matrix")
     m, n = given.shape
     columns = columns_of_rows(b, m)
-    dtype = np.float32 if given.dtype == columns.dtype == np.float32 else np.float64
-    if rcond is None:
-        rcond = max(m, n) * 2 * (FP32 if dtype == np.float32 else FP64).unit_roundoff
-    elif not 0 <= rcond < 1:
-        raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
+    dtype = answer_dtype(given, columns)
+    tolerance, rcond = limits_of((m, n), dtype, tol, rcond)
     if form.size:
         check_finite(BACKEND.sizes(form))
     block = np.array(columns if columns.ndim == 2 else columns[:, None], np.float64, order="F")
-    tolerance = target_error(m, n, dtype) if tol is None else tol
-    return TallSystem(form, block, columns.ndim == 1, dtype, tolerance, float(rcond))
+    return TallSystem(form, block, columns.ndim == 1, dtype, tolerance, rcond)
+
+
+def answer_dtype(A: Any, b: Any) -> Any:
+    """Of x: float32 if A and b are."""
+    return np.float32 if A.dtype == b.dtype == np.float32 else np.float64
+
+
+def is_native_float(dtype: Any) -> bool:
+    """Whether the compiled call takes numbers of this type as they are."""
+    return dtype in (np.float64, np.float32) and bool(dtype.isnative)
+
+
+def limits_of(
+    shape: tuple[int, ...], dtype: Any, tol: Any, rcond: float | None
+) -> tuple[float, float]:
+    """The tolerance and the rcond of a problem, or an error that names the fix."""
+    tol = checked_tolerance(tol)
+    if rcond is None:
+        rcond = max(shape) * 2 * (FP32 if dtype == np.float32 else FP64).unit_roundoff
+    elif not 0 <= rcond < 1:
+        raise ValueError(f"rcond = {rcond}; choose 0 <= rcond < 1, or None for max(m, n) eps")
+    return target_error(shape[0], shape[1], dtype) if tol is None else tol, float(rcond)
 
 
 def decide(system: TallSystem, asker: Asker) -> Plan:
     """What to try for a problem, and why."""
     policy = None if asker is DEFAULT else asker.on(BACKEND)
-    if policy is None:
-        plan = _default(system.is_sparse, system.dtype == np.float32)
-    elif isinstance(policy, Start):
-        plan = _as_asked(policy, system)
-    else:
-        plan = _trained(policy, system)
-    if not system.scaled.has_zero_column:
-        return plan
-    which = "row" if system.scaled.system.wide else "column"
-    reason = (
-        f"A {which} of A is zero: the rank is not full, and the SVD finds the shortest solution."
+    if isinstance(policy, DeployedPolicy):
+        return _trained(policy, system)
+    return decided_by_shape(
+        policy, system.A.shape, system.b.shape[1], system.is_sparse, system.dtype == np.float32
     )
-    return Plan((BY_SVD,), reason)
 
 
-@lru_cache(maxsize=4)
-def _default(sparse: bool, single: bool) -> Plan:
-    method = tall_methods(sparse)[0]
+def decided_by_shape(
+    start: Start | None, shape: tuple[int, ...], columns: int, sparse: bool, single: bool
+) -> Plan:
+    """The same where nobody looks at the numbers: by prices, or as the caller says (`start`)."""
+    first = tall_methods(True)[0] if sparse else _cheapest(shape[0], shape[1], columns)
+    return _default(first, single) if start is None else _as_asked(start, sparse, first)
+
+
+FAILURES = 0.25
+"""How often Cholesky of A'A is expected to fail, so that QR follows: a taste. Nobody knows how many
+of a user's problems have a condition number above 1e7."""
+
+
+def _cheapest(rows: int, columns: int, right_sides: int) -> str:
+    """The dense method with the lowest price."""
+    n = min(rows, columns)
+    shape, work = Shape(n, rows * columns, right_sides), Work(runs=1)
+    qr, cholesky = (
+        cast(Price, TALL[method].price)(rates, shape, FP64.name)
+        for method, rates in (("qr", generic_prices(1)), ("cholesky", current_prices()))
+    )
+    assert qr is not None
+    assert cholesky is not None
+    by_qr = qr.of(work, right_sides)
+    return "qr" if by_qr <= cholesky.of(work, right_sides) + FAILURES * by_qr else "cholesky"
+
+
+@lru_cache(maxsize=8)
+def _default(method: str, single: bool) -> Plan:
+    if method == "qr":
+        reason = "QR in fp64 at once, on one thread: Cholesky of A'A gains little for this shape."
+        return Plan(_ladder_from(Action([FP64] * 4, method)), reason)
     if single:
+        # Where fp32 is not enough, a dense A mostly has dependent columns, which QR sees.
         reason = "The answer is to be float32: Cholesky of A'A in fp32 is likely to do, at the "
-        return Plan(_ladder_from(Action([FP32, FP64, FP64, FP64], method)), reason + "least cost.")
+        ladder = _ladder_from(Action([FP32, FP64, FP64, FP64], method))
+        if method == "cholesky":
+            ladder = (ladder[0], *ladder[2:])
+        return Plan(ladder, reason + "least cost.")
     reason = "Cholesky of A'A in fp64 takes half the operations of QR and suffices unless the "
     return Plan(_ladder_from(Action([FP64] * 4, method)), reason + "condition number is large.")
 
 
-def _as_asked(start: Start, system: TallSystem) -> Plan:
-    """The caller's actions in turn, then the climb from the last of them."""
-    known = tall_methods(system.is_sparse)
-    asked = [_runnable(action, known[0]) for action in start.actions]
+def _as_asked(start: Start, sparse: bool, first: str) -> Plan:
+    """The caller's actions in turn, then the climb from the last of them.
+
+    `first` is the method of those that name none.
+    """
+    known = tall_methods(sparse)
+    asked = [_runnable(action, first) for action in start.actions]
     for action in asked:
         if action.method not in known:
             names = ", ".join(known)
             raise ValueError(f"method {action.method!r} is not for this A; choose {names}")
-        if action.method == "choleskyqr" and action[0] != FP64:
-            raise ValueError("Cholesky QR is in fp64 alone; choose choleskyqr:fp64-fp64-fp64-fp64")
     reason = f"You asked for {start.text} first."
     if tuple(asked[0]) != tuple(start.actions[0]):
         reason += f" Least squares do not run in it here: {asked[0][0]} instead."

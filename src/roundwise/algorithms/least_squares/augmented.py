@@ -227,33 +227,27 @@ class NormalFactors(AugmentedFactors):
 
 
 class OrthogonalFactors(AugmentedFactors):
-    """By ``T = Q R``: ``t = Q' f - R^-T g, q = R^-1 t, p = f - Q t``, all in one format.
-
-    If Q is not orthogonal, `normal` has factors of Q'Q, and ``(Q'Q)^-1 t`` takes the place of t.
-    """
+    """By ``T = Q R``: ``t = Q' f - R^-T g, q = R^-1 t, p = f - Q t``, all in one format."""
 
     method = "qr"
     is_sparse = False
 
-    def __init__(
-        self, stage: Stage, Q: Array, R: Array, fmt: FloatFormat, normal: Factors | None = None
-    ) -> None:
+    def __init__(self, stage: Stage, Q: Array, R: Array, fmt: FloatFormat) -> None:
         self.m, self.n = Q.shape
         self.shape = (self.m + self.n, self.m + self.n)
         self.entries = 2 * Q.size + R.size
         self.flops = 4.0 * Q.size * self.n  # Gram-Schmidt, or Householder's Q formed
-        self.fmt, self._stage, self._factors, self._normal = fmt, stage, (Q, R), normal
+        self.fmt, self._stage, self._factors = fmt, stage, (Q, R)
         backend = stage.backend
         self._Q, self._transposed = backend.matrix(Q, fmt), backend.matrix(Q.T, fmt)
         # R' turned upside down is an upper triangle, which is what backends solve with.
         self._R, self._flipped = R, np.asfortranarray(R.T[::-1, ::-1])
-        self.diagonal = np.abs(np.diagonal(R)) if normal is None else None
+        self.diagonal = np.abs(np.diagonal(R))
 
     def to(self, fmt: FloatFormat) -> OrthogonalFactors:
         if fmt == self.fmt:
             return self
-        normal = None if self._normal is None else self._normal.to(fmt)
-        return OrthogonalFactors(self._stage, *self._factors, fmt, normal)
+        return OrthogonalFactors(self._stage, *self._factors, fmt)
 
     def correct(self, f: Vector, g: Vector) -> tuple[Vector, Vector]:
         backend, fmt = self._stage.backend, self.fmt
@@ -261,17 +255,13 @@ class OrthogonalFactors(AugmentedFactors):
         if g.any():
             w = [backend.solve_upper(self._flipped, column[::-1], fmt)[::-1] for column in g.T]
             t = backend.add(t, -np.stack(w, axis=1), fmt)
-        t = t if self._normal is None else self._normal.solve(t)
         q = np.stack([backend.solve_upper(self._R, column, fmt) for column in t.T], axis=1)
         return backend.add(f, -_float64(self._Q.times(t)), fmt), q
 
     def inverse_of_normal(self, v: Vector) -> Vector:
         backend, fmt = self._stage.backend, self.fmt
         w = backend.solve_upper(self._flipped, np.ascontiguousarray(v[::-1]), fmt)
-        w = np.ascontiguousarray(w[::-1])
-        return backend.solve_upper(
-            self._R, w if self._normal is None else self._normal.solve(w), fmt
-        )
+        return backend.solve_upper(self._R, np.ascontiguousarray(w[::-1]), fmt)
 
 
 class SvdFactors(AugmentedFactors):

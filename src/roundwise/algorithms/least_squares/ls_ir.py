@@ -12,7 +12,6 @@ q is the solution x, p its residual (`augmented` explains the system). Carson, H
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
@@ -29,7 +28,6 @@ from roundwise.algorithms.least_squares.augmented import (
     DirectFactors,
     NormalFactors,
     OrthogonalFactors,
-    resolution_of_gram,
 )
 from roundwise.algorithms.least_squares.certificate import bounds_of, proven_errors
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
@@ -37,7 +35,6 @@ from roundwise.algorithms.refinement import Corrector, Refined, Substitution, by
 from roundwise.algorithms.scaling import ScaledColumns
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
-from roundwise.backends.native.orthogonal import shifted_cholesky_qr
 from roundwise.problems.least_squares import LeastSquares
 
 
@@ -177,9 +174,8 @@ def augmented_factors(
 ) -> AugmentedFactors:
     """An approximate inverse of the augmented matrix, by a method, in the factor stage's format.
 
-    Beside "qr" and "cholesky" there are "choleskyqr" (native FP64: QR from Cholesky factors, twice)
-    and those of sparse engines, of which "cholesky/..." factor T'T, and the others the augmented
-    matrix itself. `shared` keeps T'T.
+    Beside "qr" and "cholesky" there are those of sparse engines, of which "cholesky/..." factor
+    T'T, and the others the augmented matrix itself. `shared` keeps T'T.
     """
     backend, fmt = factor.backend, factor.fmt
     if method == "qr":
@@ -187,14 +183,6 @@ def augmented_factors(
     shared = Shared() if shared is None else shared
     if method.startswith("cholesky"):
         G = shared.get(("gram", fmt), lambda: backend.gram(T, fmt))
-    if method == "choleskyqr":
-        Q, R, shift = shifted_cholesky_qr(T, G)
-        G = backend.gram(Q, fmt)
-        normal = backend.analyse(G, "cholesky").factorize(G, fmt)
-        M = OrthogonalFactors(factor, Q, R, fmt, normal)
-        M.resolution = resolution_of_gram(T.shape[0], fmt) * math.sqrt(shift)
-        return M
-    if method.startswith("cholesky"):
         return NormalFactors(inner, A, backend.analyse(G, method).factorize(G, fmt))
     return DirectFactors.of(T, factor, method)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from roundwise.algorithms.conditioning import largest_eigenvalue
 from roundwise.algorithms.least_squares.augmented import (
@@ -99,6 +100,20 @@ def _shown_by(condition: float, system: AugmentedSystem, M: AugmentedFactors, rc
     return Rank.FULL if condition * rcond * RANK_MARGIN < 1 else Rank.DOUBTFUL
 
 
+def truncated(system: AugmentedSystem, rcond: float) -> tuple[Array, Array, int]:
+    """The shortest solution by LAPACK's gelsd, as in NumPy, the singular values, and the rank.
+
+    That takes neither U nor V; of a dense problem that is scaled as a whole.
+    """
+    A = system.transposed if system.wide else system.T
+    (m, n), b = A.shape, system.parts(system.B)[1 if system.wide else 0]
+    B = np.zeros((max(m, n), b.shape[1]), order="F")
+    B[:m] = b
+    work, integers, _ = lapack.dgelsd_lwork(m, n, b.shape[1], rcond)
+    X, S, rank, info = lapack.dgelsd(A, B, int(work), int(integers), rcond, False, True)
+    return np.asfortranarray(X[:n]), S, int(rank) if info == 0 else min(m, n)
+
+
 @dataclass(frozen=True, eq=False)
 class Decomposed:
     """``T = U S V'`` of a tall dense matrix, and its rank."""
@@ -116,11 +131,6 @@ class Decomposed:
             driver = "gesvd"
             U, S, Vt = scipy.linalg.svd(T, full_matrices=False, lapack_driver=driver)
         return cls(U, S, Vt.T, int(np.count_nonzero(rcond * S[0] < S)))
-
-    @property
-    def condition(self) -> float:
-        with np.errstate(over="ignore"):
-            return float(self.S[0] / self.S[-1]) if self.S[-1] > 0 else np.inf
 
     def factors(self) -> SvdFactors:
         return SvdFactors(self.U, self.S, self.V)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from roundwise.backends.checks import require_nonzero_diagonal
-from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat, Vector
+from roundwise.backends.contract import UnsupportedFormat, Vector
 from roundwise.backends.native.storage import DTYPES, finished, loaded, nonfinite
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -107,32 +107,6 @@ def thin_qr(T: NDArray[Any], fmt: FloatFormat) -> tuple[Vector, Vector]:
     require_nonzero_diagonal(np.diagonal(R), fmt)
     Q, _, _ = form(packed, tau, lwork=int(form(packed, tau, lwork=-1)[1][0]), overwrite_a=True)
     return Q.astype(np.float64, copy=False), R
-
-
-SHIFTS = 1e-13, 1e-11, 1e-9
-"""Added to the unit diagonal of ``D T'T D`` until it is positive definite in float64."""
-
-
-def shifted_cholesky_qr(T: NDArray[Any], G: Vector) -> tuple[Vector, Vector, float]:
-    """``T = Q R`` in float64, from the lower triangle G of T'T, and the shift that it took.
-
-    R is the Cholesky factor of T'T with a small shift, so Q is not orthogonal, but its condition
-    number is only about sqrt(shift) times that of T with unit columns. It takes no panels, as
-    Householder's method does: half the time (Fukaya et al., SIAM J. Sci. Comput. 42, 2020).
-    """
-    d = 1 / np.sqrt(np.diagonal(G))
-    scaled = np.asfortranarray(G * d * d[:, None])
-    for shift in SHIFTS:
-        np.fill_diagonal(scaled, 1 + shift)
-        L, info = lapack.dpotrf(scaled, lower=True, clean=True)
-        if info == 0 and np.isfinite(np.diagonal(L)).all():
-            break
-    else:
-        raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, "shifted Cholesky", FP64)
-    R = np.asfortranarray((L / d[:, None]).T)
-    # R' Q' = T', whose columns are contiguous if T is C-ordered.
-    Q = blas.dtrsm(1.0, R, np.asfortranarray(T.T), trans_a=True).T
-    return Q, R, shift
 
 
 ON_ONE_THREAD = 2**18
