@@ -164,7 +164,9 @@ def make_sample_report():
         findings=[
             Finding("W1 stays at FP64 accuracy", "confirmed", "Mean ferr 1.21e-14 and 1.18e-14."),
             Finding("W2 uses more low precision than W1", "partly", "In 5 of 6 cases: 0.9 > 0.4."),
-            Finding("Penalty keeps iterations low", "refuted", "`lambda = 0` gives 2.7, not 11."),
+            Finding(
+                "Penalty keeps iterations low", "not reproduced", "`lambda = 0` gives 2.7, not 11."
+            ),
         ],
         sections=[dense, sparse],
         settings={"tau": [1e-6, 1e-8], "formats": FORMATS, "quick": False, "cache": None},

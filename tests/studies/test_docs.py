@@ -80,10 +80,12 @@ def test_the_table_of_the_dense_experiment(refresh, tmp_path):
 def test_findings_as_a_list(refresh):
     findings = [
         Finding("A holds", "partly", "Not true in 1 of 2 cases: x. True in the others: y."),
-        Finding("B", "refuted", "C."),
+        Finding("B", "not reproduced", "C."),
     ]
     lines = refresh.finding_lines(findings)
-    assert lines == "- **partly**: A holds. Not true in 1 of 2 cases: x.\n- **refuted**: B. C."
+    assert (
+        lines == "- **partly**: A holds. Not true in 1 of 2 cases: x.\n- **not reproduced**: B. C."
+    )
 
 
 def test_images_are_small():

@@ -54,7 +54,7 @@ def test_names_are_unique_and_verdicts_known():
     twice = [Figure("c", "f", "a.png")] * 2
     with pytest.raises(ValueError, match="'f' is used twice"):
         Report("t", sections=[Section("t", "a", figures=twice)])
-    with pytest.raises(ValueError, match="confirmed, refuted, partly"):
+    with pytest.raises(ValueError, match="confirmed, partly, not reproduced"):
         Finding("c", "maybe", "e")
 
 

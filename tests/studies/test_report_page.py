@@ -246,7 +246,7 @@ def test_marks_stand_below_their_words_and_all_fit_on_the_first_screen(
         " const range = document.createRange(); range.selectNodeContents(e);"
         " const b = range.getBoundingClientRect(); return (b.left + b.right) / 2})"
     )
-    place = dict(zip(("refuted", "partly", "confirmed"), heads[1:], strict=True))
+    place = dict(zip(("not reproduced", "partly", "confirmed"), heads[1:], strict=True))
     marks = window.execute_script(
         "return [...document.querySelectorAll('.mark')].map(e => {"
         " const b = e.getBoundingClientRect(); return (b.left + b.right) / 2})"

@@ -58,7 +58,7 @@ ON_A_GPU = {
     "order": "not with --device cuda: its actions are monotone in the order of the stages",
 }
 WIDTH = 100
-MARKS = {"confirmed": "+", "partly": "~", "refuted": "-"}
+MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
 
 
 @click.command("reproduce")
@@ -215,7 +215,9 @@ def reproduce_command(
     for part in written.parts:
         _show_part(part)
     if written.report.findings:
-        click.echo("FINDINGS OF THE PAPER (+ confirmed, ~ partly, - refuted)\n")
+        click.echo(
+            "FINDINGS OF THE PAPER (+ confirmed, ~ partly, - not reproduced from the text)\n"
+        )
         for finding in written.report.findings:
             click.echo(wrapped(f"{MARKS[finding.verdict]} ", finding.claim))
             click.echo(wrapped("    ", finding.evidence))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 """One entry of a table; None and NaN mean that there is no value."""
 
-Verdict = Literal["confirmed", "refuted", "partly"]
+Verdict = Literal["confirmed", "partly", "not reproduced"]
 """Whether a claim holds."""
 
 SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")

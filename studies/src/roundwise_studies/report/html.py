@@ -158,11 +158,11 @@ def _board(findings: Sequence[Finding]) -> Iterator[str]:
     """A picture for the first screen: each claim, and where the evidence puts it."""
     yield '<section id="board" aria-label="Claims, and whether they hold">'
     yield f"<p>{verdict_counts(findings)}</p>"
-    columns = "".join(f"<span>{word}</span>" for word in ("refuted", "in part", "holds"))
+    columns = "".join(f"<span>{word}</span>" for word in ("not reproduced", "in part", "holds"))
     yield f'<div class="scale" aria-hidden="true"><span></span>{columns}</div>\n<ol>'
     for number, finding in enumerate(findings, 1):
         claim = f'<a href="#finding-{number}">{_inline(finding.claim)}</a>'
-        yield f'<li class="{finding.verdict}">{claim}{_mark(finding)}</li>'
+        yield f'<li class="{finding.verdict.replace(" ", "-")}">{claim}{_mark(finding)}</li>'
     yield "</ol>\n</section>"
 
 
@@ -177,7 +177,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     yield f'<p>{verdict_counts(findings)} Open one for its numbers.</p>\n<ul class="findings">'
     for number, finding in enumerate(findings, 1):
         sign = f'<span aria-hidden="true">{SIGNS[finding.verdict]}</span>'
-        yield f'<li class="{finding.verdict}">'
+        yield f'<li class="{finding.verdict.replace(" ", "-")}">'
         yield f'<span class="verdict">{sign} {finding.verdict}</span>'
         yield f"<details><summary>{_inline(finding.claim)}</summary>"
         yield f'<div id="finding-{number}">'

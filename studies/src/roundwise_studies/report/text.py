@@ -12,7 +12,7 @@ from roundwise_studies.report.content import Cell, Finding
 MISSING = "-"
 """Shown where there is no value."""
 
-SIGNS = {"confirmed": "✓", "refuted": "✗", "partly": "◐"}
+SIGNS = {"confirmed": "✓", "partly": "◐", "not reproduced": "✗"}
 CODE = re.compile(r"`([^`]+)`")
 _PADDING = re.compile(r"e(?:\+|(-))0*(?=\d)")
 
@@ -68,7 +68,11 @@ def inline(text: str, plain: Callable[[str], str], code: Callable[[str], str]) -
 def verdict_counts(findings: Sequence[Finding]) -> str:
     """How many claims were confirmed, and what became of the others."""
     counts: Counter[str] = Counter(finding.verdict for finding in findings)
-    words = {"confirmed": "confirmed", "partly": "confirmed in part", "refuted": "refuted"}
+    words = {
+        "confirmed": "confirmed",
+        "partly": "confirmed in part",
+        "not reproduced": "not reproduced from the text",
+    }
     parts = [f"{counts[verdict]} {text}" for verdict, text in words.items() if counts[verdict]]
     return f"{len(findings)} claims: {', '.join(parts)}."
 

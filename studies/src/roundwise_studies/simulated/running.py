@@ -43,7 +43,8 @@ class Case:
     """One weighting at one tau: what was learned, and what it is worth on the N test systems.
 
     `policy` is that of the first of the S seeds. `rewards` (N, A) are those of the test systems,
-    `chosen` (S, N) the greedy actions of each seed's policy. `curves`, `accuracies` and `usages`
+    `chosen` (S, N) the greedy actions of each seed's policy; `training_gain` (S, N) is what the
+    greedy actions earn on the training systems above all-FP64. `curves`, `accuracies` and `usages`
     have an entry per seed.
     """
 
@@ -53,6 +54,7 @@ class Case:
     policy: TabularQ
     rewards: NDArray[np.float64]
     chosen: NDArray[np.intp]
+    training_gain: NDArray[np.float64]
     curves: tuple[TrainingCurves, ...]
     accuracies: tuple[AccuracyTable, ...]
     usages: tuple[UsageTable, ...]
@@ -159,6 +161,8 @@ def run(
                 accuracy_table(test.picked(c), baseline, test.kappas, tau) for c in chosen
             ]
             rewards = reward_matrix(reward, test.rows, test.facts, space)
+            greedy = np.array([policy.predict(contexts) for policy in policies])
+            gain = earned[np.arange(len(met)), greedy] - earned[:, space.safe]
             # The bootstrap has a stream of its own, so that it does not depend on the trainings.
             rng, named = np.random.default_rng(0), {f"RL({weight})": chosen}
             cases.append(
@@ -169,6 +173,7 @@ def run(
                     policies[0],
                     rewards,
                     chosen,
+                    gain,
                     tuple(curves),
                     tuple(accuracies),
                     tuple(usage_table(c, space, test.kappas) for c in chosen),

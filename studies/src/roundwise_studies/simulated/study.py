@@ -106,7 +106,11 @@ def _overview(
     ]
     if not settings.are_the_papers:
         lines.append(TASTE)
-    titles = {"confirmed": "Confirmed", "partly": "Partly true", "refuted": "Refuted"}
+    titles = {
+        "confirmed": "Confirmed",
+        "partly": "Partly true",
+        "not reproduced": "Not reproduced from the text",
+    }
     for verdict, title in titles.items():
         if claims := [finding.claim for finding in findings if finding.verdict == verdict]:
             lines.append(f"{title} ({len(claims)}): {'; '.join(claims)}.")
