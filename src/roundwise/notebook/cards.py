@@ -15,6 +15,9 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome
 from roundwise.policies.online import Learned
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 def solution_card(solution: Any, trust: str) -> str:
     """The decision, the ladder of attempts with errors against the gate, and where time went.
@@ -212,9 +215,6 @@ def curve(values: Sequence[float], label: str) -> Html:
     )
     return element("div", "", f"{label}: {values[0]:.3g}", svg, f"{values[-1]:.3g}")
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SMALLEST = 1e-20
 """An error of zero is drawn here: a logarithmic axis has no zero."""
