@@ -34,6 +34,7 @@ struct GivenNumbers {
         if (is_single) read_as<float>(begin, end, store);
         else read_as<double>(begin, end, store);
     }
+    template <class Store> void read(const Store& store) const { read(0, columns, store); }
 
   private:
     template <class T, class Store>

@@ -185,6 +185,7 @@ template <class T> constexpr int line_of = 64 / sizeof(T);
 template <class T> static inline std::int64_t padded(std::int64_t n) {
     return (n + line_of<T> - 1) / line_of<T> * line_of<T>;
 }
+static inline std::int64_t padded_to_eight(std::int64_t n) { return padded<double>(n); }
 // From row to row of a square matrix: an odd number of lines, so that a column is spread over the whole cache.
 template <class T> static inline std::int64_t row_step(std::int64_t n) { return padded<T>(n) | line_of<T>; }
 

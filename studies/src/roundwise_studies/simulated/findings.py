@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,7 @@ class OurNumbers(Numbers):
     def resampled(self, rng: np.random.Generator) -> OurNumbers:
         first = next(iter(self.results.values()))
         count = first.settings.seeds
-        systems = {}
+        systems: dict[Any, Any] = {}
         for result in self.results.values():
             total = len(result.gathered.first[1].rows)
             data = result.experiment.data
