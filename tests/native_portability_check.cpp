@@ -164,7 +164,7 @@ template <int parts> bool check_rows() {
         for (int j = 0; j < n; ++j) a[(i * n + j) * parts] = row[j];
         x[i * wide + 2] = value[i], b[i * wide + 2] = 1 + std::ldexp(1.0, -29);
     }
-    exact_kernels().residual_of_rows[parts - 1](n, a.data(), 3, x.data(), b.data(), r.data(), 0);
+    exact_kernels().residual_of_rows[parts - 1](n, a.data(), wide, 0, wide, x.data(), b.data(), r.data(), 0);
     bool good = true;
     for (int i = 0; i < n; ++i)
         good = good && r[i * wide + 2] == -i - (i == 0 ? std::ldexp(1.0, -60) : 0) && r[i * wide] == 0;
