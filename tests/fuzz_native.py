@@ -45,6 +45,7 @@ NOT_FUZZED = {
     "IeeeArithmetic": "takes no argument",
     "move_others_aside": "takes no array, and is for one caller at a time",
     "move_others_back": "takes no argument",
+    "ExpressFactors": "is made by express_factorize only",
     "SparsePattern": "is made by sparse_pattern only",
     "SparseSymbolic": "is made by sparse_analyse only",
 }
@@ -408,7 +409,7 @@ def stack(a: Arrays) -> None:
         return
     which = [a.indices(given, a.length(count), np.int64) for _ in range(2)]
     x = a.numbers(a.length(count), n, columns, order="C")
-    errors = a.zeros(a.length(count))
+    errors = a.numbers(a.length(count))
     if a.flag():
         kernels.express_solve_stack(matrices, b, *which, x, errors, a.flag(), *gate, a.threads())
     else:

@@ -83,20 +83,20 @@ template <class Work> void without_lock_if(bool many, const Work& work) {
     }
 }
 
-// Calls work(i, scratch) for each of `count` systems, on several threads if they are many. A thread takes as
-// many at a time as take some microseconds.
-template <class Work>
-void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t bytes, const Work& work) {
+// Calls work(i) for each of `count` systems, on several threads if they are many; each has the `work` that
+// start(scratch) makes. A thread takes as many systems at a time as take some microseconds.
+template <class Start>
+void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t bytes, const Start& start) {
     const std::int64_t step = std::max<std::int64_t>(1, 4096 / (n * n));
     threads = static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(threads, count / (4 * step))));
     const Workspace workspace(bytes * threads);
     std::int64_t claimed = 0;
     const auto share = [&](int member) {
-        char* scratch = static_cast<char*>(workspace.get()) + member * bytes;
+        auto work = start(static_cast<char*>(workspace.get()) + member * bytes);
         for (;;) {
             const std::int64_t begin = __atomic_fetch_add(&claimed, step, __ATOMIC_RELAXED);
             if (begin >= count) return;
-            for (std::int64_t i = begin; i < std::min(begin + step, count); ++i) work(i, scratch);
+            for (std::int64_t i = begin; i < std::min(begin + step, count); ++i) work(i);
         }
     };
     run_members(
@@ -176,7 +176,7 @@ template <int parts, class T> struct KeptFactorsOf : KeptFactors {
         const std::int64_t bytes = ExpressMatrix<parts, T>(n).place(nullptr);
         memory = std::make_unique<Workspace>(bytes * count);
         std::vector<std::uint8_t> good(static_cast<std::size_t>(count));
-        const auto factorize = [&](std::int64_t i, char*) {
+        const auto factorize = [&](std::int64_t i) {
             ExpressMatrix<parts, T>& one = matrices[static_cast<std::size_t>(i)];
             one.place(static_cast<char*>(memory->get()) + i * bytes);
             one.read(a.given(first, i), true);
@@ -184,7 +184,7 @@ template <int parts, class T> struct KeptFactorsOf : KeptFactors {
                                                 (one.scale() && one.factorize(suspicious));
         };
         without_lock_if(count * n * n * n > many_operations,
-                        [&] { share_systems(count, n, threads, 0, factorize); });
+                        [&] { share_systems(count, n, threads, 0, [&](char*) { return factorize; }); });
         for (std::int64_t i = 0; i < count; ++i)
             if (!good[static_cast<std::size_t>(i)]) refused.push_back(i);
     }
@@ -252,16 +252,17 @@ void bind_express(nb::module_& m) {
         double* found = errors.data();
         with_solver(a.is_complex, low, b, x.is_single, n, columns, gate, [&](auto given, const auto& solver) {
             const std::int64_t bytes = given.place(nullptr);
-            const auto solve = [&](std::int64_t i, char* scratch) {
-                auto matrix = given;
-                auto own = solver;
-                matrix.place(scratch);
-                matrix.read(a.given(1, places.matrices[i]), false);
-                found[i] = error_of(own.solve_anew(matrix, b.given(1, places.columns[i]), answer_at(x, i),
-                                                   scratch + bytes));
+            const auto start = [&](char* scratch) {
+                auto own_matrix = given;
+                own_matrix.place(scratch);
+                return [&, matrix = own_matrix, own = solver, scratch](std::int64_t i) mutable {
+                    matrix.read(a.given(1, places.matrices[i]), false);
+                    found[i] = error_of(own.solve_anew(matrix, b.given(1, places.columns[i]), answer_at(x, i),
+                                                       scratch + bytes));
+                };
             };
             without_lock_if(places.count * n * n * (n + columns) > many_operations, [&] {
-                share_systems(places.count, n, threads, bytes + solver.scratch_bytes(), solve);
+                share_systems(places.count, n, threads, bytes + solver.scratch_bytes(), start);
             });
         });
     });
@@ -319,15 +320,17 @@ void bind_express(nb::module_& m) {
         const std::int64_t columns = columns_of(b, 1);
         double* found = errors.data();
         with_factors(kept, b, x, columns, gate, [&](const auto& at, const auto& solver) {
-            const auto solve = [&](std::int64_t i, char* scratch) {
-                auto own = solver;
-                found[i] = HUGE_VAL;
-                const std::int64_t place = places.matrices[i];
-                if (!std::binary_search(kept.refused.begin(), kept.refused.end(), place))
-                    found[i] = error_of(own.solve(at(place), b.given(1, places.columns[i]), answer_at(x, i), scratch));
+            const auto start = [&](char* scratch) {
+                return [&, own = solver, scratch](std::int64_t i) mutable {
+                    found[i] = HUGE_VAL;
+                    const std::int64_t place = places.matrices[i];
+                    if (!std::binary_search(kept.refused.begin(), kept.refused.end(), place))
+                        found[i] =
+                            error_of(own.solve(at(place), b.given(1, places.columns[i]), answer_at(x, i), scratch));
+                };
             };
             without_lock_if(places.count * kept.n * kept.n * columns > many_operations, [&] {
-                share_systems(places.count, kept.n, threads, solver.scratch_bytes(), solve);
+                share_systems(places.count, kept.n, threads, solver.scratch_bytes(), start);
             });
         });
     });

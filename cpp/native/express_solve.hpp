@@ -289,7 +289,7 @@ template <int parts, class T> class ExpressColumns {
     int steps_ = 0;  // corrections of these columns
     bool single_;
     ExpressGate gate_;
-    double *rights_, *y_, *x_, *residual_, *errors_, *sizes_;
+    double *rights_, *y_, *x_, *residual_, *bounds_, *sizes_, *alone_;
     T* work_;
     std::int32_t *right_exponents_, *powers_;
 
@@ -301,7 +301,8 @@ template <int parts, class T> class ExpressColumns {
         portions.take(x_, parts * n_ * width);
         portions.take(residual_, parts * n_ * width);
         portions.take(work_, parts * n_ * padded<T>(columns));
-        portions.take(errors_, width);
+        portions.take(bounds_, width);
+        portions.take(alone_, columns == 1 ? (parts * parts + 2 * parts) * n_ : 0);
         portions.take(sizes_, 3 * width);
         portions.take(right_exponents_, width);
         portions.take(powers_, width);
@@ -350,14 +351,16 @@ template <int parts, class T> class ExpressColumns {
     // The largest bound of a backward error, after corrections; infinite if there is none.
     double refined(const ExpressMatrix<parts, T>& a) {
         std::fill_n(y_, parts * n_ * width_, 0.0);
-        std::fill_n(errors_, width_, HUGE_VAL);
+        std::fill_n(bounds_, width_, HUGE_VAL);
         const double* right = rights_;
         double before = HUGE_VAL;
         for (steps_ = 0;; ++steps_) {
             correct(a, right);
-            double error = backward_error(a, gate_.block) * gate_.growth + gate_.block_error;
-            if (gate_.block != 0 && error > gate_.tolerance)
-                error = backward_error(a, 0) * gate_.growth + gate_.exact_error;
+            verify(a, 0, width_, gate_.block);
+            for (std::int64_t c = 0; gate_.block != 0 && c < width_; c += line_of<double>)  // those in doubt
+                if (!(largest_bound(c, c + line_of<double>) <= gate_.tolerance))
+                    verify(a, c, c + line_of<double>, 0);
+            const double error = largest_bound(0, width_);
             if (error <= gate_.tolerance) return error;
             // Rounding to single precision leaves more than a correction of FP64 factors could remove.
             const bool is_last = steps_ == corrections || (single_ && sizeof(T) == 8);
@@ -395,8 +398,13 @@ template <int parts, class T> class ExpressColumns {
         }
     }
 
-    bool is_above(std::int64_t c) const {
-        return !(errors_[c] * gate_.growth + gate_.exact_error <= gate_.tolerance);
+    bool is_above(std::int64_t c) const { return !(bounds_[c] <= gate_.tolerance); }
+
+    double largest_bound(std::int64_t begin, std::int64_t end) const {
+        double worst = 0;
+        for (std::int64_t c = begin; c < std::min(end, count_); ++c)
+            if (bounds_[c] > worst || bounds_[c] != bounds_[c]) worst = bounds_[c];
+        return worst;
     }
 
     // A number of the answer as it is returned.
@@ -419,29 +427,49 @@ template <int parts, class T> class ExpressColumns {
                     x[(i * columns_ + first_ + c) * parts + part] = static_cast<Answer>(answer(a, i, c, part));
     }
 
-    // The largest backward error over the columns, of the answer as it is returned.
-    double backward_error(const ExpressMatrix<parts, T>& a, std::int64_t block) {
+    // Bounds of the backward errors of some columns of the answer as it is returned, by residuals that are
+    // summed in blocks.
+    void verify(const ExpressMatrix<parts, T>& a, std::int64_t begin, std::int64_t end, std::int64_t block) {
         const double* x = y_;
         if (single_ || a.is_scaled) {
             for (int part = 0; part < parts; ++part)
                 for (std::int64_t i = 0; i < n_; ++i)
-                    for (std::int64_t c = 0; c < width_; ++c) {
+                    for (std::int64_t c = begin; c < end; ++c) {
                         double& value = entry(x_, i, c, part);
                         value = answer(a, i, c, part);
                         if (a.is_scaled) value = std::ldexp(value, a.column_exponents[i] - right_exponents_[c]);
                     }
             x = x_;
         }
-        exact_kernels().residual_of_rows[parts - 1](n_, a.rows, count_, x, rights_, residual_, block);
+        // A sum over a line of lanes takes as long as about seven products: for one column and more unknowns
+        // than a line has, lanes are better used for products.
+        if (count_ == 1 && n_ > line_of<double>) residual_of_one(a, x, block);
+        else
+            exact_kernels().residual_of_rows[parts - 1](n_, a.rows, width_, begin, end, x, rights_, residual_,
+                                                        block);
         const double* arrays[3] = {x, rights_, residual_};
         for (int k = 0; !a.is_scaled && k < 3; ++k)
             express_kernels<parts>().largest(n_, count_, arrays[k], sizes_ + k * width_);
-        double worst = 0;
-        for (std::int64_t c = 0; c < count_; ++c) {
-            errors_[c] = a.is_scaled ? scaled_error(a, c) : plain_error(a.norm, c);
-            if (errors_[c] > worst || errors_[c] != errors_[c]) worst = errors_[c];
+        const double added = block == 0 ? gate_.exact_error : gate_.block_error;
+        for (std::int64_t c = begin; c < std::min(end, count_); ++c)
+            bounds_[c] = (a.is_scaled ? scaled_error(a, c) : plain_error(a.norm, c)) * gate_.growth + added;
+    }
+
+    // The residual of a single column, which is copied together. Re r and Im r are real residuals of rows of
+    // pairs.
+    void residual_of_one(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t block) {
+        double *turned = alone_, *right = alone_ + parts * parts * n_, *r = right + parts * n_;
+        for (std::int64_t i = 0; i < n_; ++i) {
+            const double re = x[i * width_], im = parts == 1 ? 0 : x[(n_ + i) * width_];
+            turned[parts * i] = re;
+            if constexpr (parts == 2) {
+                turned[2 * i + 1] = -im;
+                turned[2 * (n_ + i)] = im, turned[2 * (n_ + i) + 1] = re;
+            }
         }
-        return worst;
+        for (std::int64_t i = 0; i < parts * n_; ++i) right[i] = rights_[i * width_];
+        exact_kernels().residual(parts * n_, n_, a.rows, true, parts, turned, right, r, block, 1);
+        for (std::int64_t i = 0; i < parts * n_; ++i) residual_[i * width_] = r[i];
     }
 
     // Squares of numbers beyond 1e150 overflow, and of those below 1e-160 vanish: that makes the gate

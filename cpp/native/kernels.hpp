@@ -169,9 +169,11 @@ struct ExactKernels {
                                 const double* b, double* r, double* low);
 
     // The same for a square A whose n rows are contiguous, `parts` parts of a number side by side, and for
-    // X, B and R as small systems have them (SmallLu): rows of whole lines, parts apart. By parts - 1.
-    void (*residual_of_rows[2])(std::int64_t n, const double* a, std::int64_t columns, const double* x,
-                                const double* b, double* r, std::int64_t block);
+    // X, B and R as small systems have them (SmallLu): rows of `width` numbers, parts apart; for the columns
+    // `begin` to `end` - 1, whole lines. By parts - 1.
+    void (*residual_of_rows[2])(std::int64_t n, const double* a, std::int64_t width, std::int64_t begin,
+                                std::int64_t end, const double* x, const double* b, double* r,
+                                std::int64_t block);
 
     // ||A|| in the infinity norm, or ||A'||, rounded to double; on one thread.
     double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);

@@ -51,20 +51,21 @@ inline void residual_tile(std::int64_t n, const double* a, std::int64_t width, c
 // As many rows at a time as have their sums in registers, then half as many, ...
 template <int R, int parts, bool exact>
 inline void residual_rows(std::int64_t n, const double* a, std::int64_t width, const double* x, const double* b,
-                          double* r, std::int64_t i, std::int64_t count) {
+                          double* r, std::int64_t i, std::int64_t begin, std::int64_t end,
+                          std::int64_t count) {
     for (; i + R <= n; i += R)
-        for (std::int64_t c = 0; c < width; c += Lanes<double>::count)
+        for (std::int64_t c = begin; c < end; c += Lanes<double>::count)
             residual_tile<R, parts, exact>(n, a, width, x, b, r, i, c, count);
-    if constexpr (R > 1) residual_rows<R / 2, parts, exact>(n, a, width, x, b, r, i, count);
+    if constexpr (R > 1) residual_rows<R / 2, parts, exact>(n, a, width, x, b, r, i, begin, end, count);
 }
 
 template <int parts>
-void residual_of_rows(std::int64_t n, const double* a, std::int64_t columns, const double* x, const double* b,
-                      double* r, std::int64_t block) {
+void residual_of_rows(std::int64_t n, const double* a, std::int64_t width, std::int64_t begin, std::int64_t end,
+                      const double* x, const double* b, double* r, std::int64_t block) {
     constexpr int R = (ROUNDWISE_VECTOR_BYTES == 64 ? 8 : 4) / parts;
-    const std::int64_t width = padded<double>(columns);
-    if (block == 0) residual_rows<R, parts, true>(n, a, width, x, b, r, 0, n);
-    else residual_rows<R, parts, false>(n, a, width, x, b, r, 0, block / parts < 1 ? 1 : block / parts);
+    const std::int64_t count = block / parts < 1 ? 1 : block / parts;
+    if (block == 0) residual_rows<R, parts, true>(n, a, width, x, b, r, 0, begin, end, n);
+    else residual_rows<R, parts, false>(n, a, width, x, b, r, 0, begin, end, count);
 }
 
 }  // namespace ROUNDWISE_LEVEL

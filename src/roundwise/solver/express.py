@@ -247,7 +247,8 @@ def gate_of(n: int, is_complex: bool, tolerance: float, factor: str = FP64.name)
     """
     terms, root = (2 * n, ROOT_2) if is_complex else (n, 1.0)
     u, exact_error = FP64.unit_roundoff, exact.error_of(terms)
-    block = min(int(BLOCK_SHARE * tolerance / (root * u)) - 1, LARGEST_BLOCK)
+    # Backward errors of a complex A may count as larger by that root, too, and need as much room.
+    block = min(int(BLOCK_SHARE * tolerance / (root * root * u)) - 1, LARGEST_BLOCK)
     block = block if block >= LEAST_BLOCK else exact.EXACT
     block_error = exact.error_of(terms, block, is_complex)
     least, most = MODERATE if is_complex else (exact.LEAST, exact.MOST)
@@ -355,7 +356,7 @@ def express_stack(
     the tolerance. `kept` are factors of A.
     """
     A, B = as_known_type(stack.A), as_known_type(stack.B)
-    known = _known(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor)
+    known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor)
     assert known is not None
     X = np.empty((len(stack.places[0]), *B.shape[1:]), known.dtype)
     errors = np.empty(len(X))

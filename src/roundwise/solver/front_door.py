@@ -23,7 +23,7 @@ from roundwise.formats import FP64
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, solution_of
+from roundwise.solver.express import ALWAYS_SMALL, AT_ONCE, ExpressAnswer, express, solution_of
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import express_sparse, sparse_solution_of
 from roundwise.solver.factorization import (
@@ -36,7 +36,7 @@ from roundwise.solver.factorization import (
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import Place, place_of, returned
-from roundwise.solver.policy_argument import Asker, Start, parse_policy
+from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
 from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
 from roundwise.solver.structures import Structure
@@ -274,12 +274,16 @@ def _solved_each(
     def one(matrix: Array, columns: Array) -> Any:
         return _solved(asker, matrix, columns, options, full_output, place, None)
 
-    return solve_stack(A, b, one, _at_once(asker, options, place), full_output)
+    return solve_stack(A, b, one, _at_once(asker, options, place, A.shape[-1]), full_output)
 
 
-def _at_once(asker: Asker, options: Options, place: Place | None) -> AtOnce:
-    """Which systems of a stack are solved together."""
-    bound = min(_express_below(asker, options), cholesky_from()) if place is None else 0
+def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
+    """Which systems of a stack are solved together; of n unknowns each."""
+    bound = ALWAYS_SMALL if asker is DEFAULT else 0
+    if place is not None or options.accuracy != "backward":
+        bound = 0
+    elif n >= bound:
+        bound = min(_express_below(asker, options), cholesky_from())
     return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
 
 
@@ -357,7 +361,7 @@ def factor_system(
             return StackedFactorization(
                 stack,
                 lambda one: _factored(asker, one, rest, int(columns), None),
-                _at_once(asker, rest, None),
+                _at_once(asker, rest, None, stack.shape[-1]),
             )
         return _factored(asker, A, options, int(columns), None)
 

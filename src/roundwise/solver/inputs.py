@@ -115,6 +115,8 @@ def checked_shapes(A: NDArray[Any], b: NDArray[Any]) -> tuple[tuple[int, ...], N
     n, rows = A.shape[-1], columns.shape[-2]
     if rows != n:
         raise ValueError(f"b has {rows} rows, A has {n}; pass b with {n} rows")
+    if A.shape[:-2] == columns.shape[:-2]:
+        return A.shape[:-2], columns
     try:
         return np.broadcast_shapes(A.shape[:-2], columns.shape[:-2]), columns
     except ValueError:

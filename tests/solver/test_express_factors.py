@@ -1,0 +1,168 @@
+"""Small dense matrices whose factors are kept: one compiled call solves and verifies."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from test_express import ORDERS, TYPES, drawn, passes_exactly
+
+import roundwise as rw
+from roundwise.solver.express import express
+
+FORMATS = ("fp64", "fp32")
+
+
+def across(A, trans):
+    return {"N": A, "T": A.T, "H": A.conj().T}[trans]
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(TYPES, TYPES)))
+@pytest.mark.parametrize("n", [1, 3, 9, 18])
+def test_factors_give_the_bits_of_solve(first, second, n):
+    rng = np.random.default_rng(n)
+    A, B = drawn(rng, (n, n), first) + 3 * np.eye(n, dtype=first), drawn(rng, (n, 2), second)
+    F = rw.factor(A)
+    assert np.array_equal(F.solve(B), rw.solve(A, B))
+    for trans in "NTH":
+        found = F.solve(B, trans, full_output=True)
+        assert found.x.dtype == np.linalg.solve(A, B).dtype
+        assert np.array_equal(found.x, F.solve(B, trans))
+        assert passes_exactly(across(A, trans), found.x, B, found.backward_error)
+        assert found.backward_error <= found.tolerance * (1 + 1e-15)
+        assert found.digits >= 3
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("n", [2, 17, 70])
+def test_fp32_factors_pass_the_same_gate(dtype, n):
+    """The action that is told is the one that was run: FP32 factors, refined in FP64."""
+    rng = np.random.default_rng(n)
+    A, b = drawn(rng, (n, n), dtype) + n * np.eye(n, dtype=dtype), drawn(rng, n, dtype)
+    found = rw.solve(A, b, policy="fp32", full_output=True)
+    assert found.action == "lu:fp32-fp64-fp64-fp64"
+    assert "You asked for fp32" in found.explain()
+    assert found.backward_error <= found.tolerance
+    assert np.array_equal(found.x, rw.solve(A, b, policy="fp32"))
+    assert np.array_equal(found.x, rw.factor(A, policy="fp32").solve(b))
+    assert np.array_equal(found.x, rw.Solver("fp32").solve(A, b))
+    if found.x.dtype in (np.float64, np.complex128):
+        assert found.iterations >= 1
+    small = slice(0, 6)
+    if n <= 17:
+        assert passes_exactly(A, found.x, b, found.backward_error)
+    assert np.allclose(found.x[small], np.linalg.solve(A, b)[small], rtol=1e-4)
+
+
+def test_fp32_factors_that_may_have_lost_a_pivot_are_left_to_the_general_path():
+    A = rw.problems.randsvd(20, 1e12, 3, rng=0).A
+    b = A @ np.ones(20)
+    assert express(A, b, None, None, "fp32") is None
+    found = rw.solve(A, b, policy="fp32", full_output=True)
+    assert found.backward_error <= found.tolerance
+    assert "You asked for fp32" in found.explain()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("trans", ["N", "T"])
+def test_badly_scaled_matrices(dtype, trans):
+    rng, n = np.random.default_rng(1), 6
+    rows, columns = 2.0 ** rng.integers(-300, 300, (2, n))
+    A = drawn(rng, (n, n), dtype) * rows[:, None] * columns
+    b = drawn(rng, n, dtype) * (rows if trans == "N" else columns)
+    found = rw.factor(A).solve(b, trans, full_output=True)
+    assert found.status == "accepted"
+    assert passes_exactly(across(A, trans), found.x, b, found.backward_error)
+    huge = drawn(rng, (n, n), dtype)
+    found = rw.factor(huge).solve(huge @ np.full(n, 1e250), full_output=True)  # only b is
+    assert found.status == "accepted"
+
+
+def test_a_matrix_and_its_order_in_memory_may_change_afterwards():
+    rng = np.random.default_rng(2)
+    A, b = rng.standard_normal((7, 7)), rng.standard_normal(7)
+    expected = rw.solve(A, b)
+    for form in ORDERS.values():
+        given = form(A).copy() if form is not ORDERS["read-only"] else form(A)
+        F = rw.factor(given)
+        if given.flags.writeable:
+            given[...] = 0
+        assert np.array_equal(F.solve(b), expected)
+
+
+def test_refactor_goes_on_with_another_matrix():
+    rng = np.random.default_rng(3)
+    A, b = rng.standard_normal((9, 9)), rng.standard_normal(9)
+    F = rw.factor(np.eye(9))
+    assert np.array_equal(F.refactor(A).solve(b), rw.solve(A, b))
+    assert np.array_equal(F.solve(b, "T"), rw.solve(A.T, b))
+    assert np.array_equal(
+        F.refactor((9 * A).astype(int)).solve(b), rw.solve((9 * A).astype(int), b)
+    )
+    with pytest.raises(ValueError, match="9 x 9, A is 8 x 8"):
+        F.refactor(np.eye(8))
+    with pytest.raises(TypeError, match="A is complex"):
+        F.refactor(1j * A)
+    hilbert = 1 / (1.0 + np.add.outer(np.arange(9), np.arange(9)))
+    assert np.allclose(hilbert @ F.refactor(hilbert).solve(b), b, atol=1e-4)
+    assert np.array_equal(F.refactor(A).solve(b), rw.solve(A, b))
+    complex_F = rw.factor(1j * A)
+    assert complex_F.refactor(A).solve(b).dtype == np.complex128
+
+
+def test_what_is_refused_is_told_as_ever():
+    with pytest.raises(ValueError, match="A has NaN"):
+        rw.factor(np.full((3, 3), np.nan))
+    with pytest.raises(rw.SolveFailed, match="A is singular"):
+        rw.factor(np.ones((3, 3))).solve(np.ones(3))
+    F = rw.factor(np.eye(3))
+    with pytest.raises(ValueError, match="b has NaN"):
+        F.solve(np.full(3, np.inf))
+    with pytest.raises(np.linalg.LinAlgError, match="b has 4 rows"):
+        F.solve(np.ones(4))
+    with pytest.raises(ValueError, match="trans"):
+        F.solve(np.ones(3), "X")
+    assert F.solve(np.ones((3, 0))).shape == (3, 0)
+    assert np.array_equal(F.solve([1, 2, 3]), [1, 2, 3])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("policy", ["default", *FORMATS])
+def test_stacks_are_loops_over_the_same_kernel(dtype, policy):
+    rng = np.random.default_rng(4)
+    A, B = drawn(rng, (5, 6, 6), dtype), drawn(rng, (5, 6, 2), dtype)
+    A[2] = 1
+    A[2] += np.diag(np.arange(6) * 1e-13).astype(dtype)  # its pivots are suspicious, or zero
+    if np.finfo(dtype).bits == 32:
+        A[2] = np.eye(6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rw.IllConditionedWarning)
+        F = rw.factor(A, policy=policy)
+        plain = rw.solve(A, B, policy=policy)
+        told = rw.solve(A, B, policy=policy, full_output=True)
+        assert np.array_equal(plain, told.x)
+        assert np.array_equal(plain, F.solve(B))
+        for i in range(5):
+            assert np.array_equal(plain[i], rw.solve(A[i], B[i], policy=policy))
+            assert np.array_equal(told[i].x, plain[i])
+            assert told[i].backward_error <= told[i].tolerance
+        for trans in "TH":
+            found = F.solve(B, trans, full_output=True)
+            assert np.array_equal(found.x, F.solve(B, trans))
+            for i in (0, 1, 3, 4):
+                assert passes_exactly(across(A[i], trans), found.x[i], B[i], found[i].tolerance)
+                assert np.array_equal(found[i].x, found.x[i])
+    assert told[0].digits >= 2
+
+
+def test_factors_of_a_stack_report_bad_matrices_and_go_on_with_others():
+    A = np.stack([np.eye(3), np.full((3, 3), np.nan)])
+    with pytest.raises(ValueError, match="A has NaN"):
+        rw.factor(A)
+    A[1] = 2 * np.eye(3)
+    F = rw.factor(A)
+    assert np.array_equal(F.solve(np.ones(3)), [[1, 1, 1], [0.5, 0.5, 0.5]])
+    assert np.array_equal(F.refactor(2 * A).solve(np.ones(3))[0], np.full(3, 0.5))
+    A[1] = 0
+    with pytest.raises(rw.SolveFailed, match=r"system \(1,\) of the stack: A is singular"):
+        F.refactor(A).solve(np.ones(3))
