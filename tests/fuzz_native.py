@@ -407,6 +407,11 @@ def stack(a: Arrays) -> None:
             factors = kernels.express_factorize(matrices[0], a.flag(), a.flag(), 1e-12, 1)
             kernels.express_substitute(factors, b[0], x, *gate)
         return
+    if a.flag():
+        x, norms = a.numbers(a.length(n), a.length(columns), order="C"), a.numbers(columns)
+        tall = tolerance, 1e-13, 0.0, 1e-13, 1e-13, 1e-30, 1e-30, a.block(), a.block(), a.threads()
+        kernels.tall_solve(matrices[0], b[0], x, norms, a.flag(), *tall)
+        return
     which = [a.indices(given, a.length(count), np.int64) for _ in range(2)]
     x = a.numbers(a.length(count), n, columns, order="C")
     errors = a.numbers(a.length(count))

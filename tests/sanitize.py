@@ -34,6 +34,7 @@ LEVELS = {
     "cpp/native/bf16.cpp": ("native_portable", "fast"),
     "cpp/native/exact.cpp": ("exact_baseline", "off"),
     "cpp/native/express.cpp": ("express_baseline", "fast"),
+    "cpp/native/orthogonal.cpp": ("orthogonal_baseline", "fast"),
     "cpp/sparse/level.cpp": ("sparse_baseline", "fast"),
     "tests/native_teams_check.cpp": ("native_portable", "fast"),
 }

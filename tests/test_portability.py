@@ -34,6 +34,7 @@ NATIVE = {
     "level": {"baseline": ["16"]},
     "exact": {"baseline": ["16"]},
     "express": {"baseline": ["16"]},
+    "orthogonal": {"baseline": ["16"]},
 }
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
@@ -49,6 +50,7 @@ X86_NATIVE = {
     },
     "exact": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
     "express": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
+    "orthogonal": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
 }
 
 
@@ -76,7 +78,7 @@ def native_objects(folder, compiler, sources, *more):
             folder,
             compiler,
             f"cpp/native/{source}.cpp",
-            f"{source if source in ('exact', 'express') else 'native'}_{level}",
+            f"{source if source in ('exact', 'express', 'orthogonal') else 'native'}_{level}",
             *flags,
             f"-ffp-contract={'off' if source == 'exact' else 'fast'}",
             *more,

@@ -8,7 +8,9 @@ from rational import fractions, solved
 from scipy import sparse
 
 import roundwise as rw
+from roundwise import _kernels
 from roundwise.algorithms.base import Shared
+from roundwise.algorithms.least_squares import at_once
 from roundwise.algorithms.least_squares.augmented import AugmentedSystem
 from roundwise.algorithms.least_squares.certificate import proven_errors
 from roundwise.algorithms.least_squares.ls_ir import LsIR, residual_of_both
@@ -453,3 +455,92 @@ def test_the_answer_is_labelled_as_b():
     assert isinstance(unlabelled, pandas.Series)
     assert np.array_equal(unlabelled, x)
     assert list(unlabelled.index) == list(range(8))
+
+
+@pytest.mark.parametrize("policy", ["default", "fp32"])
+@pytest.mark.parametrize("layout", ["C", "F", "strided"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("shape", [(1, 1), (9, 4), (17, 17), (40, 23), (5, 30), (70, 66)])
+@pytest.mark.parametrize("k", [None, 1, 5, 19])
+def test_one_compiled_call_for_every_type_layout_and_shape(shape, k, dtype, layout, policy):
+    rng = np.random.default_rng(shape)
+    A = rng.integers(-50, 50, shape).astype(dtype)
+    b = rng.integers(-50, 50, shape[:1] if k is None else (shape[0], k)).astype(dtype)
+    expected = np.linalg.lstsq(A.astype(float), b.astype(float))[0]
+    wide = np.zeros((shape[0], 2 * shape[1]), dtype)
+    wide[:, ::2] = A
+    given = {"C": A, "F": np.asfortranarray(A), "strided": wide[:, ::2]}[layout]
+    solution = rw.lstsq(given, b, policy=policy, full_output=True)
+    assert solution.action.startswith("qr:")
+    assert solution.x.dtype == (np.float32 if dtype == np.float32 else np.float64)
+    relative = 2.0**-20 if dtype == np.float32 else 2.0**-45
+    size = np.linalg.norm(expected) or 1.0
+    assert np.linalg.norm(solution.x - expected) <= relative * np.linalg.cond(A) ** 2 * size
+    assert np.array_equal(solution.x, rw.lstsq(given, b, policy=policy))
+    again = rw.lstsq(given.tolist(), b.tolist(), policy=policy)  # by the four steps
+    assert np.array_equal(solution.x, again) or dtype == np.float32
+
+
+@pytest.mark.parametrize("dependent", [[0], [3], [1, 4], [0, 1, 2, 5], [7], [6, 7]])
+@pytest.mark.parametrize("shape", [(12, 8), (8, 8), (8, 30), (100, 8)])
+@pytest.mark.parametrize("consistent", [False, True])
+def test_dependent_columns_are_found_wherever_they_are(shape, dependent, consistent):
+    """Integers: sums of others are exact, so that the rank is known."""
+    rng = np.random.default_rng([*shape, *dependent])
+    T = rng.integers(-9, 9, (max(shape), 8)).astype(float)
+    others = [j for j in range(8) if j not in dependent]
+    T[:, dependent] = T[:, others] @ rng.integers(-1, 2, (len(others), len(dependent)))
+    A = T if shape[0] >= shape[1] else T.T
+    b = A @ np.ones((shape[1], 3)) if consistent else rng.standard_normal((shape[0], 3))
+    solution = rw.lstsq(A, b, full_output=True)
+    expected, _, rank, _ = np.linalg.lstsq(A, b)
+    assert solution.rank == rank == 8 - len(dependent)
+    assert solution.action.startswith("qr:")
+    assert solution.x == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    assert np.array_equal(solution.x, rw.lstsq(A, b))
+
+
+@pytest.mark.parametrize("shape", [(30, 12), (12, 30)])
+def test_singular_values_near_rcond_are_computed(shape):
+    """No gap: the SVD tells which count as zero, as in NumPy."""
+    A, _ = graded(max(shape), min(shape), 1e6, 1.0)
+    A = A if shape[0] >= shape[1] else A.T
+    b = np.random.default_rng(3).standard_normal(shape[0])
+    values = np.linalg.svd(A, compute_uv=False)
+    rcond = float(np.sqrt(values[5] * values[6]) / values[0])
+    solution = rw.lstsq(A, b, rcond=rcond, full_output=True)
+    assert solution.rank == 6
+    assert solution.action.startswith("svd:")
+    assert solution.x == pytest.approx(np.linalg.lstsq(A, b, rcond=rcond)[0], rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("single", [False, True])
+def test_qr_of_every_level_and_any_threads(level, single, monkeypatch):
+    if level not in _kernels.available_levels():
+        pytest.skip("not on this processor")
+    before = _kernels.active_level()
+    A, b = tall(300, 150), np.random.default_rng(4).standard_normal((300, 40))
+    expected = np.linalg.lstsq(A, b)[0]
+    action = "qr:fp32-fp64-fp64-fp64" if single else "qr:fp64-fp64-fp64-fp64"
+    _kernels.set_level(level)
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            monkeypatch.setattr(at_once, "threads_for", lambda *_, t=threads: t)
+            found.append(rw.lstsq(A, b, policy=action))
+    finally:
+        _kernels.set_level(before)
+    assert found[0] == pytest.approx(expected, rel=1e-9, abs=1e-11)
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+def test_the_compiled_call_refuses_shapes_that_do_not_match():
+    gate = at_once.gate_of(4, 3, False, 1e-12, 1e-14)
+    A, b, norms = np.ones((4, 3)), np.ones(4), np.empty(1)
+    for arrays in ((A, b[:3], np.empty(3)), (A, b, np.empty(4)), (A, b, np.empty((3, 1)))):
+        with pytest.raises(ValueError, match="pass"):
+            _kernels.tall_solve(*arrays, norms, *gate, 1)
+    with pytest.raises(ValueError, match="float32 or float64"):
+        _kernels.tall_solve(A.astype(int), b, np.empty(3), norms, *gate, 1)
