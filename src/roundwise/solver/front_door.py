@@ -215,11 +215,16 @@ def _solved(
     if place is None and not refused:
         tol, bound = options.tol, options.express_below(asker.express_below)
         if is_sparse(A):
-            orders = express_sparse(A, b, tol, bound, panels=patterns is None)
-            if isinstance(orders, ExpressAnswer):
-                seconds, found = perf_counter() - start, orders
-                told = sparse_solution_of(found, A, b, tol, bound, seconds) if full_output else None
-                return found.x if told is None else told
+            before = () if patterns is None else patterns.factors
+            found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
+            if patterns is not None:
+                patterns.keep(factors)
+            if isinstance(found, ExpressAnswer):
+                seconds = perf_counter() - start
+                if not full_output:
+                    return found.x
+                return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
+            orders = found
         elif (dense := express(A, b, tol, bound)) is not None:
             seconds = perf_counter() - start
             return solution_of(dense, A, b, tol, seconds) if full_output else dense.x
