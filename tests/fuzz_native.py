@@ -400,12 +400,20 @@ def stack(a: Arrays) -> None:
     gate = tolerance, 1.0, 1e-13, 1e-30, 1e-12, 1e-290, 1e290, a.block()
     if a.flag():
         x = a.numbers(a.length(n), a.length(columns), order="C")
-        kernels.express_solve(matrices[0], b[0], x, *gate)
+        if a.flag():
+            kernels.express_solve(matrices[0], b[0], x, a.flag(), *gate)
+        else:
+            factors = kernels.express_factorize(matrices[0], a.flag(), a.flag(), 1e-12, 1)
+            kernels.express_substitute(factors, b[0], x, *gate)
         return
     which = [a.indices(given, a.length(count), np.int64) for _ in range(2)]
     x = a.numbers(a.length(count), n, columns, order="C")
-    passed = a.zeros(a.length(count), dtype=np.uint8)
-    kernels.express_solve_stack(matrices, b, *which, x, passed, *gate, a.threads())
+    errors = a.zeros(a.length(count))
+    if a.flag():
+        kernels.express_solve_stack(matrices, b, *which, x, errors, a.flag(), *gate, a.threads())
+    else:
+        factors = kernels.express_factorize(matrices, a.flag(), a.flag(), 1e-12, a.threads())
+        kernels.express_substitute_stack(factors, b, *which, x, errors, *gate, a.threads())
 
 
 def patterns(a: Arrays) -> None:

@@ -84,7 +84,7 @@ def solves(F, b=B):
     return np.abs(b - A @ x).max() <= 1e-13 * (np.abs(A).sum(axis=1).max() * np.abs(x).max())
 
 
-@pytest.mark.parametrize("policy", ["fp32", "fp64"])
+@pytest.mark.parametrize("policy", ["lu:fp32-fp64-fp64-fp64", "lu:fp64-fp64-fp64-fp64"])
 def test_a_child_solves_while_another_thread_factorizes(monkeypatch, policy):
     pause, F = Pause(), rw.factor(A, policy=policy)
     monkeypatch.setattr(dense, "getrf", pause.before(dense.getrf))

@@ -1,6 +1,12 @@
 // Small dense systems, solved and verified in one call each, and stacks of them, shared among threads.
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <nanobind/stl/unique_ptr.h>
 
 #include "bindings/bindings.hpp"
 #include "common/parallel.hpp"
@@ -47,115 +53,282 @@ class Numbers {
     }
 };
 
-void require_answer(const Numbers& a, const Numbers& b, const Numbers& x) {
-    require(x.is_single == (a.is_single && b.is_single) && x.is_complex == (a.is_complex || b.is_complex),
-            "x has another type than the answer; pass an array of A's and b's common type");
+// Calls body(matrix, columns) with what solves for these numbers: of a real A and a complex b, both parts are
+// columns. `low` factors are in float.
+template <int parts, class T, class Body>
+void with_solver_of(bool twice, bool single, std::int64_t n, std::int64_t columns, const ExpressGate& gate,
+                    const Body& body) {
+    body(ExpressMatrix<parts, T>(n), ExpressColumns<parts, T>(n, twice ? 2 * columns : columns, single, gate));
 }
 
-// Calls body with the solver for these numbers: of a real A and a complex b, both parts are columns.
 template <class Body>
-void with_solver(const Numbers& a, const Numbers& b, std::int64_t n, std::int64_t columns,
+void with_solver(bool is_complex, bool low, const Numbers& b, bool single, std::int64_t n, std::int64_t columns,
                  const ExpressGate& gate, const Body& body) {
-    const bool single = a.is_single && b.is_single;
-    if (a.is_complex) body(ExpressSolve<2>(n, columns, single, gate));
-    else body(ExpressSolve<1>(n, b.is_complex ? 2 * columns : columns, single, gate));
+    const bool twice = !is_complex && b.is_complex;
+    if (is_complex && low) with_solver_of<2, float>(twice, single, n, columns, gate, body);
+    else if (is_complex) with_solver_of<2, double>(twice, single, n, columns, gate, body);
+    else if (low) with_solver_of<1, float>(twice, single, n, columns, gate, body);
+    else with_solver_of<1, double>(twice, single, n, columns, gate, body);
 }
 
 // About the operations that take ten microseconds: other threads of Python may run meanwhile.
 constexpr std::int64_t many_operations = 100000;
 
-// Systems that a thread takes at a time, as many as take some microseconds.
-std::int64_t systems_at_a_time(std::int64_t n) { return std::max<std::int64_t>(1, 4096 / (n * n)); }
+template <class Work> void without_lock_if(bool many, const Work& work) {
+    if (many) {
+        nb::gil_scoped_release release;
+        work();
+    } else {
+        work();
+    }
+}
 
-template <class Solver>
-void solve_stack(const Solver& solver, const Numbers& a, const Numbers& b, const Numbers& x,
-                 const std::int64_t* which_a, const std::int64_t* which_b, std::uint8_t* passed,
-                 std::int64_t count, std::int64_t bytes_of_answer, int threads) {
-    const std::int64_t step = systems_at_a_time(a.shape(1)), bytes = solver.scratch_bytes();
+// Calls work(i, scratch) for each of `count` systems, on several threads if they are many. A thread takes as
+// many at a time as take some microseconds.
+template <class Work>
+void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t bytes, const Work& work) {
+    const std::int64_t step = std::max<std::int64_t>(1, 4096 / (n * n));
     threads = static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(threads, count / (4 * step))));
     const Workspace workspace(bytes * threads);
     std::int64_t claimed = 0;
-    const auto work = [&](int member) {
-        Solver own = solver;
+    const auto share = [&](int member) {
         char* scratch = static_cast<char*>(workspace.get()) + member * bytes;
         for (;;) {
             const std::int64_t begin = __atomic_fetch_add(&claimed, step, __ATOMIC_RELAXED);
             if (begin >= count) return;
-            for (std::int64_t i = begin; i < std::min(begin + step, count); ++i) {
-                char* answer = static_cast<char*>(x.data()) + i * bytes_of_answer;
-                const ExpressResult found = own.solve(a.given(1, which_a[i]), b.given(1, which_b[i]), answer, scratch);
-                passed[i] = found.status == ExpressStatus::accepted;
-            }
+            for (std::int64_t i = begin; i < std::min(begin + step, count); ++i) work(i, scratch);
         }
     };
     run_members(
-        threads, [](void* context, int member) { (*static_cast<decltype(&work)>(context))(member); },
-        const_cast<void*>(static_cast<const void*>(&work)));
+        threads, [](void* context, int member) { (*static_cast<decltype(&share)>(context))(member); },
+        const_cast<void*>(static_cast<const void*>(&share)));
+}
+
+ExpressGate gate_of(double tolerance, double growth, double block_error, double exact_error, double suspicious,
+                    double least, double most, std::int64_t block) {
+    require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
+    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block};
+}
+
+// Whether b and x belong to `first` dimensions of systems of n, and x is of the answer's type.
+void require_columns(std::int64_t n, bool is_complex, bool is_single, const Numbers& b, const Numbers& x, int first) {
+    const bool matrices = b.dimensions() == first + 2;
+    require(b.shape(first) == n && (!matrices || b.shape(first + 1) >= 1),
+            "the shapes of A and b do not match; pass n x n numbers, and n or n x k");
+    require(x.dimensions() == b.dimensions() && x.shape(first) == n &&
+                (!matrices || x.shape(first + 1) == b.shape(first + 1)),
+            "x has another shape than b; pass one of the same shape");
+    require(x.is_single == (is_single && b.is_single) && x.is_complex == (is_complex || b.is_complex),
+            "x has another type than the answer; pass an array of A's and b's common type");
+}
+
+// Which matrix and which columns each system of a stack has.
+struct Places {
+    const std::int64_t *matrices, *columns;
+    std::int64_t count;
+
+    Places(const VectorIn<std::int64_t>& which_a, const VectorIn<std::int64_t>& which_b, std::int64_t given,
+           const Numbers& b, const Numbers& x, const VectorOut<double>& errors)
+        : matrices(which_a.data()), columns(which_b.data()), count(length(which_a.size())) {
+        require(length(which_b.size()) == count && x.shape(0) == count && length(errors.size()) == count,
+                "X, errors and the indices differ in length; pass one of each for every system");
+        for (std::int64_t i = 0; i < count; ++i)
+            require(matrices[i] >= 0 && matrices[i] < given && columns[i] >= 0 && columns[i] < b.shape(0),
+                    "an index is out of range; pass one of a system");
+    }
+};
+
+std::int64_t columns_of(const Numbers& b, int first) { return b.dimensions() == first + 1 ? 1 : b.shape(first + 1); }
+
+// The i-th answer of a stack.
+char* answer_at(const Numbers& x, std::int64_t i) {
+    const std::int64_t size = (x.is_single ? 4 : 8) * (x.is_complex ? 2 : 1);
+    return static_cast<char*>(x.data()) + i * size * x.shape(1) * x.shape(2);
+}
+
+double error_of(const ExpressResult& found) {
+    return found.status == ExpressStatus::accepted ? found.backward_error : HUGE_VAL;
+}
+
+nb::tuple told(const ExpressResult& found) {
+    return nb::make_tuple(static_cast<int>(found.status), found.backward_error, found.pivot_ratio, found.corrections);
+}
+
+// One matrix, or a stack of them, with factors that are kept.
+struct KeptFactors {
+    std::int64_t n, count;
+    bool is_single, is_complex, is_low;
+    std::vector<std::int64_t> refused;  // places of matrices with zero or suspiciously small pivots
+
+    virtual ~KeptFactors() = default;
+    // Of the matrix at this place, which is an ExpressMatrix with as many parts, and factors of that type.
+    virtual const void* matrix(std::int64_t place) const = 0;
+};
+
+template <int parts, class T> struct KeptFactorsOf : KeptFactors {
+    std::vector<ExpressMatrix<parts, T>> matrices;
+    std::unique_ptr<Workspace> memory;
+
+    KeptFactorsOf(const Numbers& a, int first, bool scaled, double suspicious, int threads) {
+        n = a.shape(first), count = first == 1 ? a.shape(0) : 1;
+        is_single = a.is_single, is_complex = parts == 2, is_low = sizeof(T) == 4;
+        matrices.assign(static_cast<std::size_t>(count), ExpressMatrix<parts, T>(n));
+        const std::int64_t bytes = ExpressMatrix<parts, T>(n).place(nullptr);
+        memory = std::make_unique<Workspace>(bytes * count);
+        std::vector<std::uint8_t> good(static_cast<std::size_t>(count));
+        const auto factorize = [&](std::int64_t i, char*) {
+            ExpressMatrix<parts, T>& one = matrices[static_cast<std::size_t>(i)];
+            one.place(static_cast<char*>(memory->get()) + i * bytes);
+            one.read(a.given(first, i), true);
+            good[static_cast<std::size_t>(i)] = (!scaled && one.factorize(suspicious)) ||
+                                                (one.scale() && one.factorize(suspicious));
+        };
+        without_lock_if(count * n * n * n > many_operations,
+                        [&] { share_systems(count, n, threads, 0, factorize); });
+        for (std::int64_t i = 0; i < count; ++i)
+            if (!good[static_cast<std::size_t>(i)]) refused.push_back(i);
+    }
+    const void* matrix(std::int64_t place) const override { return &matrices[static_cast<std::size_t>(place)]; }
+};
+
+// Calls body(matrix at a place, columns) for kept factors of any type.
+template <class Body>
+void with_factors(const KeptFactors& kept, const Numbers& b, const Numbers& x, std::int64_t columns,
+                  const ExpressGate& gate, const Body& body) {
+    with_solver(kept.is_complex, kept.is_low, b, x.is_single, kept.n, columns, gate,
+                [&](const auto& matrix, const auto& solver) {
+        using Matrix = std::decay_t<decltype(matrix)>;
+        body([&](std::int64_t place) -> const Matrix& { return *static_cast<const Matrix*>(kept.matrix(place)); },
+             solver);
+    });
 }
 
 }  // namespace
 
 void bind_express(nb::module_& m) {
-    // x = A^-1 b, verified, on the calling thread. Returns the status (0: accepted; 1: a pivot is zero or
-    // suspiciously small; 2: above the tolerance), the upper bound of the backward error, and the ratio of
-    // the smallest pivot to the largest. x is written only if it is accepted.
+    // x = A^-1 b, verified, on the calling thread, with factors in float if `low`. Returns the status (0:
+    // accepted; 1: a pivot is zero or suspiciously small; 2: above the tolerance), the upper bound of the
+    // backward error, the ratio of the smallest pivot to the largest, and the corrections that were made. x is
+    // of use only if it is accepted.
     define(m, "express_solve",
-           [](nb::handle A, nb::handle B, nb::handle X, double tolerance, double growth,
+           [](nb::handle A, nb::handle B, nb::handle X, bool low, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
               std::int64_t block) {
         const Numbers a(A, false, 2, 2), b(B, false, 1, 2), x(X, true, 1, 2);
-        const std::int64_t n = a.shape(0), columns = b.dimensions() == 1 ? 1 : b.shape(1);
-        require(n >= 1 && columns >= 1 && a.shape(1) == n && b.shape(0) == n,
-                "the shapes of A and b do not match; pass n x n numbers, and n or n x k");
-        require(x.dimensions() == b.dimensions() && x.shape(0) == n &&
-                    (x.dimensions() == 1 || x.shape(1) == columns),
-                "x has another shape than b; pass one of the same shape");
-        require_answer(a, b, x);
-        require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
+        const std::int64_t n = a.shape(0), columns = columns_of(b, 0);
+        require(n >= 1 && a.shape(1) == n, "A is not square; pass n x n numbers");
+        require_columns(n, a.is_complex, a.is_single, b, x, 0);
+        const ExpressGate gate =
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
         ExpressResult found{};
-        const ExpressGate gate = {tolerance, growth,     block_error, exact_error,
-                                  suspicious, least, most, block};
-        with_solver(a, b, n, columns, gate, [&](auto solver) {
-            const Workspace workspace(solver.scratch_bytes());
-            const auto solve = [&] { found = solver.solve(a.given(0), b.given(0), x.data(), workspace.get()); };
-            if (n * n * (n + columns) < many_operations) {
-                solve();
-            } else {
-                nb::gil_scoped_release release;
-                solve();
-            }
+        with_solver(a.is_complex, low, b, x.is_single, n, columns, gate, [&](auto matrix, auto solver) {
+            const std::int64_t bytes = matrix.place(nullptr);
+            const Workspace workspace(bytes + solver.scratch_bytes());
+            char* scratch = static_cast<char*>(workspace.get());
+            without_lock_if(n * n * (n + columns) > many_operations, [&] {
+                matrix.place(scratch);
+                matrix.read(a.given(0), false);
+                found = solver.solve_anew(matrix, b.given(0), x.data(), scratch + bytes);
+            });
         });
-        return nb::make_tuple(static_cast<int>(found.status), found.backward_error, found.pivot_ratio);
+        return told(found);
     });
 
-    // X_i = A_j^-1 B_k for j = which_a[i], k = which_b[i]; passed[i] is 1 if that was accepted, and X_i is
-    // not written otherwise.
+    // X_i = A_j^-1 B_k for j = which_a[i], k = which_b[i]; errors[i] is the upper bound of its backward error,
+    // and infinite if it was not accepted.
     define(m, "express_solve_stack",
            [](nb::handle A, nb::handle B, VectorIn<std::int64_t> which_a, VectorIn<std::int64_t> which_b,
-              nb::handle X, VectorOut<std::uint8_t> passed, double tolerance, double growth,
+              nb::handle X, VectorOut<double> errors, bool low, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
               std::int64_t block, int threads) {
         const Numbers a(A, false, 3, 3), b(B, false, 3, 3), x(X, true, 3, 3);
-        const std::int64_t n = a.shape(1), columns = b.shape(2), count = length(which_a.size());
-        require(n >= 1 && columns >= 1 && a.shape(2) == n && b.shape(1) == n,
-                "the shapes of A and B do not match; pass stacks of n x n and n x k");
-        require(length(which_b.size()) == count && x.shape(0) == count && x.shape(1) == n &&
-                    x.shape(2) == columns && length(passed.size()) == count,
-                "X, passed and the indices differ in length; pass one of each for every system");
+        const std::int64_t n = a.shape(1), columns = columns_of(b, 1);
+        require(n >= 1 && a.shape(2) == n, "A is not square; pass stacks of n x n");
+        require_columns(n, a.is_complex, a.is_single, b, x, 1);
+        const Places places(which_a, which_b, a.shape(0), b, x, errors);
         require(threads >= 1, "threads < 1; pass at least 1");
-        require_answer(a, b, x);
-        require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
-        for (std::int64_t i = 0; i < count; ++i)
-            require(which_a.data()[i] >= 0 && which_a.data()[i] < a.shape(0) && which_b.data()[i] >= 0 &&
-                        which_b.data()[i] < b.shape(0),
-                    "an index is out of range; pass one of a system");
-        const std::int64_t size = (x.is_single ? 4 : 8) * (x.is_complex ? 2 : 1);
-        nb::gil_scoped_release release;
-        const ExpressGate gate = {tolerance, growth,     block_error, exact_error,
-                                  suspicious, least, most, block};
-        with_solver(a, b, n, columns, gate, [&](auto solver) {
-            solve_stack(solver, a, b, x, which_a.data(), which_b.data(), passed.data(), count,
-                        size * n * columns, threads);
+        const ExpressGate gate =
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+        double* found = errors.data();
+        with_solver(a.is_complex, low, b, x.is_single, n, columns, gate, [&](auto given, const auto& solver) {
+            const std::int64_t bytes = given.place(nullptr);
+            const auto solve = [&](std::int64_t i, char* scratch) {
+                auto matrix = given;
+                auto own = solver;
+                matrix.place(scratch);
+                matrix.read(a.given(1, places.matrices[i]), false);
+                found[i] = error_of(own.solve_anew(matrix, b.given(1, places.columns[i]), answer_at(x, i),
+                                                   scratch + bytes));
+            };
+            without_lock_if(places.count * n * n * (n + columns) > many_operations, [&] {
+                share_systems(places.count, n, threads, bytes + solver.scratch_bytes(), solve);
+            });
+        });
+    });
+
+    // Factors of A, or of each of a stack, with a copy of A; `scaled` by powers of two, where they are not
+    // scaled anyhow. `refused` has the places of those whose pivots are zero or suspiciously small.
+    define(m, "express_factorize",
+           [](nb::handle A, bool low, bool scaled, double suspicious, int threads) -> std::unique_ptr<KeptFactors> {
+        const Numbers a(A, false, 2, 3);
+        const int first = a.dimensions() - 2;
+        const std::int64_t n = a.shape(first);
+        require(n >= 1 && a.shape(first + 1) == n && a.shape(0) >= 1, "A is not square; pass n x n numbers");
+        require(threads >= 1, "threads < 1; pass at least 1");
+        if (a.is_complex && low) return std::make_unique<KeptFactorsOf<2, float>>(a, first, scaled, suspicious, threads);
+        if (a.is_complex) return std::make_unique<KeptFactorsOf<2, double>>(a, first, scaled, suspicious, threads);
+        if (low) return std::make_unique<KeptFactorsOf<1, float>>(a, first, scaled, suspicious, threads);
+        return std::make_unique<KeptFactorsOf<1, double>>(a, first, scaled, suspicious, threads);
+    });
+
+    nb::class_<KeptFactors>(m, "ExpressFactors").def_ro("refused", &KeptFactors::refused);
+
+    // As express_solve, with kept factors of one matrix that was not refused.
+    define(m, "express_substitute",
+           [](const KeptFactors& kept, nb::handle B, nb::handle X, double tolerance, double growth,
+              double block_error, double exact_error, double suspicious, double least, double most,
+              std::int64_t block) {
+        const Numbers b(B, false, 1, 2), x(X, true, 1, 2);
+        require(kept.refused.empty() && kept.count == 1, "pass factors of one matrix, not refused");
+        require_columns(kept.n, kept.is_complex, kept.is_single, b, x, 0);
+        const ExpressGate gate =
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+        ExpressResult found{};
+        const std::int64_t columns = columns_of(b, 0);
+        with_factors(kept, b, x, columns, gate, [&](const auto& at, auto solver) {
+            const Workspace workspace(solver.scratch_bytes());
+            without_lock_if(kept.n * kept.n * columns > many_operations, [&] {
+                found = solver.solve(at(0), b.given(0), x.data(), static_cast<char*>(workspace.get()));
+            });
+        });
+        return told(found);
+    });
+
+    // As express_solve_stack, with kept factors; systems with refused ones are not accepted.
+    define(m, "express_substitute_stack",
+           [](const KeptFactors& kept, nb::handle B, VectorIn<std::int64_t> which_a,
+              VectorIn<std::int64_t> which_b, nb::handle X, VectorOut<double> errors, double tolerance,
+              double growth, double block_error, double exact_error, double suspicious, double least,
+              double most, std::int64_t block, int threads) {
+        const Numbers b(B, false, 3, 3), x(X, true, 3, 3);
+        require_columns(kept.n, kept.is_complex, kept.is_single, b, x, 1);
+        const Places places(which_a, which_b, kept.count, b, x, errors);
+        require(threads >= 1, "threads < 1; pass at least 1");
+        const ExpressGate gate =
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+        const std::int64_t columns = columns_of(b, 1);
+        double* found = errors.data();
+        with_factors(kept, b, x, columns, gate, [&](const auto& at, const auto& solver) {
+            const auto solve = [&](std::int64_t i, char* scratch) {
+                auto own = solver;
+                found[i] = HUGE_VAL;
+                const std::int64_t place = places.matrices[i];
+                if (!std::binary_search(kept.refused.begin(), kept.refused.end(), place))
+                    found[i] = error_of(own.solve(at(place), b.given(1, places.columns[i]), answer_at(x, i), scratch));
+            };
+            without_lock_if(places.count * kept.n * kept.n * columns > many_operations, [&] {
+                share_systems(places.count, kept.n, threads, solver.scratch_bytes(), solve);
+            });
         });
     });
 }

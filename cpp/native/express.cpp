@@ -4,10 +4,14 @@
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
+template <int parts>
+constexpr ExpressKernels<parts> kernels = {{express_factorize<parts, double>, express_substitute<parts, double>},
+                                           {express_factorize<parts, float>, express_substitute<parts, float>},
+                                           express_largest<parts>};
 extern const ExpressKernels<1> real_kernels;
 extern const ExpressKernels<2> complex_kernels;
-constexpr ExpressKernels<1> real_kernels = {express_factorize<1>, express_substitute<1>};
-constexpr ExpressKernels<2> complex_kernels = {express_factorize<2>, express_substitute<2>};
+constexpr ExpressKernels<1> real_kernels = kernels<1>;
+constexpr ExpressKernels<2> complex_kernels = kernels<2>;
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

@@ -168,24 +168,40 @@ struct ExactKernels {
                                 const double* values, std::int64_t count, const double* x,
                                 const double* b, double* r, double* low);
 
+    // The same for a square A whose n rows are contiguous, `parts` parts of a number side by side, and for
+    // X, B and R as small systems have them (SmallLu): rows of whole lines, parts apart. By parts - 1.
+    void (*residual_of_rows[2])(std::int64_t n, const double* a, std::int64_t columns, const double* x,
+                                const double* b, double* r, std::int64_t block);
+
     // ||A|| in the infinity norm, or ||A'||, rounded to double; on one thread.
     double (*largest_row_sum)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose);
 };
 
-// Rows of the matrices below have a multiple of eight numbers.
-inline std::int64_t padded_to_eight(std::int64_t n) { return (n + 7) / 8 * 8; }
+// A line: 64 bytes of numbers. Rows of the matrices below have whole lines.
+template <class T> constexpr int line_of = 64 / sizeof(T);
+template <class T> inline std::int64_t padded(std::int64_t n) { return (n + line_of<T> - 1) / line_of<T> * line_of<T>; }
+// From row to row of a square matrix: an odd number of lines, so that a column is spread over the whole cache.
+template <class T> inline std::int64_t row_step(std::int64_t n) { return padded<T>(n) | line_of<T>; }
 
-// One small dense system, real or complex, on one thread. One table per level, as above. A matrix of n rows
-// has rows of padded_to_eight(columns) numbers; the padding is zero. Of a complex one n such rows are real
+// LU of one small dense matrix on one thread. The padding is zero. Of a complex matrix n rows are real
 // parts, and as many imaginary parts follow.
-template <int parts> struct ExpressKernels {
-    // In place: P A = L U by partial pivoting; row i was interchanged with row swaps[i]. Returns the
-    // magnitude of the smallest pivot over that of the largest, 0 if one is zero. Infinities and NaN go on.
-    double (*factorize)(std::int64_t n, double* a, std::int32_t* swaps);
+template <class T> struct SmallLu {
+    // In place: P A = L U by partial pivoting, rows row_step(n) apart; row i was interchanged with row
+    // swaps[i]. Returns the magnitude of the smallest pivot over that of the largest, 0 if one is zero.
+    // Infinities and NaN go on.
+    double (*factorize)(std::int64_t n, T* a, std::int32_t* swaps);
 
-    // B (n x columns) becomes A^-1 B.
-    void (*substitute)(std::int64_t n, double* factors, const std::int32_t* swaps, std::int64_t columns,
-                       double* b);
+    // B (n x columns, rows of padded(columns) numbers) becomes A^-1 B.
+    void (*substitute)(std::int64_t n, T* factors, const std::int32_t* swaps, std::int64_t columns, T* b);
+};
+
+// One small dense system, real or complex, on one thread. One table per level, as above.
+template <int parts> struct ExpressKernels {
+    SmallLu<double> double_lu;
+    SmallLu<float> float_lu;
+
+    // The largest modulus of each column of B, squared if there are two parts; NaN if one is.
+    void (*largest)(std::int64_t n, std::int64_t columns, const double* b, double* largest);
 };
 
 }  // namespace roundwise

@@ -243,6 +243,7 @@ def express_solve(
     a: NDArray[Any],
     b: NDArray[Any],
     x: NDArray[Any],
+    low: bool,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -252,14 +253,55 @@ def express_solve(
     most: float,
     block: int,
     /,
-) -> tuple[int, float, float]: ...
+) -> tuple[int, float, float, int]: ...
 def express_solve_stack(
     a: NDArray[Any],
     b: NDArray[Any],
     which_a: NDArray[Any],
     which_b: NDArray[Any],
     x: NDArray[Any],
-    passed: NDArray[Any],
+    errors: _Doubles,
+    low: bool,
+    tolerance: float,
+    growth: float,
+    block_error: float,
+    exact_error: float,
+    suspicious: float,
+    least: float,
+    most: float,
+    block: int,
+    threads: int,
+    /,
+) -> None: ...
+
+class ExpressFactors:
+    @property
+    def refused(self) -> list[int]: ...
+
+def express_factorize(
+    a: NDArray[Any], low: bool, scaled: bool, suspicious: float, threads: int, /
+) -> ExpressFactors: ...
+def express_substitute(
+    factors: ExpressFactors,
+    b: NDArray[Any],
+    x: NDArray[Any],
+    tolerance: float,
+    growth: float,
+    block_error: float,
+    exact_error: float,
+    suspicious: float,
+    least: float,
+    most: float,
+    block: int,
+    /,
+) -> tuple[int, float, float, int]: ...
+def express_substitute_stack(
+    factors: ExpressFactors,
+    b: NDArray[Any],
+    which_a: NDArray[Any],
+    which_b: NDArray[Any],
+    x: NDArray[Any],
+    errors: _Doubles,
     tolerance: float,
     growth: float,
     block_error: float,

@@ -11,6 +11,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.features import probe
+from roundwise.policies import NeighbourPolicy
 from roundwise.problems import poisson_2d, randsvd
 
 U = 2.0**-53
@@ -277,6 +278,8 @@ def test_cholesky_where_it_is_worth_a_try(monkeypatch):
     S = spd(N, 100)
     monkeypatch.setattr(probe, "cholesky_from", lambda: N + 1)
     assert rw.factor(S).format == "lu fp64"
+    assert rw.factor(S, assume_a="pos").format == "lu fp64"  # by one call, as `solve`
+    monkeypatch.setattr(NeighbourPolicy, "express_below", 0)
     assert rw.factor(S, assume_a="pos").format == "cholesky fp64"
     monkeypatch.setattr(probe, "cholesky_from", lambda: N)
     for assume_a in (None, "pos", "gen"):

@@ -22,6 +22,7 @@ import roundwise._kernels as _kernels
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
+from roundwise.algorithms.conditioning import LOST
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.structured import structured_method
@@ -54,11 +55,14 @@ MODERATE = 1e-100, 1e100
 MOST_KNOWN = 4096
 """Entries of `memo`, so that a program with ever new shapes does not fill the memory."""
 
+AT_ONCE = "FP64 at once: for so small a system, deciding takes longer than lower precision gains."
+"""Why a small system is solved without a decision."""
+
 BLOCK_SHARE, LEAST_BLOCK, LARGEST_BLOCK = 0.6, 2, 256
 """What sums of blocks in a residual may add to a backward error, as a share of the tolerance, and
 the products of a block: fewer take as long as twice the precision does, more gain no time."""
 
-_TYPES = tuple(map(np.dtype, (np.float64, np.float32, np.complex128, np.complex64)))
+EXPRESS_TYPES = tuple(map(np.dtype, (np.float64, np.float32, np.complex128, np.complex64)))
 
 
 class Gate(NamedTuple):
@@ -84,6 +88,8 @@ class Known(NamedTuple):
     gate: Gate
     unit: float  # the backward error of the answer over that of the columns that are solved for
     is_compiled: bool
+    factor: str  # the format of the factors
+    arguments: tuple[Any, ...]  # of the compiled call after the arrays
 
 
 class ExpressAnswer(NamedTuple):
@@ -96,6 +102,8 @@ class ExpressAnswer(NamedTuple):
     pivot_ratio: float
     """The smallest pivot over the largest; NaN where the factors of a sparse A do not tell."""
     method: str = "lu"
+    factor: str = FP64.name
+    corrections: int = 0
 
 
 class ExpressFactors(Protocol):
@@ -122,26 +130,24 @@ memo: dict[Any, Known | None] = {}
 on the machine or on threads; `memo.clear()` only frees memory."""
 
 
-def express(A: Any, b: Any, tol: float | None, bound: int | None = None) -> ExpressAnswer | None:
+def express(
+    A: Any, b: Any, tol: float | None, bound: int | None = None, factor: str = FP64.name
+) -> ExpressAnswer | None:
     """A system with n < bound by one call; None if it is refused, or is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
-    `express_below` of a policy, None for that of the default one. Sparse systems:
-    `express_sparse.py`.
+    `express_below` of a policy, None for that of the default one. `factor` is the format of the
+    factors, FP64 or FP32. Sparse systems: `express_sparse.py`.
     """
     if not type(A) is type(b) is np.ndarray:
         return None
-    key = A.shape, A.dtype, b.shape, b.dtype, tol
-    try:
-        known = memo[key]
-    except KeyError:
-        known = _remembered(key)
+    known = known_of(A.shape, A.dtype, b.shape, b.dtype, tol, factor)
     if known is None:
-        return _converted(A, b, tol, bound)
+        return _converted(A, b, tol, bound, factor)
     if known.size >= ALWAYS_SMALL or bound is not None:
         if not known.size < (default_policy().express_below if bound is None else bound):
             return None
-        if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and _has_structure(A):
+        if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
             return None
     return _run(A, b, known)
 
@@ -150,25 +156,28 @@ def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     if not known.is_compiled:
         return _by_threads(A, b, known)
     x = np.empty(b.shape, known.dtype)
-    status, error, pivot_ratio = _kernels.express_solve(A, b, x, *known.gate)
+    status, error, pivot_ratio, steps = _kernels.express_solve(A, b, x, *known.arguments)
     if status != 0:
         return None
-    return ExpressAnswer(x, known.unit * error, known.tolerance, pivot_ratio)
+    unit, tolerance, factor = known.unit, known.tolerance, known.factor
+    return ExpressAnswer(x, unit * error, tolerance, pivot_ratio, "lu", factor, steps)
 
 
-def _converted(A: Array, b: Array, tol: float | None, bound: int | None) -> ExpressAnswer | None:
+def _converted(
+    A: Array, b: Array, tol: float | None, bound: int | None, factor: str
+) -> ExpressAnswer | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
-    if A.dtype in _TYPES and b.dtype in _TYPES:
+    if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(_of_known_type(A), _of_known_type(b), tol, bound)
+    return express(as_known_type(A), as_known_type(b), tol, bound, factor)
 
 
-def _of_known_type(A: Array) -> Array:
+def as_known_type(A: Array) -> Array:
     """A in a type that `express` takes: itself, or converted to double precision."""
     native = A.dtype.newbyteorder("=")
-    if native in _TYPES:
+    if native in EXPRESS_TYPES:
         return A.astype(native, copy=False)
     return A.astype(np.complex128 if A.dtype.kind == "c" else np.float64)
 
@@ -180,17 +189,19 @@ def solution_of(
     tol: float | None,
     seconds: float,
     again: Callable[[], ExpressAnswer | None] | None = None,
+    reason: str = AT_ONCE,
 ) -> Solution:
     """What `full_output` returns: the same x, and what is known of its error when it is read.
 
     `seconds` are those of the whole call, which is not timed in parts: they count as ``factor``.
     `again` repeats it, to see whether A, b and x are what they were.
     """
-    action = str(Action([FP64] * 4, answer.method))
+    action = str(Action([answer.factor, *[FP64] * 3], answer.method))
     outcome = Outcome(
         OutcomeStatus.CONVERGED,
         None,
         nbe=answer.backward_error,
+        outer_iterations=answer.corrections,
         action=action,
         arithmetic="native",
         seconds=seconds,
@@ -213,22 +224,22 @@ def solution_of(
         knowledge_of(A, b, x, error, measured),
         (outcome,),
         {"features": 0.0, "factor": seconds, "refine": 0.0, "verify": 0.0},
-        "FP64 at once: for so small a system, deciding takes longer than lower precision gains.",
+        reason,
     )
 
 
 def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> float:
     """The backward error of an answer, computed again; NaN if A, b or x has changed."""
-    dense = _of_known_type(A)
-    b = _of_known_type(b)
-    known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol)
+    dense = as_known_type(A)
+    b = as_known_type(b)
+    known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor)
     found = None if known is None else _run(dense, b, known)
     if found is None or not np.array_equal(found.x, answer.x):
         return math.nan
     return found.backward_error
 
 
-def gate_of(n: int, is_complex: bool, tolerance: float) -> Gate:
+def gate_of(n: int, is_complex: bool, tolerance: float, factor: str = FP64.name) -> Gate:
     """The gate for n equations, and how its residuals are summed (docs/accuracy.md).
 
     The error of a block of q products is ``(q + 1) u``, times the square root of 2 if A is complex.
@@ -240,10 +251,24 @@ def gate_of(n: int, is_complex: bool, tolerance: float) -> Gate:
     block_error = exact.error_of(terms, block, is_complex)
     least, most = MODERATE if is_complex else (exact.LEAST, exact.MOST)
     growth = upper_bounds(1.0, terms, 0.0)
-    return Gate(tolerance, growth, block_error, exact_error, SUSPICIOUS, least, most, block)
+    suspicious = suspicious_ratio(n, factor)
+    return Gate(tolerance, growth, block_error, exact_error, suspicious, least, most, block)
 
 
-def _remembered(key: Any) -> Known | None:
+def suspicious_ratio(n: int, factor: str) -> float:
+    """Pivots of FP64 factors at most so much smaller than others are suspicious.
+
+    So are those of FP32 factors that may be lost in rounding errors.
+    """
+    return SUSPICIOUS if factor == FP64.name else LOST * default_tolerance(n, FP32)
+
+
+def known_of(*key: Any) -> Known | None:
+    """What shapes, types, tolerance and format say (see `_known`); None if that is no system."""
+    try:
+        return memo[key]
+    except KeyError:
+        pass
     if len(memo) >= MOST_KNOWN:
         memo.clear()
     known = memo[key] = _known(*key)
@@ -251,9 +276,14 @@ def _remembered(key: Any) -> Known | None:
 
 
 def _known(
-    shape: tuple[int, ...], dtype: Any, b_shape: tuple[int, ...], b_dtype: Any, tol: float | None
+    shape: tuple[int, ...],
+    dtype: Any,
+    b_shape: tuple[int, ...],
+    b_dtype: Any,
+    tol: float | None,
+    factor: str = FP64.name,
 ) -> Known | None:
-    if dtype not in _TYPES or b_dtype not in _TYPES or len(b_shape) not in (1, 2):
+    if dtype not in EXPRESS_TYPES or b_dtype not in EXPRESS_TYPES or len(b_shape) not in (1, 2):
         return None
     n = b_shape[0]
     if shape != (n, n) or n == 0 or 0 in b_shape:
@@ -263,13 +293,14 @@ def _known(
     tolerance = default_tolerance(n, FP32 if is_single else FP64) if tol is None else tol
     # The parts of a complex b are columns of a real system (`Factorization.solve` has the proof).
     share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
-    gate = gate_of(n, is_complex, tolerance * share)
-    size = AS_LARGE * n if is_complex else float(n)
-    compiled = n <= ONE_THREAD_UP_TO or not (dtype == b_dtype == np.float64)
-    return Known(size, n, answer, tolerance, gate, unit, compiled)
+    gate = gate_of(n, is_complex, tolerance * share, factor)
+    size, low = AS_LARGE * n if is_complex else float(n), factor != FP64.name
+    compiled = n <= ONE_THREAD_UP_TO or low or not (dtype == b_dtype == np.float64)
+    arguments = (low, *gate)
+    return Known(size, n, answer, tolerance, gate, unit, compiled, factor, arguments)
 
 
-def _has_structure(A: Array) -> bool:
+def has_structure(A: Array) -> bool:
     """Whether another method than LU may be faster."""
     return structured_method(A) is not None or looks_positive_definite(A)
 
@@ -296,26 +327,40 @@ def is_compiled(n: int, A: Array, b: Array) -> bool:
 
 
 def _as_double(A: Array) -> Any:
-    """The type that `_of_known_type` gives an array."""
+    """The type that `as_known_type` gives an array."""
     native = A.dtype.newbyteorder("=")
-    return native if native in _TYPES else np.result_type(native, np.float64)
+    return native if native in EXPRESS_TYPES else np.result_type(native, np.float64)
+
+
+class Stack(NamedTuple):
+    """Systems of a stack: matrices (m, n, n) and columns (l, n, k), and which of each they have."""
+
+    A: Array
+    B: Array
+    places: tuple[Array, Array]  # indices into A and into B, of each system
 
 
 def express_stack(
-    A: Array, B: Array, places: tuple[Array, Array], tol: float | None, threads: int
-) -> tuple[Array, NDArray[np.uint8]]:
-    """Systems of a stack by one call, shared among threads: X, and for which of them it holds.
+    stack: Stack,
+    tol: float | None,
+    threads: int,
+    factor: str = FP64.name,
+    kept: _kernels.ExpressFactors | None = None,
+) -> tuple[Array, NDArray[np.float64], float]:
+    """X of a stack, not empty, by one call, which shares the systems among threads.
 
-    A is (m, n, n) and B (l, n, k), in any memory order; `places` are the indices into A and into B
-    of each system. Neither is empty.
+    Also for each system an upper bound of its backward error, infinite where X does not hold, and
+    the tolerance. `kept` are factors of A.
     """
-    A, B = _of_known_type(A), _of_known_type(B)
-    known = _known(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol)
+    A, B = as_known_type(stack.A), as_known_type(stack.B)
+    known = _known(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor)
     assert known is not None
-    X = np.empty((len(places[0]), *B.shape[1:]), known.dtype)
-    passed = np.empty(len(X), dtype=np.uint8)
-    gate = known.gate
-    _kernels.express_solve_stack(
-        A, B, places[0], places[1], X, passed, *gate[:-1], gate.block, threads
-    )
-    return X, passed
+    X = np.empty((len(stack.places[0]), *B.shape[1:]), known.dtype)
+    errors = np.empty(len(X))
+    given = B, stack.places[0], stack.places[1], X, errors
+    rest: tuple[Any, ...] = (*(known.arguments if kept is None else known.gate), threads)
+    if kept is None:
+        _kernels.express_solve_stack(A, *given, *rest)
+    else:
+        _kernels.express_substitute_stack(kept, *given, *rest)
+    return X, known.unit * errors, known.tolerance

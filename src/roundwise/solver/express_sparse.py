@@ -71,13 +71,14 @@ def asked_of(n: int, dtype: Any, shape: tuple[int, ...], b_dtype: Any, tol: Any)
     return Asked(answer, tolerance, parts, unit)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SparseFactors:
     """Factors of one sparse matrix that solve and verify by one compiled call."""
 
     A: Any
     lu: SparseLU
     tol: float | None
+    method = METHOD
 
     def solve(self, b: Any, trans: Any = "N") -> ExpressAnswer | None:
         """See `ExpressFactors`."""
@@ -97,13 +98,54 @@ class SparseFactors:
         return ExpressAnswer(x, asked.unit * error, asked.tolerance, math.nan, METHOD)
 
     def renewed(self, A: Any) -> SparseFactors | None:
-        """Those of another matrix, with the same pivots; None if its pattern or type is another."""
+        """Those of another matrix, with the same pivots; None if its pattern or type is another.
+
+        None, too, if these pivots do not serve it.
+        """
         if A.shape != self.A.shape or (A.dtype.kind == "c") != (self.A.dtype.kind == "c"):
             return None
         found = self.lu.refactored(*arrays_of(A, "A"))
         if found is None or found.result != "factorized":
             return None
         return SparseFactors(A, found, self.tol)
+
+
+def sparse_factors(A: Any, tol: float | None, columns: int) -> SparseFactors | None:
+    """Factors of a square A for many solves; None if others are better, or if there are none."""
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.shape[0]:
+        return None
+    if not np.can_cast(A.dtype, np.complex128):
+        return None
+    A = A.copy()
+    lu = read_sparse(A, "A")
+    found = factorized(lu, columns, panels=False, again=True)
+    if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
+        lu.factorize()
+    return SparseFactors(A, lu, tol) if lu.result == "factorized" else None
+
+
+class SparseSequence:
+    """The last factors of a sequence of matrices with one pattern."""
+
+    def __init__(self, factors: SparseFactors) -> None:
+        self._last = factors
+
+    def next(self, A: Any) -> SparseFactors | None:
+        """Factors of the next matrix, of which it has a copy; None if its pattern is another."""
+        last, A = self._last, A.copy()
+        found = last.renewed(A)
+        if found is None and is_same_pattern(last.lu, A):
+            found = sparse_factors(A, last.tol, 1)
+        if found is not None:
+            self._last = found
+        return found
+
+
+def is_same_pattern(lu: SparseLU, A: Any) -> bool:
+    other = read_sparse(A, "A")
+    return all(
+        np.array_equal(one, two) for one, two in zip(lu.rows[:2], other.rows[:2], strict=True)
+    )
 
 
 def in_known_type(b: Array) -> Array:

@@ -34,7 +34,7 @@ class Factored:
         analyses: dict[str, Analysis] | None = None,
     ) -> None:
         self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
-        self._plan = plan
+        self.plan = plan
         self._level = 0
         self._factors: Factors | None = None  # of this level
         # By method: a climb analyses a pattern once.
@@ -50,7 +50,7 @@ class Factored:
 
     def renewed(self, matrix: System, level: int) -> Factored:
         """The same for another matrix with the same pattern, starting from this rung."""
-        plan = replace(self._plan, orders=None)  # those of this matrix
+        plan = replace(self.plan, orders=None)  # those of this matrix
         other = Factored(matrix, plan, self._analyses)
         other._level, other._climbing = level, self._climbing
         return other
@@ -85,7 +85,7 @@ class Factored:
             self._analyses[action.method] = self._analysed(action.method)
         analysis = self._analyses[action.method]
         if isinstance(analysis, EngineAnalysis) and level + 1 < len(self.ladder):
-            return analysis.factorize(A, action[0], self._plan.time_limit)
+            return analysis.factorize(A, action[0], self.plan.time_limit)
         on_cores = self._backend.on_host and not self.matrix.is_sparse
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
             if isinstance(analysis, NoAnalysis):
@@ -95,7 +95,7 @@ class Factored:
 
     def _analysed(self, method: str) -> Analysis:
         """The analysis by a method, which reuses the orders found when the method was chosen."""
-        A, orders = self.matrix.A, self._plan.orders
+        A, orders = self.matrix.A, self.plan.orders
         if orders is None or method not in engine_methods():
             return self._backend.analyse(A, method)
         analysis = EngineAnalysis(self._backend, A, method, orders)
@@ -103,7 +103,7 @@ class Factored:
         # the next engine of ours (LDL' after Cholesky).
         engine, ordering = engine_methods()[method]
         own = isinstance(engine, SupernodalEngine)
-        self._plan = replace(self._plan, orders=orders.only(ordering) if own else None)
+        self.plan = replace(self.plan, orders=orders.only(ordering) if own else None)
         return analysis
 
     def forgets_analysis(self, level: int) -> bool:
@@ -143,7 +143,7 @@ class _Transposed(Factored):
     """``A'``; factors that it makes are those of A."""
 
     def __init__(self, given: Factored) -> None:
-        super().__init__(given.matrix.transposed(given._backend), given._plan)
+        super().__init__(given.matrix.transposed(given._backend), given.plan)
         self._given = given
 
     @property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
@@ -18,9 +19,10 @@ from roundwise.backends.arrays import is_sparse
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.climb import climb
-from roundwise.solver.decide import Plan
+from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
-from roundwise.solver.express import ExpressAnswer, ExpressFactors, solution_of
+from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
+from roundwise.solver.express_factors import DenseFactors
 from roundwise.solver.factored import Factored, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -35,6 +37,38 @@ from roundwise.solver.system import System, Taken
 
 RETRY_AFTER = 8
 """Refactorizations after which a format that once did not suffice is tried again."""
+
+
+Decided = tuple[System, Plan, float]
+"""A prepared system, what to try for it, and the seconds that took."""
+
+
+class SmallFactors(NamedTuple):
+    """How a `Factorization` of small dense matrices goes on: what `roundwise.factor` passes.
+
+    Express factors are made of each matrix at once. Only if they, or an answer of theirs, are
+    refused, a system is prepared and decided on.
+    """
+
+    factorize: Callable[[Any], ExpressFactors | None]
+    decide: Callable[[Any], Decided]
+    action: Action
+    reason: str
+
+
+@dataclass
+class _Present:
+    """What solves use until the next `refactor`: express factors, and what takes over from them."""
+
+    express: ExpressFactors | None
+    made: Factored | None
+    make: Callable[[], Factored]
+
+    @property
+    def factored(self) -> Factored:
+        if self.made is None:
+            self.made = self.make()  # by two threads, perhaps: the first one's is not used then
+        return self.made
 
 
 class Factorization:
@@ -67,15 +101,38 @@ class Factorization:
         analyses: dict[str, Analysis] | None = None,
         express: ExpressFactors | None = None,
     ) -> None:
-        self._express = express
+        self._begin(options)
+        self._present = _Present(express, None, dict)  # type: ignore[arg-type]
+        self._present.made = self._general((system, plan, features_seconds), analyses)
+
+    @classmethod
+    def _of_small(
+        cls, express: ExpressFactors, small: SmallFactors, options: Options
+    ) -> Factorization:
+        """That of a small dense matrix, whose factors exist."""
+        F = cls.__new__(cls)
+        F._begin(options)
+        F._small, F._present = small, F._present_with(express, small)
+        return F
+
+    def _begin(self, options: Options) -> None:
         self._tol, self._accuracy = options.tol, options.accuracy
-        if self._accuracy == "forward":
-            plan = replace(plan, ladder=_with_exact_residuals(plan.ladder))
-        self._factored = Factored(system, plan, analyses)
-        self._backend, self._reason, self._budget = system.backend, plan.reason, plan.budget
-        self._features_seconds, self._learn = features_seconds, plan.learn
+        self._features_seconds = 0.0
+        self._learn: Learn | None = None
         self._counting = fork_safe_lock()  # what each of several threads may change
         self._renewals, self._patience = 0, RETRY_AFTER
+        self._small: SmallFactors | None = None
+
+    def _present_with(self, express: ExpressFactors, small: SmallFactors) -> _Present:
+        return _Present(express, None, lambda: self._general(small.decide(express.A)))
+
+    def _general(self, decided: Decided, analyses: dict[str, Analysis] | None = None) -> Factored:
+        """What climbs, for a system that was decided on."""
+        system, plan, self._features_seconds = decided
+        self._learn = plan.learn
+        if self._accuracy == "forward":
+            plan = replace(plan, ladder=_with_exact_residuals(plan.ladder))
+        return Factored(system, plan, analyses)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,21 +141,39 @@ class Factorization:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float64, or complex128 of a complex A: that of answers in double precision."""
-        return np.dtype(np.complex128 if self._matrix.is_complex else np.float64)
+        return np.dtype(np.complex128 if self._is_complex else np.float64)
+
+    @property
+    def _is_complex(self) -> bool:
+        express = self._present.express
+        return self._matrix.is_complex if express is None else express.A.dtype.kind == "c"
 
     @property
     def _order(self) -> int:
         """The number of equations."""
-        return self._matrix.order
+        express = self._present.express
+        return self._matrix.order if express is None else int(express.A.shape[0])
+
+    @property
+    def _factored(self) -> Factored:
+        return self._present.factored
 
     @property
     def _matrix(self) -> System:
         return self._factored.matrix
 
     @property
+    def _is_sparse(self) -> bool:
+        express = self._present.express
+        return self._matrix.is_sparse if express is None else is_sparse(express.A)
+
+    @property
     def action(self) -> Action:
         """The action whose factors are in use, or will be made first."""
-        return self._factored.ladder[self._factored.level]
+        present = self._present
+        if self._small is not None and present.express is not None:
+            return self._small.action
+        return present.factored.ladder[present.factored.level]
 
     @property
     def format(self) -> str:
@@ -106,8 +181,8 @@ class Factorization:
         return f"{self.action.method} {self.action[0]}"
 
     def __repr__(self) -> str:
-        kind = "sparse" if self._matrix.is_sparse else "dense"
-        kind += " complex" if self._matrix.is_complex else ""
+        kind = "sparse" if self._is_sparse else "dense"
+        kind += " complex" if self._is_complex else ""
         return f"Factorization({kind} {self._order} x {self._order}, {self.format})"
 
     def refactor(self, A: Any) -> Self:
@@ -142,6 +217,12 @@ class Factorization:
         >>> F.refactor([[8.0, 2.0], [4.0, 6.0]]).solve([1.0, 2.0])
         array([0.05, 0.3 ])
         """
+        if self._small is not None:
+            there = self._like_before(A)
+            express = None if there is None else self._small.factorize(there)
+            if express is not None:
+                self._present = self._present_with(express, self._small)
+                return self
         start, before = perf_counter(), self._factored
         given, place = before.matrix, before.matrix.place
         with given.entered(A):
@@ -156,9 +237,20 @@ class Factorization:
             self._renewals += 1
             if level and self._renewals >= self._patience:
                 level, self._renewals, self._patience = level - 1, 0, 2 * self._patience
-            self._factored, self._express = before.renewed(matrix, level), None
+            self._present = _Present(None, before.renewed(matrix, level), self._present.make)
             self._features_seconds = perf_counter() - start
         return self
+
+    def _like_before(self, A: Any) -> Any:
+        """An A of the same kind as the one before; None if it is of another."""
+        if is_sparse(A) != self._is_sparse:
+            return None
+        array = A if is_sparse(A) else dense_array("A", A, real=False)
+        if array.shape != self.shape or (array.dtype.kind == "c" and not self._is_complex):
+            return None  # the general path refuses it
+        if self._is_complex and array.dtype.kind != "c":  # a real A may follow a complex one
+            array = array.astype(np.result_type(array.dtype, np.complex64))
+        return array
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b`` for a vector or columns b, verified; a `Solution` with `full_output`.
@@ -195,13 +287,14 @@ class Factorization:
         >>> F.solve([1.0, 2.0], trans="T")
         array([-0.1,  0.7])
         """
-        factored, express = self._factored, self._express  # `refactor` does not change them
-        if express is not None:
+        present = self._present  # `refactor` does not change it
+        if (express := present.express) is not None:
             start = perf_counter()
             found = express.solve(b, trans)
             if found is not None:
                 seconds = perf_counter() - start
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
+        factored = present.factored
         system = factored.matrix
         with ieee_arithmetic(), system.entered(b):
             taken = system.taken(b, trans)
@@ -222,7 +315,8 @@ class Factorization:
         A, b = express.A, b.copy()
         if trans not in ("N", 0):
             A = A.T if trans in ("T", 1) or A.dtype.kind != "c" else A.T.conj()
-        return solution_of(found, A, b, self._tol, seconds, lambda: express.solve(b, trans))
+        reason = AT_ONCE if self._small is None else self._small.reason
+        return solution_of(found, A, b, self._tol, seconds, lambda: express.solve(b, trans), reason)
 
     def _solve(self, factored: Factored, taken: Taken, full_output: bool) -> Solution:
         """Climb for some columns at a time."""
@@ -258,7 +352,8 @@ class Factorization:
         with self._counting:  # only the first solve pays for the decision, and is learned from
             features, self._features_seconds = self._features_seconds, 0.0
             learn, self._learn = self._learn, None
-        algorithm = VerifiedSolve(tolerance(columns.dtype), self._budget, self._accuracy)
+        plan = factored.plan
+        algorithm = VerifiedSolve(tolerance(columns.dtype), plan.budget, self._accuracy)
         try:
             answer = climb(algorithm, factored, columns, {"features": features})
         except SolveFailed:
@@ -266,7 +361,7 @@ class Factorization:
             raise
         if learn is not None:
             learn(answer.attempts, sum(answer.timings.values()))
-        return answer.solution(self._reason, full_output)
+        return answer.solution(plan.reason, full_output)
 
     def slogdet(self) -> tuple[Any, float]:
         """The sign and the logarithm of the magnitude of the determinant, as NumPy's `slogdet`.
@@ -288,7 +383,7 @@ class Factorization:
         (-1.0, 0.693147)
         """
         self._require_host("slogdet")
-        of = complex_slogdet if self._matrix.is_complex else slogdet
+        of = complex_slogdet if self._is_complex else slogdet
         return of(self._factored)
 
     def det(self) -> Any:
@@ -306,7 +401,7 @@ class Factorization:
         sign, logarithm = self.slogdet()
         with np.errstate(over="ignore", under="ignore"):
             det = sign * np.exp(logarithm) if sign else 0.0
-            return complex(det) if self._matrix.is_complex else float(det)
+            return complex(det) if self._is_complex else float(det)
 
     def inv(self) -> Any:
         """The inverse of A: each column solves ``A x = e_i`` and has passed the gate.
@@ -323,13 +418,16 @@ class Factorization:
         array([[0. , 1. ],
                [0.5, 0. ]])
         """
-        if self._matrix.is_sparse:
+        if self._is_sparse:
             raise ValueError(
                 "the inverse of a sparse matrix is dense; solve for what is needed, or pass "
                 "solve(numpy.eye(n)) if all of it is"
             )
         self._require_host("inv")
-        return self.solve(np.eye(self._order, dtype=self._matrix.dtype))
+        express = self._present.express
+        given = self._matrix.dtype if express is None else express.A.dtype
+        single = given in (np.float32, np.complex64)
+        return self.solve(np.eye(self._order, dtype=np.float32 if single else np.float64))
 
     def as_linear_operator(self) -> InverseOperator:
         """``A^-1`` as a `scipy.sparse.linalg.LinearOperator`: a preconditioner for systems like it.
@@ -349,21 +447,29 @@ class Factorization:
         self._require_host("as_linear_operator")
         return InverseOperator(self)
 
+    @property
+    def _is_on_host(self) -> bool:
+        return self._present.express is not None or self._matrix.backend.on_host
+
     def _require_host(self, name: str) -> None:
-        if not self._backend.on_host:
+        if not self._is_on_host:
             raise TypeError(f"{name} is for factorizations on the CPU; pass factor(A.get())")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has A and what was chosen for it; it makes its factors at its first solve."""
-        if not self._backend.on_host:
+        if not self._is_on_host:
             raise TypeError(
                 "a Factorization stays on its GPU, as its factors do; send A, and call "
                 "roundwise.factor(A) where it is needed"
             )
         factored = self._factored
-        plan = Plan(factored.ladder, self._reason, budget=self._budget)
+        plan = Plan(factored.ladder, factored.plan.reason, budget=factored.plan.budget)
         options = Options(self._tol, accuracy=self._accuracy)
-        return _remade, (factored.matrix, plan, options, factored.level)
+        A = factor = None
+        is_dense = self._small is not None and not self._is_sparse
+        if is_dense and self._present.express is not None:
+            A, factor = self._present.express.A, self.action[0].name
+        return _remade, (factored.matrix, plan, options, factored.level, A, factor)
 
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
@@ -381,10 +487,18 @@ def with_x(answer: Any, back: Callable[[Any], Any]) -> Any:
     return replace(answer, x=back(answer.x)) if isinstance(answer, Solution) else back(answer)
 
 
-def _remade(system: System, plan: Plan, options: Options, level: int) -> Factorization:
-    """What was pickled, starting from the rung that it had reached."""
-    F = Factorization(system, plan, options)
-    F._factored = F._factored.renewed(system, level)
+def _remade(
+    system: System,
+    plan: Plan,
+    options: Options,
+    level: int,
+    A: NDArray[Any] | None = None,
+    factor: str | None = None,
+) -> Factorization:
+    """What was pickled, starting from the rung that it had reached; A had express factors."""
+    express = None if A is None or factor is None else DenseFactors(A, options.tol, factor)
+    F = Factorization(system, plan, options, express=express)
+    F._present.made = F._factored.renewed(system, level)
     return F
 
 

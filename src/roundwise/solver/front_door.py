@@ -16,21 +16,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
+from roundwise.formats import FP64
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import ExpressAnswer, express, solution_of
-from roundwise.solver.express_sparse import express_sparse, sparse_solution_of
-from roundwise.solver.factorization import Factorization, solved_once, with_x
+from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, solution_of
+from roundwise.solver.express_factors import DenseFactors, dense_factors
+from roundwise.solver.express_sparse import (
+    SparseSequence,
+    express_sparse,
+    sparse_factors,
+    sparse_solution_of,
+)
+from roundwise.solver.factorization import (
+    Decided,
+    Factorization,
+    SmallFactors,
+    solved_once,
+    with_x,
+)
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.kinds import returned
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import Place, place_of
-from roundwise.solver.policy_argument import Asker, parse_policy
+from roundwise.solver.policy_argument import Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
-from roundwise.solver.stacks import StackedFactorization, solve_stack
+from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
 from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
@@ -150,11 +164,12 @@ def solve(
         and accuracy == "backward"
         and assume_a is device is None
         and not transposed
+        and A.ndim == 2
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol = perf_counter(), checked_tolerance(tol)
         found = express(A, b, tol)
-        if isinstance(found, ExpressAnswer):
+        if found is not None:
             x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = True
@@ -213,8 +228,10 @@ def _solved(
         return _solved_each(asker, A, b, options, full_output, place)
     orders: Any = None
     if place is None and not refused:
-        tol, bound = options.tol, options.express_below(asker.express_below)
+        tol, bound = options.tol, _express_below(asker, options)
+        factor = express_format(asker)
         if is_sparse(A):
+            bound = 0 if isinstance(asker, Start) else bound  # its method is another one
             before = () if patterns is None else patterns.factors
             found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
             if patterns is not None:
@@ -225,9 +242,11 @@ def _solved(
                     return found.x
                 return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
             orders = found
-        elif (dense := express(A, b, tol, bound)) is not None:
-            seconds = perf_counter() - start
-            return solution_of(dense, A, b, tol, seconds) if full_output else dense.x
+        elif (dense := express(A, b, tol, bound, factor)) is not None:
+            if not full_output:
+                return dense.x
+            seconds, reason = perf_counter() - start, reason_of(asker)
+            return solution_of(dense, A, b, tol, seconds, None, reason)
     start = perf_counter()
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
@@ -266,8 +285,30 @@ def _solved_each(
     def one(matrix: Array, columns: Array) -> Any:
         return _solved(asker, matrix, columns, options, full_output, place, None)
 
-    bound = min(options.express_below(asker.express_below), cholesky_from()) if place is None else 0
-    return solve_stack(A, b, one, options.tol, bound, full_output)
+    return solve_stack(A, b, one, _at_once(asker, options, place), full_output)
+
+
+def _at_once(asker: Asker, options: Options, place: Place | None) -> AtOnce:
+    """Which systems of a stack are solved together."""
+    bound = min(_express_below(asker, options), cholesky_from()) if place is None else 0
+    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
+
+
+def _express_below(asker: Asker, options: Options) -> int:
+    """Systems with fewer unknowns are solved by the express call, that is by LU."""
+    if isinstance(asker, Start) and options.definite:
+        return 0  # the format is meant for Cholesky
+    return options.express_below(asker.express_below)
+
+
+def express_format(asker: Asker) -> str:
+    """The format of an express call's factors."""
+    return asker.express_format if isinstance(asker, Start) else FP64.name
+
+
+def reason_of(asker: Asker) -> str:
+    """Why systems are solved by the express call."""
+    return f"You asked for {asker.text} first." if isinstance(asker, Start) else AT_ONCE
 
 
 def factor(
@@ -325,7 +366,9 @@ def factor_system(
         if not is_sparse(A) and np.ndim(A) > 2:
             stack, rest = dense_array("A", A, real=False), options.rest
             return StackedFactorization(
-                stack, lambda one: _factored(asker, one, rest, int(columns), None)
+                stack,
+                lambda one: _factored(asker, one, rest, int(columns), None),
+                _at_once(asker, rest, None),
             )
         return _factored(asker, A, options, int(columns), None)
 
@@ -333,10 +376,32 @@ def factor_system(
 def _factored(
     asker: Asker, A: Any, options: Options, columns: int, place: Place | None
 ) -> Factorization:
-    start = perf_counter()
-    system = prepare(A, columns, place, copy=True)
-    plan = decide(system, asker, options)
-    return Factorization(system, plan, options, perf_counter() - start)
+    def decided(matrix: Any) -> Decided:
+        start = perf_counter()
+        system = prepare(matrix, columns, place, copy=True)
+        return system, decide(system, asker, options), perf_counter() - start
+
+    factor, array = express_format(asker), A
+    if place is None and not is_sparse(A):
+        array = dense_array("A", A, real=False)
+
+    bound = _express_below(asker, options)
+    if place is None and is_sparse(A) and bound and not isinstance(asker, Start):
+        sparse = sparse_factors(A, options.tol, columns)
+        if sparse is not None:
+            action = Action([FP64] * 4, sparse.method)
+            parts = SmallFactors(SparseSequence(sparse).next, decided, action, AT_ONCE)
+            return Factorization._of_small(sparse, parts, options)
+
+    def factorized(matrix: Any) -> DenseFactors | None:
+        return dense_factors(matrix, options.tol, bound, factor)
+
+    if place is None and (express := factorized(array)) is not None:
+        action = Action([factor, *[FP64] * 3], "lu")
+        small = SmallFactors(factorized, decided, action, reason_of(asker))
+        return Factorization._of_small(express, small, options)
+    system, plan, seconds = decided(A)
+    return Factorization(system, plan, options, seconds)
 
 
 def _order_of(A: Any) -> int:

@@ -20,7 +20,7 @@ from roundwise.algorithms import LsIR, VerifiedSolve
 from roundwise.backends import Backend, get_backend
 from roundwise.costs.prices import device_prices
 from roundwise.exceptions import UnknownNameError
-from roundwise.formats import FP64, FP64X2, FloatFormat
+from roundwise.formats import FP32, FP64, FP64X2, FloatFormat
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
@@ -29,6 +29,11 @@ from roundwise.tuning.deployed import DeployedPolicy
 
 ALGORITHM = VerifiedSolve()
 DEVICE_CONTEXT = Context(DEVICE_FEATURES, (None,) * len(DEVICE_FEATURES))
+
+
+FP32_AT_ONCE_BELOW = 257
+"""Systems with fewer unknowns, of which FP32 factors are asked for, are solved by one compiled call
+on one thread. (A taste, as `express.ONE_THREAD_UP_TO`.)"""
 
 
 class Asker(Protocol):
@@ -48,7 +53,21 @@ class Start:
 
     actions: tuple[Action, ...]  # without a method: by the one that suits the system
     text: str
-    express_below: int = 0
+
+    @property
+    def express_below(self) -> int:
+        """The express call runs LU with factors in FP64 or FP32, and FP64 for all else."""
+        first = self.actions[0]
+        if first.method or tuple(first[1:]) != (FP64,) * 3:
+            return 0
+        if first[0] == FP64:
+            return default_policy().express_below
+        return FP32_AT_ONCE_BELOW if first[0] == FP32 else 0
+
+    @property
+    def express_format(self) -> str:
+        """The format of its factors."""
+        return self.actions[0][0].name
 
     def on(self, backend: Backend) -> Start:
         # What complex and sparse systems lack is raised to the next format that they have.
@@ -141,8 +160,11 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
     "default", a format's name, an action's text (``"lu:fp32-fp64-fp64-fp64"``), a list of actions,
     a fitted `Tuner`, its ``.json`` file, a `DeployedPolicy`, or a `NeighbourPolicy`.
     """
-    if isinstance(policy, str) and policy == "default":
-        return DEFAULT
+    if isinstance(policy, str):
+        if policy == "default":
+            return DEFAULT
+        if not policy.endswith(".json"):
+            return _named(policy, algorithm)
     if isinstance(policy, str | PathLike) and str(policy).endswith(".json"):
         from roundwise.tuning.tuner import Tuner  # and all of training, which a solve does without
 
@@ -154,7 +176,7 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
         policy = DeployedPolicy(policy, PROBE_CONTEXT)
     if isinstance(policy, DeployedPolicy):
         return _Trained(_checked(policy, algorithm))
-    if isinstance(policy, str | Action):
+    if isinstance(policy, Action):
         return Start((_action(policy, algorithm),), str(policy))
     if isinstance(policy, Sequence) and policy:
         texts = ", ".join(map(str, policy))
@@ -166,6 +188,11 @@ def parse_policy(policy: Any, algorithm: type[VerifiedSolve | LsIR] = VerifiedSo
         "actions, a fitted Tuner or its .json file (a Policy alone does not know which features it "
         "sees: pass the Tuner that trained it)"
     )
+
+
+@lru_cache(maxsize=256)
+def _named(policy: str, algorithm: type[VerifiedSolve | LsIR]) -> Start:
+    return Start((_action(policy, algorithm),), policy)
 
 
 def _checked(deployed: DeployedPolicy, algorithm: type[VerifiedSolve | LsIR]) -> DeployedPolicy:

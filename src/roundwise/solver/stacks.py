@@ -11,19 +11,41 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from time import perf_counter
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+import roundwise._kernels as _kernels
+from roundwise._forking import cached_property
 from roundwise.backends.arrays import array_module
+from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads
-from roundwise.solver.express import express_stack, is_compiled
-from roundwise.solver.inputs import checked_shapes, dense_array
+from roundwise.solver.express import (
+    EXPRESS_TYPES,
+    ExpressAnswer,
+    Stack,
+    as_known_type,
+    express_stack,
+    is_compiled,
+    solution_of,
+    suspicious_ratio,
+)
+from roundwise.solver.inputs import checked_shapes, dense_array, is_transposed
 from roundwise.solver.solution import Solution, SolveFailed
 
 Array = NDArray[Any]
 Solve = Callable[[Array, Array], Any]
+
+
+class AtOnce(NamedTuple):
+    """Which systems of a stack are solved together by one compiled call, and how."""
+
+    tol: float | None
+    bound: int  # those with n < bound
+    factor: str  # the format of their factors
+    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +59,8 @@ class StackedSolution:
     ----------
     x : array
         All answers, as without `full_output`.
-    parts : array of Solution
-        One for each system, in the shape of the stack.
+    make : callable
+        Makes the array of the `Solution` of each system, in the shape of the stack.
 
     Examples
     --------
@@ -52,7 +74,15 @@ class StackedSolution:
     """
 
     x: Array = field(repr=False)
-    parts: NDArray[Any] = field(repr=False)  # of objects
+    make: Callable[[], NDArray[Any]] = field(repr=False)
+
+    @cached_property
+    def parts(self) -> NDArray[Any]:
+        """One `Solution` for each system, in the shape of the stack; made when first asked for."""
+        return self.make()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_stories, (self.x, self.parts)
 
     def __getitem__(self, index: Any) -> Any:
         return self.parts[index]
@@ -102,40 +132,42 @@ class StackedSolution:
         )
 
 
-def solve_stack(
-    A: Array, b: Array, one: Solve, tol: float | None, bound: int, full_output: bool
-) -> Any:
-    """The answers of all systems. `one` solves a single one; systems with n < bound are small."""
+def _with_stories(x: Array, parts: NDArray[Any]) -> StackedSolution:
+    return StackedSolution(x, lambda: parts)
+
+
+def solve_stack(A: Array, b: Array, one: Solve, at_once: AtOnce, full_output: bool) -> Any:
+    """The answers of all systems. `one` solves a single one."""
     stack, columns = checked_shapes(A, b)
     n, k = columns.shape[-2:]
+    vectors = b.ndim == 1
     if A.size == n * n:  # one matrix for all: a solve for all columns
         spread = array_module(A).broadcast_to(columns, (*stack, n, k)).reshape(-1, n, k)
         answer = one(A.reshape(n, n), spread.transpose(1, 0, 2).reshape(n, -1))
         found = answer.x if full_output else answer
         X = found.reshape(n, -1, k).transpose(1, 0, 2)
         if full_output:
-            return _stacked([replace(answer, x=x) for x in X], stack, b.ndim == 1)
+            return _stacked([replace(answer, x=x) for x in X], stack, vectors)
         X = X.reshape((*stack, n, k))
-    elif n < bound and is_compiled(n, A, columns) and not full_output:
-        X = _solve_together(A, columns, stack, one, tol)
-    else:
-        systems = _systems(A, columns, stack)
-        answers = [_solved(one, matrix, B, place) for place, matrix, B in systems]
-        if full_output:
-            return _stacked(answers, stack, b.ndim == 1)
-        X = array_module(A).stack(answers).reshape((*stack, n, k))
-    return X[..., 0] if b.ndim == 1 else X
+        return X[..., 0] if vectors else X
+    if n < at_once.bound and is_compiled(n, A, columns):
+        return _Together(A, columns, stack, at_once).answers(one, full_output, vectors)
+    answers = [_solved(one, *system) for system in _systems(A, columns, stack)]
+    if full_output:
+        return _stacked(answers, stack, vectors)
+    X = array_module(A).stack(answers).reshape((*stack, n, k))
+    return X[..., 0] if vectors else X
 
 
 def _systems(
     A: Array, columns: Array, stack: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], Array, Array]]:
-    """The place, the matrix and the right-hand sides of each."""
+) -> Iterator[tuple[Array, Array, tuple[int, ...]]]:
+    """The matrix, the right-hand sides and the place of each."""
     xp = array_module(A)
     matrices = xp.broadcast_to(A, stack + A.shape[-2:])
     blocks = xp.broadcast_to(columns, stack + columns.shape[-2:])
     for place in np.ndindex(stack):
-        yield place, matrices[place], blocks[place]
+        yield matrices[place], blocks[place], place
 
 
 def _solved(one: Solve, A: Array, B: Array, place: tuple[int, ...]) -> Any:
@@ -147,25 +179,62 @@ def _solved(one: Solve, A: Array, B: Array, place: tuple[int, ...]) -> Any:
         raise SolveFailed(reason, *found) from None
 
 
-def _solve_together(
-    A: Array, columns: Array, stack: tuple[int, ...], one: Solve, tol: float | None
-) -> Array:
-    n, k = columns.shape[-2:]
-    places = _indices(A, stack), _indices(columns, stack)
-    matrices, blocks = A.reshape(-1, n, n), columns.reshape(-1, n, k)
-    X, passed = express_stack(matrices, blocks, places, tol, factorization_threads())
-    for i in np.flatnonzero(passed == 0):  # perhaps few digits are right: that is looked into
-        place = tuple(int(j) for j in np.unravel_index(i, stack))
-        matrix = np.broadcast_to(A, (*stack, n, n))[place]
-        X[i] = _solved(one, matrix, np.broadcast_to(columns, (*stack, n, k))[place], place)
-    return X.reshape((*stack, n, k))
+class _Together:
+    """A stack of systems that one compiled call solves, and one by one those that it refuses."""
+
+    def __init__(
+        self,
+        A: Array,
+        columns: Array,
+        stack: tuple[int, ...],
+        at_once: AtOnce,
+        kept: _kernels.ExpressFactors | None = None,
+    ) -> None:
+        start, n = perf_counter(), A.shape[-1]
+        self._stack, self._at_once = stack, at_once
+        self._A, self._columns = A.reshape(-1, n, n), columns.reshape(-1, n, columns.shape[-1])
+        self._places = _indices(A, stack), _indices(columns, stack)
+        given = Stack(self._A, self._columns, self._places)
+        threads = factorization_threads()
+        self._X, self._errors, self._tolerance = express_stack(
+            given, at_once.tol, threads, at_once.factor, kept
+        )
+        self._seconds = (perf_counter() - start) / len(self._X)
+
+    def answers(self, one: Solve, full_output: bool, vectors: bool) -> Any:
+        X, others = self._X, {}
+        for i in np.flatnonzero(np.isinf(self._errors)).tolist():
+            # Perhaps few digits are right: that is looked into.
+            place = tuple(int(j) for j in np.unravel_index(i, self._stack))
+            others[i] = _solved(one, *self._system(i), place)
+            X[i] = others[i].x if full_output else others[i]
+        shaped = X.reshape(self._stack + X.shape[1:])
+        shaped = shaped[..., 0] if vectors else shaped
+        if not full_output:
+            return shaped
+        return StackedSolution(shaped, lambda: self._told(others))
+
+    def _system(self, i: int) -> tuple[Array, Array]:
+        return self._A[self._places[0][i]], self._columns[self._places[1][i]]
+
+    def _told(self, others: dict[int, Solution]) -> NDArray[Any]:
+        parts, tol = np.empty(len(self._X), dtype=object), self._at_once.tol
+        for i, x in enumerate(self._X):
+            if i in others:
+                parts[i] = others[i]
+                continue
+            error, tolerance, factor = float(self._errors[i]), self._tolerance, self._at_once.factor
+            answer = ExpressAnswer(x, error, tolerance, math.nan, "lu", factor)
+            system, reason = self._system(i), self._at_once.reason
+            parts[i] = solution_of(answer, *system, tol, self._seconds, None, reason)
+        return parts.reshape(self._stack)
 
 
 def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
     """For each system, the index of its matrix, or of its columns, among those given."""
     shape = given.shape[:-2]
-    numbers = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
-    return np.broadcast_to(numbers, stack).ravel()
+    numbers = np.arange(math.prod(shape), dtype=np.int64)
+    return numbers if shape == stack else np.broadcast_to(numbers.reshape(shape), stack).ravel()
 
 
 def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> StackedSolution:
@@ -173,17 +242,21 @@ def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> 
     parts[:] = answers
     found = [one.x for one in answers]
     X = array_module(found[0]).stack(found).reshape(stack + found[0].shape)
-    return StackedSolution(X[..., 0] if vectors else X, parts.reshape(stack))
+    return StackedSolution(X[..., 0] if vectors else X, lambda: parts.reshape(stack))
 
 
 class StackedFactorization:
     """A `Factorization` of each matrix of a stack; `roundwise.factor` makes it.
+
+    Small matrices are factorized by one compiled call, and so are solves with all of them.
 
     Parameters
     ----------
     A : (..., n, n) array
     one : callable
         Makes the factorization of one matrix.
+    at_once : AtOnce
+        Which matrices are small.
 
     Examples
     --------
@@ -195,11 +268,45 @@ class StackedFactorization:
     array([0.5 , 0.25])
     """
 
-    def __init__(self, A: Array, one: Callable[[Array], Any]) -> None:
-        self.shape, stack = A.shape, A.shape[:-2]
-        self.parts: Any = np.empty(stack, dtype=object)
-        for place in np.ndindex(stack):
-            self.parts[place] = one(A[place])
+    def __init__(self, A: Array, one: Callable[[Array], Any], at_once: AtOnce) -> None:
+        self._one, self._at_once = one, at_once
+        self._take(A)
+
+    def _take(self, A: Array) -> None:
+        n = A.shape[-1]
+        self.shape, self._A = A.shape, A.copy()
+        self._parts: Any = None
+        self._kept: dict[bool, _kernels.ExpressFactors] = {}  # of the transposes, too
+        if not (A.size and A.shape[-2] == n < self._at_once.bound and is_compiled(n, A, A)):
+            self._parts = self._made_one_by_one()
+            return
+        for i in self._factors(transposed=False).refused:
+            self._one(self._A.reshape(-1, n, n)[i])  # an error, if it is NaN
+
+    @property
+    def parts(self) -> Any:
+        """The `Factorization` of each matrix."""
+        if self._parts is None:
+            self._parts = self._made_one_by_one()
+        return self._parts
+
+    def _made_one_by_one(self) -> Any:
+        parts: Any = np.empty(self.shape[:-2], dtype=object)
+        for place in np.ndindex(parts.shape):
+            parts[place] = self._one(self._A[place])
+        return parts
+
+    def _factors(self, transposed: bool) -> _kernels.ExpressFactors:
+        if transposed not in self._kept:
+            matrices = as_known_type(self._A).reshape(-1, *self.shape[-2:])
+            if transposed:
+                matrices = matrices.swapaxes(-1, -2)
+            factor, threads = self._at_once.factor, factorization_threads()
+            low, ratio = factor != FP64.name, suspicious_ratio(self.shape[-1], factor)
+            self._kept[transposed] = _kernels.express_factorize(
+                matrices, low, False, ratio, threads
+            )
+        return self._kept[transposed]
 
     def __getitem__(self, index: Any) -> Any:
         return self.parts[index]
@@ -211,6 +318,8 @@ class StackedFactorization:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
         b = dense_array("b", b, real=False)
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
+        if self._kept and b.size and as_known_type(b).dtype in EXPRESS_TYPES:
+            return self._solved_together(columns, trans, stack, full_output, b.ndim == 1)
         parts: Any = np.broadcast_to(self.parts, stack)
         blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
         answers = [
@@ -224,11 +333,54 @@ class StackedFactorization:
         X = np.reshape(answers, stack + columns.shape[-2:])
         return X[..., 0] if b.ndim == 1 else X
 
+    def _solved_together(
+        self, columns: Array, trans: Any, stack: tuple[int, ...], full_output: bool, vectors: bool
+    ) -> Any:
+        transposed, A = is_transposed(trans), self._A
+        # A* x = b says that A' conj(x) = conj(b).
+        conjugate = transposed and trans in ("H", 2) and A.dtype.kind == "c"
+        if transposed:
+            A = A.swapaxes(-1, -2)
+        if conjugate:
+            columns = columns.conj()
+        together = _Together(A, columns, stack, self._at_once, self._factors(transposed))
+
+        def one(matrix: Array, block: Array) -> Any:
+            return self._one(matrix).solve(block, full_output=full_output)
+
+        answer = together.answers(one, full_output, vectors)
+        if not conjugate:
+            return answer
+        if not full_output:
+            return answer.conj()
+        parts = answer.make
+        return StackedSolution(answer.x.conj(), lambda: _conjugate(parts()))
+
     def refactor(self, A: Any) -> Self:
         """Go on with other matrices, a stack of the same shape."""
         A = dense_array("A", A, real=False)
         if A.shape != self.shape:
             raise ValueError(f"A has shape {A.shape}; pass a stack of shape {self.shape}")
+        if self._kept:
+            self._take(A)
+            return self
         for place in np.ndindex(self.parts.shape):
             self.parts[place].refactor(A[place])
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _with_parts, (self.shape, self.parts)
+
+
+def _with_parts(shape: tuple[int, ...], parts: Any) -> StackedFactorization:
+    """What was pickled: the factorization of each matrix."""
+    F = StackedFactorization.__new__(StackedFactorization)
+    F.shape, F._parts, F._kept = shape, parts, {}
+    return F
+
+
+def _conjugate(parts: Any) -> Any:
+    """The same answers with conjugate x."""
+    for place in np.ndindex(parts.shape):
+        parts[place] = replace(parts[place], x=parts[place].x.conj())
+    return parts

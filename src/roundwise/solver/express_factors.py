@@ -1,0 +1,103 @@
+"""Factors of small dense matrices with which one compiled call solves and verifies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import roundwise._kernels as _kernels
+from roundwise.formats import FP64
+from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.solver.express import (
+    Array,
+    ExpressAnswer,
+    as_known_type,
+    has_structure,
+    known_of,
+    suspicious_ratio,
+)
+from roundwise.solver.system import AS_LARGE
+
+
+class DenseFactors:
+    """LU of one small dense matrix in a format, FP64 or FP32: `ExpressFactors`.
+
+    The factors of the transpose are made when they are first asked for.
+    """
+
+    def __init__(self, A: Array, tol: float | None, factor: str, own: bool = False) -> None:
+        self.A = A if own else A.copy()
+        self._tol, self.factor = tol, factor
+        self._form = as_known_type(self.A)
+        self._kept = self._made(suspicious_ratio(len(A), factor), scaled=False)
+        self._scaled: Any = None
+        self._across: DenseFactors | None = None
+
+    def _made(self, suspicious: float, scaled: bool) -> Any:
+        low = self.factor != FP64.name
+        return _kernels.express_factorize(self._form, low, scaled, suspicious, 1)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no pivot is zero, suspiciously small, or NaN."""
+        return not self._kept.refused
+
+    def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
+        if not (type(trans) is str and trans == "N"):
+            return self._solve_across(b, trans)
+        if type(b) is not np.ndarray:
+            return None
+        form = self._form
+        known = known_of(form.shape, form.dtype, b.shape, b.dtype, self._tol, self.factor)
+        if known is None:
+            if not np.can_cast(b.dtype, np.complex128):
+                return None
+            converted = as_known_type(b)
+            return None if converted is b else self.solve(converted, trans)
+        x = np.empty(b.shape, known.dtype)
+        gate = known.gate
+        status, error, ratio, steps = _kernels.express_substitute(self._kept, b, x, *gate)
+        if status != 0:  # products out of range may be a matter of units alone
+            if self._scaled is None:
+                self._scaled = self._made(gate.suspicious, scaled=True)
+            if self._scaled.refused:
+                return None
+            status, error, ratio, steps = _kernels.express_substitute(
+                self._scaled, b, x, *known.gate
+            )
+            if status != 0:
+                return None
+        error *= known.unit
+        return ExpressAnswer(x, error, known.tolerance, ratio, "lu", self.factor, steps)
+
+    def _solve_across(self, b: Any, trans: Any) -> ExpressAnswer | None:
+        """With the transpose; the conjugate transpose solves for conjugate columns."""
+        if not isinstance(trans, str | int) or trans not in ("N", "T", "H", 0, 1, 2):
+            return None
+        if trans in ("N", 0):
+            return self.solve(b, "N")
+        if self._across is None:
+            self._across = DenseFactors(self.A.T, self._tol, self.factor, own=True)
+        if not self._across.accepted or type(b) is not np.ndarray:
+            return None
+        conjugate = trans in ("H", 2) and self._form.dtype.kind == "c"
+        found = self._across.solve(b.conj() if conjugate else b, "N")
+        return found._replace(x=found.x.conj()) if found is not None and conjugate else found
+
+
+def dense_factors(
+    A: Any, tol: float | None, bound: int, factor: str = FP64.name
+) -> DenseFactors | None:
+    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such."""
+    if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
+        return None
+    if not np.can_cast(A.dtype, np.complex128):
+        return None
+    n = len(A)
+    if not (AS_LARGE * n if A.dtype.kind == "c" else n) < bound:
+        return None
+    if n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
+        return None
+    made = DenseFactors(A, tol, factor)
+    return made if made.accepted else None
