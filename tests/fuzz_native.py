@@ -452,13 +452,23 @@ def patterns(a: Arrays) -> None:
 
 
 def left_looking(a: Arrays) -> None:
-    n = a.size()
-    starts, indices = a.compressed(n, diagonal=True)
-    values = a.numbers(a.length(len(indices)))
-    most = (float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(4))
-    lu = kernels.LeftLookingLU(starts, indices, values, a.flag(), *most)
-    shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 4)))
-    kernels.counted("LeftLookingLU.solve", lu.solve)(a.numbers(*shape), a.numbers(*shape))
+    n, form = a.size(), int(a.rng.choice((0, 0, 1, 2, 3)))
+    first, second = a.compressed(n, a.rng.choice((np.int32, np.int64)), diagonal=True)
+    if form == 2:
+        first = a.array(a.rng.integers(0, max(1, n), len(second)), second.dtype)
+    dtype = np.float64 if a.flag() else np.complex128
+    values = a.numbers(a.length(len(second)), dtype=dtype)
+    kind = kernels.LeftLookingLU if dtype is np.float64 else kernels.ComplexLeftLookingLU
+    lu = kind(form, a.length(n), first, second, values)
+    lu.analyse(*(float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(2)))
+    lu.factorize()
+    shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 20)))
+    b, x = (a.numbers(*shape, dtype=dtype, order="C") for _ in range(2))
+    again = lu.refactored(form, first, second, a.numbers(len(values), dtype=dtype))
+    for factors in (lu, again):
+        kernels.counted("LeftLookingLU.solve", factors.solve)(
+            b, x, a.flag(), a.flag(), 1e-10, 1.0, 0.0, 1e-200, 1e200
+        )
 
 
 def supernodal(a: Arrays) -> None:

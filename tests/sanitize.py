@@ -36,6 +36,7 @@ LEVELS = {
     "cpp/native/express.cpp": ("express_baseline", "fast"),
     "cpp/native/orthogonal.cpp": ("orthogonal_baseline", "fast"),
     "cpp/sparse/level.cpp": ("sparse_baseline", "fast"),
+    "cpp/sparse/express_level.cpp": ("sparse_express_baseline", "off"),
     "tests/native_teams_check.cpp": ("native_portable", "fast"),
 }
 CHECKS = (

@@ -8,7 +8,7 @@
 #include "common/parallel.hpp"
 #include "sparse/amd.hpp"
 #include "sparse/kernels.hpp"
-#include "sparse/left_looking.hpp"
+#include "sparse/express_lu.hpp"
 #include "sparse/matching.hpp"
 #include "sparse/pattern.hpp"
 #include "sparse/plan.hpp"
@@ -93,13 +93,27 @@ template <class T> bool supernodal(const Matrix& a, sparse::Kind kind, int threa
 }
 
 bool left_looking(const Matrix& a) {
-    const std::vector<std::int32_t> starts(a.indptr.begin(), a.indptr.end());
-    const sparse::LeftLookingLU lu(a.n, starts.data(), a.indices.data(), a.values.data(), false, 1e12, 1e12,
-                                   1e12, 1e12);
-    std::vector<double> x = sums(a, false);
-    if (lu.result() != sparse::LeftLookingLU::Result::factorized) return false;
-    lu.solve(x.data(), x.data());
-    return from_ones(x) < 1e-12;
+    const std::vector<std::int64_t> columns(a.indices.begin(), a.indices.end());
+    const sparse::GivenPlaces<std::int64_t> given = {sparse::Form::rows, a.n, a.indptr.back(), a.indptr.data(),
+                                                     columns.data()};
+    sparse::Rows<double> rows;
+    if (!sparse::read_rows(given, a.values.data(), rows)) return false;
+    sparse::ExpressLU<double> lu(rows);
+    lu.analyse(1e12, 1e12);
+    lu.factorize();
+    bool good = lu.is_factorized();
+    const sparse::ExpressLU<double> again(lu, rows);
+    const sparse::SparseGate gate = {1e-13, 1.0, 0.0, 1e-200, 1e200, false};
+    for (const bool transposed : {false, true})
+        for (const auto* factors : {&lu, &again}) {
+            const std::vector<double> b = sums(a, transposed);
+            std::vector<double> x(b.size());
+            const sparse::GivenColumns column = {reinterpret_cast<const char*>(b.data()), 1, 8, 0, false, false};
+            double error = 0;
+            good = good && factors->solve(column, transposed, false, gate, x.data(), error) ==
+                               sparse::SparseStatus::accepted && from_ones(x) < 1e-12;
+        }
+    return good;
 }
 
 }  // namespace
@@ -107,11 +121,11 @@ bool left_looking(const Matrix& a) {
 int main() {
     const Matrix symmetric = cube(9, 0), skew = cube(9, 0.25);
     const std::vector<double> costs(skew.values.size(), 1);
-    bool good = left_looking(symmetric) && left_looking(skew);
-    good = sparse::cheapest_assignment(skew.n, skew.indptr.data(), skew.indices.data(), costs.data(), 1 << 30)
-                       .size() == static_cast<std::size_t>(skew.n) && good;
+    bool good = sparse::cheapest_assignment(skew.n, skew.indptr.data(), skew.indices.data(), costs.data(), 1 << 30)
+                       .size() == static_cast<std::size_t>(skew.n);
     for (const std::string& level : available_levels()) {
         set_level(level);
+        good = left_looking(symmetric) && left_looking(skew) && good;
         for (const int threads : {1, 2}) {
             for (const sparse::Kind kind : {sparse::Kind::cholesky, sparse::Kind::ldl, sparse::Kind::lu})
                 good = supernodal<float>(symmetric, kind, threads) &&

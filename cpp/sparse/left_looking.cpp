@@ -16,8 +16,8 @@ namespace roundwise::sparse {
 namespace {
 
 // Pivots outside the diagonal take more work than minimum degree has counted. It may be so many times as
-// much, and for each entry of the matrix so much more, but hardly more than is allowed.
-constexpr double patience = 2.5, least_patience = 40, beyond_most = 1.2;
+// much, and for each entry of the matrix so much more.
+constexpr double patience = 2.5, least_patience = 40;
 
 // Columns of L may have so many times the entries that were counted for them, and besides as many as the
 // matrix has (those of dense rows are not counted). Where they have more, work grows out of all bounds
@@ -31,14 +31,15 @@ constexpr double most_weak = 0.05;
 }  // namespace
 
 // Does the work, and forgets what only this needs.
-class LeftLookingLU::Factorizer {
-    using Result = LeftLookingLU::Result;
+template <class T> class LeftLookingLU<T>::Factorizer {
 
     LeftLookingLU& lu_;
     const Index n_;
+    Structure& structure_;
     const Index *indptr_, *indices_;
-    const double* values_;
-    double most_work_, most_counted_, most_if_weak_, most_if_strong_;
+    const T* values_;
+    double most_work_ = std::numeric_limits<double>::infinity();
+    std::size_t reserved_ = 0;  // entries of each factor to expect
     Vector<Index> row_of_, column_of_;  // the assignment, for columns and for rows
     Vector<Index> block_of_;            // of each column, and of the row assigned to it
     Vector<Index> place_of_;            // of each row that has been a pivot; -1 for others
@@ -48,7 +49,7 @@ class LeftLookingLU::Factorizer {
     Vector<std::int64_t> search_end_;   // entry of a column of L where its search ends
 
     // Of the column in work:
-    Vector<double> x_;             // by row; zero outside
+    Vector<T> x_;                  // by row; zero outside
     Vector<Index> seen_;           // by row: the last position that reached it
     Vector<Index> reached_;        // positions from reached_[top_] on, in the order of elimination
     Vector<Index> candidates_;     // rows for its pivot
@@ -59,39 +60,22 @@ class LeftLookingLU::Factorizer {
     static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
   public:
-    Factorizer(LeftLookingLU& lu, const Index* indptr, const Index* indices, const double* values,
-               double most_work, double most_counted, double most_if_weak, double most_if_strong)
-        : lu_(lu), n_(lu.n_), indptr_(indptr), indices_(indices), values_(values), most_work_(most_work),
-          most_counted_(std::max(most_work, most_counted)), most_if_weak_(most_if_weak),
-          most_if_strong_(most_if_strong) {}
+    explicit Factorizer(LeftLookingLU& lu)
+        : lu_(lu), n_(lu.n()), structure_(*lu.structure_), indptr_(lu.rows_.starts.data()),
+          indices_(lu.rows_.places.data()), values_(lu.rows_.values.data()) {}
 
-    Result run() {
-        scale_rows();
+    Result analyse(double most, double most_if_weak) {
+        lu_.scale_rows();
         if (!assign_rows()) return Result::singular_pattern;
         const Index blocks = triangular_blocks(n_, indptr_, indices_, column_of_, block_of_);
-        const bool weak = has_weak_diagonal();
-        if (weak && most_if_weak_ <= 0) return Result::weak_diagonal;
-        if (weak) most_work_ = most_counted_ = std::min(most_work_, most_if_weak_);
-        if (lu_.has_strong_diagonal_) most_work_ = std::min(most_work_, most_if_strong_);
-        if (!order(blocks)) return weak ? Result::weak_diagonal : Result::too_much_work;
-        return factorize();
+        const bool weak = lu_.has_weak_diagonal_ = has_weak_diagonal();
+        if (order(blocks, weak ? most_if_weak : most)) return Result::analysed;
+        return weak ? Result::weak_diagonal : Result::too_much_work;
     }
 
   private:
     template <class Body> void for_each_entry(Index column, const Body& body) const {
         for (Index e = indptr_[column]; e < indptr_[column + 1]; ++e) body(indices_[e], values_[e]);
-    }
-
-    void scale_rows() {
-        Vector<double>& scale = lu_.scale_;
-        scale.assign(size(n_), 0.0);
-        for (Index e = 0; e < indptr_[n_]; ++e)
-            scale[indices_[e]] = std::max(scale[indices_[e]], std::fabs(values_[e]));
-        for (double& s : scale) {
-            int exponent = 0;
-            if (s > 0 && s <= std::numeric_limits<double>::max()) std::frexp(s, &exponent);
-            s = std::ldexp(1.0, -std::min(std::max(exponent, -1000), 1000));
-        }
     }
 
     // Large entries first: those on the diagonal, then the largest one of a column whose row is free.
@@ -104,7 +88,7 @@ class LeftLookingLU::Factorizer {
         };
         Index assigned = 0;
         for (Index j = 0; j < n_; ++j)
-            for_each_entry(j, [&](Index i, double value) {
+            for_each_entry(j, [&](Index i, T value) {
                 if (i != j || value == 0 || row_of_[j] >= 0) return;
                 assign(i, j);
                 ++assigned;
@@ -113,8 +97,8 @@ class LeftLookingLU::Factorizer {
             if (row_of_[j] >= 0) continue;
             double largest = 0;
             Index best = -1;
-            for_each_entry(j, [&](Index i, double value) {
-                const double size_here = std::fabs(value) * lu_.scale_[i];
+            for_each_entry(j, [&](Index i, T value) {
+                const double size_here = size_of(value) * lu_.scale_[i];
                 if (column_of_[i] < 0 && size_here > largest) {
                     largest = size_here;
                     best = i;
@@ -135,8 +119,8 @@ class LeftLookingLU::Factorizer {
         Index weak = 0, strong_ones = 0;
         for (Index j = 0; j < n_; ++j) {
             double largest = 0, largest_in_block = 0, assigned = 0;
-            for_each_entry(j, [&](Index i, double value) {
-                const double size_here = std::fabs(value) * lu_.scale_[i];
+            for_each_entry(j, [&](Index i, T value) {
+                const double size_here = size_of(value) * lu_.scale_[i];
                 largest = std::max(largest, size_here);
                 if (block_of_[column_of_[i]] == block_of_[j])
                     largest_in_block = std::max(largest_in_block, size_here);
@@ -150,12 +134,12 @@ class LeftLookingLU::Factorizer {
     }
 
     // The columns block by block, within blocks by minimum degree. False if they take too much work.
-    bool order(Index blocks) {
+    bool order(Index blocks, double most) {
         // The diagonal blocks alone, rows numbered as their columns.
         Vector<Index> starts(size(n_) + 1, 0), columns;
         columns.reserve(size(indptr_[n_]));
         for (Index j = 0; j < n_; ++j) {
-            for_each_entry(j, [&](Index i, double) {
+            for_each_entry(j, [&](Index i, T) {
                 const Index other = column_of_[i];
                 if (other != j && block_of_[other] == block_of_[j]) columns.push_back(other);
             });
@@ -169,28 +153,26 @@ class LeftLookingLU::Factorizer {
                 symmetrized<Index>(n_, starts.data(), columns.data(), starts[n_]);
             Counts counts;
             Vector<Index> heights;
-            by_degree = approximate_minimum_degree_within(pattern, most_counted_, counts, heights);
+            by_degree = approximate_minimum_degree_within(pattern, most, counts, heights);
             lu_.counted_ = by_degree.empty() ? std::numeric_limits<double>::infinity() : counts.flops;
-            if (lu_.counted_ > most_work_) {
-                // Each column has an entry on the diagonal then, and all others are within blocks.
-                if (starts[n_] + n_ == indptr_[n_] && assigned_to_itself()) {
-                    lu_.pattern_ = std::move(pattern);
-                    lu_.order_ = std::move(by_degree);
-                }
-                return false;
-            }
-            most_work_ = std::min(patience * counts.flops + least_patience * indptr_[n_],
-                                  beyond_most * most_work_);
-            reserve(static_cast<std::int64_t>(counts.entries));
+            lu_.filled_ = counts.entries;
+            if (by_degree.empty()) return false;
+            most_work_ = patience * counts.flops + least_patience * indptr_[n_];
+            reserved_ = size(static_cast<std::int64_t>(counts.entries)) + size(indptr_[n_]);
             height_of_.resize(size(n_));
             for (Index k = 0; k < n_; ++k) height_of_[by_degree[k]] = heights[k];
+            // Each column has an entry on the diagonal then, and all others are within blocks.
+            if (starts[n_] + n_ == indptr_[n_] && assigned_to_itself()) {
+                lu_.pattern_ = std::move(pattern);
+                lu_.order_ = by_degree;
+            }
         }
-        Vector<Index>& start = lu_.block_start_;
+        Vector<Index>& start = structure_.block_start;
         start.assign(size(blocks) + 2, 0);
         for (Index j = 0; j < n_; ++j) ++start[block_of_[j] + 2];
         for (Index b = 0; b < blocks; ++b) start[b + 2] += start[b + 1];
-        lu_.column_at_.resize(size(n_));
-        for (const Index j : by_degree) lu_.column_at_[start[block_of_[j] + 1]++] = j;
+        structure_.column_at.resize(size(n_));
+        for (const Index j : by_degree) structure_.column_at[start[block_of_[j] + 1]++] = j;
         start.pop_back();
         return true;
     }
@@ -201,25 +183,21 @@ class LeftLookingLU::Factorizer {
         return true;
     }
 
-    void reserve(std::int64_t entries) {
-        for (Columns* part : {&lu_.lower_, &lu_.upper_}) {
-            part->rows.reserve(size(entries) + size(indptr_[n_]));
-            part->values.reserve(size(entries) + size(indptr_[n_]));
-        }
-    }
-
+  public:
     Result factorize() {
-        lu_.row_at_.resize(size(n_));
-        lu_.diagonal_.resize(size(n_));
+        for (Places* part : {&structure_.lower, &structure_.upper}) part->rows.reserve(reserved_);
+        for (Vector<T>* part : {&lu_.lower_, &lu_.upper_}) part->reserve(reserved_);
+        structure_.row_at.resize(size(n_));
+        lu_.inverse_diagonal_.resize(size(n_));
         place_of_.assign(size(n_), -1);
         diagonal_at_.resize(size(n_));
         wanted_at_.resize(size(n_));
         for (Index k = 0; k < n_; ++k) {
-            diagonal_at_[k] = row_of_[lu_.column_at_[k]];
+            diagonal_at_[k] = row_of_[structure_.column_at[k]];
             wanted_at_[diagonal_at_[k]] = k;
         }
         search_end_.resize(size(n_));
-        x_.assign(size(n_), 0.0);
+        x_.assign(size(n_), T{});
         seen_.assign(size(n_), -1);
         reached_.resize(size(n_));
         path_.resize(size(n_));
@@ -232,23 +210,25 @@ class LeftLookingLU::Factorizer {
             if (!take_pivot(k)) return Result::zero_pivot;
             prune(k);
             if (height_of_.empty()) continue;
-            most_entries += most_fill * height_of_[lu_.column_at_[k]];
-            if (static_cast<double>(lu_.lower_.rows.size()) > most_entries) return Result::too_much_work;
+            most_entries += most_fill * height_of_[structure_.column_at[k]];
+            if (static_cast<double>(structure_.lower.rows.size()) > most_entries) return Result::too_much_work;
         }
-        for (Index& row : lu_.lower_.rows) row = place_of_[row];
+        for (Index& row : structure_.lower.rows) row = place_of_[row];
         return Result::factorized;
     }
 
+  private:
+
     // Finds which rows the column at position k gets entries in, and stores those above its block.
     void search(Index k) {
-        const Index column = lu_.column_at_[k], block = block_of_[column];
+        const Index column = structure_.column_at[k], block = block_of_[column];
         top_ = n_;
         candidates_.clear();
-        for_each_entry(column, [&](Index row, double value) {
-            const double scaled = value * lu_.scale_[row];
+        for_each_entry(column, [&](Index row, T value) {
+            const T scaled = value * lu_.scale_[row];
             if (block_of_[column_of_[row]] != block) {
-                lu_.upper_.rows.push_back(place_of_[row]);
-                lu_.upper_.values.push_back(scaled);
+                structure_.upper.rows.push_back(place_of_[row]);
+                lu_.upper_.push_back(scaled);
                 return;
             }
             if (seen_[row] != k) reach(row, k);
@@ -259,8 +239,8 @@ class LeftLookingLU::Factorizer {
     // Depth first from a row, through the columns of L.
     void reach(Index first, Index k) {
         const Index* const place_of = place_of_.data();
-        const Index* const rows = lu_.lower_.rows.data();
-        const std::int64_t* const starts = lu_.lower_.start.data();
+        const Index* const rows = structure_.lower.rows.data();
+        const std::int64_t* const starts = structure_.lower.start.data();
         const std::int64_t* const ends = search_end_.data();
         Index *const seen = seen_.data(), *const path = path_.data();
         std::int64_t* const next = next_.data();
@@ -297,25 +277,26 @@ class LeftLookingLU::Factorizer {
 
     // Subtracts multiples of the columns of L, and stores the column of U.
     void eliminate() {
-        const Index* const rows = lu_.lower_.rows.data();
-        const double* const values = lu_.lower_.values.data();
-        const std::int64_t* const starts = lu_.lower_.start.data();
-        double* const x = x_.data();
-        Columns& upper = lu_.upper_;
-        std::size_t to = upper.rows.size();
-        upper.extend(n_ - top_);
+        const Index* const rows = structure_.lower.rows.data();
+        const T* const values = lu_.lower_.data();
+        const std::int64_t* const starts = structure_.lower.start.data();
+        T* const x = x_.data();
+        Vector<Index>& upper = structure_.upper.rows;
+        std::size_t to = upper.size();
+        upper.resize(to + size(n_ - top_));
+        lu_.upper_.resize(upper.size());
         std::int64_t work = 0;
         for (Index t = top_; t < n_; ++t) {
-            const Index at = reached_[t], row = lu_.row_at_[at];
-            const double u = x[row];
-            x[row] = 0;
-            upper.rows[to] = at;
-            upper.values[to++] = u;
+            const Index at = reached_[t], row = structure_.row_at[at];
+            const T u = x[row];
+            x[row] = T{};
+            upper[to] = at;
+            lu_.upper_[to++] = u;
             const std::int64_t first = starts[at], last = starts[at + 1];
             for (std::int64_t e = first; e < last; ++e) x[rows[e]] -= values[e] * u;
             work += last - first + 1;
         }
-        upper.close();
+        structure_.upper.start.push_back(static_cast<std::int64_t>(upper.size()));
         lu_.work_ += static_cast<double>(work);
     }
 
@@ -323,7 +304,7 @@ class LeftLookingLU::Factorizer {
         double largest = 0;
         Index row = -1;
         for (const Index candidate : candidates_) {
-            const double here = std::fabs(x_[candidate]);
+            const double here = size_of(x_[candidate]);
             if (here > largest || here != here) {
                 largest = here;
                 row = candidate;
@@ -331,27 +312,28 @@ class LeftLookingLU::Factorizer {
         }
         if (!(largest > 0 && largest <= std::numeric_limits<double>::max())) return false;
         const Index diagonal = diagonal_at_[k];
-        if (seen_[diagonal] == k && std::fabs(x_[diagonal]) >= diagonal_pivot * largest) row = diagonal;
+        if (seen_[diagonal] == k && size_of(x_[diagonal]) >= diagonal_pivot * largest) row = diagonal;
         if (row != diagonal) {  // the rows change their places on the diagonal
             diagonal_at_[wanted_at_[row]] = diagonal;
             wanted_at_[diagonal] = wanted_at_[row];
         }
-        const double pivot = x_[row];
-        Columns& lower = lu_.lower_;
-        std::size_t to = lower.rows.size();
-        lower.extend(static_cast<Index>(candidates_.size()) - 1);
+        const T pivot = inverse(x_[row]);
+        Vector<Index>& lower = structure_.lower.rows;
+        std::size_t to = lower.size();
+        lower.resize(to + candidates_.size() - 1);
+        lu_.lower_.resize(lower.size());
         for (const Index candidate : candidates_) {
             if (candidate != row) {
-                lower.rows[to] = candidate;
-                lower.values[to++] = x_[candidate] / pivot;
+                lower[to] = candidate;
+                lu_.lower_[to++] = x_[candidate] * pivot;
             }
-            x_[candidate] = 0;
+            x_[candidate] = T{};
         }
         lu_.work_ += static_cast<double>(candidates_.size());
-        lower.close();
-        search_end_[k] = lower.start.back();
-        lu_.diagonal_[k] = pivot;
-        lu_.row_at_[k] = row;
+        structure_.lower.start.push_back(static_cast<std::int64_t>(lower.size()));
+        search_end_[k] = structure_.lower.start.back();
+        lu_.inverse_diagonal_[k] = pivot;
+        structure_.row_at[k] = row;
         place_of_[row] = k;
         return true;
     }
@@ -360,13 +342,13 @@ class LeftLookingLU::Factorizer {
     // column `at` is found through the new column as well: entries of rows that have been pivots come
     // first, and the search stops after them.
     void prune(Index k) {
-        const Index pivot = lu_.row_at_[k];
+        const Index pivot = structure_.row_at[k];
         for (Index t = top_; t < n_; ++t) {
             const Index at = reached_[t];
-            if (search_end_[at] < lu_.lower_.start[at + 1]) continue;  // shortened before
-            Index* const rows = lu_.lower_.rows.data();
-            double* const values = lu_.lower_.values.data();
-            const std::int64_t first = lu_.lower_.start[at], last = lu_.lower_.start[at + 1];
+            if (search_end_[at] < structure_.lower.start[at + 1]) continue;  // shortened before
+            Index* const rows = structure_.lower.rows.data();
+            T* const values = lu_.lower_.data();
+            const std::int64_t first = structure_.lower.start[at], last = structure_.lower.start[at + 1];
             if (std::find(rows + first, rows + last, pivot) == rows + last) continue;
             std::int64_t head = first, tail = last;
             while (head < tail) {
@@ -383,52 +365,91 @@ class LeftLookingLU::Factorizer {
     }
 };
 
-LeftLookingLU::LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                             const double* values, bool by_columns, double most_work,
-                             double most_counted, double most_if_weak, double most_if_strong)
-    : n_(n) {
-    if (!by_columns) {  // the columns of M
-        result_ = Factorizer(*this, indptr, indices, values, most_work, most_counted, most_if_weak,
-                             most_if_strong)
-                      .run();
-        return;
+template <class T> LeftLookingLU<T>::LeftLookingLU(Rows<T> rows) : rows_(std::move(rows)) {}
+
+template <class T> LeftLookingLU<T>::~LeftLookingLU() = default;
+
+template <class T> void LeftLookingLU<T>::analyse(double most, double most_if_weak) {
+    structure_ = std::make_shared<Structure>();
+    factorizer_ = std::make_unique<Factorizer>(*this);
+    result_ = factorizer_->analyse(most, most_if_weak);
+    if (result_ != Result::analysed) factorizer_.reset();
+}
+
+template <class T> void LeftLookingLU<T>::factorize() {
+    result_ = factorizer_->factorize();
+    factorizer_.reset();
+    pattern_ = Pattern();
+    order_ = Vector<Index>();
+}
+
+template <class T>
+LeftLookingLU<T>::LeftLookingLU(const LeftLookingLU& before, Rows<T> rows)
+    : rows_(std::move(rows)), counted_(before.counted_), work_(before.work_),
+      has_strong_diagonal_(before.has_strong_diagonal_), structure_(before.structure_) {
+    scale_rows();
+    result_ = factorize_again();
+}
+
+template <class T> void LeftLookingLU<T>::scale_rows() {
+    scale_.assign(static_cast<std::size_t>(n()), 0.0);
+    for (std::size_t e = 0; e < rows_.places.size(); ++e)
+        scale_[rows_.places[e]] = std::max(scale_[rows_.places[e]], size_of(rows_.values[e]));
+    for (double& s : scale_) {
+        int exponent = 0;
+        if (s > 0 && s <= std::numeric_limits<double>::max()) std::frexp(s, &exponent);
+        s = std::ldexp(1.0, -std::min(std::max(exponent, -1000), 1000));
     }
-    const auto entries = static_cast<std::size_t>(indptr[n]);
-    Vector<Index> starts(static_cast<std::size_t>(n) + 2, 0), rows(entries);
-    Vector<double> numbers(entries);
-    for (std::size_t e = 0; e < entries; ++e) ++starts[indices[e] + 2];
-    for (Index j = 0; j < n; ++j) starts[j + 2] += starts[j + 1];
-    for (Index i = 0; i < n; ++i)
-        for (Index e = indptr[i]; e < indptr[i + 1]; ++e) {
-            const Index to = starts[indices[e] + 1]++;
-            rows[to] = i;
-            numbers[to] = values[e];
+}
+
+template <class T> LeftLookingResult LeftLookingLU<T>::factorize_again() {
+    const Structure& s = *structure_;
+    const auto size = static_cast<std::size_t>(n());
+    lower_.resize(s.lower.rows.size());
+    upper_.resize(s.upper.rows.size());
+    inverse_diagonal_.resize(size);
+    Vector<Index> place_of(size);  // of each row
+    for (std::size_t k = 0; k < size; ++k) place_of[s.row_at[k]] = static_cast<Index>(k);
+    Vector<T> work(size, T{});
+    T* const x = work.data();
+    const Index* const rows = s.lower.rows.data();
+    for (std::size_t block = 0; block + 1 < s.block_start.size(); ++block) {
+        const Index first = s.block_start[block];
+        for (Index k = first; k < s.block_start[block + 1]; ++k) {
+            const Index column = s.column_at[k];
+            for (Index e = rows_.starts[column]; e < rows_.starts[column + 1]; ++e)
+                x[place_of[rows_.places[e]]] = rows_.values[e] * scale_[rows_.places[e]];
+            for (std::int64_t e = s.upper.start[k]; e < s.upper.start[k + 1]; ++e) {
+                const Index at = s.upper.rows[e];
+                const T u = x[at];
+                x[at] = T{};
+                upper_[e] = u;
+                if (at < first) continue;  // above the block
+                for (std::int64_t f = s.lower.start[at]; f < s.lower.start[at + 1]; ++f) x[rows[f]] -= lower_[f] * u;
+            }
+            const T pivot = x[k], inverted = inverse(pivot);
+            double largest = 0;
+            x[k] = T{};
+            for (std::int64_t f = s.lower.start[k]; f < s.lower.start[k + 1]; ++f) {
+                const double here = size_of(x[rows[f]]);
+                if (here > largest || here != here) largest = here;
+                lower_[f] = x[rows[f]] * inverted;
+                x[rows[f]] = T{};
+            }
+            const double here = size_of(pivot);
+            const bool is_pivot = here > 0 && here <= std::numeric_limits<double>::max();
+            if (!(is_pivot && here >= diagonal_pivot * largest)) return Result::zero_pivot;
+            inverse_diagonal_[k] = inverted;
         }
-    result_ = Factorizer(*this, starts.data(), rows.data(), numbers.data(), most_work, most_counted,
-                         most_if_weak, most_if_strong)
-                  .run();
-}
-
-std::int64_t LeftLookingLU::entries() const {
-    return static_cast<std::int64_t>(lower_.rows.size() + upper_.rows.size() + diagonal_.size());
-}
-
-void LeftLookingLU::solve(const double* b, double* x) const {
-    std::vector<double> work(static_cast<std::size_t>(n_));
-    double* const y = work.data();
-    const auto product = [y](const Columns& part, Index k) {  // of column k and y
-        double sum = 0;
-        for (std::int64_t e = part.start[k]; e < part.start[k + 1]; ++e)
-            sum += part.values[e] * y[part.rows[e]];
-        return sum;
-    };
-    for (Index k = 0; k < n_; ++k) y[k] = b[column_at_[k]];
-    for (std::size_t block = 0; block + 1 < block_start_.size(); ++block) {
-        const Index first = block_start_[block], last = block_start_[block + 1];
-        for (Index k = first; k < last; ++k) y[k] = (y[k] - product(upper_, k)) / diagonal_[k];
-        for (Index k = last - 1; k >= first; --k) y[k] -= product(lower_, k);
     }
-    for (Index k = 0; k < n_; ++k) x[row_at_[k]] = scale_[row_at_[k]] * y[k];
+    return Result::factorized;
 }
+
+template <class T> std::int64_t LeftLookingLU<T>::entries() const {
+    return static_cast<std::int64_t>(lower_.size() + upper_.size() + inverse_diagonal_.size());
+}
+
+template class LeftLookingLU<double>;
+template class LeftLookingLU<Complex>;
 
 }  // namespace roundwise::sparse

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "sparse/pattern.hpp"
+#include "sparse/rows.hpp"
 
 namespace roundwise::sparse {
 
@@ -21,81 +24,104 @@ namespace roundwise::sparse {
 // their largest entries are about 1. An entry on the diagonal is the pivot if it is at least
 // `diagonal_pivot` times the largest one of its column. That is little (KLU's default): staying on the
 // diagonal saves far more work than refining the solutions takes.
-class LeftLookingLU {
+//
+// T is double or Complex.
+enum class LeftLookingResult {
+    read,      // and nothing else done
+    analysed,  // what remains to be done is known
+    factorized,
+    singular_pattern,  // no values at these places would make A invertible
+    zero_pivot,        // or one that is infinite or NaN
+    weak_diagonal,     // pivots would leave the diagonal, and nobody knows how much work that makes
+    too_much_work,     // more than was allowed, or more fill than was counted on
+};
+
+template <class T> class LeftLookingLU {
   public:
-    enum class Result {
-        factorized,
-        singular_pattern,  // no values at these places would make A invertible
-        zero_pivot,        // or one that is infinite or NaN
-        weak_diagonal,     // pivots would leave the diagonal, and nobody knows how much work that makes
-        too_much_work,     // more than was allowed, or more fill than was counted on
-    };
+    using Result = LeftLookingResult;
+    using Number = T;
 
     static constexpr double diagonal_pivot = 0.001;
     static constexpr double strong = 1.0 / 1024;  // as backends/engines/static_pivoting.py has it
 
-    // A factorization that would take more than `most_work` multiplications, if all pivots were on the
-    // diagonal, is not begun, and beyond `most_counted` they are not counted to the end; one that takes
-    // some times as many as were counted, or gets more entries, is given up. `most_if_weak` takes the place
-    // of both where the diagonal is weak; if that is 0, nothing is counted. `most_if_strong` takes the place
-    // of `most_work` where the diagonal is strong: methods that need this are faster then. The arrays must
-    // be those of a valid A in compressed rows, or columns if `by_columns`; entries may be in any order.
-    LeftLookingLU(std::int32_t n, const std::int32_t* indptr, const std::int32_t* indices,
-                  const double* values, bool by_columns, double most_work, double most_counted,
-                  double most_if_weak, double most_if_strong);
+    explicit LeftLookingLU(Rows<T> rows);
+
+    ~LeftLookingLU();
+
+    // Assigns rows, finds the blocks and orders them: the result is `analysed` unless it is known by then. Beyond
+    // `most` multiplications, or `most_if_weak` where the diagonal is weak, they are not counted to the end: the
+    // result is `too_much_work` or `weak_diagonal`.
+    void analyse(double most, double most_if_weak);
+
+    // After `analyse`. A factorization is given up that takes some times as many multiplications as were counted,
+    // or gets more entries.
+    void factorize();
+
+    // The factors of another matrix with the same places and pivots. Its result is `zero_pivot` if one of them
+    // is less than `diagonal_pivot` times the largest entry of its column.
+    LeftLookingLU(const LeftLookingLU& before, Rows<T> rows);
 
     Result result() const { return result_; }
-    std::int32_t n() const { return n_; }
+    std::int32_t n() const { return rows_.n; }
+    const Rows<T>& rows() const { return rows_; }
     std::int64_t entries() const;  // of L and U, the unit diagonal of L not counted
     double counted() const { return counted_; }  // multiplications, before; infinite beyond the most
+    double filled() const { return filled_; }    // entries of L that were counted, the diagonal included
     double work() const { return work_; }        // those done
 
     // Whether each entry of A's diagonal is at least `strong` times the geometric mean of the largest entries
     // of its row and its column, the latter rounded up to a power of two.
     bool has_strong_diagonal() const { return has_strong_diagonal_; }
 
-    // The pattern of A + A' and its order of minimum degree, if they were found and there is too much work:
-    // that is, if the entries on the diagonal are the assigned ones, and no entry is outside the diagonal
-    // blocks, so that it is the pattern that was ordered. Empty otherwise.
+    // Whether so many assigned entries are too small for pivots that pivots are bound to leave the diagonal.
+    bool has_weak_diagonal() const { return has_weak_diagonal_; }
+
+    // The pattern of A + A' and its order of minimum degree, as `analyse` has found them: that is, if the entries
+    // on the diagonal are the assigned ones, and no entry is outside the diagonal blocks, so that it is the pattern
+    // that was ordered. Empty otherwise.
     const Pattern& pattern() const { return pattern_; }
     const std::vector<std::int32_t>& order() const { return order_; }
 
-    // x with A x = b, for n numbers b; both may be the same. Only of factorized matrices.
-    void solve(const double* b, double* x) const;
-
   private:
     using Index = std::int32_t;
-    template <class T> using Vector = std::vector<T>;
+    template <class U> using Vector = std::vector<U>;
 
-    // Columns of a factor, one after the other, without the diagonal.
-    struct Columns {
+  public:
+    // The places of the entries of a factor, column after column, without the diagonal.
+    struct Places {
         Vector<std::int64_t> start{0};
         Vector<Index> rows;
-        Vector<double> values;
-
-        // Makes room for more entries of the last column, which `close` ends.
-        void extend(Index entries) {
-            const std::size_t to = rows.size() + static_cast<std::size_t>(entries);
-            rows.resize(to);
-            values.resize(to);
-        }
-        void close() { start.push_back(static_cast<std::int64_t>(rows.size())); }
     };
 
-    class Factorizer;
+    // What matrices with the same places and pivots have in common.
+    struct Structure {
+        Vector<Index> row_at, column_at;  // row and column of M at each position of the factors
+        Vector<Index> block_start;        // positions; the last one is n
+        Places lower, upper;              // by position; upper has what is above the diagonal blocks, too
+    };
 
-    Index n_;
-    Result result_ = Result::factorized;
-    double counted_ = 0, work_ = 0;
-    bool has_strong_diagonal_ = false;
+    const Structure& structure() const { return *structure_; }
+    const Vector<T>& lower() const { return lower_; }
+    const Vector<T>& upper() const { return upper_; }
+    const Vector<T>& inverse_diagonal() const { return inverse_diagonal_; }  // of U
+    const Vector<double>& scale() const { return scale_; }                   // of each row of M
+
+  private:
+    class Factorizer;
+    std::unique_ptr<Factorizer> factorizer_;  // between `analyse` and `factorize`
+
+    void scale_rows();
+    Result factorize_again();
+
+    Rows<T> rows_;
+    Result result_ = Result::read;
+    double counted_ = 0, filled_ = 0, work_ = 0;
+    bool has_strong_diagonal_ = false, has_weak_diagonal_ = false;
     Pattern pattern_;
     Vector<Index> order_;
-    Vector<double> scale_;       // of each row of M
-    Vector<Index> row_at_;       // row and column of M at each position of the factors
-    Vector<Index> column_at_;
-    Vector<Index> block_start_;  // positions; the last one is n
-    Columns lower_, upper_;      // by position; upper_ has what is above the diagonal blocks, too
-    Vector<double> diagonal_;    // of U
+    std::shared_ptr<Structure> structure_;  // shared once it is complete
+    Vector<double> scale_;
+    Vector<T> lower_, upper_, inverse_diagonal_;
 };
 
 }  // namespace roundwise::sparse

@@ -15,6 +15,12 @@ from scipy import sparse
 
 import roundwise._kernels as _kernels
 
+SparseLU = _kernels.LeftLookingLU | _kernels.ComplexLeftLookingLU
+"""A square matrix in canonical rows, and its factors once they are made."""
+
+FORMS = {"csr": 0, "csc": 1, "coo": 2}
+"""What `_kernels.LeftLookingLU` reads."""
+
 OUT_OF_RANGE, CANONICAL = 0, 2
 """What `_kernels.sparse_form` returns; 1 if indices are in range, but not in order, or repeated."""
 
@@ -26,7 +32,7 @@ def canonical_csr(A: Any, dtype: DTypeLike = np.float64, *, copy: bool = False) 
     """
     # Converted first: entries of one place are summed in this type.
     rows = sparse.csr_array(checked_sparse(A, "A").astype(dtype, copy=False))
-    rows.indptr, rows.indices = _index_arrays(rows, "A")
+    rows.indptr, rows.indices = _index_arrays((rows.indptr, rows.indices), "A")
     if len(rows.data) != rows.indptr[-1]:
         rows.prune()
     form = _kernels.sparse_form(rows.indptr, rows.indices, rows.shape[1])
@@ -39,12 +45,26 @@ def canonical_csr(A: Any, dtype: DTypeLike = np.float64, *, copy: bool = False) 
     return rows
 
 
-def is_canonical(A: Any) -> bool:
-    """Whether a matrix in compressed rows or columns has its indices in order, each once.
+def read_sparse(A: Any, name: str) -> SparseLU:
+    """A square A of any format, whose numbers double precision can hold, read by one compiled pass.
 
-    Raises a ValueError if one of them is out of range.
+    Entries of one place are added, in double precision.
     """
-    return _form(A, "A") == CANONICAL
+    form, *arrays = arrays_of(A, name)
+    kind = _kernels.ComplexLeftLookingLU if A.dtype.kind == "c" else _kernels.LeftLookingLU
+    try:
+        return kind(form, A.shape[0], *arrays)
+    except ValueError:  # an index is out of range, or arrays do not fit each other
+        raise _refusal(A, name) from None
+
+
+def arrays_of(A: Any, name: str) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The form of A, its two arrays of indices and its values in double precision, contiguous."""
+    if A.format not in FORMS:
+        A = checked_sparse(A, name).tocsr()
+    places = (A.row, A.col) if A.format == "coo" else (A.indptr, A.indices)
+    values = np.ascontiguousarray(A.data, np.complex128 if A.dtype.kind == "c" else np.float64)
+    return FORMS[A.format], *_index_arrays(places, name), values
 
 
 def dense_from_sparse(A: Any, name: str) -> NDArray[Any]:
@@ -83,7 +103,7 @@ def _form(A: Any, name: str) -> int:
     height, width = A.shape if A.format != "csc" else A.shape[::-1]
     if A.format == "bsr":
         height, width = height // A.data.shape[1], width // A.data.shape[2]
-    indptr, indices = _index_arrays(A, name)
+    indptr, indices = _index_arrays((A.indptr, A.indices), name)
     fits = len(indptr) == height + 1 and len(A.data) >= indptr[-1]
     form = _kernels.sparse_form(indptr, indices, width) if fits else OUT_OF_RANGE
     if form == OUT_OF_RANGE:
@@ -91,9 +111,9 @@ def _form(A: Any, name: str) -> int:
     return form
 
 
-def _index_arrays(A: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """``indptr`` and ``indices`` as contiguous arrays of one type, int32 or int64."""
-    indptr, indices = A.indptr, A.indices
+def _index_arrays(arrays: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """``indptr`` and ``indices``, or rows and columns, contiguous, of one type, int32 or int64."""
+    indptr, indices = arrays
     kind = indptr.dtype
     if kind == indices.dtype and kind in (np.int32, np.int64):
         if indptr.flags.c_contiguous and indices.flags.c_contiguous:

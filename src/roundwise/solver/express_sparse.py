@@ -1,101 +1,245 @@
-"""Small sparse systems without decisions: solved and verified at once, through the gate of all."""
+"""Sparse systems of moderate size without decisions: solved and verified at once, by one gate.
+
+A is read by one compiled pass, whatever its format and type, analysed (matching, blocks, order,
+count), and factorized by the way with the least price (`backends/native/small_sparse.py`). The
+left-looking LU, which most of them take, solves and verifies in one compiled call. Its factors stay
+with a `Factorization`, and with a `Solver` for the next matrix with the same pattern.
+
+What is refused goes on to the general path, which finds out why; so does what takes so long that
+a choice pays, with the orders that were found.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from roundwise._csr import dense_from_sparse, is_canonical
+from roundwise._csr import SparseLU, arrays_of, read_sparse
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
-from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
-from roundwise.solver.express import ALWAYS_SMALL, Array, ExpressAnswer, express, solution_of
+from roundwise.backends.native.small_sparse import (
+    DENSE,
+    Inverse,
+    factorized,
+    is_for_dense,
+    solved,
+    stored_rows,
+)
+from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
+from roundwise.formats import FP32, FP64
+from roundwise.solver.express import Array, ExpressAnswer, express, gate_of, solution_of
+from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.solution import Solution
 
-MOSTLY_ZERO = 4
-"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
+METHOD = "lu/left-looking"
+
+_TYPES = tuple(map(np.dtype, (np.float64, np.float32, np.complex128, np.complex64)))
+
+PLAIN, TRANSPOSE, ADJOINT = (False, False), (True, False), (True, True)
+SIDES: dict[Any, tuple[bool, bool]] = {"N": PLAIN, "T": TRANSPOSE, "H": ADJOINT}
+SIDES |= {0: PLAIN, 1: TRANSPOSE, 2: ADJOINT}
+"""Whether `trans` asks for the transpose, and for its conjugate."""
+
+
+class Asked(NamedTuple):
+    """What shapes, types and tolerance say of a system."""
+
+    dtype: Any  # of x
+    tolerance: float
+    gate: tuple[float, float, float, float, float]  # the last arguments of the compiled call
+    unit: float  # the backward error of the answer over that of the columns that are solved for
+
+
+@lru_cache(maxsize=4096)
+def asked_of(n: int, dtype: Any, shape: tuple[int, ...], b_dtype: Any, tol: Any) -> Asked | None:
+    """None if b has no columns of n numbers, or of numbers that are not converted here."""
+    if len(shape) not in (1, 2) or shape[0] != n or 0 in shape or b_dtype not in _TYPES:
+        return None
+    answer = np.dtype(answer_dtype(np.empty(0, dtype), np.empty(0, b_dtype)))
+    is_single, is_complex = answer in (np.float32, np.complex64), dtype.kind == "c"
+    tolerance = default_tolerance(n, FP32 if is_single else FP64) if tol is None else tol
+    # The parts of a complex b are columns of a real system (`Factorization.solve` has the proof).
+    share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
+    gate = gate_of(n, is_complex, tolerance * share)
+    parts = gate.tolerance, gate.growth, gate.exact_error, gate.least, gate.most
+    return Asked(answer, tolerance, parts, unit)
+
+
+@dataclass(eq=False)
+class SparseFactors:
+    """Factors of one sparse matrix that solve and verify by one compiled call."""
+
+    A: Any
+    lu: SparseLU
+    tol: float | None
+    method = METHOD
+
+    def solve(self, b: Any, trans: Any = "N") -> ExpressAnswer | None:
+        """See `ExpressFactors`."""
+        if type(b) is not np.ndarray or type(trans) not in (str, int) or trans not in SIDES:
+            return None
+        if b.dtype not in _TYPES:
+            if not np.can_cast(b.dtype, np.complex128):
+                return None
+            b = in_known_type(b)
+        asked = asked_of(self.lu.n, self.A.dtype, b.shape, b.dtype, self.tol)
+        if asked is None:
+            return None
+        x = np.empty(b.shape, asked.dtype)
+        status, error = self.lu.solve(b, x, *SIDES[trans], *asked.gate)
+        if status != 0:
+            return None
+        return ExpressAnswer(x, asked.unit * error, asked.tolerance, math.nan, METHOD)
+
+    def renewed(self, A: Any) -> SparseFactors | None:
+        """Those of another matrix, with the same pivots; None if its pattern or type is another.
+
+        None, too, if these pivots do not serve it.
+        """
+        if A.shape != self.A.shape or (A.dtype.kind == "c") != (self.A.dtype.kind == "c"):
+            return None
+        found = self.lu.refactored(*arrays_of(A, "A"))
+        if found is None or found.result != "factorized":
+            return None
+        return SparseFactors(A, found, self.tol)
+
+
+def sparse_factors(A: Any, tol: float | None, columns: int) -> SparseFactors | None:
+    """Factors of a square A for many solves; None if others are better, or if there are none."""
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.shape[0]:
+        return None
+    if not np.can_cast(A.dtype, np.complex128):
+        return None
+    A = A.copy()
+    lu = read_sparse(A, "A")
+    found = factorized(lu, columns, panels=False, again=True)
+    if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
+        lu.factorize()
+    return SparseFactors(A, lu, tol) if lu.result == "factorized" else None
+
+
+class SparseSequence:
+    """The last factors of a sequence of matrices with one pattern."""
+
+    def __init__(self, factors: SparseFactors) -> None:
+        self._last = factors
+
+    def next(self, A: Any) -> SparseFactors | None:
+        """Factors of the next matrix, of which it has a copy; None if its pattern is another."""
+        last, A = self._last, A.copy()
+        found = last.renewed(A)
+        if found is None and is_same_pattern(last.lu, A):
+            found = sparse_factors(A, last.tol, 1)
+        if found is not None:
+            self._last = found
+        return found
+
+
+def is_same_pattern(lu: SparseLU, A: Any) -> bool:
+    other = read_sparse(A, "A")
+    return all(
+        np.array_equal(one, two) for one, two in zip(lu.rows[:2], other.rows[:2], strict=True)
+    )
+
+
+def in_known_type(b: Array) -> Array:
+    """b in a type that the compiled call takes: itself, or converted to double precision."""
+    native = b.dtype.newbyteorder("=")
+    if native in _TYPES:
+        return b.astype(native, copy=False)
+    return b.astype(np.complex128 if b.dtype.kind == "c" else np.float64)
 
 
 def express_sparse(
-    A: Any, b: Any, tol: float | None, bound: int, panels: bool = True
-) -> ExpressAnswer | Orders | None:
-    """A system by one call, dense or sparse; None if it is refused, or is no such system."""
-    if not (bound and A.ndim == 2 and type(b) is np.ndarray) or A.shape[0] != A.shape[1]:
-        return None
-    if _is_for_dense(A):  # those with n >= bound are not copied in vain
-        return express(dense_from_sparse(A, "A"), b, tol, bound) if A.shape[0] < bound else None
-    return None if A.dtype.kind == "c" else at_once(A, b, tol, panels)
-
-
-def sparse_solution_of(
-    answer: ExpressAnswer, A: Any, b: Array, tol: float | None, bound: int, seconds: float
-) -> Solution:
-    """`solution_of` for an answer of `express_sparse`."""
-
-    def again() -> ExpressAnswer | None:
-        if _is_for_dense(A):
-            return express(dense_from_sparse(A, "A"), b, tol, bound)
-        if not is_canonical(A):
-            return None
-        right = np.asfortranarray(b)
-        error, _ = exact.sparse_backward_errors(
-            _with_short_indices(A), answer.x, right, np.empty(len(b)), np.empty_like(right)
-        )
-        error = float(upper_bounds(error, len(b), exact.error_of(len(b))))
-        return answer._replace(backward_error=error)
-
-    return solution_of(answer, A, b, tol, seconds, again)
-
-
-def _is_for_dense(A: Any) -> bool:
-    """Whether a square sparse A is solved with as a dense one: tiny ones, and those with few zeros.
-
-    A compiled call with a tiny one takes less time than SciPy takes to convert its format.
-    """
-    n = int(A.shape[0])
-    if n < ALWAYS_SMALL:
-        return True
-    entries = int(A.data.size if A.format in ("csr", "csc", "coo") else A.nnz)  # not from indices
-    return MOSTLY_ZERO * entries > n * n
-
-
-@np.errstate(all="ignore")
-def at_once(
-    A: Any, b: Any, tol: float | None, panels: bool = True
-) -> ExpressAnswer | Orders | None:
-    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
+    A: Any,
+    b: Any,
+    tol: float | None,
+    bound: int,
+    panels: bool = True,
+    known: Iterable[SparseFactors] = (),
+) -> tuple[ExpressAnswer | Orders | None, SparseFactors | None]:
+    """A system with a square sparse A at once: its answer, and factors that may serve again.
 
     Where no x is returned, there may be orders of A's pattern that a decision can go on with;
     `panels` is False for a caller who would rather have them than an x by the engine that needs
-    them.
+    them. `known` are factors of other matrices, perhaps with the same pattern.
     """
-    if not (A.format in ("csr", "csc") and A.data.size <= LARGEST and type(b) is np.ndarray):
-        return None
-    n = len(b) if b.ndim in (1, 2) else 0
-    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
-    arrays = A.indptr, A.indices, A.data
-    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    if not (fits and A.indices.dtype == A.indptr.dtype and is_canonical(A)):
-        return None
-    A = _with_short_indices(A)
-    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
-    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown), panels)
-    if not isinstance(solved, tuple):
-        return solved  # perhaps few digits are right, or A is singular: that is looked into
-    x, error, method = solved
-    error = float(upper_bounds(error, n, unknown))
-    if not passes(error, tolerance):
-        return None
-    return ExpressAnswer(x, error, tolerance, math.nan, method)
+    fits = bound and A.ndim == 2 and type(b) is np.ndarray and A.shape[0] == A.shape[1]
+    if not fits or not all(np.can_cast(one.dtype, np.complex128) for one in (A, b)):
+        return None, None
+    b = in_known_type(b)
+    asked = asked_of(A.shape[0], A.dtype, b.shape, b.dtype, tol)
+    if asked is None:
+        return None, None
+    for factors in known:
+        again = factors.renewed(A)
+        if again is not None and (answer := again.solve(b)) is not None:
+            return answer, again
+    lu = read_sparse(A, "A")
+    columns = b.size // len(b)
+    if is_for_dense(lu, columns):
+        return express(dense_of(lu, A.dtype), b, tol, bound), None
+    found = factorized(lu, columns, panels, again=bool(known))
+    if found == DENSE:
+        return express(dense_of(lu, A.dtype), b, tol, bound), None
+    if isinstance(found, Inverse):
+        return _by_engine(lu, b, asked, found), None
+    if found is None or isinstance(found, Orders):
+        return found, None
+    factors = SparseFactors(A, lu, tol)
+    answer = factors.solve(b)
+    return answer, None if answer is None else factors
 
 
-def _with_short_indices(A: Any) -> Any:
-    """A sparse A with indices of 32 bits; SciPy makes those of 64 of coordinates in 64 bits."""
-    if A.indices.dtype != np.int64:
-        return A
-    A = type(A)((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
-    A.has_canonical_format = True
-    return A
+def _by_engine(lu: SparseLU, b: Array, asked: Asked, inverse: Inverse) -> Any:
+    """The same with factors of another engine, which real numbers have; else its orders."""
+    if b.dtype.kind == "c":
+        return inverse.orders
+    n, right = len(b), b.astype(np.float64, copy=False)
+    single = asked.dtype == np.float32
+    within_gate = within(asked.tolerance, n, exact.error_of(n))
+    found = solved(stored_rows(lu), right, within_gate, inverse, single)
+    if not isinstance(found, tuple):
+        return found  # perhaps few digits are right, or A is singular: that is looked into
+    x, error, method = found
+    error = float(upper_bounds(error, n, exact.error_of(n)))
+    if not passes(error, asked.tolerance):
+        return inverse.orders
+    return ExpressAnswer(
+        x.astype(asked.dtype, copy=False), error, asked.tolerance, math.nan, method
+    )
+
+
+def dense_of(lu: SparseLU, dtype: Any) -> Array:
+    """The matrix as an array: of A's type if that is single precision, else of the double one."""
+    is_complex = dtype.kind == "c"
+    dense = np.zeros((lu.n, lu.n), np.complex128 if is_complex else np.float64)
+    lu.fill(dense)
+    return dense.astype(dtype) if dtype in (np.float32, np.complex64) else dense
+
+
+def sparse_solution_of(
+    answer: ExpressAnswer,
+    factors: SparseFactors | None,
+    A: Any,
+    b: Array,
+    tol: float | None,
+    bound: int,
+    seconds: float,
+) -> Solution:
+    """`solution_of` for what `express_sparse` returned."""
+
+    def again() -> ExpressAnswer | None:
+        if factors is not None:
+            made = factors.renewed(A)
+            return None if made is None else made.solve(b)
+        found, _ = express_sparse(A, b, tol, bound)
+        return found if isinstance(found, ExpressAnswer) else None
+
+    return solution_of(answer, A, b, tol, seconds, again)

@@ -241,11 +241,11 @@ class Factorization:
             self._features_seconds = perf_counter() - start
         return self
 
-    def _like_before(self, A: Any) -> NDArray[Any] | None:
-        """A dense A of the same kind as the one before; None if it is of another."""
-        if is_sparse(A):
+    def _like_before(self, A: Any) -> Any:
+        """An A of the same kind as the one before; None if it is of another."""
+        if is_sparse(A) != self._is_sparse:
             return None
-        array = dense_array("A", A, real=False)
+        array = A if is_sparse(A) else dense_array("A", A, real=False)
         if array.shape != self.shape or (array.dtype.kind == "c" and not self._is_complex):
             return None  # the general path refuses it
         if self._is_complex and array.dtype.kind != "c":  # a real A may follow a complex one
@@ -467,8 +467,9 @@ class Factorization:
         plan = Plan(factored.ladder, factored.plan.reason, budget=factored.plan.budget)
         options = Options(self._tol, accuracy=self._accuracy)
         A = factor = None
-        if self._small is not None and self._present.express is not None:
-            A, factor = self._present.express.A, self._small.action[0].name
+        is_dense = self._small is not None and not self._is_sparse
+        if is_dense and self._present.express is not None:
+            A, factor = self._present.express.A, self.action[0].name
         return _remade, (factored.matrix, plan, options, factored.level, A, factor)
 
 

@@ -25,7 +25,12 @@ from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import ALWAYS_SMALL, AT_ONCE, ExpressAnswer, express, solution_of
 from roundwise.solver.express_factors import DenseFactors, dense_factors
-from roundwise.solver.express_sparse import express_sparse, sparse_solution_of
+from roundwise.solver.express_sparse import (
+    SparseSequence,
+    express_sparse,
+    sparse_factors,
+    sparse_solution_of,
+)
 from roundwise.solver.factorization import (
     Decided,
     Factorization,
@@ -226,11 +231,16 @@ def _solved(
         factor = express_format(asker)
         if is_sparse(A):
             bound = 0 if isinstance(asker, Start) else bound  # its method is another one
-            orders = express_sparse(A, b, tol, bound, panels=patterns is None)
-            if isinstance(orders, ExpressAnswer):
-                seconds, found = perf_counter() - start, orders
-                told = sparse_solution_of(found, A, b, tol, bound, seconds) if full_output else None
-                return found.x if told is None else told
+            before = () if patterns is None else patterns.factors
+            found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
+            if patterns is not None:
+                patterns.keep(factors)
+            if isinstance(found, ExpressAnswer):
+                seconds = perf_counter() - start
+                if not full_output:
+                    return found.x
+                return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
+            orders = found
         elif (dense := express(A, b, tol, bound, factor)) is not None:
             if not full_output:
                 return dense.x
@@ -378,8 +388,16 @@ def _factored(
     if place is None and not is_sparse(A):
         array = dense_array("A", A, real=False)
 
+    bound = _express_below(asker, options)
+    if place is None and is_sparse(A) and bound and not isinstance(asker, Start):
+        sparse = sparse_factors(A, options.tol, columns)
+        if sparse is not None:
+            action = Action([FP64] * 4, sparse.method)
+            parts = SmallFactors(SparseSequence(sparse).next, decided, action, AT_ONCE)
+            return Factorization._of_small(sparse, parts, options)
+
     def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, _express_below(asker, options), factor)
+        return dense_factors(matrix, options.tol, bound, factor)
 
     if place is None and (express := factorized(array)) is not None:
         action = Action([factor, *[FP64] * 3], "lu")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends import Analysis
+from roundwise.solver.express_sparse import SparseFactors
 from roundwise.solver.system import System
 
 MOST = 3
@@ -58,12 +59,22 @@ class KnownPatterns:
     def __init__(self) -> None:
         # The last one first. No lock: `remove` and `insert` are one step each for other threads.
         self._patterns: list[_Pattern] = []
+        self.factors: tuple[SparseFactors, ...] = ()
+        """Those of the last systems that were solved at once, each with a pattern of its own."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KnownPatterns, ()  # a copy, or another process, analyses for itself
 
     def __len__(self) -> int:
         return len(self._patterns)
+
+    def keep(self, factors: SparseFactors | None) -> None:
+        """Put these first, in place of others with as many rows and entries."""
+        if factors is None:
+            return
+        size = factors.lu.n, factors.lu.stored
+        others = (one for one in self.factors if (one.lu.n, one.lu.stored) != size)
+        self.factors = (factors, *others)[:MOST]
 
     @contextmanager
     def borrowed(self, matrix: System) -> Iterator[tuple[System, dict[str, Analysis]]]:

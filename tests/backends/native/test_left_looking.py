@@ -15,17 +15,33 @@ U = 2.0**-53
 MUCH = 1e12
 
 
-def factorized(A, most_work=MUCH, most_counted=MUCH, most_if_weak=MUCH, most_if_strong=MUCH):
-    A = sparse.csr_array(A) if A.format != "csc" else A
-    arrays = (A.indptr, A.indices, A.data, A.format == "csc")
-    limits = most_work, most_counted, most_if_weak, most_if_strong
-    return _kernels.LeftLookingLU(*arrays, *limits)
+FORMS = {"csr": 0, "csc": 1, "coo": 2}
+
+
+def read(A):
+    A = A if A.format in FORMS else sparse.csr_array(A)
+    places = (A.row, A.col) if A.format == "coo" else (A.indptr, A.indices)
+    kind = _kernels.ComplexLeftLookingLU if A.dtype.kind == "c" else _kernels.LeftLookingLU
+    return kind(FORMS[A.format], A.shape[0], *places, A.data)
+
+
+def analysed(A, most=MUCH, most_if_weak=MUCH):
+    lu = read(A)
+    lu.analyse(most, most_if_weak)
+    return lu
+
+
+def factorized(A, most=MUCH, most_if_weak=MUCH):
+    lu = analysed(A, most, most_if_weak)
+    if lu.result == "analysed":
+        lu.factorize()
+    return lu
 
 
 def solution(A, b):
     lu, x = factorized(A), np.empty_like(b)
     assert lu.result == "factorized"
-    lu.solve(b, x)
+    lu.substitute(b, x)
     return x
 
 
@@ -74,10 +90,80 @@ def test_random_systems_are_solved(form, n):
         assert backward_error(A, x, b) <= 1e4 * n * U
 
 
-def test_columns_of_b_are_solved_for_one_by_one():
-    A, B = sparse.csr_array(poisson_2d(7).A), np.asfortranarray(np.eye(49)[:, :3])
-    X = solution(A, B)
-    assert all(np.array_equal(X[:, j], solution(A, B[:, j].copy())) for j in range(3))
+GATE = (1e-10, 1.0, 0.0, 1e-200, 1e200)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("trans", [(False, False), (True, False), (True, True)])
+def test_verified_solutions_of_every_type_and_form(dtype, form, trans):
+    """With entries twice in one place, in any order; each column as if it were alone."""
+    n, rng = 90, np.random.default_rng(4)
+    A = sparse.coo_array(random_sparse(n, 0.05, rng) + 3 * sparse.eye_array(n))
+    is_complex, single = np.dtype(dtype).kind == "c", dtype in (np.float32, np.complex64)
+    wide = np.complex128 if is_complex else np.float64
+    values = A.data * (np.exp(1j * rng.random(A.nnz)) if is_complex else 1.0)
+    order = rng.permutation(2 * A.nnz)
+    places = [np.concatenate([at, at])[order] for at in (A.row, A.col)]
+    twice = sparse.coo_array((np.concatenate([values, values])[order].astype(wide), places))
+    given = twice if form == "coo" else twice.asformat(form)
+    lu = factorized(given)
+    dense = twice.toarray().T if trans[0] else twice.toarray()
+    dense = dense.conj() if trans[1] else dense
+    B = rng.standard_normal((n, 11)) + (1j * rng.standard_normal((n, 11)) if is_complex else 0)
+    B = B.astype(dtype)
+    X, tolerance = np.empty_like(B), 1e-5 if single else 1e-13
+    status, error = lu.solve(B, X, *trans, tolerance, *GATE[1:])
+    assert status == 0
+    for c in range(11):
+        x, b = np.empty(n, dtype), B[:, c]
+        assert lu.solve(b, x, *trans, tolerance, *GATE[1:])[0] == 0
+        assert np.array_equal(x, X[:, c])
+        if not is_complex:
+            assert backward_error(dense, x.astype(wide), b.astype(wide)) <= 1.001 * error
+    np.testing.assert_allclose(dense @ X, B, rtol=0, atol=1e-4 if single else 1e-11)
+
+
+def test_parts_of_a_complex_b_are_columns_of_a_real_system():
+    A, rng = sparse.csr_array(poisson_2d(9).A), np.random.default_rng(6)
+    b, x = rng.standard_normal(81) + 1j * rng.standard_normal(81), np.empty(81, complex)
+    assert factorized(A).solve(b, x, False, False, *GATE)[0] == 0
+    assert np.array_equal(x.real, solution(A, b.real.copy()))
+    assert np.array_equal(x.imag, solution(A, b.imag.copy()))
+
+
+def test_what_does_not_pass_the_gate():
+    A, x = sparse.csr_array(poisson_2d(9).A), np.empty(81)
+    lu = factorized(A)
+    assert lu.solve(np.ones(81), x, False, False, 1e-30, *GATE[1:])[0] == 2
+    assert lu.solve(np.full(81, np.nan), x, False, False, *GATE)[0] != 0
+    hilbert = 1.0 / (1.0 + np.add.outer(np.arange(14.0), np.arange(14.0)))  # kappa is 1e18
+    nearly = factorized(sparse.csr_array(hilbert))
+    assert nearly.solve(np.ones(14), np.empty(14), False, False, *GATE)[0] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_the_next_matrix_with_the_same_places_keeps_the_pivots(dtype):
+    rng = np.random.default_rng(8)
+    A = sparse.csr_array(random_sparse(80, 0.06, rng) + 2 * sparse.eye_array(80)).astype(dtype)
+    lu, arrays = factorized(A), (A.indptr, A.indices)
+    same = lu.refactored(0, *arrays, A.data)
+    x, y = np.empty(80, dtype), np.empty(80, dtype)
+    for factors, answer in ((lu, x), (same, y)):
+        factors.substitute(np.ones(80, dtype), answer)
+    assert np.array_equal(x, y)
+    drifted = sparse.csr_array(A.multiply(1 + 0.01 * rng.random((80, 80))))
+    again = lu.refactored(
+        1, *(getattr(drifted.tocsc(), at) for at in ("indptr", "indices", "data"))
+    )
+    assert again.result == "factorized"
+    assert again.solve(np.ones(80, dtype), y, False, False, *GATE)[0] == 0
+    np.testing.assert_allclose(drifted @ y, 1.0, atol=1e-10)
+    other = sparse.csr_array(A + sparse.eye_array(80, k=40))
+    assert lu.refactored(0, other.indptr, other.indices, other.data) is None
+    weak = A.copy()
+    weak.setdiag(1e-9)
+    assert lu.refactored(0, *arrays, weak.data).result == "zero pivot"
 
 
 def test_a_permuted_triangle_is_solved_without_any_elimination():
@@ -121,13 +207,15 @@ def test_work_is_what_minimum_degree_counts(A):
 
 def test_work_that_is_too_much_is_not_begun():
     A = sparse.csr_array(poisson_2d(20).A)
-    counted = factorized(A).counted
-    begun, uncounted = factorized(A, counted - 1), factorized(A, 10.0, 10.0)
-    assert begun.result == uncounted.result == "too much work"
-    assert (begun.counted, begun.work) == (counted, 0)
+    counted, uncounted = analysed(A), analysed(A, 10.0)
+    assert counted.result == "analysed"
+    assert counted.counted == factorized(A).counted < np.inf
+    assert uncounted.result == "too much work"
     assert (uncounted.counted, uncounted.work) == (np.inf, 0)
     with pytest.raises(ValueError, match="no factors"):
-        begun.solve(np.ones(400), np.empty(400))
+        counted.substitute(np.ones(400), np.empty(400))
+    with pytest.raises(ValueError, match="nothing to go on with"):
+        uncounted.factorize()
 
 
 def grid_with_diagonal(diagonal):
@@ -146,12 +234,10 @@ def test_entries_beyond_the_count_are_noticed_long_before_the_work_is_done():
     assert 0 < lu.work < lu.counted / 4
 
 
-def test_a_weak_diagonal_is_seen_before_anything_is_counted():
-    lu = factorized(grid_with_diagonal(1e-9), most_if_weak=0.0)
-    assert lu.result == "weak diagonal"
-    assert lu.counted == lu.work == 0
-    counted = factorized(grid_with_diagonal(1e-9), most_if_weak=10.0)
-    assert (counted.result, counted.counted) == ("weak diagonal", np.inf)
+def test_a_weak_diagonal_is_seen_before_much_is_counted():
+    lu = factorized(grid_with_diagonal(1e-9), most_if_weak=10.0)
+    assert (lu.result, lu.counted, lu.work) == ("weak diagonal", np.inf, 0)
+    assert lu.has_weak_diagonal
     assert factorized(grid_with_diagonal(30.0), most_if_weak=0.0).result == "factorized"
 
 
@@ -196,14 +282,30 @@ def test_rows_and_columns_of_any_size():
 
 def test_arrays_are_checked():
     A = sparse.csr_array(poisson_2d(3).A)
-    with pytest.raises(ValueError, match="differ in length"):
-        _kernels.LeftLookingLU(
-            A.indptr, A.indices, A.data[:-1].copy(), False, MUCH, MUCH, 0.0, MUCH
-        )
-    with pytest.raises(ValueError, match="out of range"):
-        _kernels.LeftLookingLU(A.indptr, A.indices + 1, A.data, False, MUCH, MUCH, 0.0, MUCH)
-    with pytest.raises(ValueError, match="differ in shape"):
-        factorized(A).solve(np.ones(8), np.empty(8))
+    kind, arrays = _kernels.LeftLookingLU, (A.indptr, A.indices, A.data)
+    for form, n, first, second, values in (
+        (0, 9, A.indptr, A.indices, A.data[:-1].copy()),
+        (0, 9, A.indptr, A.indices + 1, A.data),
+        (0, 9, A.indptr[::-1].copy(), A.indices, A.data),
+        (1, 8, A.indptr, A.indices, A.data),
+        (2, 9, A.indices, A.indices - 1, A.data),
+        (2, 9, A.indices, A.indices[1:].copy(), A.data),
+        (3, 9, *arrays),
+        (0, 9, A.indptr, A.indices, A.data.astype(np.float32)),
+        (0, 9, A.indptr.astype(np.int64), A.indices, A.data),
+    ):
+        with pytest.raises(ValueError, match=r"pass|form is"):
+            kind(form, n, first, second, values)
+    for b, x in ((np.ones(8), np.empty(8)), (np.ones(9), np.empty(9, np.float32))):
+        with pytest.raises(ValueError, match="differ in shape"):
+            factorized(A).substitute(b, x)
+    for b, x in (
+        (np.ones(8), np.empty(8)),
+        (np.ones(9), np.empty((9, 1))),
+        (np.ones(9), np.empty(9, complex)),
+    ):
+        with pytest.raises(ValueError, match="pass"):
+            factorized(A).solve(b, x, False, False, *GATE)
 
 
 # What a plain solve makes of it
@@ -235,29 +337,26 @@ def test_singular_systems_are_refused_even_if_solvable(n):
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])
-def test_an_order_that_leads_to_too_much_work_is_kept(form):
+def test_the_order_that_was_found_can_be_handed_on(form):
     A = convection_diffusion_2d(20, 0.1, (3.0, 5.0)).A.asformat(form)
-    lu = factorized(A, most_if_strong=10.0)
-    assert lu.result == "too much work"
+    lu = analysed(A)
     assert lu.has_strong_diagonal
     pattern = _kernels.sparse_pattern(A.indptr, A.indices)
     assert np.array_equal(lu.pattern.indices, pattern.indices)
     assert np.array_equal(lu.pattern.indptr, pattern.indptr)
     assert np.array_equal(lu.order, _kernels.sparse_amd(pattern))
-    assert factorized(A, most_if_strong=MUCH).result == "factorized"
 
 
-def test_orders_of_exchanged_rows_or_of_blocks_are_not_kept():
+def test_orders_of_exchanged_rows_or_of_blocks_are_not_handed_on():
     """Of blocks only if there is nothing outside them."""
     A = poisson_2d(20).A
     apart = sparse.csr_array(sparse.block_diag([A, A]))
     pattern = _kernels.sparse_pattern(apart.indptr, apart.indices)
-    assert np.array_equal(factorized(apart, most_work=10.0).order, _kernels.sparse_amd(pattern))
+    assert np.array_equal(analysed(apart).order, _kernels.sparse_amd(pattern))
     triangular = sparse.csr_array(sparse.block_array([[A, A], [None, A]]))
     exchanged = sparse.csr_array(A[np.arange(400)[::-1]])
     for M in (triangular, exchanged):
-        lu = factorized(M, most_work=10.0)
-        assert lu.result == "too much work"
+        lu = analysed(M)
         assert len(lu.order) == 0
         assert lu.pattern.n == 0
 

@@ -1,30 +1,33 @@
-"""Sparse systems that take some milliseconds, at once: the calls of an FP64 solve, no choice.
+"""Sparse systems of moderate size, at once: the way with the least price, and no other choice.
 
-SuperLU takes 40 microseconds for a hundred unknowns; analysing, choosing and building matrices,
-stages and rules takes ten times as long, and a few milliseconds for larger systems. The LU
-factorization of our own that is tried first (`cpp/sparse/left_looking.hpp`) takes half of SuperLU's
-time or less, as long as it stays with few multiplications for each entry of A. It counts them
-before. Where they are too many, and A is symmetric or has a strong diagonal, our supernodal engine
-goes on with the order that was found; a lower format would gain less than looking for it takes.
-Where pivots are bound to leave the diagonal, SuperLU is best, and a closer look would find nothing
-better.
+SuperLU takes 40 microseconds for a hundred unknowns; the general decision takes a millisecond. So
+the ways are few, and their prices are formulas in what one analysis counts: matching, blocks, order
+of minimum degree and its multiplications (`cpp/sparse/left_looking.hpp`).
+
+- LU by left-looking columns takes half of SuperLU's time or less where factors have few entries.
+- Dense panels, our supernodal engine, go on with the same order where A is symmetric or has a
+  strong diagonal, and are faster from some hundred thousand multiplications on.
+- A dense LU is faster for small matrices whose factors fill in.
+- SuperLU where pivots are bound to leave the diagonal: what was counted does not hold there.
+- The general decision, where it may gain more than it takes. It is given the orders found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
+from roundwise._csr import SparseLU
 from roundwise.backends.contract import ArithmeticFailure
 from roundwise.backends.emulated.ordering import superlu
-from roundwise.backends.engines.orderings import Orders, banded_counts
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.superlu import OPTIONS
 from roundwise.backends.engines.supernodal import SupernodalSymbolic
 from roundwise.backends.native import exact
@@ -33,39 +36,62 @@ from roundwise.formats import FP64
 Array = NDArray[np.float64]
 Solve = Callable[[Array], Array]
 
-SMALL, MEDIUM, LARGEST = 12_500, 30_000, 200_000
-"""Entries of A. Small systems take SuperLU some milliseconds, so that no look at them pays; medium
-ones only if they take many flops. Beyond the largest, a look takes a small part of the time."""
 
-WORK = {MEDIUM: 500.0, LARGEST: 150.0}
-"""By the entries of A: the multiplications for each of them up to which the left-looking LU is
-tried. The larger A is, the more do engines gain that work on large blocks."""
+@dataclass(frozen=True)
+class Price:
+    """Seconds of a way: a sum over what one analysis counts."""
 
-CHOLESKY_FROM, LU_FROM = 55.0, 70.0
-"""The same where the supernodal engine follows, whose dense panels are faster from there on."""
+    call: float = 0.0
+    row: float = 0.0
+    entry: float = 0.0  # of A
+    filled: float = 0.0  # entry of L, in the order of minimum degree
+    multiplication: float = 0.0  # of LU without exchanges of rows
 
-LONG_ROWS = 6
-"""A that looks positive definite, with so many entries in a row on average, takes more than that,
-unless it is a narrow band."""
+    def of(self, lu: SparseLU, filled: float | None = None, counted: float | None = None) -> float:
+        """That of a matrix; of another order with these counts, if they are given."""
+        known = self.call + self.row * lu.n + self.entry * lu.stored
+        known += self.filled * (lu.filled if filled is None else filled)
+        return known + self.multiplication * (lu.counted if counted is None else counted)
 
-MOST_FLOPS = 2e8
-"""Of the supernodal engine. Beyond, it takes ten milliseconds and more: a lower format, or another
-method, may gain more than looking for it takes."""
 
-IF_WEAK = 20.0
-"""The same for a small system where pivots will leave the diagonal: it takes more than was counted.
-For larger ones it is not even counted, as ordering takes a good part of SuperLU's time."""
+# Prices of this kind of machine, one thread: python benchmarks/sparse_rates.py (AMD EPYC Zen 4).
+ANALYSIS = Price(call=3e-6, row=30e-9, entry=30e-9)
+LEFT = Price(filled=8e-9, multiplication=0.9e-9)
+LEFT_AGAIN = Price(filled=5e-9, multiplication=0.55e-9)
+PANELS = {
+    "cholesky": Price(150e-6, 40e-9, 10e-9, 4e-9, 0.01e-9),
+    "ldl": Price(150e-6, 40e-9, 15e-9, 8e-9, 0.05e-9),
+    "lu": Price(150e-6, 40e-9, 20e-9, 8e-9, 0.05e-9),
+}
+"""Counting supernodes, planning, factorizing, and the calls of Python around them."""
+SUPERLU = Price(row=270e-9, entry=110e-9)
+"""At the least, as if nothing filled in: how much does, nobody knows before."""
+MATCHING = Price(entry=100e-9)
+"""Static pivots for a matrix without a strong diagonal: what the general decision buys."""
+DECISION = 1.5e-3
+"""The general decision with its look at A, and the calls of Python in a climb."""
+LOWER = 0.7
+"""What lower formats leave of the time of an engine, at best."""
 
-FEW_FLOPS = 600.0
-"""Multiplications for each entry of A up to which SuperLU takes no longer for a medium system than
-the look at it and another engine."""
+DENSE_CALL, DENSE_SQUARE, DENSE_CUBE = 4e-6, 0.5e-9, 0.045e-9
+"""LU of a dense matrix, verified: its call, and for each entry and multiplication."""
+DENSE_COLUMN, SPARSE_COLUMN = 0.3e-9, 0.4e-9
+"""Substitution and residual for one more column: for each of n^2 entries, or those of the factors
+and of A."""
+
+LARGEST = 200_000
+"""Entries of A. A taste: more of them take tens of milliseconds, beside which a decision is short,
+and A is not copied."""
+
+ALWAYS_SMALL = 64
+"""Below this n a dense solve takes less time than reading and analysing a sparse matrix may."""
+
+PATIENCE = 2.5
+"""The multiplications of a weak diagonal over those counted, as `left_looking.cpp` allows for."""
 
 DENSER = 1.25
 """SuperLU factorizes A or its transpose, as it is stored, unless the sum of squares that bounds the
-fill is so many times that of the other."""
-
-LOOK_FROM = 4000
-"""Smaller systems take less time than a look whether A, or its pattern, is symmetric gains."""
+fill is so many times that of the other. (A taste: the transpose must be made.)"""
 
 CERTAIN = 1e-5
 """What an estimated error, a lower bound perhaps, may be of an x with three right digits."""
@@ -75,6 +101,9 @@ RESOLVED = 0.25
 
 CORRECTIONS = 2
 """Corrections of an x with a backward error that is too large, or with few digits."""
+
+DENSE: Final = "dense"
+"""What `factorized` returns where a dense LU is best."""
 
 
 @dataclass(frozen=True)
@@ -87,29 +116,132 @@ class Inverse:
     orders: Orders | None = None  # that it was found with
 
 
-def solve_sparse_at_once(
-    A: Any, b: Array, tolerance: float, panels: bool = True
-) -> tuple[Array, float, str] | Orders | None:
-    """x for b, a vector or columns, in FP64, its backward error, and the method's name.
+def dense_price(n: int, columns: int) -> float:
+    squares = DENSE_SQUARE + DENSE_COLUMN * columns
+    return DENSE_CALL + squares * n**2 + DENSE_CUBE * n**3
 
-    Otherwise a look is needed.
 
-    That is so if A is singular in FP64, x may have less than three right digits, or there is so
-    much work that a choice pays. If the orders of A's pattern are known then, they are returned.
-    They are as well where the supernodal engine would follow, unless it may (`panels`).
+def is_for_dense(lu: SparseLU, columns: int) -> bool:
+    """Whether a dense LU takes less than the analysis of A, and what A's own entries take, do."""
+    if lu.n < ALWAYS_SMALL:
+        return True
+    least = ANALYSIS.of(lu) + LEFT.filled * lu.stored + SPARSE_COLUMN * columns * 2 * lu.stored
+    return dense_price(lu.n, columns) < least
 
-    A is in compressed rows or columns, in canonical form and with indices of 32 bits; its numbers
-    are float64, as b's are. x is corrected where its backward error is above the tolerance or its
-    digits are few. Inf and NaN are left to the caller.
+
+def factorized(
+    lu: SparseLU, columns: int, panels: bool, again: bool = False
+) -> SparseLU | Inverse | Orders | Literal["dense"] | None:
+    """The matrix itself once it is factorized, DENSE, another engine's factors, orders, or None.
+
+    None if A is singular in FP64, or better left to the general decision; so are orders. `panels`
+    is False for a caller who would rather have orders than the engine that needs them; `again`
+    tells of a sequence, whose next matrix will be factorized with the same pivots.
     """
-    inverse = factorized(A, panels)
-    return solved(A, b, tolerance, inverse) if isinstance(inverse, Inverse) else inverse
+    if lu.stored > LARGEST:
+        return None
+    dense = dense_price(lu.n, columns)
+    least = ANALYSIS.of(lu) + SUPERLU.of(lu)
+    weak = min(dense, least) / PATIENCE / LEFT.multiplication
+    is_complex = isinstance(lu, _kernels.ComplexLeftLookingLU)
+    # Panels need the whole order, so that it is not given up; beside a dense LU none is needed.
+    lu.analyse(max(np.inf if lu.n > 1000 else 0.0, dense / LEFT.multiplication), weak)
+    if lu.result == "singular pattern":
+        return None
+    if lu.result == "too much work":
+        return DENSE
+    if lu.result == "weak diagonal":
+        return DENSE if dense < least else None if is_complex else _by_partial_pivoting(lu)
+    left = (LEFT_AGAIN if again else LEFT).of(lu)
+    left += SPARSE_COLUMN * columns * (2 * lu.filled + lu.stored)
+    if dense < left:
+        return DENSE
+    if not is_complex:
+        orders = _other_way(lu, left, panels and not again)
+        if orders is not None:
+            return orders
+    lu.factorize()
+    if lu.result == "factorized":
+        return lu
+    if lu.result == "zero pivot" or is_complex:
+        return None
+    return DENSE if dense < least else _by_partial_pivoting(lu) if least < DECISION else None
+
+
+def _other_way(lu: SparseLU, left: float, panels: bool) -> Inverse | Orders | None:
+    """Factors in dense panels, or the orders for them, if that is faster than left-looking."""
+    cheapest = min(PANELS["cholesky"].of(lu), DECISION + LOWER * PANELS["cholesky"].of(lu))
+    if left < cheapest:
+        return None
+    rows = stored_rows(lu)
+    symmetric = _kernels.sparse_is_symmetric(rows.indptr, rows.indices, rows.data)
+    kinds: tuple[str, ...] = ("lu",)
+    if symmetric:  # definite, as far as can be seen
+        kinds = ("cholesky", "ldl") if bool((rows.diagonal() > 0).all()) else ("ldl",)
+    fits = symmetric or lu.has_strong_diagonal
+    orders = Orders(rows, matched=not symmetric, strong=lu.has_strong_diagonal)
+    if not fits:
+        price = PANELS["lu"].of(lu) + MATCHING.of(lu)
+        return orders if DECISION + LOWER * price < left else None
+    if len(lu.order):
+        orders.know(lu.pattern, "amd", lu.order)
+    symbolic = orders.symbolic("amd")  # whoever goes on needs it
+    price = PANELS[kinds[0]].of(lu, float(symbolic.entries), float(symbolic.flops))
+    decided = DECISION + (price if kinds == ("ldl",) else LOWER * price)  # ldl has no lower format
+    if left < min(price if panels else decided, decided):
+        return None
+    return _in_panels(rows, kinds, orders) if panels and price < decided else orders
+
+
+def _in_panels(rows: sparse.csr_array, kinds: Sequence[str], orders: Orders) -> Inverse | Orders:
+    """By the first of the supernodal factorizations that succeeds; else the orders alone."""
+    for kind in kinds:
+        try:
+            factors = SupernodalSymbolic(rows, kind, "amd", orders).factorize(rows.data, FP64)
+        except ArithmeticFailure:
+            continue
+        return Inverse(factors.solve, f"{kind}/amd", factors.replaced_pivots == 0, orders)
+    return orders
+
+
+def stored_rows(lu: SparseLU) -> sparse.csr_array:
+    """The matrix as it was read: nothing is copied."""
+    indptr, indices, values = lu.rows
+    rows = sparse.csr_array((values, indices, indptr), shape=(lu.n, lu.n))
+    rows.has_canonical_format = True
+    return rows
+
+
+def _by_partial_pivoting(lu: SparseLU) -> Inverse | None:
+    """By SuperLU with COLAMD, of A or of its transpose.
+
+    The factors of A have at most the pattern of those of ``A'A`` (George & Ng 1985), which has at
+    most as many entries as the squares of the counts of A's rows add up to; for the transpose those
+    of its columns count. Dense rows, or dense columns, make one sum far larger than the other.
+    """
+    indptr, indices, values = lu.rows
+    columns = sparse.csc_array((values, indices, indptr), shape=(lu.n, lu.n))  # of A'
+    stored = np.diff(indptr).astype(np.float64)
+    across = np.bincount(indices, minlength=len(stored)).astype(np.float64)
+    trans = "T"
+    if across @ across > DENSER * (stored @ stored):
+        columns, trans = columns.T.tocsc(), "N"
+    factors = superlu(columns, pattern_is_regular=True, **OPTIONS["colamd"])
+    return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/colamd")
 
 
 def solved(
-    A: Any, b: Array, tolerance: float, inverse: Inverse
+    A: Any, b: Array, tolerance: float, inverse: Inverse, single: bool = False
 ) -> tuple[Array, float, str] | Orders | None:
-    """The same with factors that were made before."""
+    """x for b, a vector or columns, its backward error, and the method's name.
+
+    Otherwise a look is needed: A is singular in FP64, or x may have less than three right digits.
+    If the orders of A's pattern are known then, they are returned.
+
+    A is in canonical compressed rows; its numbers are float64, as b's are. x is corrected where its
+    backward error is above the tolerance or its digits are few. If it is to be rounded to `single`
+    precision, the error is an upper bound of what that leaves. Inf and NaN are left to the caller.
+    """
     solve, b = inverse.solve, np.asfortranarray(b)
     sums, residuals = np.empty(len(b)), np.empty_like(b)
     x = solve(b)
@@ -127,9 +259,25 @@ def solved(
     stretched = solve(image)
     stretch = float(np.abs(stretched).max())
     if inverse.is_exact and stretch * max(by_row, FP64.unit_roundoff) < CERTAIN:
-        return x, error, inverse.method
+        return x, _rounded(A, x, b, error) if single else error, inverse.method
     corrected = _corrected(A, b, x, error, solve, residuals, stretched, image)
-    return inverse.orders if corrected is None else (*corrected, inverse.method)
+    if corrected is None:
+        return inverse.orders
+    x, error = corrected
+    return x, _rounded(A, x, b, error) if single else error, inverse.method
+
+
+def _rounded(A: Any, x: Array, b: Array, error: float) -> float:
+    """The backward error, at most, of x rounded to single precision, given that of x.
+
+    With d the change of x, ``||r|| + ||A|| ||d||`` bounds the residual, where ``||r||`` is `error`
+    times the divisor of x; what is added counts every rounding.
+    """
+    rounded = x.astype(np.float32).astype(np.float64)
+    norm = float(abs(A).sum(axis=1).max())
+    old, new = (norm * np.abs(v).max(axis=0) + np.abs(b).max(axis=0) for v in (x, rounded))
+    whole = error * old + norm * np.abs(rounded - x).max(axis=0)
+    return float(np.max(whole / new)) * (1 + 1e-12)
 
 
 def _corrected(
@@ -169,114 +317,9 @@ def _column_maxima(A: Any, sizes: Array) -> Array:
     return maxima
 
 
-def factorized(A: Any, panels: bool) -> Inverse | Orders | None:
-    """None if A is singular in FP64, or better left to other engines; orders, `panels`: as above.
-
-    A has at most LARGEST entries.
-    """
-    entries = A.nnz
-    by_columns, large = A.format == "csc", entries >= LOOK_FROM
-    arrays = A.indptr, A.indices, A.data
-    symmetric = large and _kernels.sparse_is_symmetric(*arrays)
-    definite = symmetric and bool((A.diagonal() > 0).all())  # as far as can be seen
-    kinds = ("cholesky", "ldl") if definite else ("ldl",) if symmetric else ("lu",)
-    if definite and entries >= LONG_ROWS * A.shape[0]:
-        rows = _stored_rows(A)
-        if banded_counts(rows) is None:
-            return _in_panels(A, kinds, Orders(rows), panels)
-    work = next(work for most, work in WORK.items() if entries <= most) * entries
-    few_flops = FEW_FLOPS * entries if entries <= MEDIUM else work
-    # The supernodal engine needs the whole order, so that it is not given up.
-    panels_from = (CHOLESKY_FROM if definite else LU_FROM) * entries
-    counted, if_strong = (np.inf, panels_from) if large else (few_flops, work)
-    limits = if_strong if definite else work, counted, 0.0 if large else IF_WEAK * entries
-    own = _kernels.LeftLookingLU(*arrays, by_columns, *limits, if_strong)
-    if own.result == "factorized":
-
-        def solve(b: Array) -> Array:
-            x = np.empty_like(b)
-            own.solve(b, x)
-            return x
-
-        return Inverse(solve, "lu/left-looking")
-    if own.result in ("singular pattern", "zero pivot"):
-        return None
-    if large and own.work == 0 and (symmetric or own.has_strong_diagonal):
-        orders = Orders(_stored_rows(A), matched=not symmetric, strong=own.has_strong_diagonal)
-        if len(own.order):
-            orders.know(own.pattern, "amd", own.order)
-        return _in_panels(A, kinds, orders, panels)
-    if own.result == "weak diagonal":
-        return _by_partial_pivoting(A)
-    if not (entries <= SMALL or (entries <= MEDIUM and own.counted <= few_flops)):
-        return None
-    columns = _stored_columns(A)
-    if own.work == 0 and large and _suits_symmetric_mode(columns):
-        factors = superlu(columns, pattern_is_regular=True, **OPTIONS["mmd"])
-        trans = "N" if by_columns else "T"
-        return (
-            None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/mmd")
-        )
-    return _by_partial_pivoting(A)
-
-
-def _in_panels(A: Any, kinds: Sequence[str], orders: Orders, wanted: bool) -> Inverse | Orders:
-    """By the first of the supernodal factorizations that succeeds; else the orders alone.
-
-    These alone, too, if there is too much work, or if nothing more is `wanted`.
-    """
-    symmetric = "lu" not in kinds
-    flops = orders.symbolic("amd").flops * (1 if symmetric else 2)
-    for kind in kinds if wanted and flops <= MOST_FLOPS else ():
-        try:
-            factors = SupernodalSymbolic(orders.A, kind, "amd", orders).factorize(A.data, FP64)
-        except ArithmeticFailure:
-            continue
-        solve = partial(factors.solve, transpose=A.format == "csc" and not symmetric)
-        return Inverse(solve, f"{kind}/amd", factors.replaced_pivots == 0, orders)
-    return orders
-
-
-def _stored_rows(A: Any) -> sparse.csr_array:
-    """A, or the transpose of an A in compressed columns, in compressed rows: nothing is copied."""
-    rows = sparse.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
-    rows.has_canonical_format = True
-    return rows
-
-
-def _stored_columns(A: Any) -> sparse.csc_array:
-    """A, or the transpose of an A in compressed rows, in compressed columns: nothing is copied."""
-    return sparse.csc_array((A.data, A.indices, A.indptr), shape=A.shape)
-
-
-def _by_partial_pivoting(A: Any) -> Inverse | None:
-    """By SuperLU with COLAMD, of A or of its transpose.
-
-    The factors of A have at most the pattern of those of ``A'A`` (George & Ng 1985), which has at
-    most as many entries as the squares of the counts of A's rows add up to; for the transpose those
-    of its columns count. Dense rows, or dense columns, make one sum far larger than the other.
-    """
-    columns = _stored_columns(A)
-    stored = np.diff(columns.indptr).astype(np.float64)
-    across = np.bincount(columns.indices, minlength=len(stored)).astype(np.float64)
-    turned = across @ across > DENSER * (stored @ stored)
-    if turned:
-        columns = columns.T.tocsc()
-    trans = "N" if (A.format == "csc") != turned else "T"
-    factors = superlu(columns, pattern_is_regular=True, **OPTIONS["colamd"])
-    return None if factors is None else Inverse(lambda b: factors.solve(b, trans), "superlu/colamd")
-
-
 @lru_cache(maxsize=8)
 def _random_vector(n: int) -> Array:
     """Numbers between -1 and 1, all different: A may be singular, and ``A y = R e`` be solvable."""
     vector = np.random.default_rng(0).uniform(-1, 1, n)
     vector.flags.writeable = False
     return vector
-
-
-def _suits_symmetric_mode(A: sparse.csc_array) -> bool:
-    """Whether the pattern is symmetric and the diagonal has no zeros."""
-    by_rows = A.tocsr()
-    same = np.array_equal(A.indptr, by_rows.indptr) and np.array_equal(A.indices, by_rows.indices)
-    return same and bool(A.diagonal().all())

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -30,7 +30,6 @@ from scipy import sparse
 
 from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
-from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import ArithmeticFailure, NativeBackend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import small_sparse
@@ -43,7 +42,8 @@ from roundwise.policies.profile import Profile
 from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.solver import default_policy
-from roundwise.solver.express_sparse import MOSTLY_ZERO, express_sparse
+from roundwise.solver.express import ExpressAnswer
+from roundwise.solver.express_sparse import express_sparse
 from roundwise.tuning import PROBE_CONTEXT
 from roundwise_studies.default_policy.gallery import FAMILIES, System, policy_systems
 from roundwise_studies.default_policy.matrices import saddle_point
@@ -237,31 +237,15 @@ def timed(system: System) -> dict[str, Any] | None:
 
 
 def attempted_at_once(problem: LinearSystem) -> tuple[Attempt, Orders | None]:
-    """What a plain `solve` tries before it looks, and the orders that it hands on.
-
-    Each solve with the factors after the first counts as a step, even if it serves to verify x.
-    """
+    """What a plain `solve` tries before it looks, and the orders that it hands on."""
     A, b = sparse.csr_array(problem.A), problem.b
     if A.nnz > small_sparse.LARGEST:
         return Attempt(0.0, 0.0, False, 0, 0, 0.0), None
-    if MOSTLY_ZERO * A.nnz > problem.n**2:
-        seconds, x = least(lambda: express_sparse(A, b, None, default_policy().express_below))
-        return Attempt(seconds, 0.0, x is not None, 0, 0, seconds), None
-    A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
-    factor, inverse = least(lambda: small_sparse.factorized(A, panels=True))
-    if not isinstance(inverse, small_sparse.Inverse):
-        return Attempt(factor, 0.0, False, 0, 0, factor), inverse
-    solve, _ = least(lambda: inverse.solve(b))
-    solves = []
-
-    def counting(rhs: Any) -> Any:
-        solves.append(1)
-        return inverse.solve(rhs)
-
-    tolerance = default_tolerance(problem.n)
-    found = small_sparse.solved(A, b, tolerance, replace(inverse, solve=counting))
-    met = isinstance(found, tuple) and found[1] <= tolerance
-    return Attempt(factor, solve, met, len(solves) - 1, 0, factor), inverse.orders
+    bound = default_policy().express_below
+    seconds, (found, _) = least(lambda: express_sparse(A, b, None, bound))
+    met = isinstance(found, ExpressAnswer)
+    orders = found if isinstance(found, Orders) else None
+    return Attempt(seconds, 0.0, met, 0, 0, seconds), orders
 
 
 def counted(A: Any, features: Mapping[str, SupportsFloat], found: Orders | None = None) -> Orders:
