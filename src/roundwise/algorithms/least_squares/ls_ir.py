@@ -64,7 +64,7 @@ class LsIR(Algorithm):
     --------
     >>> problem = rw.problems.random_least_squares(30, 5, kappa=10.0, residual=0.1, rng=0)
     >>> outcome = rw.LsIR().run(problem, "fp32-fp64-fp64-fp64")
-    >>> outcome.nbe < rw.FP64.unit_roundoff
+    >>> outcome.nbe < 1e-15
     True
     """
 
