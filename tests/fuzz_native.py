@@ -40,6 +40,7 @@ NOT_FUZZED = {
     "available_levels": "takes no argument",
     "native_bf16_levels": "takes no argument",
     "native_level": "takes no argument",
+    "in_main_interpreter": "takes no argument",
     "usable_cores": "takes no argument",
     "has_ieee_arithmetic": "takes no argument",
     "IeeeArithmetic": "takes no argument",

@@ -10,8 +10,11 @@ printed with the command that repeats it; then the exit status is 1.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import ctypes.util
 import faulthandler
 import os
+import platform
 import random
 import resource
 import signal
@@ -31,11 +34,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 import roundwise as rw
 from roundwise.exceptions import RoundwiseError
+from roundwise.machine.threads import set_simd_level, simd_levels
 from roundwise.policies import Memory
 from roundwise.policies.memory import Observation
+from roundwise.solver.express import memo
 
 HANGING = 120  # seconds after which one is killed
 NOBODY = 65534
@@ -169,6 +175,45 @@ def forks(trial: Trial) -> None:
     in_threads(trial, fork)
 
 
+def changing_limits(trial: Trial) -> None:
+    """Numbers of threads, affinity and instruction sets change while threads solve."""
+    cores, levels = sorted(os.sched_getaffinity(0)), simd_levels()
+
+    def change() -> None:
+        while trial.goes_on:
+            what = trial.draw.randrange(4)
+            if what == 0:
+                rw.set_num_threads(trial.draw.randint(1, 4))
+            elif what == 1:
+                set_simd_level(trial.draw.choice(levels))
+            elif what == 2:
+                some = trial.draw.sample(cores, trial.draw.randint(1, len(cores)))
+                os.sched_setaffinity(0, some)
+            else:
+                with threadpool_limits(trial.draw.randint(1, 3)):
+                    trial.call()
+
+    in_threads(trial, change)
+
+
+def rounding_modes(trial: Trial) -> None:
+    """The caller rounds in other directions: answers have the bits of those to nearest."""
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    directions = (0x400, 0x800, 0xC00) if platform.machine() == "x86_64" else (0,)
+    while trial.goes_on:
+        A, b = trial.draw.choice(trial.systems)
+        if trial.draw.random() < 0.3:
+            memo.clear()
+        call = trial.draw.choice(
+            (rw.solve, lambda A, b: rw.factor(A).solve(b), lambda A, b: rw.Solver().solve(A, b))
+        )
+        libm.fesetround(trial.draw.choice(directions))
+        x = call(A, b)
+        libm.fesetround(0)
+        check(A, x, b)
+        np.testing.assert_array_equal(x, call(A, b))
+
+
 def little_memory(trial: Trial) -> None:
     """Allocations fail here and there; what succeeds is right, and so is all that follows."""
     for module in (np.linalg, scipy.linalg):  # OpenBLAS ends the process if it gets no memory
@@ -262,6 +307,8 @@ TRIALS = {
         interrupts,
         threads,
         forks,
+        changing_limits,
+        rounding_modes,
         little_memory,
         no_threads,
         corrupt_sparse,

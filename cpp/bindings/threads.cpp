@@ -37,6 +37,7 @@ struct Settings {
 }  // namespace
 
 void bind_threads(nb::module_& m) {
+    m.def("in_main_interpreter", [] { return PyInterpreterState_GetID(PyInterpreterState_Get()) == 0; });
     m.def("usable_cores", &usable_cores);
     m.def("has_ieee_arithmetic", &IeeeArithmetic::is_set);
     nb::class_<Settings>(m, "IeeeArithmetic")

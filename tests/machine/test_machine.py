@@ -14,7 +14,7 @@ from roundwise.backends import NativeBackend
 from roundwise.machine import blas as _blas
 from roundwise.machine import identity as machine
 from roundwise.machine.identity import Machine
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import factorization_threads, require_python
 
 HERE = Machine("Some CPU @ 2.5GHz (x)", 4, 2, "OpenBLAS 0.3.30", 2, "avx512")
 
@@ -144,3 +144,22 @@ def test_an_import_does_not_ask_for_the_registers_of_amx():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() != ["1"]
+
+
+def test_solves_in_another_interpreter_are_refused():
+    """They hung."""
+    code = (
+        "import sys, _xxsubinterpreters as others; one = others.create();"
+        "others.run_string(one, f'import sys; sys.path[:] = {sys.path!r}; import roundwise; '"
+        "'roundwise.solve([[2.0]], [1.0])')"
+    )
+    if sys.version_info >= (3, 13):
+        pytest.skip("other interpreters have another module there; NumPy refuses them")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "the main interpreter alone" in run.stderr
+
+
+def test_python_without_its_lock_is_refused_and_told_what_to_do():
+    require_python(in_main=True, has_lock=True)
+    with pytest.raises(ImportError, match="leave out -X gil=0"):
+        require_python(in_main=True, has_lock=False)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -235,5 +236,21 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
+def require_python(in_main: bool, has_lock: bool) -> None:
+    """Refuse an interpreter in which solves may hang or go wrong."""
+    if not in_main:
+        raise ImportError(
+            "roundwise runs in the main interpreter alone: NumPy and SciPy, which it calls, do not "
+            "support others, and hang there; use threads or processes"
+        )
+    if not has_lock:
+        raise ImportError(
+            "roundwise needs Python's global lock, which this process was told to do without; "
+            "leave out -X gil=0 and PYTHON_GIL=0: kernels run in parallel all the same"
+        )
+
+
+# Python without the lock turns it on when a module that needs it is imported, unless it must not.
+require_python(_kernels.in_main_interpreter(), getattr(sys, "_is_gil_enabled", lambda: True)())
 if os.environ.get("ROUNDWISE_SIMD"):
     set_simd_level(os.environ["ROUNDWISE_SIMD"])
