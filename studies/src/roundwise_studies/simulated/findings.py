@@ -98,7 +98,7 @@ class OurNumbers(Numbers):
     def resampled(self, rng: np.random.Generator) -> OurNumbers:
         first = next(iter(self.results.values()))
         count = first.settings.seeds
-        systems = {}
+        systems: dict[str, NDArray[np.intp]] = {}
         for result in self.results.values():
             total = len(result.gathered.first[1].rows)
             data = result.experiment.data
