@@ -126,8 +126,11 @@ sparse-prices: $(VENV)/extras-installed  ## the sparse part of default-policy al
 dense-docs: $(VENV)/installed  ## the paper's dense experiment: table and figure of docs/reproduction.md
 	$(RUN)/python docs/refresh.py dense
 
+paper-docs: $(VENV)/installed  ## docs/paper-*.md, from what `roundwise reproduce all` and `native` left in out/
+	$(RUN)/python docs/refresh_paper.py store
+
 docs: dense-docs  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
-	$(RUN)/python docs/refresh.py reproduction
+	$(RUN)/python docs/refresh_paper.py store
 	$(RUN)/python docs/refresh.py departures
 
 site: $(VENV)/site-installed  ## the documentation as a site, build/site/html/index.html, and its tests

@@ -6,7 +6,6 @@
     python docs/refresh.py accuracy        # what benchmarks/bench_accuracy.py has written
     python docs/refresh.py sparse          # what benchmarks/bench_sparse.py has written
     python docs/refresh.py decisions       # how policies compare, from the shipped facts
-    python docs/refresh.py reproduction    # all experiments of the paper
     python docs/refresh.py departures      # the departure study
     python docs/refresh.py scale           # what `make scale` has written
     python docs/refresh.py gpu             # the study and the benchmark on a GPU
@@ -19,7 +18,6 @@ What an experiment has solved is taken from ``out/``. A page has its numbers bet
 
 import csv
 import json
-import re
 import shutil
 import sys
 from dataclasses import replace
@@ -36,7 +34,6 @@ from roundwise_studies.released.study import DepartureStudy
 from roundwise_studies.released.tables import all_tables
 from roundwise_studies.report import (
     Figure,
-    Finding,
     Table,
     format_markdown,
     replace_block,
@@ -44,7 +41,6 @@ from roundwise_studies.report import (
 )
 from roundwise_studies.simulated import SimulatedStudy
 from roundwise_studies.simulated.figures import usage
-from roundwise_studies.simulated.findings import check
 from roundwise_studies.simulated.running import Result, range_metric
 from roundwise_studies.simulated.tables import METHODS
 
@@ -102,14 +98,6 @@ def bare(table: Table) -> str:
 def only(table: Table, variants: tuple[str, ...]) -> Table:
     """The rows of some variants, which the second column names."""
     return replace(table, rows=[row for row in table.rows if row[1] in variants])
-
-
-def finding_lines(findings: list[Finding]) -> str:
-    """One line each; where a finding is partly true, the cases where it is not."""
-    return "\n".join(
-        f"- **{f.verdict}**: {f.claim}. {f.evidence.split(' True in the others')[0]}"
-        for f in findings
-    )
 
 
 def draw(figure: Figure, name: str = "") -> None:
@@ -191,12 +179,6 @@ def decisions() -> None:
     methods = bare(Table("", sparse["columns"], sparse["rows"]))
     blocks = {"decisions": bare(table), "sparse-methods": f"{methods}\n\n{sparse['source']}."}
     update(ROOT / "docs" / "how-it-decides.md", blocks)
-
-
-def reproduction() -> None:
-    results = reproduce(SimulatedStudy(), CACHE, jobs=-1, bars=progress_bar)
-    lines = finding_lines(check(results))
-    update(ROOT / "docs" / "reproduction.md", {"findings": re.sub(r"(?<![\\`])_", r"\\_", lines)})
 
 
 def departures() -> None:
@@ -325,7 +307,6 @@ COMMANDS = (
     learning,
     sparse,
     decisions,
-    reproduction,
     departures,
     scale,
     gpu,

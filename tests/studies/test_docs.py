@@ -6,14 +6,13 @@ import pytest
 from scripts import ROOT, loaded
 
 from roundwise_studies.protocol import reproduce
-from roundwise_studies.report import Finding
 from roundwise_studies.simulated import Settings, SimulatedStudy
 
 BLOCKS = {
     "docs/cluster.md": ["scale"],
     "README.md": ["speed"],
     "docs/benchmarks.md": ["speed-in-full", "peers"],
-    "docs/reproduction.md": ["reproduction", "findings"],
+    "docs/reproduction.md": ["reproduction"],
     "docs/sparse-engines.md": ["sparse-speed"],
     "docs/departures.md": ["distances", "fp64", "w1-1e-6", "w2-1e-6"],
 }
@@ -75,17 +74,6 @@ def test_the_table_of_the_dense_experiment(refresh, tmp_path):
     assert len(lines) == 2 + 3 * len(result.ranges)
     assert all(line.count("|") == 8 for line in lines)
     assert "| 1.20e-14 |" in next(line for line in lines if line.startswith("| FP64 | low"))
-
-
-def test_findings_as_a_list(refresh):
-    findings = [
-        Finding("A holds", "partly", "Not true in 1 of 2 cases: x. True in the others: y."),
-        Finding("B", "not reproduced", "C."),
-    ]
-    lines = refresh.finding_lines(findings)
-    assert (
-        lines == "- **partly**: A holds. Not true in 1 of 2 cases: x.\n- **not reproduced**: B. C."
-    )
 
 
 def test_images_are_small():

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace
+from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.backends import get_backend
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.policies import TabularQ
 from roundwise.problems.datasets import one_blas_thread
-from roundwise.rewards import PaperReward, ProblemFacts
+from roundwise.rewards import PAPER_W1, PAPER_W2, PaperReward, ProblemFacts
 from roundwise.tuning import train
 from roundwise_studies.native.device import FORMAT_SETS, RULE, space_of
 from roundwise_studies.native.published_systems import (
@@ -41,8 +41,6 @@ from roundwise_studies.native.published_systems import (
 )
 from roundwise_studies.native.trajectories import Measured, Step, Trajectory, measured
 from roundwise_studies.protocol import Bar, no_bar
-from roundwise_studies.released.learning import ReleasedReward
-from roundwise_studies.simulated.experiment import WEIGHTS
 
 SWITCHES = {
     "stop": "a run ends as soon as ferr <= tau, which takes the true solution; else by the sizes "
@@ -72,6 +70,7 @@ VARIANTS: dict[str, frozenset[str]] = {
 }
 """The switches that are on, by the name of the variant."""
 
+WEIGHTS = {"W1": (PAPER_W1.w1, PAPER_W1.w2), "W2": (PAPER_W2.w1, PAPER_W2.w2)}
 LAMBDA_ITER = 0.5
 ZERO_PENALTY = 5.0
 
@@ -209,11 +208,24 @@ def judged(systems: Sequence[Measured], space: ActionSpace, tau: float, by_error
 
 
 @dataclass(frozen=True)
-class BackwardReward(ReleasedReward):
-    """The released native reward: its two errors are ferr in the 2-norm and the backward error."""
+class NativeReward(PaperReward):
+    """The paper's reward with the switches ``zero`` and ``norms`` of the released code.
+
+    With a `zero_penalty`, a count of 0 iterations costs that times lambda_iter. `by_backward`: the
+    two errors are the outcome's ferr, then that of the 2-norm, and its backward error.
+    """
+
+    zero_penalty: float | None = None
+    by_backward: bool = False
 
     def errors(self, outcome: Outcome, facts: ProblemFacts) -> tuple[float, float]:
-        return outcome.ferr, outcome.nbe
+        return (outcome.ferr, outcome.nbe) if self.by_backward else super().errors(outcome, facts)
+
+    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
+        found = super().components(outcome, facts, action)
+        if self.zero_penalty is not None and outcome.inner_iterations == 0:
+            found["iterations"] = -self.lambda_iter * self.zero_penalty
+        return found
 
 
 def contexts(systems: Sequence[Measured]) -> NDArray[np.float64]:
@@ -233,11 +245,12 @@ def rewards(
 ) -> NDArray[np.float64]:
     """What the actions earn, (N, A); kappa is what the policy sees."""
     w1, w2 = WEIGHTS[weight]
-    reward: PaperReward = (BackwardReward if "norms" in on else ReleasedReward)(
+    reward = NativeReward(
         w1=w1,
         w2=w2,
         lambda_iter=LAMBDA_ITER,
         zero_penalty=ZERO_PENALTY if "zero" in on else None,
+        by_backward="norms" in on,
     )
     table = np.empty((len(systems), len(space)))
     errors = found.ferr2 if "norms" in on else found.ferr

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms import modelled_bytes
+from roundwise.evaluation.tables import Interval, mean_interval
 from roundwise.machine.identity import Machine
 from roundwise_studies import departures, paper
 from roundwise_studies.native.device import RESTART
@@ -37,6 +38,9 @@ KINDS = {"unblocked": "unblocked LU", "ours": "our LU"}
 
 MAIN = ("released", "text")
 """Variants of the main table; the table of the switches has all."""
+
+SWITCHED = ("reduced", "success", "speedup, unblocked")
+"""Numbers of the table of switches."""
 
 COUNTS = ("actions", "reduced", "success", "with fp16", "with fp32")
 
@@ -107,6 +111,12 @@ def validation_rows(result: PublishedResult) -> Iterator[FlatRow]:
             for metric in always:
                 values = np.array([numbers[metric] for numbers in found])
                 theirs = paper.NATIVE.get((case.tau, policy), {})
+                finite = values[np.isfinite(values)]
+                spread = (
+                    mean_interval(finite, np.random.default_rng(0))
+                    if finite.size
+                    else Interval(math.nan, math.nan, math.nan)
+                )
                 yield {
                     "generator": result.settings.generator,
                     "split": case.split,
@@ -119,6 +129,8 @@ def validation_rows(result: PublishedResult) -> Iterator[FlatRow]:
                     "ours": float(values[0]),
                     "mean": finite_mean(values),
                     "std": float(values.std(ddof=1)) if len(values) > 1 else math.nan,
+                    "low": spread.low,
+                    "high": spread.high,
                     "seeds": len(values),
                 }
 
@@ -183,7 +195,7 @@ def _shown(row: FlatRow) -> float | str:
 
 def switch_table(flat: Sequence[FlatRow]) -> Table:
     """What each switch does: systems with a reduced action, successes and speedup, W1 and W2."""
-    metrics = ("reduced", "success", "speedup, unblocked")
+    metrics = SWITCHED
     found: dict[tuple[Any, Any], FlatRow] = {}
     for lead, by_metric in grouped(flat):
         if lead["policy"] == "FP64":

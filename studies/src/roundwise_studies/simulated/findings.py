@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +98,7 @@ class OurNumbers(Numbers):
     def resampled(self, rng: np.random.Generator) -> OurNumbers:
         first = next(iter(self.results.values()))
         count = first.settings.seeds
-        systems: dict[Any, Any] = {}
+        systems: dict[str, NDArray[np.intp]] = {}
         for result in self.results.values():
             total = len(result.gathered.first[1].rows)
             data = result.experiment.data

@@ -62,6 +62,29 @@ def _row(
     }
 
 
+def decades(result: Result) -> Iterator[FlatRow]:
+    """Mean stages per solve in each format by decade of kappa, over solves and seeds."""
+    test, space = result.gathered.first[1], result.gathered.space
+    stages = np.array([[fmt.name for fmt in action] for action in space])
+    exponents = np.floor(np.log10(test.kappas) + 1e-6).astype(int)
+    for case in result.cases:
+        for exponent in sorted(set(exponents.tolist())):
+            members = exponents == exponent
+            chosen = stages[case.chosen[:, members]]
+            yield {
+                "experiment": result.experiment.name,
+                "tau": case.tau,
+                "method": case.weight,
+                "decade": exponent,
+                "systems": int(members.sum()),
+                **{
+                    fmt: float((chosen == fmt).sum(axis=2).mean())
+                    for fmt in case.usages[0].ranges[0].formats
+                },
+                "seeds": len(case.chosen),
+            }
+
+
 def data(result: Result) -> Iterator[FlatRow]:
     """Sizes, densities and condition numbers: the halves, and the families of the test half."""
     name, gathered = result.experiment.name, result.gathered
