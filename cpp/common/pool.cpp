@@ -78,7 +78,7 @@ struct SignalsBlocked {
 #if defined(SYS_sched_setattr)
 // Asks for short turns on the core (Linux 6.12 and later), unless there are few cores. A worker that wakes up beside
 // a spinning thread of another library then runs at once instead of some milliseconds later. Where there are few
-// cores nothing was gained by it (`make stages`, in turns).
+// cores nothing was gained by it (`make speed`, in turns).
 void ask_for_short_turns() {
     if (few_cores) return;
     struct {
