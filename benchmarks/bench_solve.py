@@ -3,8 +3,10 @@
 Run on an idle machine, on all its cores: ``make speed``; it tells the machine and its threads.
 Every contender solves every system in this one process, medians of several times (of one at n =
 4000, where there are 30 systems); between contenders it waits until the threads of the last one's
-BLAS have stopped spinning. PARDISO, KLU and CHOLMOD join on sparse systems where they are
-installed (`make extras`; scikit-sparse), MKL and torch on dense ones. Writes out/solve.csv,
+BLAS have stopped spinning ("at rest"). Then ours and the first peer are called in turns without
+pauses, as programs call them: NumPy's threads go on spinning beside ours ("in turns").
+PARDISO, KLU and CHOLMOD join on sparse systems where they are installed (`make extras`;
+scikit-sparse), MKL and torch on dense ones. Writes out/solve.csv,
 out/solve-summary.csv, out/solve-peers.csv, out/solve.png and out/solve-dense-MACHINE.json; `make
 speed-docs` puts them into README.md and docs/benchmarks.md. With ``--dense`` it writes the last one
 alone, which belongs into docs/machines/ (docs/native.md shows what is there). With ``--sparse`` it
@@ -23,7 +25,7 @@ import math
 import subprocess
 import sys
 import timeit
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -68,7 +70,12 @@ TIMED_ABOVE = ("ours", "numpy", "dsgesv")
 """What every row has anyway."""
 LONG = 3.0  # seconds; a peer that takes longer is timed once
 
-COLUMNS = ("median", "mean", "worst", "beside: median", "beside: mean", "beside: worst")
+COLUMNS = (
+    *("median", "mean", "worst", "in turns: median", "in turns: worst"),
+    *("beside: median", "beside: mean", "beside: worst"),
+)
+TURNS = 5
+"""Calls of each in turns, at least: some milliseconds are up to the scheduler. A taste."""
 
 Row = dict[str, object]
 
@@ -115,10 +122,11 @@ def time_dense(group: str, name: str, system: rw.LinearSystem, repeats: int) -> 
     found = {"ours": rw.solve} | dense_peers()
     calls = [lambda solve=solve: solve(A, b) for solve in found.values()]
     times = dict(zip(found, seconds(repeats, *calls), strict=True))
+    turns = in_turns_ratio(repeats, lambda: found["numpy"](A, b), lambda: rw.solve(A, b))
     solution = rw.solve(A, b, full_output=True)
     taken = times["numpy"], times["ours"], times.get("dsgesv", math.nan)
     kappa = system.meta.get("kappa", "")
-    made = row(group, "numpy.linalg.solve", name, kappa, solution, taken)
+    made = row(group, "numpy.linalg.solve", name, kappa, solution, taken, turns)
     others = {f"{key}_ms": 1e3 * value for key, value in times.items() if key not in TIMED_ABOVE}
     return made | others
 
@@ -134,10 +142,17 @@ def time_sparse(group: str, name: str, A: sp.csr_array, repeats: int) -> Row:
         contenders.append(lambda M=M, rhs=rhs: splu(M, **options).solve(rhs))
     peer, ours, *superlu = seconds(repeats, *contenders)
     times = peer, ours, min(superlu)
-    return row(group, "spsolve", name, "", solution, times) | {
+    turns = in_turns_ratio(repeats, *contenders[:2])
+    return row(group, "spsolve", name, "", solution, times, turns) | {
         f"{library}_ms": 1e3 * library_seconds(A, b, methods, repeats)
         for library, methods in PEERS.items()
     }
+
+
+def in_turns_ratio(repeats: int, peer: Callable[[], object], ours: Callable[[], object]) -> float:
+    """The peer's time over ours, called in turns without pauses."""
+    theirs, taken = seconds(max(repeats, TURNS), peer, ours, pause=0.0)
+    return theirs / taken
 
 
 def library_seconds(
@@ -171,6 +186,7 @@ def row(
     kappa: object,
     solution: rw.Solution,
     times: tuple[float, float, float],
+    turns_ratio: float,
 ) -> Row:
     theirs, ours, other = times
     return {
@@ -184,6 +200,7 @@ def row(
         "other_ms": 1e3 * other,
         "ratio": theirs / ours,
         "other_ratio": theirs / other,
+        "turns_ratio": turns_ratio,
         "action": solution.action,
         "attempts": len(solution.attempts),
         "backward_error": solution.backward_error,
@@ -200,17 +217,21 @@ def summary(rows: list[Row]) -> Table:
         groups[f"{PDES}, and {LARGE.removeprefix('sparse, ')}"] = groups[PDES] + groups[LARGE]
     lines: list[list[object]] = []
     for group, members in groups.items():
-        ratios, others = (
-            np.array([one[key] for one in members], dtype=float) for key in ("ratio", "other_ratio")
+        ratios, turns, others = (
+            np.array([one[key] for one in members], dtype=float)
+            for key in ("ratio", "turns_ratio", "other_ratio")
         )
-        found = [f(values) for values in (ratios, others) for f in (np.median, np.mean, np.min)]
+        found = [f(ratios) for f in (np.median, np.mean, np.min)]
+        found += [np.median(turns), np.min(turns)]
+        found += [f(others) for f in (np.median, np.mean, np.min)]
         missed = sum(not one["backward_error"] <= one["tolerance"] for one in members)
         lines.append([group, len(members), members[0]["peer"], *map(float, found), missed])
     return Table(
         "Times as fast as the peer",
         ("systems", "count", "peer", *COLUMNS, "above the gate"),
         lines,
-        note="Beside: LAPACK's dsgesv on dense systems; on sparse ones what SuperLU alone takes "
+        note="The first columns: at rest; then in turns with the peer, without pauses. "
+        "Beside: LAPACK's dsgesv on dense systems; on sparse ones what SuperLU alone takes "
         "for factors and one solve with our ordering, in the faster format, its answer unchecked.",
         formats=dict.fromkeys(COLUMNS, ".2f"),
     )
@@ -275,6 +296,8 @@ def write_dense(rows: list[Row]) -> None:
             shown = {"peer": "numpy", "other": "dsgesv"}.get(name, name)
             if np.isfinite(ratios).all():
                 line |= {shown: float(np.median(ratios)), f"{shown}, worst": float(ratios.min())}
+        turns = [float(str(one["turns_ratio"])) for one in members]
+        line |= {"numpy, in turns": float(np.median(turns)), "in turns, worst": min(turns)}
         line["missed"] = sum(not one["backward_error"] <= one["tolerance"] for one in members)
         lines.append(line)
     floats = [name for name, value in lines[0].items() if isinstance(value, float)]

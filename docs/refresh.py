@@ -123,10 +123,11 @@ def speed_tables(head: list[str], rows: list[list[str]]) -> tuple[Table, Table]:
     """
     shown = [[cell if i < 3 else float(cell) for i, cell in enumerate(row[:-1])] for row in rows]
     full = Table("", head[:-1], shown, formats=dict.fromkeys(head[3:-1], ".2f"))
-    kept = [head.index(name) for name in ("systems", "count", "peer", "median", "worst")]
+    told = "median", "worst", "in turns: median", "in turns: worst"
+    kept = [head.index(name) for name in ("systems", "count", "peer", *told)]
     few = [[row[i] for i in kept] for row in shown if ", and " not in str(row[0])]
-    columns = ["systems", "count", "compared with", "median", "worst"]
-    return full, Table("", columns, few, formats={"median": ".2f", "worst": ".2f"})
+    columns = ["systems", "count", "compared with", "at rest: median", "worst", *told[2:]]
+    return full, Table("", columns, few, formats=dict.fromkeys(columns[3:], ".2f"))
 
 
 def speed() -> None:

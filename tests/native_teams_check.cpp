@@ -30,6 +30,7 @@ bool wait_briefly(const std::int64_t& counter, std::int64_t value, int) {
 }
 // Every third member stays; the others return after a number of tasks that differs.
 thread_local int asked = 0, patience = 0;
+void task_done() {}
 bool wanted_back() { return patience > 0 && ++asked >= patience; }
 
 void run_members(int threads, MemberBody body, void* context) {

@@ -23,6 +23,7 @@ SOURCES = [
     "cpp/common/levels.cpp",
     "cpp/common/parallel.cpp",
     "cpp/common/pool.cpp",
+    "cpp/common/spinning.cpp",
     "cpp/emulated/dispatch.cpp",
 ]
 

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <new>
 
 #include "common/pause.hpp"
 #include "common/pool.hpp"
+#include "common/spinning.hpp"
 
 #if !defined(_WIN32)
 #include <pthread.h>
@@ -18,25 +20,37 @@ namespace {
 
 // Never destroyed: its threads sleep until the process ends. Made when the module is loaded: a process
 // that is forked while another thread makes it would wait for that thread for ever.
-std::atomic<Pool*> pool{new Pool};
+alignas(Pool) unsigned char memory[sizeof(Pool)];
+Pool* const pool = new (memory) Pool;
 
 #if !defined(_WIN32)
-void before_fork() { pool.load()->before_fork(); }
-void after_fork_in_parent() { pool.load()->after_fork(); }
-void after_fork_in_child() { pool.store(new Pool); }  // the old one's threads are not there
+void before_fork() {
+    hold_others();  // first: whoever moves threads asks for our workers meanwhile
+    pool->before_fork();
+}
+void after_fork_in_parent() {
+    pool->after_fork();
+    release_others();
+}
+void after_fork_in_child() {
+    new (memory) Pool;  // in place of the old one, whose threads are not there; nothing need be allocated
+    forget_others();
+}
 
 [[maybe_unused]] const int registered =
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 #endif
 
+void stalled() { pool->stalled(); }
+
 }  // namespace
 
 void wait_for(const int& flag) {
-    spin_until([&] { return __atomic_load_n(&flag, __ATOMIC_ACQUIRE) != 0; });
+    spin_until([&] { return __atomic_load_n(&flag, __ATOMIC_ACQUIRE) != 0; }, stalled);
 }
 
 void wait_for_count(const std::int64_t& counter, std::int64_t value) {
-    spin_until([&] { return __atomic_load_n(&counter, __ATOMIC_ACQUIRE) >= value; });
+    spin_until([&] { return __atomic_load_n(&counter, __ATOMIC_ACQUIRE) >= value; }, stalled);
 }
 
 bool wait_briefly(const std::int64_t& counter, std::int64_t value, int spins) {
@@ -47,16 +61,18 @@ bool wait_briefly(const std::int64_t& counter, std::int64_t value, int spins) {
 
 void run_members(int threads, MemberBody body, void* context) {
     if (threads <= 1) body(context, 0);
-    else pool.load()->run(threads, body, context);
+    else pool->run(threads, body, context);
 }
 
-bool wanted_back() { return pool.load()->wanted_back(); }
+void task_done() { pool->task_done(); }
 
-bool is_worker(int id) { return pool.load()->has_worker(id); }
+bool wanted_back() { return pool->wanted_back(); }
 
-void avoid_core(int core) { pool.load()->avoid(core); }
-void use_all_cores() { pool.load()->avoid(-1); }
-void rest_workers() { pool.load()->rest(); }
+bool is_worker(int id) { return pool->has_worker(id); }
+
+void avoid_core(int core) { pool->avoid(core); }
+void use_all_cores() { pool->avoid(-1); }
+void rest_workers() { pool->rest(); }
 
 void split_range(std::int64_t count, std::int64_t grain, int threads, RangeBody body,
                  void* context) {

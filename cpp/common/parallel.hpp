@@ -24,6 +24,9 @@ void run_members(int threads, MemberBody body, void* context);
 // number of a member that has returned may be given to another one.
 bool wanted_back();
 
+// For a member that has done a task, which others may wait for: gives back the core that one of them may have lent it.
+void task_done();
+
 // Whether Linux's thread of this number is one of those that are started here.
 bool is_worker(int id);
 
@@ -105,6 +108,7 @@ void share(Phase& phase, std::int64_t count, const Run& run, const Finish& finis
             finish();
             __atomic_store_n(&phase.finished, 1, __ATOMIC_RELEASE);
         }
+        task_done();
     }
     wait_for(phase.finished);
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
-#include <system_error>
+#include <exception>
+#include <new>
+#include <utility>
 
 #include "common/ieee_arithmetic.hpp"
 #include "common/pause.hpp"
@@ -15,6 +17,7 @@
 #if defined(__linux__)
 #include <linux/futex.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -24,11 +27,12 @@ namespace roundwise {
 namespace {
 
 // How long a worker spins before it sleeps. A solve calls kernels with some hundred microseconds of Python between
-// them, and waking many workers takes as long again. If several threads of Python call kernels, they need the
-// cores themselves, and workers sleep sooner.
-constexpr auto awake = std::chrono::microseconds(300), awake_among_callers = std::chrono::microseconds(20);
+// them, and waking many workers takes as long again. Where cores are wanted by others, workers sleep sooner: if several
+// threads of Python call kernels, or if the core was taken from the worker, by another process or by a thread of another
+// library. One that has slept may run at once when it wakes up; one that has spun has used up its turn.
+constexpr auto awake = std::chrono::microseconds(300), awake_among_others = std::chrono::microseconds(20);
 
-// If the calling thread was another one than before, several threads count as callers for so long.
+// So long after the calling thread was another one than before, or after a core was taken, cores count as wanted.
 constexpr auto together = std::chrono::milliseconds(50);
 
 // A caller that has left a kernel for less than this is taken to be between two kernels of a solve. Most gaps are
@@ -38,6 +42,8 @@ constexpr auto between = std::chrono::microseconds(200);
 
 enum class Role { caller, worker, returning };  // `returning`: a worker that was told to
 thread_local Role role = Role::caller;
+thread_local const Job* called = nullptr;  // by this thread, and not done yet
+thread_local void* worker_here = nullptr;   // the Pool::Worker that this thread is
 
 // A number of the calling thread; more than Pool::seats threads share a seat.
 std::atomic<unsigned> threads_that_called{0};
@@ -72,7 +78,7 @@ struct SignalsBlocked {
 #if defined(SYS_sched_setattr)
 // Asks for short turns on the core (Linux 6.12 and later), unless there are few cores. A worker that wakes up beside
 // a spinning thread of another library then runs at once instead of some milliseconds later. Where there are few
-// cores, the calling thread does most of the work meanwhile (pause.hpp).
+// cores nothing was gained by it (`make speed`, in turns).
 void ask_for_short_turns() {
     if (few_cores) return;
     struct {
@@ -91,17 +97,49 @@ void ask_for_short_turns() {
 void ask_for_short_turns() {}
 #endif
 
+#if defined(__linux__)
+std::uint32_t* futex(std::atomic<std::uint32_t>& value) { return reinterpret_cast<std::uint32_t*>(&value); }
+
+void wake_sleepers(std::atomic<std::uint32_t>& value, int most) {
+    syscall(SYS_futex, futex(value), FUTEX_WAKE_PRIVATE, most, nullptr, nullptr, 0);
+}
+
+// Sleeps while the value is `seen`, until somebody wakes it up, or by chance less; for so long at most, if that is not 0.
+void sleep_while(std::atomic<std::uint32_t>& value, std::uint32_t seen, std::chrono::nanoseconds most) {
+    const timespec time{0, static_cast<long>(most.count())};
+    syscall(SYS_futex, futex(value), FUTEX_WAIT_PRIVATE, seen, most.count() == 0 ? nullptr : &time, nullptr, 0);
+}
+
+// Whether a thread does not run, as its clock tells within some microseconds.
+bool stands_still(pthread_t thread) {
+    clockid_t clock;
+    timespec before{}, after{};
+    if (pthread_getcpuclockid(thread, &clock) != 0 || clock_gettime(clock, &before) != 0) return false;
+    for (int spins = 0; spins < 100; ++spins) pause();
+    clock_gettime(clock, &after);
+    return before.tv_sec == after.tv_sec && before.tv_nsec == after.tv_nsec;
+}
+
+// How often Linux has taken the core from this thread.
+long times_preempted() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+}
+#else
+long times_preempted() { return 0; }
+#endif
+
 }  // namespace
 
 void SpinLock::lock() {
-    spin_until([&] { return !taken_.exchange(true, std::memory_order_acquire); });
+    spin_until([&] { return !taken_.exchange(true, std::memory_order_acquire); }, nap);
 }
 
 void Signal::wake(int most) {
     if (sleepers_.load() == 0) return;
 #if defined(__linux__)
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&value_), FUTEX_WAKE_PRIVATE, most, nullptr,
-            nullptr, 0);
+    wake_sleepers(value_, most);
 #else
     const std::lock_guard<std::mutex> hold(mutex_);
     if (most == INT_MAX) changed_.notify_all();
@@ -116,13 +154,11 @@ void Signal::wait(std::uint32_t seen, std::chrono::microseconds most, std::atomi
         pause();
         if (spins % 32 != 31) continue;
         if (std::chrono::steady_clock::now() - begin > most) break;
-        if (few_cores) std::this_thread::yield();
     }
     asleep.store(true);
     sleepers_.fetch_add(1);  // before the value is compared again: whoever changes it looks afterwards
 #if defined(__linux__)
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr,
-            nullptr, 0);
+    sleep_while(value_, seen, std::chrono::nanoseconds(0));
 #else
     {
         std::unique_lock<std::mutex> hold(mutex_);
@@ -145,21 +181,26 @@ void Pool::grow(int workers) {
     if (core >= 0) CPU_CLR(static_cast<unsigned>(core), &others);
 #endif
     while (static_cast<int>(workers_.size()) < workers) {
-        auto worker = std::make_unique<Worker>();
-        Worker* self = worker.get();
+        Worker* self;
+        try {
+            workers_.push_back(std::make_unique<Worker>());
+            self = workers_.back().get();
+        } catch (const std::bad_alloc&) {
+            break;  // the threads that are there do the work
+        }
         try {
             const SignalsBlocked blocked;
-            worker->thread = std::thread([this, self] { work(*self); });
-        } catch (const std::system_error&) {
-            break;  // the threads that are there do the work
+            self->thread = std::thread([this, self] { work(*self); });
+        } catch (const std::exception&) {  // the system has no thread, or no memory, for it
+            workers_.pop_back();
+            break;
         }
 #if defined(__linux__)
         if (CPU_COUNT(&others) != 0) {
-            pthread_setaffinity_np(worker->thread.native_handle(), sizeof others, &others);
-            pthread_setaffinity_np(worker->thread.native_handle(), sizeof allowed_, &allowed_);
+            pthread_setaffinity_np(self->thread.native_handle(), sizeof others, &others);
+            pthread_setaffinity_np(self->thread.native_handle(), sizeof allowed_, &allowed_);
         }
 #endif
-        workers_.push_back(std::move(worker));
     }
     count_.store(static_cast<int>(workers_.size()));
 }
@@ -172,6 +213,15 @@ cpu_set_t Pool::callers_cores() const {
     const int avoided = avoided_.load();
     if (avoided >= 0) CPU_CLR(static_cast<unsigned>(avoided), &cores);
     return cores;
+}
+
+// Lets a worker use these cores only, until it wakes up next. growing_ is held.
+void Pool::keep_to(Worker& worker, const cpu_set_t& cores) {
+    if (!worker.kept_off.load()) {
+        worker.allowed = allowed_;
+        worker.kept_off.store(true);
+    }
+    pthread_setaffinity_np(worker.thread.native_handle(), sizeof cores, &cores);
 }
 #endif
 
@@ -201,15 +251,61 @@ void Pool::keep_sleepers_off_this_core() {
     cpu_set_t others = allowed_;
     CPU_CLR(static_cast<unsigned>(core), &others);
     if (CPU_COUNT(&others) == 0) return;
+    for (const auto& worker : workers_)
+        if (worker->asleep.load()) keep_to(*worker, others);
+#endif
+}
+
+// For a caller that waits for a task which a worker has claimed. If that worker has lost its core, to another process
+// or to a spinning thread of another library, it would be back some milliseconds later. So it is given the core of the
+// caller, which sleeps until the task is done: that takes as long as if the caller had done the task itself.
+std::atomic<std::uint32_t>* Pool::lend_core() {
+#if defined(__linux__)
+    const std::unique_lock<std::mutex> hold(growing_, std::try_to_lock);
+    const int core = sched_getcpu();
+    if (!hold.owns_lock() || core < 0) return nullptr;
     for (const auto& worker : workers_) {
-        if (!worker->asleep.load()) continue;
-        if (!worker->kept_off.load()) {
-            worker->allowed = allowed_;
-            worker->kept_off.store(true);
-        }
-        pthread_setaffinity_np(worker->thread.native_handle(), sizeof others, &others);
+        if (worker->job.load() != called || !stands_still(worker->thread.native_handle())) continue;
+        cpu_set_t here;
+        CPU_ZERO(&here);
+        CPU_SET(static_cast<unsigned>(core), &here);
+        worker->lent.store(1);
+        keep_to(*worker, here);
+        return &worker->lent;
     }
 #endif
+    return nullptr;
+}
+
+// Wakes the caller up again, and goes back to other cores.
+void Pool::return_core(Worker& self) {
+#if defined(__linux__)
+    if (self.lent.load(std::memory_order_relaxed) == 0) return;
+    self.lent.store(0);
+    wake_sleepers(self.lent, 1);  // first: behind the threads of another core this one may have to wait
+    cpu_set_t others = self.allowed;
+    if (const int core = sched_getcpu(); core >= 0) CPU_CLR(static_cast<unsigned>(core), &others);
+    if (CPU_COUNT(&others) != 0) sched_setaffinity(0, sizeof others, &others);
+#else
+    static_cast<void>(self);
+#endif
+}
+
+// For a worker that has done a task, and may have been lent the core for it.
+void Pool::task_done() {
+    if (worker_here != nullptr) return_core(*static_cast<Worker*>(worker_here));
+}
+
+// For a member that has waited for some microseconds.
+void Pool::stalled() {
+    task_done();
+#if defined(__linux__)
+    if (std::atomic<std::uint32_t>* lent = few_cores && called != nullptr ? lend_core() : nullptr) {
+        sleep_while(*lent, 1, std::chrono::microseconds(500));
+        return;
+    }
+#endif
+    nap();
 }
 
 // Two members of a call, or two callers, on one core take twice as long. Linux sees no harm in that while
@@ -289,6 +385,7 @@ void Pool::count_surplus() {
 // For a member of a job, between two tasks: whether it is a worker that should return, as more threads run than
 // were granted. The job's own caller does what is left.
 bool Pool::wanted_back() {
+    task_done();
     if (role == Role::returning) return true;
     if (surplus_.load(std::memory_order_relaxed) == 0 || role == Role::caller) return false;
     const std::lock_guard<SpinLock> hold(lock_);
@@ -317,6 +414,7 @@ Job* Pool::join(Worker& self, const Absent& absent, int& member, bool& more, boo
         job->running.fetch_add(1);
         ++active_;
         self.state.store(State::busy);
+        self.job.store(job);
         return job;
     }
     return nullptr;
@@ -332,18 +430,22 @@ void Pool::leave(Job& job, Worker& self) {
     role = Role::worker;
     count_surplus();
     self.state.store(State::idle);
+    self.job.store(nullptr);
     job.running.fetch_sub(1);  // the caller may return, and the job be gone, from here on
 }
 
 void Pool::work(Worker& self) {
     const IeeeArithmetic ieee;
     role = Role::worker;
+    worker_here = &self;
     ask_for_short_turns();
 #if defined(__linux__)
     pthread_setname_np(pthread_self(), "roundwise");  // as `top -H` shows it
     self.id.store(static_cast<int>(syscall(SYS_gettid)));
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds: short sleeps (pause.hpp) stay short
 #endif
+    long preempted = times_preempted();
+    std::chrono::steady_clock::time_point crowded{};
     for (;;) {
         const std::uint32_t seen = signal_.value();
         int member = 0;
@@ -356,8 +458,13 @@ void Pool::work(Worker& self) {
             continue;
         }
         if (job == nullptr) {
-            const auto since = std::chrono::steady_clock::now() - callers_changed_.load();
-            const auto spinning = since < together ? awake_among_callers : awake;
+            const auto now = std::chrono::steady_clock::now();
+            if (const long times = times_preempted(); times != preempted) {
+                preempted = times;
+                crowded = now;
+            }
+            const bool wanted = now - callers_changed_.load() < together || now - crowded < together;
+            const auto spinning = wanted ? awake_among_others : awake;
             signal_.wait(seen, resting_.load() ? std::chrono::microseconds(0) : spinning, self.asleep);
 #if defined(__linux__)
             if (self.kept_off.exchange(false)) sched_setaffinity(0, sizeof self.allowed, &self.allowed);
@@ -369,6 +476,7 @@ void Pool::work(Worker& self) {
         job->body(job->context, member);
         give_back_core(core, Holder::worker);
         leave(*job, self);
+        return_core(self);
     }
 }
 
@@ -380,6 +488,7 @@ void Pool::run(int threads, MemberBody body, void* context) {
     else follow_caller();
     resting_.store(false);
     Job job{body, context, threads};
+    const Job* const before = std::exchange(called, &job);
     Seat& seat = seats_[own_number() % seats];
     seat.left.store({});
     const Absent absent = absent_callers();
@@ -417,7 +526,8 @@ void Pool::run(int threads, MemberBody body, void* context) {
         signal_.change();
         signal_.wake(woken_by_each);
     }
-    spin_until([&] { return job.running.load() == 0; });
+    spin_until([&] { return job.running.load() == 0; }, [&] { stalled(); });
+    called = before;
 }
 
 void Pool::rest() {
@@ -446,12 +556,12 @@ void Pool::before_fork() {
 }
 
 void Pool::forget_ended() {
-    std::vector<std::unique_ptr<Worker>> left;
-    for (auto& worker : workers_) {
-        if (worker->state.load() == State::ended) worker->thread.join();
-        else left.push_back(std::move(worker));
-    }
-    workers_ = std::move(left);
+    const auto ended = [](const std::unique_ptr<Worker>& worker) {
+        if (worker->state.load() != State::ended) return false;
+        worker->thread.join();
+        return true;
+    };
+    workers_.erase(std::remove_if(workers_.begin(), workers_.end(), ended), workers_.end());
     count_.store(static_cast<int>(workers_.size()));
 }
 

@@ -72,7 +72,9 @@ class Pool {
         std::atomic<State> state{State::idle};
         std::atomic<int> id{0};  // Linux's number of the thread
         std::atomic<bool> asleep{false};
-        std::atomic<bool> kept_off{false};  // a core, until it wakes up
+        std::atomic<Job*> job{nullptr};
+        std::atomic<std::uint32_t> lent{0};  // 1 while it has the core of a caller that waits for its task
+        std::atomic<bool> kept_off{false};   // a core, until it wakes up
 #if defined(__linux__)
         cpu_set_t allowed;  // the cores that it may use then
 #endif
@@ -112,11 +114,14 @@ class Pool {
     std::atomic<Holder> taken_[CPU_SETSIZE]{};  // the cores that those who run are on
 
     cpu_set_t callers_cores() const;
+    void keep_to(Worker& worker, const cpu_set_t& cores);
 #endif
 
     void grow(int workers);
     void follow_caller();
     void keep_sleepers_off_this_core();
+    std::atomic<std::uint32_t>* lend_core();
+    void return_core(Worker& self);
     void forget_ended();
     void work(Worker& self);
     Job* join(Worker& self, const Absent& absent, int& member, bool& more, bool& later);
@@ -129,6 +134,8 @@ class Pool {
   public:
     void run(int threads, MemberBody body, void* context);
     bool wanted_back();
+    void stalled();
+    void task_done();
     bool has_worker(int id);
     void avoid(int core) { avoided_.store(core); }
     void rest();

@@ -50,11 +50,13 @@ void allow_only(pid_t thread, int core) {
 class Others {
     struct Moved {
         pid_t thread;
+        std::int64_t ran;  // nanoseconds, when it was moved
         cpu_set_t allowed;
     };
 
     std::mutex mutex_;
     pid_t owner_ = 0;  // the caller that moved some, until it moves them back
+    int aside_ = 0;    // the core that they were moved to
     std::vector<Moved> moved_;
     std::vector<int> cores_;  // that the caller may use
 
@@ -91,9 +93,18 @@ class Others {
             const std::int64_t after = ran(threads_[i]);
             if (after < 0) counted_ = 0;
             const bool spared = std::find(watch.spared.begin(), watch.spared.end(), threads_[i]) != watch.spared.end();
-            if (static_cast<double>(after - before[i]) > least && !spared) found.push_back(threads_[i]);
+            const bool runs = before[i] >= 0 && static_cast<double>(after - before[i]) > least;
+            if (runs && !spared && !is_worker(threads_[i])) found.push_back(threads_[i]);
         }
         return found;
+    }
+
+    // Whether it is still the thread that was moved: a number may be given to another one when a thread has ended. One
+    // of another process has no clock here, a new one of this process has run for less, or may use other cores.
+    bool is_there(const Moved& one) const {
+        cpu_set_t allowed;
+        if (ran(one.thread) < one.ran || sched_getaffinity(one.thread, sizeof allowed, &allowed) != 0) return false;
+        return CPU_COUNT(&allowed) == 1 && CPU_ISSET(aside_, &allowed);
     }
 
   public:
@@ -105,15 +116,15 @@ class Others {
         cores_ = members(allowed);
         const std::vector<pid_t> found = running(caller, watch);
         if (cores_.size() < 2 || 2 * found.size() < cores_.size()) return false;
-        const int aside = cores_.back() == sched_getcpu() ? cores_.front() : cores_.back();
+        aside_ = cores_.back() == sched_getcpu() ? cores_.front() : cores_.back();
         moved_.clear();
         for (const pid_t thread : found) {
-            Moved one{thread, {}};
-            if (sched_getaffinity(thread, sizeof one.allowed, &one.allowed) != 0) continue;
-            allow_only(thread, aside);
+            Moved one{thread, ran(thread), {}};
+            if (one.ran < 0 || sched_getaffinity(thread, sizeof one.allowed, &one.allowed) != 0) continue;
+            allow_only(thread, aside_);
             moved_.push_back(one);
         }
-        avoid_core(aside);
+        avoid_core(aside_);
         owner_ = caller;
         return true;
     }
@@ -128,12 +139,21 @@ class Others {
         rest_workers();
         const int here = sched_getcpu();
         std::size_t next = 0;
-        for (std::size_t i = 0; i < moved_.size(); ++i) {
+        for (const Moved& one : moved_) {
+            if (!is_there(one)) continue;
             if (cores_[next % cores_.size()] == here) ++next;
-            allow_only(moved_[i].thread, cores_[next++ % cores_.size()]);
-            sched_setaffinity(moved_[i].thread, sizeof moved_[i].allowed, &moved_[i].allowed);
+            allow_only(one.thread, cores_[next++ % cores_.size()]);
+            sched_setaffinity(one.thread, sizeof one.allowed, &one.allowed);
         }
         owner_ = 0;
+    }
+
+    void hold() { mutex_.lock(); }
+    void release() { mutex_.unlock(); }
+    void forget() {  // in a child, by the thread that holds the mutex
+        owner_ = 0;
+        counted_ = 0;
+        mutex_.unlock();
     }
 };
 
@@ -143,11 +163,17 @@ Others others;
 
 bool move_others_aside(const Watch& watch) { return others.move_aside(watch); }
 void move_others_back() { others.move_back(); }
+void hold_others() { others.hold(); }
+void release_others() { others.release(); }
+void forget_others() { others.forget(); }
 
 #else
 
 bool move_others_aside(const Watch&) { return false; }
 void move_others_back() {}
+void hold_others() {}
+void release_others() {}
+void forget_others() {}
 
 #endif
 

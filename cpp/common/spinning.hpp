@@ -25,4 +25,9 @@ bool move_others_aside(const Watch& watch);
 // Lets those that the calling thread has moved, if any, use the cores that they could use before, and spreads them.
 void move_others_back();
 
+// Around a fork: nobody moves threads meanwhile. Those that were moved are not there in the child.
+void hold_others();
+void release_others();
+void forget_others();
+
 }  // namespace roundwise

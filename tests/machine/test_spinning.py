@@ -27,9 +27,12 @@ def of_others(file):
     "What Linux tells of each thread that is neither ours nor the one that calls."
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        ours = (task / "comm").read_text().startswith("roundwise")
-        if int(task.name) != threading.get_native_id() and not ours:
-            found[int(task.name)] = (task / file).read_text()
+        try:
+            ours = (task / "comm").read_text().startswith("roundwise")
+            if int(task.name) != threading.get_native_id() and not ours:
+                found[int(task.name)] = (task / file).read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has just ended
     return found
 
 
@@ -170,6 +173,42 @@ if child == 0:
 os.waitpid(child, 0)
 _kernels.move_others_back()
 np.testing.assert_array_equal(P @ P, product)
+""")
+
+    def test_a_thread_whose_cores_were_set_meanwhile_keeps_them(self):
+        run("""
+before = aside()
+gone = moved(cores(), before)
+one = min(gone)
+chosen = allowed - cores()[one]
+os.sched_setaffinity(one, chosen)
+_kernels.move_others_back()
+assert os.sched_getaffinity(one) == chosen
+assert moved(cores(), before) == ({one} if chosen != before[one] else set())
+""")
+
+    def test_a_child_forked_by_another_thread_meanwhile_moves_its_own(self):
+        run("""
+def fork():
+    child = os.fork()
+    if child == 0:
+        try:
+            aside()
+            _kernels.move_others_back()
+            rw.solve(A, b)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+codes = []
+aside()
+other = threading.Thread(target=fork)
+other.start()
+other.join()
+_kernels.move_others_back()
+assert codes == [0]
 """)
 
 
