@@ -105,7 +105,7 @@ bool left_looking(const Matrix& a) {
     const sparse::ExpressLU<double> again(lu, rows);
     const sparse::SparseGate gate = {1e-13, 1.0, 0.0, 1e-200, 1e200, false};
     for (const bool transposed : {false, true})
-        for (const auto* factors : {&lu, &again}) {
+        for (const sparse::ExpressLU<double>* factors : {static_cast<const sparse::ExpressLU<double>*>(&lu), &again}) {
             const std::vector<double> b = sums(a, transposed);
             std::vector<double> x(b.size());
             const sparse::GivenColumns column = {reinterpret_cast<const char*>(b.data()), 1, 8, 0, false, false};

@@ -54,7 +54,9 @@ class Price:
         return known + self.multiplication * (lu.counted if counted is None else counted)
 
 
-# Prices of this kind of machine, one thread: python benchmarks/sparse_rates.py (AMD EPYC Zen 4).
+# Prices: rounded from least times of each way on 130 application matrices, one thread, AMD EPYC
+# Zen 4, beside other work. Those of columns, and of the general decision, are estimates. No command
+# measures them yet.
 ANALYSIS = Price(call=3e-6, row=30e-9, entry=30e-9)
 LEFT = Price(filled=8e-9, multiplication=0.9e-9)
 LEFT_AGAIN = Price(filled=5e-9, multiplication=0.55e-9)
@@ -75,9 +77,9 @@ LOWER = 0.7
 
 DENSE_CALL, DENSE_SQUARE, DENSE_CUBE = 4e-6, 0.5e-9, 0.045e-9
 """LU of a dense matrix, verified: its call, and for each entry and multiplication."""
-DENSE_COLUMN, SPARSE_COLUMN = 0.3e-9, 0.4e-9
+DENSE_COLUMN, SPARSE_COLUMN, PANELS_COLUMN = 0.15e-9, 0.4e-9, 6e-9
 """Substitution and residual for one more column: for each of n^2 entries, or those of the factors
-and of A."""
+and of A; in panels also the calls of Python that verify."""
 
 LARGEST = 200_000
 """Entries of A. A taste: more of them take tens of milliseconds, beside which a decision is short,
@@ -157,7 +159,7 @@ def factorized(
     if dense < left:
         return DENSE
     if not is_complex:
-        orders = _other_way(lu, left, panels and not again)
+        orders = _other_way(lu, left, columns, panels and not again)
         if orders is not None:
             return orders
     lu.factorize()
@@ -168,7 +170,7 @@ def factorized(
     return DENSE if dense < least else _by_partial_pivoting(lu) if least < DECISION else None
 
 
-def _other_way(lu: SparseLU, left: float, panels: bool) -> Inverse | Orders | None:
+def _other_way(lu: SparseLU, left: float, columns: int, panels: bool) -> Inverse | Orders | None:
     """Factors in dense panels, or the orders for them, if that is faster than left-looking."""
     cheapest = min(PANELS["cholesky"].of(lu), DECISION + LOWER * PANELS["cholesky"].of(lu))
     if left < cheapest:
@@ -187,6 +189,7 @@ def _other_way(lu: SparseLU, left: float, panels: bool) -> Inverse | Orders | No
         orders.know(lu.pattern, "amd", lu.order)
     symbolic = orders.symbolic("amd")  # whoever goes on needs it
     price = PANELS[kinds[0]].of(lu, float(symbolic.entries), float(symbolic.flops))
+    price += PANELS_COLUMN * (columns - 1) * float(symbolic.entries)
     decided = DECISION + (price if kinds == ("ldl",) else LOWER * price)  # ldl has no lower format
     if left < min(price if panels else decided, decided):
         return None
