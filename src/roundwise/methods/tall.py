@@ -11,17 +11,18 @@ from __future__ import annotations
 from roundwise.formats import FP32, FP64
 from roundwise.methods.contract import Method, Rates, Seconds, Shape
 
-CLIMB = 2.5e-4
+CLIMB = 2e-4
 """Seconds of a climb in Python, whatever the sizes: `lstsq` of 20 x 5 numbers with the policy
-``cholesky:fp64-fp64-fp64-fp64``, least of 1000, two cores of an AMD EPYC (AVX-512)."""
+``cholesky:fp64-fp64-fp64-fp64``, least of 300, two cores of an AMD EPYC (AVX-512)."""
 
 QR_SPEED, LARGE = 1.6, 2000
-"""The rate of QR over that of LU with n = 2000, both on one thread: 60 Gflop/s of 1200 x 1190
-numbers, by ``benchmarks/bench_lstsq.py`` with OPENBLAS_NUM_THREADS=1, on the same machine."""
+"""The rate of QR over that of LU with n = 2000, both on one thread. `solve_at_once` of 1200 x 1190
+numbers took 32 ms on the same machine, 70 Gflop/s; less where A is larger than the cache."""
 
-ENTRY_PASS = 1.2e-9
-"""Seconds per entry and column of what follows QR: its reflections twice, residuals, copies; on the
-same machine, 1000 x 256 numbers with 100 columns and with one."""
+ENTRY_PASS = 1.45e-10
+"""Seconds per entry and column of what follows QR. `solve_at_once` of 600 x 590 numbers with 100
+columns took 8.05 ms on one thread of the same machine, and 3.00 ms with one; Cholesky's climb 17.6
+and 5.5, about twice as much."""
 
 
 def cholesky_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:

@@ -91,7 +91,8 @@ def gate_of(rows: int, columns: int, in_single: bool, tolerance: float, rcond: f
 
 OPERATIONS_OF_A_MEETING = 2e7
 """Operations per panel of 64 columns, a meeting of threads, from which a second thread gains time:
-a price. 600 x 590 numbers take as long on two cores as on one (benchmarks/bench_lstsq.py)."""
+a price. 600 x 590 numbers took 3.0 ms on one core of an AMD EPYC and 2.9 on two, 1200 x 1190 took
+35 and 25."""
 
 
 def threads_for(m: int, n: int, columns: int) -> int:
