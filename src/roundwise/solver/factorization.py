@@ -102,6 +102,11 @@ class Factorization:
         """The method and format of the factors in use: ``lu fp32``, ``cholesky fp64``, ..."""
         return f"{self.action.method} {self.action[0]}"
 
+    @property
+    def history(self) -> tuple[str, ...]:
+        """What was decided after solves, in words: better factors that have begun to pay."""
+        return tuple(self._factored.history)
+
     def __repr__(self) -> str:
         kind = "sparse" if self._matrix.is_sparse else "dense"
         kind += " complex" if self._matrix.is_complex else ""
@@ -193,6 +198,10 @@ class Factorization:
         array([-0.1,  0.7])
         """
         factored = self._factored  # `refactor` does not change it
+        if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
+            x = factored.solved_at_once(b, self._tol, self._accuracy)
+            if x is not None:
+                return x
         system = factored.matrix
         with ieee_arithmetic(), system.entered(b):
             taken = system.taken(b, trans)
@@ -246,6 +255,7 @@ class Factorization:
         except SolveFailed:
             self._learn = learn
             raise
+        factored.count(columns.B.shape[1], answer.attempts[-1].outer_iterations)
         if learn is not None:
             learn(answer.attempts, sum(answer.timings.values()))
         return answer.solution(self._reason, full_output)
@@ -343,7 +353,8 @@ class Factorization:
                 "roundwise.factor(A) where it is needed"
             )
         factored = self._factored
-        plan = Plan(factored.ladder, self._reason, budget=self._budget)
+        asked = factored._plan.asked
+        plan = Plan(factored.ladder, self._reason, budget=self._budget, asked=asked)
         options = Options(self._tol, accuracy=self._accuracy)
         return _remade, (factored.matrix, plan, options, factored.level)
 
