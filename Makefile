@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines envelope stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -61,6 +61,15 @@ speed: $(VENV)/installed  ## roundwise.solve against NumPy, SciPy, dsgesv, torch
 
 envelope: $(VENV)/installed  ## drawn calls against the best call a user could make instead (idle machine; hours)
 	$(RUN)/python benchmarks/envelope.py
+
+DRAWS ?= 1000
+envelope-docs: $(VENV)/installed  ## the same, beside load, just after NumPy and in first calls, too; into docs/
+	$(RUN)/python benchmarks/envelope.py --draws $(DRAWS)
+	$(RUN)/python benchmarks/envelope.py --draws $(shell expr $(DRAWS) / 5) --beside-load --out out/envelope-beside-load.json
+	$(RUN)/python benchmarks/envelope.py --draws $(shell expr $(DRAWS) / 5) --after numpy --out out/envelope-after-numpy.json
+	$(RUN)/python benchmarks/envelope.py --draws $(shell expr $(DRAWS) / 25) --first-call --out out/envelope-first-call.json
+	$(RUN)/python benchmarks/envelope.py --draws $(shell expr $(DRAWS) / 25) --joblib threads --out out/envelope-joblib-threads.json
+	$(RUN)/python docs/refresh.py envelope
 
 engines: $(VENV)/extras-installed  ## every sparse engine's analysis, factorization and solve (minutes)
 	$(RUN)/python benchmarks/bench_engines.py

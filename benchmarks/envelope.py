@@ -42,6 +42,8 @@ Solve = Callable[[Any], Any]
 
 BOUND, TURNS, MORE_TURNS = 0.9, 7, 31
 """A draw below BOUND is timed again with more turns, as far as ``--longest`` permits."""
+BOUNDS = (0.9, 0.8, 0.7)
+"""The report counts the draws below each of them."""
 SHORT = 2e-4
 """Seconds: shorter calls are compared by differences."""
 DENSE_UP_TO = 2000
@@ -374,41 +376,61 @@ def rows(options: argparse.Namespace) -> Iterator[tuple[Call, list[str], dict[st
             yield call, groups(call), measured(call, before, options.longest)
 
 
-def report(found: list[Row], worst: int) -> None:
-    def printed(title: str, head: str, tables: dict[str, list[Row]], line: Any) -> None:
-        print(f"\n{title}\n{'':36}{head}")
-        for name, members in sorted(tables.items(), key=lambda one: (one[0] != "all", one[0])):
-            print(f"{name:36}{line(members)}")
+LONG = ("draws", "median", "worst", "< 0.9", "< 0.8", "< 0.7")
+BRIEF = ("draws", "median", "worst")
 
-    def shares(members: list[Row]) -> str:
-        r = np.array([one["ratio"] for one in members])
-        below = "".join(f"{np.mean(r < bound):9.0%}" for bound in (0.9, 0.8, 0.7))
-        return f"{len(r):6}{np.median(r):9.2f}{r.min():9.2f}{below}"
 
-    def differences(members: list[Row]) -> str:
-        d = [1e6 * (one["seconds"][OURS] - best(one["seconds"])[1]) for one in members]
-        return f"{len(d):6}{np.median(d):9.1f}{max(d):9.1f}"
+def summary(found: list[Row]) -> dict[str, Any]:
+    """Two tables of rows (a kind of calls, its figures), the control, and the worst calls first.
 
+    Ratios of the calls that take long, and differences in microseconds of the others. The calls
+    with ``accuracy="forward"`` stand in their own rows alone.
+    """
     long, short = defaultdict(list), defaultdict(list)
     for row in found:
-        slower = max(row["seconds"][OURS], best(row["seconds"])[1])
         forward = [name for name in row["groups"] if "forward" in name]
-        for name in forward or ["all", *row["groups"]]:
-            (long if slower >= SHORT else short)[name].append(row)
-    head = f"{'draws':>6}{'median':>9}{'worst':>9}{'< 0.9':>9}{'< 0.8':>9}{'< 0.7':>9}"
-    printed("the best peer's time over ours:", head, long, shares)
-    head = f"{'draws':>6}{'median':>9}{'worst':>9}"
-    printed(
-        "calls below 0.2 ms, ours minus the best peer's, microseconds:", head, short, differences
+        kinds = forward or ["all", *row["groups"]]
+        taken = best(row["seconds"])[1], row["seconds"][OURS]
+        for name in kinds:
+            if max(taken) >= SHORT:
+                long[name].append(row["ratio"])
+            else:
+                short[name].append(1e6 * (taken[1] - taken[0]))
+
+    def table(kinds: dict[str, list[float]], figures: Callable[[Any], list[float]]) -> list[Any]:
+        ordered = sorted(kinds.items(), key=lambda one: (one[0] != "all", one[0]))
+        return [[name, len(values), *figures(np.array(values))] for name, values in ordered]
+
+    times = [list(row["seconds"].values()) for row in found if AGAIN in row["seconds"]]
+    again = [taken[-1] / taken[1] for taken in times]
+    worst = sorted(
+        (row for row in found if max(best(row["seconds"])[1], row["seconds"][OURS]) >= SHORT),
+        key=lambda row: float(row["ratio"]),
     )
-    again = [list(row["seconds"].values()) for row in found if AGAIN in row["seconds"]]
-    if control := [times[-1] / times[1] for times in again]:
-        low, middle, high = np.quantile(control, [0.05, 0.5, 0.95])
+    return {
+        "long": table(long, lambda r: [np.median(r), r.min(), *(np.mean(r < x) for x in BOUNDS)]),
+        "short": table(short, lambda d: [np.median(d), d.max()]),
+        "control": np.quantile(again, [0.05, 0.5, 0.95]).tolist() if again else None,
+        "worst": worst,
+    }
+
+
+def report(told: dict[str, Any], worst: int) -> None:
+    print(f"\nthe best peer's time over ours:\n{'':36}{''.join(f'{name:>9}' for name in LONG)}")
+    for name, draws, median, least, *below in told["long"]:
+        shares = "".join(f"{share:9.0%}" for share in below)
+        print(f"{name:36}{draws:9}{median:9.2f}{least:9.2f}{shares}")
+    print("\ncalls below 0.2 ms, ours minus the best peer's, microseconds:")
+    print(f"{'':36}{''.join(f'{name:>9}' for name in BRIEF)}")
+    for name, draws, median, most in told["short"]:
+        print(f"{name:36}{draws:9}{median:9.1f}{most:9.1f}")
+    if told["control"]:
+        low, middle, high = told["control"]
         print(
             f"\ncontrol, a peer against itself: {middle:.2f} (5 to 95 %: {low:.2f} to {high:.2f})"
         )
     print("\nthe worst, with the peer's and our milliseconds:")
-    for row in sorted(long["all"], key=lambda row: row["ratio"])[:worst]:
+    for row in told["worst"][:worst]:
         name, taken = best(row["seconds"])
         ours = 1e3 * row["seconds"][OURS]
         print(f"{row['ratio']:6.2f}  {row['line']} {row['call']}: {row['action']}")
@@ -452,10 +474,12 @@ def main() -> None:
                 found.append(row)
                 print(f"\r{len(found)} calls", end="", file=sys.stderr, flush=True)
     print(f"\r{Machine.this()}")
-    report(found, options.worst)
-    told = {name: str(value) for name, value in vars(options).items()}
+    told = summary(found)
+    report(told, options.worst)
+    asked = {name: str(value) for name, value in vars(options).items()}
     options.out.parent.mkdir(exist_ok=True, parents=True)
-    record = {"machine": str(Machine.this()), "options": told, "rows": found}
+    record = {"machine": str(Machine.this()), "options": asked, **told, "rows": found}
+    record["worst"] = told["worst"][: options.worst]
     options.out.write_text(json.dumps(record, indent=1))
 
 

@@ -11,6 +11,7 @@
     python docs/refresh.py scale           # what `make scale` has written
     python docs/refresh.py gpu             # the study and the benchmark on a GPU
     python docs/refresh.py machines        # what docs/machines/ has of each machine
+    python docs/refresh.py envelope        # what benchmarks/envelope.py has written
 
 What an experiment has solved is taken from ``out/``. A page has its numbers between two comments,
 ``<!-- begin NAME -->`` and ``<!-- end NAME -->``; the rest of it is left alone.
@@ -269,6 +270,54 @@ def _machine_table(saved: dict | list) -> str:
     return bare(Table("", saved["columns"], cells))
 
 
+CONDITIONS = {
+    "envelope.json": "In turns with its peers, on an idle machine",
+    "envelope-beside-load.json": "Beside as many busy processes as there are cores",
+    "envelope-after-numpy.json": "Each call just after a product of NumPy",
+    "envelope-first-call.json": "First calls of a process and of a size",
+    "envelope-joblib-threads.json": "As many calls at a time as there are cores, in threads",
+}
+SHOWN = ("solve, k <= 32", "sparse", "stacks", "lstsq", "F.solve, k < n/4")
+"""The kinds of drawn calls in README.md."""
+
+
+def envelope(out: Path = CACHE) -> None:
+    """Drawn calls: all kinds into docs/benchmarks.md, a few into README.md."""
+    told = []
+    for name, condition in CONDITIONS.items():
+        if not (out / name).exists():
+            continue
+        saved = json.loads((out / name).read_text(encoding="utf-8"))
+        drawn = f"{len(saved['rows'])} calls, seed {saved['options']['seed']}"
+        largest = f"at most {saved['options']['largest']} unknowns"
+        told.append(f"**{condition}**: {drawn}, {largest}. {saved['machine']}.")
+        if saved["control"]:
+            low, middle, high = (f"{ratio:.2f}" for ratio in saved["control"])
+            told[-1] += f" A peer against itself: {middle} (5 to 95 %: {low} to {high})."
+        told += _drawn_tables(saved)
+    if not told:
+        raise SystemExit(f"{out / 'envelope.json'} is not there; run make envelope-docs")
+    update(ROOT / "docs" / "benchmarks.md", {"envelope": "\n\n".join(told)})
+    if (out / "envelope.json").exists():
+        saved = json.loads((out / "envelope.json").read_text(encoding="utf-8"))
+        rows = [row[:4] for row in saved["long"] if row[0] in SHOWN]
+        columns = ("calls", "count", "median", "worst")
+        table = Table("", columns, rows, formats={"median": ".2f", "worst": ".2f"})
+        update(ROOT / "README.md", {"envelope": bare(table)})
+
+
+def _drawn_tables(saved: dict) -> list[str]:
+    """Ratios of the calls that take long, differences of the others."""
+    shares = ["< 0.9", "< 0.8", "< 0.7"]
+    long = [[*row[:4], *(f"{share:.0%}" for share in row[4:])] for row in saved["long"]]
+    columns = ["calls of 0.2 ms and more", "count", "median ratio", "worst", *shares]
+    formats = {"median ratio": ".2f", "worst": ".2f"}
+    ratios = bare(Table("", columns, long, formats=formats))
+    columns = ["shorter calls, ours minus the best peer's", "count", "median, us", "worst, us"]
+    formats = dict.fromkeys(columns[2:], ".1f")
+    return [ratios, bare(Table("", columns, saved["short"], formats=formats))]
+
+
 COMMANDS = (
     speed,
     dense,
@@ -281,6 +330,7 @@ COMMANDS = (
     scale,
     gpu,
     machines,
+    envelope,
 )
 
 if __name__ == "__main__":

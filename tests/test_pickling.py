@@ -195,6 +195,8 @@ def state(one):
     """The attributes of an object, those in slots too; of a dataclass only its fields."""
     if dataclasses.is_dataclass(one):
         return {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    if type(one).__getstate__ is not object.__getstate__:  # it says what it consists of
+        return one.__getstate__()
     slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
     named = {name: getattr(one, name) for name in slots if hasattr(one, name)}
     return named | getattr(one, "__dict__", {})

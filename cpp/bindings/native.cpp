@@ -19,8 +19,8 @@ namespace {
 // The infinity norm of a square matrix, or of its transpose. From 1 MiB on, where threads_for grants several
 // threads, they share the pass. Which of the two passes it is depends on the size alone: their sums may differ
 // in the last bits, and must not do so with the number of threads.
-double largest_row_sum(std::int64_t n, const double* a, bool transpose, int threads) {
-    if (n * n < 1 << 17) return exact_kernels().largest_row_sum(n, n, a, transpose);
+double largest_row_sum(const ExactKernels& exact, std::int64_t n, const double* a, bool transpose, int threads) {
+    if (n * n < 1 << 17) return exact.largest_row_sum(n, n, a, transpose);
     const NativeKernels<double>& kernels = native_kernels<double>();
     const std::int64_t numbers = std::max<std::int64_t>(2, norm_parts) * n;
     const Workspace memory(numbers * static_cast<std::int64_t>(sizeof(double)));
@@ -60,9 +60,9 @@ template <class T> void bind_lu(nb::module_& m) {
     });
 }
 
-void bind_complex(nb::module_& m) {
+template <class T> void bind_complex_lu(nb::module_& m) {
     define(m, "native_complex_lu",
-           [](MatrixIn<std::complex<double>> a, MatrixOut<float> packed,
+           [](MatrixIn<std::complex<double>> a, MatrixOut<T> packed,
               VectorOut<std::int32_t> pivots, int threads) {
         const std::int64_t n = length(a.shape(0));
         require(n == length(a.shape(1)), "A is not square; pass an n x n matrix");
@@ -71,10 +71,10 @@ void bind_complex(nb::module_& m) {
         require(n == length(pivots.shape(0)), "pivots and A differ in length; pass n pivots");
         require(threads >= 1, "threads < 1; pass at least 1");
         nb::gil_scoped_release release;
-        const Workspace workspace(complex_kernels().workspace(n, threads));
-        return complex_kernels().lu(n, reinterpret_cast<const double*>(a.data()),
-                                    packed.data(), pivots.data(), threads,
-                                    workspace.get());
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        const Workspace workspace(kernels.complex_lu_workspace(n, threads));
+        return kernels.complex_lu(n, reinterpret_cast<const double*>(a.data()), packed.data(),
+                                  pivots.data(), threads, workspace.get());
     });
 }
 
@@ -283,8 +283,9 @@ void bind_exact(nb::module_& m) {
         nb::gil_scoped_release release;
         const Workspace workspace(n * count * static_cast<std::int64_t>(sizeof(double)));
         double* r = static_cast<double*>(workspace.get());
-        exact_kernels().residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, threads);
-        const double norm = largest_row_sum(n, a.data(), transpose, threads);
+        const ExactKernels& kernels = exact_kernels();
+        kernels.residual(n, n, a.data(), transpose, count, x.data(), b.data(), r, block, threads);
+        const double norm = largest_row_sum(kernels, n, a.data(), transpose, threads);
         return worst_backward_error(n, count, norm, x.data(), b.data(), r, least, most);
     });
     // The same of a sparse A in compressed rows or columns, every product exactly. Also the largest
@@ -345,7 +346,8 @@ void bind_exact(nb::module_& m) {
 void bind_native(nb::module_& m) {
     bind_exact(m);
     bind_bf16(m);
-    bind_complex(m);
+    bind_complex_lu<float>(m);
+    bind_complex_lu<double>(m);
     m.def("native_level", [] { return name_of(native_level()); });
     bind_lu<float>(m);
     bind_lu<double>(m);

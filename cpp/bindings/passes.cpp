@@ -79,8 +79,8 @@ void require_lines(const Matrix& a, const Rows& rows, const Columns& columns, in
     require(threads >= 1, "threads < 1; pass at least 1");
 }
 
-Workspace scaling_workspace(std::int64_t rows) {
-    return Workspace(scaling_kernels().workspace(rows) * static_cast<std::int64_t>(sizeof(std::int64_t)));
+Workspace scaling_workspace(const ScalingKernels& kernels, std::int64_t rows) {
+    return Workspace(kernels.workspace(rows) * static_cast<std::int64_t>(sizeof(std::int64_t)));
 }
 
 void bind_scaling(nb::module_& m) {
@@ -92,10 +92,11 @@ void bind_scaling(nb::module_& m) {
         require_lines(a, rows, columns, threads);
         const std::int64_t count = length(a.shape(0));
         nb::gil_scoped_release release;
-        const Workspace workspace = scaling_workspace(count);
-        scaling_kernels().largest_exponents(count, length(a.shape(1)), a.data(), row_scale.data(),
-                                            column_scale.data(), rows.data(), columns.data(), threads,
-                                            static_cast<std::int64_t*>(workspace.get()));
+        const ScalingKernels& kernels = scaling_kernels();
+        const Workspace workspace = scaling_workspace(kernels, count);
+        kernels.largest_exponents(count, length(a.shape(1)), a.data(), row_scale.data(), column_scale.data(),
+                                  rows.data(), columns.data(), threads,
+                                  static_cast<std::int64_t*>(workspace.get()));
     });
     define(m, "native_scale", [](MatrixIn<double> a, Exponents row_scale, Exponents column_scale,
                                  MatrixOut<double> scaled, int threads) {
@@ -103,10 +104,10 @@ void bind_scaling(nb::module_& m) {
         require_lines(scaled, row_scale, column_scale, threads);
         const std::int64_t count = length(a.shape(0));
         nb::gil_scoped_release release;
-        const Workspace workspace = scaling_workspace(count);
-        return scaling_kernels().scale(count, length(a.shape(1)), a.data(), row_scale.data(),
-                                       column_scale.data(), scaled.data(), threads,
-                                       static_cast<std::int64_t*>(workspace.get()));
+        const ScalingKernels& kernels = scaling_kernels();
+        const Workspace workspace = scaling_workspace(kernels, count);
+        return kernels.scale(count, length(a.shape(1)), a.data(), row_scale.data(), column_scale.data(),
+                             scaled.data(), threads, static_cast<std::int64_t*>(workspace.get()));
     });
     define(m, "native_magnitude_sums", [](MatrixIn<double> a, bool transpose, VectorIn<double> weights,
                                           VectorOut<double> sums, int threads) {

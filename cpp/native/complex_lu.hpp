@@ -1,4 +1,4 @@
-// LU with partial pivoting of complex matrices (ComplexKernels in kernels.hpp): that of lu.hpp, with the
+// LU with partial pivoting of complex matrices (NativeKernels::complex_lu): that of lu.hpp, with the
 // tile of complex_tile.hpp and the panels of complex_panel.hpp.
 //
 // In each column of the factors the n real parts come first, then the n imaginary ones: products and

@@ -18,7 +18,6 @@ namespace native_amx { extern const Bf16Kernels bf16_kernels; }
 
 ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<float>, float_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, NativeKernels<double>, double_kernels)
-ROUNDWISE_DECLARE_TABLE(native_, ComplexKernels, complex_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, LookKernels, look_kernels)
 ROUNDWISE_DECLARE_TABLE(native_, ScalingKernels, scaling_kernels)
 ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
@@ -105,10 +104,6 @@ template <> const NativeKernels<float>& native_kernels() {
 
 template <> const NativeKernels<double>& native_kernels() {
     return ROUNDWISE_TABLE(native_level(), native_, double_kernels);
-}
-
-const ComplexKernels& complex_kernels() {
-    return ROUNDWISE_TABLE(native_level(), native_, complex_kernels);
 }
 
 const LookKernels& look_kernels() { return ROUNDWISE_TABLE(native_level(), native_, look_kernels); }

@@ -15,7 +15,6 @@ const Bf16Kernels& bf16_kernels(const std::string& level);  // std::invalid_argu
 // The level in use (common/levels.hpp), or baseline on a processor without FMA and F16C.
 Level native_level();
 template <class T> const NativeKernels<T>& native_kernels();
-const ComplexKernels& complex_kernels();
 const LookKernels& look_kernels();
 const ScalingKernels& scaling_kernels();
 const ExactKernels& exact_kernels();

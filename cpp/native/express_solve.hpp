@@ -112,6 +112,9 @@ template <int parts> class ExpressSolve {
     std::int64_t n_, columns_, step_, width_;
     bool single_, scaled_ = false;
     ExpressGate gate_;
+    // Taken once: another thread may set another level meanwhile.
+    const ExpressKernels<parts>& kernels_ = express_kernels<parts>();
+    const ExactKernels& exact_ = exact_kernels();
     const double* matrix_ = nullptr;  // what is verified: n rows of n numbers, parts side by side
     double *copy_, *factors_, *rights_, *y_, *z_, *x_, *residual_;
     double *errors_, *row_weights_, *column_weights_;
@@ -168,11 +171,10 @@ template <int parts> class ExpressSolve {
 
     ExpressResult attempt() {
         pack();
-        const ExpressKernels<parts>& kernels = express_kernels<parts>();
-        const double ratio = kernels.factorize(n_, factors_, swaps_);
+        const double ratio = kernels_.factorize(n_, factors_, swaps_);
         if (!(ratio > gate_.suspicious)) return {ExpressStatus::suspicious, HUGE_VAL, ratio};
         pack_columns(rights_, y_);
-        kernels.substitute(n_, factors_, swaps_, columns_, y_);
+        kernels_.substitute(n_, factors_, swaps_, columns_, y_);
         norm_ = norm();
         for (int step = 0;; ++step) {
             double error = backward_error(gate_.block) * gate_.growth + gate_.block_error;
@@ -183,7 +185,7 @@ template <int parts> class ExpressSolve {
             if (!std::isfinite(error) || step == corrections || single_)
                 return {ExpressStatus::above_tolerance, error == error ? error : HUGE_VAL, ratio};
             pack_columns(residual_, z_);
-            kernels.substitute(n_, factors_, swaps_, columns_, z_);
+            kernels_.substitute(n_, factors_, swaps_, columns_, z_);
             for (std::int64_t c = 0; c < columns_; ++c)  // others stay as they are, whoever is beside them
                 if (!(errors_[c] * gate_.growth + gate_.exact_error <= gate_.tolerance))
                     for (std::int64_t i = 0; i < parts * n_; ++i) y_[i * width_ + c] += z_[i * width_ + c];
@@ -226,8 +228,7 @@ template <int parts> class ExpressSolve {
                     pairs[0] = re, pairs[1] = -im, turned[0] = im, turned[1] = re;
                 }
             }
-        exact_kernels().residual(parts * n_, n_, matrix_, true, parts * columns_, x_, rights_, residual_,
-                                 block, 1);
+        exact_.residual(parts * n_, n_, matrix_, true, parts * columns_, x_, rights_, residual_, block, 1);
         double worst = 0;
         for (std::int64_t c = 0; c < columns_; ++c) {
             errors_[c] = scaled_ ? scaled_error(c) : plain_error(c);
@@ -269,7 +270,7 @@ template <int parts> class ExpressSolve {
 
     double norm() const {
         double result = 0;
-        if (!scaled_) result = exact_kernels().largest_row_sum(parts * n_, n_, matrix_, true);
+        if (!scaled_) result = exact_.largest_row_sum(parts * n_, n_, matrix_, true);
         for (std::int64_t i = 0; scaled_ && i < n_; ++i) {
             double sum = 0;
             for (std::int64_t j = 0; j < parts * n_; ++j) {

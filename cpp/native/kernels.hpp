@@ -27,16 +27,6 @@ template <class T> struct LuKernels {
     int (*cholesky)(std::int64_t n, T* a, bool upper, int threads, void* workspace);
 };
 
-// LU of complex matrices, in float32. One table per level "baseline", "avx2", "avx512".
-struct ComplexKernels {
-    std::int64_t (*workspace)(std::int64_t n, int threads);  // bytes, aligned to 64
-
-    // PA = LU as by LuKernels::lu. A has pairs of real and imaginary parts, and is not overwritten: the
-    // factors go to `packed`, 2 n x n, as NativeKernels::complex_solve takes them. The pivot is the first entry of largest |re| + |im|.
-    int (*lu)(std::int64_t n, const double* a, float* packed, std::int32_t* pivots, int threads,
-              void* workspace);
-};
-
 // BF16 products with FP32 sums: one table per level "portable", "avx512_bf16", "amx".
 //
 // LU and Cholesky store their factors in float32. LU factorizes blocks of 64 columns, and solves for blocks of 64
@@ -75,7 +65,13 @@ template <class T> struct NativeKernels : LuKernels<T> {
                   std::int64_t columns, T* b, int threads, void* workspace);
     std::int64_t (*solve_workspace)(std::int64_t n, std::int64_t columns, int threads);  // bytes, aligned to 64
 
-    // The same for complex LU factors and B. The factors are 2 n x n numbers (float32, or T): in each
+    // PA = LU of a complex A, as by LuKernels::lu. A has pairs of real and imaginary parts, and is not
+    // overwritten: the factors go to `packed`, 2 n x n. The pivot is the first entry of largest |re| + |im|.
+    std::int64_t (*complex_lu_workspace)(std::int64_t n, int threads);  // bytes, aligned to 64
+    int (*complex_lu)(std::int64_t n, const double* a, T* packed, std::int32_t* pivots, int threads,
+                      void* workspace);
+
+    // As `solve`, for complex LU factors and B. The factors are 2 n x n numbers (float32, or T): in each
     // column n real parts, then n imaginary ones. B is n x 2 columns, a column of real parts before each
     // of imaginary ones. Nothing is conjugated. The workspace is that of `solve`.
     void (*complex_solve)(Storage, std::int64_t n, const void* a, bool transpose, std::int64_t columns, T* b,

@@ -72,6 +72,8 @@ constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<Plain
                                            matvec<T>,
                                            solve<T>,
                                            solve_workspace<T>,
+                                           complex_lu_workspace<T>,
+                                           complex_lu<T>,
                                            complex_solve<T>,
                                            narrow<T>,
                                            widen<T>,
@@ -86,9 +88,6 @@ extern const NativeKernels<float> float_kernels;
 extern const NativeKernels<double> double_kernels;
 constexpr NativeKernels<float> float_kernels = native_table<float>;
 constexpr NativeKernels<double> double_kernels = native_table<double>;
-
-extern const ComplexKernels complex_kernels;
-constexpr ComplexKernels complex_kernels = {complex_lu_workspace<float>, complex_lu<float>};
 
 extern const LookKernels look_kernels;
 constexpr LookKernels look_kernels = {look_workspace, look, gram};

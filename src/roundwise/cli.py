@@ -21,13 +21,29 @@ except ModuleNotFoundError:
 
 from roundwise.commands.calibrate import calibrate_command
 from roundwise.commands.compare import compare_command
-from roundwise.commands.endings import Interrupted
 from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
-from roundwise.commands.reproduce import reproduce_command
+from roundwise.commands.outputs import Interrupted
 from roundwise.commands.solve import solve_command
 from roundwise.commands.tables import fill_command, merge_command
 from roundwise.commands.train import train_command
+
+try:
+    from roundwise_studies.command import reproduce_command
+except ModuleNotFoundError as error:
+    if error.name != "roundwise_studies":
+        raise
+
+    @click.command(
+        "reproduce", add_help_option=False, context_settings={"ignore_unknown_options": True}
+    )
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def reproduce_command(arguments: tuple[str, ...]) -> None:
+        """Run the paper's experiments (install roundwise-studies first)."""
+        raise click.ClickException(
+            "the paper's experiments are a package of their own; pip install roundwise-studies, "
+            "or, in a copy of the source, pip install ./studies"
+        )
 
 
 class OneLineErrors(click.Group):

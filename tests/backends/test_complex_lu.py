@@ -9,11 +9,12 @@ from roundwise import _kernels
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.native import complex_matrix
 from roundwise.backends.real_form import RealForm
-from roundwise.formats import FP32
+from roundwise.formats import FP32, FP64
 
 U32 = 2.0**-24
 SIZES = (1, 2, 15, 16, 17, 63, 64, 65, 129, 300)
 level = pytest.mark.parametrize("level", rw.machine.threads.simd_levels())
+real = pytest.mark.parametrize("real", [np.float32, np.float64])
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +29,13 @@ def gaussian(n, seed=0):
     return rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))
 
 
-def lu(A, threads=2):
+def lu(A, threads=2, real=np.float32):
     """The code, the factors and the interchanges of A."""
     n = len(A)
-    packed = np.full((2 * n, n), np.nan, np.float32, order="F")
+    packed = np.full((2 * n, n), np.nan, real, order="F")
     swaps = np.full(n, -1, np.int32)
     code = _kernels.native_complex_lu(np.asfortranarray(A), packed, swaps, threads)
-    factors = np.empty((n, n), np.complex64, order="F")
+    factors = np.empty((n, n), np.result_type(real, np.complex64), order="F")
     factors.real, factors.imag = packed[:n], packed[n:]
     return code, factors, swaps
 
@@ -48,8 +49,9 @@ def permuted(A, swaps):
 
 
 @level
+@real
 @pytest.mark.parametrize("n", SIZES)
-def test_factors_multiply_to_the_matrix(n, level):
+def test_factors_multiply_to_the_matrix(n, real, level):
     """Every sum of three-product multiplications errs by a small multiple of n u |L| |U|.
 
     Higham (1992): the real part errs as by four products, the imaginary one by at most
@@ -57,14 +59,14 @@ def test_factors_multiply_to_the_matrix(n, level):
     """
     rw.machine.threads.set_simd_level(level)
     A = gaussian(n)
-    code, packed, swaps = lu(A)
+    code, packed, swaps = lu(A, real=real)
     assert code == 0
-    F = packed.astype(np.complex128)
+    F, u = packed.astype(np.clongdouble), np.finfo(real).eps / 2
     L, U = np.tril(F, -1) + np.eye(n), np.triu(F)
-    bound = 4 * (n + 8) * U32 * (np.abs(L) @ np.abs(U)) + U32 * np.abs(permuted(A, swaps))
+    bound = 4 * (n + 8) * u * (np.abs(L) @ np.abs(U)) + u * np.abs(permuted(A, swaps))
     assert (np.abs(permuted(A, swaps) - L @ U) <= bound).all()
     sizes = np.abs(L.real) + np.abs(L.imag)
-    assert sizes.max() <= 2 * (1 + 4 * U32)  # |l| <= sqrt(2)
+    assert sizes.max() <= 2 * (1 + 4 * u)  # |l| <= sqrt(2)
 
 
 @level
@@ -84,14 +86,15 @@ def test_pivots_are_those_of_elimination(n, level):
 
 
 @level
+@real
 @pytest.mark.parametrize("n", [*SIZES, 449])
-def test_bits_do_not_depend_on_threads(n, level):
+def test_bits_do_not_depend_on_threads(n, real, level):
     rw.machine.threads.set_simd_level(level)
     A = gaussian(n, seed=1)
-    code, alone, swaps = lu(A, 1)
+    code, alone, swaps = lu(A, 1, real)
     assert code == 0
     for threads in (2, 3, 5):
-        _, packed, others = lu(A, threads)
+        _, packed, others = lu(A, threads, real)
         assert packed.tobytes() == alone.tobytes()
         assert others.tobytes() == swaps.tobytes()
 
@@ -154,12 +157,13 @@ def test_arrays_are_checked():
 
 def test_matrices_use_it(monkeypatch):
     """Factors solve with A and A*, and failures have the statuses that LAPACK's led to."""
-    n = complex_matrix.OWN_LU_ORDER
-    A, b = gaussian(n), gaussian(n)[0]
+    A, b = gaussian(70), gaussian(70)[0]
 
-    def factors(values):
-        return complex_matrix.ComplexMatrix(RealForm(np.ascontiguousarray(values)), FP32).lu()
+    def factors(values, fmt=FP32):
+        return complex_matrix.ComplexMatrix(RealForm(np.ascontiguousarray(values)), fmt).lu()
 
+    x = factors(A, FP64).solve(b.view(np.float64)).view(np.complex128)
+    assert np.linalg.norm(A @ x - b) < 1e-12 * np.linalg.norm(b)
     for operator, adjoint in ((A, False), (A.conj().T, True)):
         x = factors(A).solve(b.view(np.float64), transpose=adjoint).view(np.complex128)
         assert np.linalg.norm(operator @ x - b) < 1e-3 * np.linalg.norm(b)

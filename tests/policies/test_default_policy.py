@@ -322,7 +322,7 @@ def test_equal_costs_go_to_the_higher_format(monkeypatch):
     policy = policy_of(facts())
     actions = [policy.space.index(f"lu:{fmt}-fp64-fp64-fp64") for fmt in ("fp32", "fp64")]
     equal = {i: Expectation("lu", policy.space[i][0].name, 1.0, 9, 10, 1.0, 1.0) for i in actions}
-    monkeypatch.setattr(policy, "expectations", lambda seen, allowed=None: equal)
+    monkeypatch.setattr(policy, "_expectations", lambda *arguments: equal)
     assert policy.rank(DENSE).actions[:2] == tuple(actions[::-1])
     assert policy.choose(DENSE) == actions[1]
 

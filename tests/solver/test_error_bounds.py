@@ -195,11 +195,11 @@ def test_errors_of_large_systems_are_estimated(power, policy):
 
 def test_hilbert_matrices_beyond_float64():
     A = linalg.hilbert(15)
-    with pytest.warns(rw.IllConditionedWarning, match=r"no digit of x .* at least .*e\+17"):
+    with pytest.warns(rw.IllConditionedWarning, match=r"no digit of x .* at least .*e\+1[678]"):
         solution = rw.solve(A, A @ np.ones(15), full_output=True)
     assert math.isinf(solution.forward_error_bound)
     assert solution.digits == 0
-    assert 1e17 < solution.condition < 1e21  # its condition number is 1e20 or so
+    assert 2**53 < solution.condition < 1e21  # a lower bound of 1e20 or so, beyond what FP64 tells
     story = solution.explain()
     assert "No digit of it is certain: A is singular to working precision, or close" in story
     assert "The condition number is at least" in story

@@ -11,8 +11,7 @@ import click
 
 from roundwise.backends import get_backend
 from roundwise.commands import options
-from roundwise.commands.endings import echo
-from roundwise.commands.outputs import writable_folder
+from roundwise.commands.outputs import echo, writable_folder
 from roundwise.costs.calibration import (
     DEVICE_SIZES,
     QUICK_DEVICE_SIZES,

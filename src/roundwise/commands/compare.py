@@ -19,9 +19,8 @@ from scipy.sparse.linalg import spsolve
 from roundwise._lazy import require
 from roundwise.algorithms.accuracy import backward_errors
 from roundwise.commands import options
-from roundwise.commands.complex_files import ComplexSystem
-from roundwise.commands.endings import data_errors, echo
-from roundwise.commands.outputs import keep, replacing, writable_file
+from roundwise.commands.outputs import data_errors, echo, keep, replacing, writable_file
+from roundwise.commands.systems import ComplexSystem
 from roundwise.evaluation import format_table
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.machine.identity import Machine

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+import numpy as np
 
 from roundwise.backends import get_backend
 from roundwise.commands import options
-from roundwise.commands.endings import data_errors, echo, interruptible
-from roundwise.commands.judgements import judge, judge_times
-from roundwise.commands.outputs import keep
+from roundwise.commands.outputs import data_errors, echo, interruptible, keep
 from roundwise.commands.systems import (
     KAPPAS,
     check_kappa,
@@ -22,9 +22,28 @@ from roundwise.commands.systems import (
     system_sizes_option,
     systems_argument,
 )
-from roundwise.outcomes import OutcomeTable, fill, progress_bar
+from roundwise.costs import cost_matrix
+from roundwise.evaluation import (
+    accuracy_table,
+    best_fixed_action,
+    format_table,
+    modelled_speedup,
+    regret_table,
+)
+from roundwise.evaluation.accuracy import AccuracyTable, UsageTable, usage_table
+from roundwise.evaluation.choices import RegretTable, Speedup
+from roundwise.evaluation.tables import Interval, ratio_interval
+from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
 from roundwise.policies.profile import STRUCTURE
-from roundwise.tuning import Tuner
+from roundwise.rewards import CostReward, ProblemFacts, met_matrix
+from roundwise.tuning import Tuner, view_contexts, view_rewards
+from roundwise.tuning.measured import (
+    Floats,
+    Measured,
+    PolicyTimes,
+    first_actions,
+    policy_times,
+)
 
 
 @click.command("evaluate")
@@ -122,3 +141,145 @@ def evaluate_command(
         **asdict(judged),
     }
     echo(facts, [title, *judged.lines()], as_json)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All tables about a policy; `safe_accuracy` is the safe action's, to compare with."""
+
+    tau: float
+    safe_action: str
+    accuracy: AccuracyTable
+    safe_accuracy: AccuracyTable
+    actions: dict[str, int]
+    usage: UsageTable
+    regret: RegretTable
+    speedup: Speedup | None
+
+    def lines(self) -> Iterator[str]:
+        yield f"\nThe policy's accuracy (tau = {self.tau:g})\n"
+        yield format_table(self.accuracy.to_rows())
+        yield f"\nThe same for {self.safe_action}\n"
+        yield format_table(self.safe_accuracy.to_rows())
+        if any(r.vacuous for r in self.accuracy.ranges):
+            yield "* the paper's threshold, tau times the median kappa, exceeds 1: it asks nothing"
+        yield "\nStages of a solve that run in each format, on average\n"
+        yield format_table(self.usage.to_rows())
+        yield "\nMean reward, and how far it is behind each reference [95 % interval]\n"
+        columns = ("policy", "reward", "regret: oracle", "best fixed", "all-FP64")
+        yield format_table([{c: row[c] for c in columns} for row in self.regret.to_rows()])
+        if self.speedup is not None:
+            yield "\nModelled speedup over all-FP64; misses of the target pay for the fallback\n"
+            yield format_table(self.speedup.to_rows())
+
+
+def judge(tuner: Tuner, view: OutcomeView, kappa: str, tau: float) -> Judgement:
+    """Compare the policy's choices on the view's problems with the references."""
+    space, reward = tuner.space_, tuner.reward_
+    kappas = view.features[:, view.feature_names.index(kappa)]
+    rows = [view.row(i) for i in range(view.shape[0])]
+    chosen = tuner.policy_.predict(view_contexts(view, tuner.context_))
+    baseline = [row[space.safe] for row in rows]
+    picked = [row[i] for row, i in zip(rows, chosen.tolist(), strict=True)]
+    speedup = None
+    if isinstance(reward, CostReward):
+        pairs = zip(view.problems, kappas.tolist(), strict=True)
+        facts = [ProblemFacts.from_stored(problem, value) for problem, value in pairs]
+        speedup = modelled_speedup(
+            cost_matrix(reward.cost, rows),
+            met_matrix(reward.target, rows, facts, space),
+            chosen,
+            space.safe,
+            np.random.default_rng(0),
+        )
+    return Judgement(
+        tau,
+        space.names[space.safe],
+        accuracy_table(picked, baseline, kappas, tau),
+        accuracy_table(baseline, baseline, kappas, tau),
+        dict(Counter(space.names[i] for i in chosen).most_common()),
+        usage_table(chosen, space, kappas),
+        regret_table(
+            view_rewards(view, reward, space),
+            {tuner.policy_.name: chosen},
+            space.safe,
+            np.random.default_rng(0),
+        ),
+        speedup,
+    )
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long solves take with one policy: `comparison` with the oracle, `speedup` over FP64."""
+
+    comparison: PolicyTimes
+    speedup: Interval
+
+
+@dataclass(frozen=True)
+class TimedJudgement:
+    """What a policy for the front door is worth in measured time.
+
+    `actions` counts the systems that start with each action, `sufficed` those on which it was
+    enough. `times` are of the policy, its features' time included, and of the references.
+    """
+
+    safe_action: str
+    actions: dict[str, int]
+    sufficed: dict[str, int]
+    times: tuple[Times, ...]
+
+    def lines(self) -> Iterator[str]:
+        yield "\nThe first action, and on how many systems it sufficed\n"
+        yield format_table(
+            [
+                {"action": name, "systems": count, "sufficed": self.sufficed[name]}
+                for name, count in self.actions.items()
+            ]
+        )
+        yield (
+            "\nMeasured time of whole solves, the policy's features included [95 % interval]: "
+            "speedup over\nall-FP64, and regret, the mean log2 of its time over that of the best "
+            "first action\n"
+        )
+        yield format_table(
+            [
+                {
+                    "policy": row.comparison.policy,
+                    "speedup": str(row.speedup),
+                    "lowest": row.comparison.worst,
+                    "regret": str(row.comparison.regret),
+                    "within 5 % of best": f"{100 * row.comparison.near:.0f} %",
+                }
+                for row in self.times
+            ]
+        )
+
+
+def judge_times(tuner: Tuner, view: OutcomeView) -> TimedJudgement:
+    """Compare the time of solves that the policy starts with that of the references."""
+    measured = Measured.of(view)
+    space, climbs, everyone = measured.space, measured.climbs, np.arange(view.shape[0])
+    first, seconds = first_actions(tuner.policy_, tuner.context_, measured, everyone)
+    names = [space.names[i] for i in first]
+    enough = [view.outcome(i, a).converged for i, a in enumerate(first.tolist())]
+
+    def times(name: str, seconds: Floats) -> Times:
+        return Times(
+            policy_times("", name, seconds, measured.oracle, measured.safe),
+            ratio_interval(measured.safe, seconds, np.random.default_rng(0)),
+        )
+
+    fixed = best_fixed_action(-np.log2(climbs))
+    return TimedJudgement(
+        space.names[space.safe],
+        dict(Counter(names).most_common()),
+        {name: sum(e for e, n in zip(enough, names, strict=True) if n == name) for name in names},
+        (
+            times(tuner.policy_.name, seconds),
+            times("oracle", measured.oracle),
+            times(f"best fixed: {space.names[fixed]}", climbs[:, fixed]),
+            times("all-FP64", measured.safe),
+        ),
+    )

@@ -15,7 +15,7 @@ from roundwise.backends import BACKENDS, KNOWN_ENGINES, native_formats
 from roundwise.backends.cuda.device import get_device, why_not
 from roundwise.backends.engines import Engine
 from roundwise.commands import options
-from roundwise.commands.endings import echo
+from roundwise.commands.outputs import echo
 from roundwise.costs import ProfileError, load_profile
 from roundwise.costs.stored import profile_path
 from roundwise.formats import NAMED_FORMATS

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -18,10 +18,8 @@ from roundwise.actions import Action, as_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.backends import backend_class, get_backend
 from roundwise.commands import options
-from roundwise.commands.complex_files import complex_verdict
-from roundwise.commands.endings import data_errors, echo_json
-from roundwise.commands.outputs import keep, replacing
-from roundwise.commands.systems import check_kappa
+from roundwise.commands.outputs import data_errors, echo_json, keep, replacing
+from roundwise.commands.systems import ComplexSystem, check_kappa
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
 from roundwise.methods import METHODS
@@ -114,12 +112,14 @@ def solve_command(
     with data_errors():
         tuner = None if policy is None else Tuner.load(policy)
         if any(holds_complex(file) for file in (matrix, rhs) if file is not None):
-            others = {
-                "--action": action,
-                "--arithmetic": arithmetic if emulated else None,
-                "--device": None if device == "cpu" else device,
-            }
-            verdict = complex_verdict(matrix, rhs, tuner, others)
+            given = ("--action", action), ("--arithmetic", emulated), ("--device", device == "cuda")
+            if others := [name for name, value in given if value]:
+                raise click.UsageError(
+                    f"{' and '.join(others)}: for real systems only, and these files are complex; "
+                    "leave that out, and the library chooses"
+                )
+            system = ComplexSystem.read(matrix, rhs)
+            verdict = solved(system, system.B, rhs is None, tuner)
         else:
             verdict = real_verdict(matrix, rhs, tuner, action, arithmetic, device)
     if verdict.accepted and out is not None:
@@ -153,20 +153,24 @@ def real_verdict(
         return Verdict.of_runs(systems, rhs is None, algorithm, action, arithmetic, reason, 0.0)
     if tuner is not None and not backend_class(arithmetic).timed:
         return Verdict.of_runs(systems, rhs is None, *chosen_run(tuner, systems[0], arithmetic))
-    return solved(systems, rhs is None, tuner, device)
+    B = np.column_stack([system.b for system in systems])
+    return solved(systems[0], B, rhs is None, tuner, device)
 
 
 def solved(
-    systems: Sequence[LinearSystem], b_assumed: bool, tuner: Tuner | None, device: str | None
+    system: LinearSystem | ComplexSystem,
+    B: Any,
+    b_assumed: bool,
+    tuner: Tuner | None,
+    device: str | None = None,
 ) -> Verdict:
     """Solve natively for all right-hand sides together."""
-    B = np.column_stack([system.b for system in systems])
     policy = "default" if tuner is None else tuner
     try:
-        answer = solve(systems[0].A, B, policy=policy, full_output=True, device=device)
+        answer = solve(system.A, B, policy=policy, full_output=True, device=device)
     except SolveFailed as failure:
         answer = failure
-    return Verdict.of_solve(systems[0], b_assumed, answer)
+    return Verdict.of_solve(system, b_assumed, answer)
 
 
 def chosen_run(

@@ -1,20 +1,24 @@
-"""The systems that `train` and `evaluate` run on: one of the paper's data sets, or files."""
+"""The systems that commands run on: one of the paper's data sets, or files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
 from roundwise.actions import ActionSpace
 from roundwise.backends import Backend
 from roundwise.commands import options
-from roundwise.commands.endings import data_errors
+from roundwise.commands.outputs import data_errors
 from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.problems import DATA_SETS, LinearSystem, read_matrix_market
+from roundwise.problems.matrix_market import read_arrays, reference_solution
 from roundwise.tuning import Context
 
 KAPPAS = {"exact": "kappa_exact", "estimate": "kappa_est"}
@@ -110,3 +114,41 @@ def check_methods(space: ActionSpace, backend: Backend, systems: Sequence[Linear
                 f"{system.name} is {'sparse' if system.is_sparse else 'dense'}, and the policy's "
                 f"methods ({', '.join(space.methods)}) are not for that; pass other systems"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class ComplexSystem:
+    """A complex system as a verdict tells of it; A or b may be real."""
+
+    A: Any
+    B: NDArray[Any]  # (n, columns)
+    name: str
+    x_true: NDArray[Any] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def b(self) -> NDArray[Any]:
+        return self.B[:, 0]
+
+    @property
+    def n(self) -> int:
+        return int(self.A.shape[0])
+
+    @property
+    def is_sparse(self) -> bool:
+        return bool(sparse.issparse(self.A))
+
+    @property
+    def density(self) -> float:
+        nonzeros = self.A.nnz if self.is_sparse else np.count_nonzero(self.A)
+        return float(nonzeros) / self.n**2
+
+    @classmethod
+    def read(cls, matrix: Path, rhs: Path | None) -> ComplexSystem:
+        """From files; without b, one is made from an x whose parts have magnitudes of 1 to 2."""
+        A, B, name = read_arrays(matrix, rhs)
+        if B is not None:
+            return cls(A, B, name)
+        parts = reference_solution(2 * A.shape[0])
+        x = parts[0::2] + 1j * parts[1::2]
+        return cls(A, (A @ x)[:, None], name, x)

@@ -13,7 +13,7 @@ from roundwise._lazy import require
 from roundwise.actions import monotone_space
 from roundwise.algorithms import GmresIR
 from roundwise.commands import options
-from roundwise.commands.endings import interruptible
+from roundwise.commands.outputs import interruptible
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
 from roundwise.problems import DATA_SETS

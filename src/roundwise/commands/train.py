@@ -15,8 +15,7 @@ import numpy as np
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.backends import NativeBackend
 from roundwise.commands import options
-from roundwise.commands.endings import data_errors, echo, interruptible
-from roundwise.commands.outputs import keep, writable_file
+from roundwise.commands.outputs import data_errors, echo, interruptible, keep, writable_file
 from roundwise.commands.systems import (
     KAPPAS,
     Systems,

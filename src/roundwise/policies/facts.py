@@ -124,15 +124,21 @@ class Facts:
             rows.setdefault(profile.kind, []).append(row)
         return cls({kind: np.array(rows[kind]) for kind in KINDS if kind in rows}, provenance or {})
 
-    def of(self, profile: Profile) -> Experience | None:
-        """The facts of the systems of that kind most like this one; None if there are too few."""
+    def near(self, profile: Profile) -> tuple[int, ...]:
+        """The rows of the systems of that kind most like this one; none if there are too few."""
         if profile.kind not in self._positions:
-            return None
+            return ()
         points, place = self._positions[profile.kind], np.array(profile.position)
         near = _kernels.native_nearest(points, place, RADIUS**2, NEIGHBOURS)
-        if len(near) < ENOUGH:
-            return None
-        return Experience.of(profile.kind, self.tables[profile.kind][near])
+        return () if len(near) < ENOUGH else tuple(near)
+
+    def of(self, profile: Profile) -> Experience | None:
+        """The facts of the systems of that kind most like this one; None if there are too few."""
+        return self.of_rows(profile.kind, self.near(profile))
+
+    def of_rows(self, kind: str, rows: tuple[int, ...]) -> Experience | None:
+        """The facts of these systems; None if there are none."""
+        return Experience.of(kind, self.tables[kind][list(rows)]) if rows else None
 
     @cached_property
     def _positions(self) -> dict[str, Array]:

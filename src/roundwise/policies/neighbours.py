@@ -16,13 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import ActionSpace
 from roundwise.backends import NativeBackend
 from roundwise.costs import Shape, Work, current_prices
 from roundwise.costs.prices import Prices
 from roundwise.features import PROBE
 from roundwise.formats import FP64
-from roundwise.methods import Method
+from roundwise.methods import METHODS, Method
 from roundwise.policies.base import Arrays, Contexts, Ranking, StudiedOutcomes
 from roundwise.policies.baselines import Baseline
 from roundwise.policies.facts import Experience, Facts, Tried, columns_of
@@ -45,6 +44,9 @@ LARGEST = 100_000
 
 UNKNOWN_FILL = 10.0
 """A taste: entries of the factors for each of A, where no similar system is known."""
+
+MOST_KNOWN = 1000
+"""A taste: rankings that are kept."""
 
 EASY, FAILED = Work(1, steps=1), Work(1, steps=10, iterations=40)
 """EASY: one correction. FAILED: ten corrections and the whole budget of GMRES, a fact of
@@ -108,8 +110,10 @@ class NeighbourPolicy(Baseline):
     def __init__(self, facts: Facts | None = None, prices: Prices | None = None) -> None:
         self._given, self._prices = facts, prices
         self.facts = Facts({}) if facts is None else facts
-        self._crossovers: tuple[Prices | None, dict[str, int]] = None, {}  # by kind
-        self._starts: tuple[ActionSpace, dict[tuple[str, str], int]] | None = None
+        self._memo: tuple[tuple[Any, ...], dict[Any, Any]] = (), {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_memo": ((), {})}
 
     @property
     def prices(self) -> Prices:
@@ -144,21 +148,49 @@ class NeighbourPolicy(Baseline):
         return np.array(costs) if seconds else None
 
     def rank(self, state: Profile | None, allowed: Collection[int] | None = None) -> Ranking:
-        known = {} if state is None else self.expectations(state, allowed)
-        seconds = {action: e.seconds for action, e in known.items()}
-        order = sorted(known, key=lambda action: (seconds[action], -action))
-        reason = told(known[order[0]], list(known.values())) if order else ""
-        return self.ranking(order, reason, allowed, seconds)
+        return self.ranking((), "", allowed) if state is None else self._found(state, allowed)[1]
 
     def expectations(
         self, profile: Profile, allowed: Collection[int] | None = None
-    ) -> dict[int, Expectation]:
+    ) -> Mapping[int, Expectation]:
         """The expected work of starting in each format, lowest first.
 
         If no similar system is known, it is the worst case.
         """
-        experience, prices, starts = self.facts.of(profile), self.prices, self._start_indices()
-        shape = _shape(profile, experience)
+        return self._found(profile, allowed)[0]
+
+    def _found(
+        self, profile: Profile, allowed: Collection[int] | None
+    ) -> tuple[dict[int, Expectation], Ranking]:
+        """Expectations and the ranking by them: the same for all systems of these sizes whose
+        neighbours are the same."""
+        near, memo = self.facts.near(profile), self._known()
+        key = profile.sizes, near, None if allowed is None else tuple(allowed)
+        if key not in memo:
+            known = self._expectations(profile, near, allowed)
+            seconds = {action: e.seconds for action, e in known.items()}
+            order = sorted(known, key=lambda action: (seconds[action], -action))
+            reason = told(known[order[0]], list(known.values())) if order else ""
+            if len(memo) > MOST_KNOWN:
+                memo.clear()
+            memo[key] = known, self.ranking(order, reason, allowed, seconds)
+        found: tuple[dict[int, Expectation], Ranking] = memo[key]
+        return found
+
+    def _known(self) -> dict[Any, Any]:
+        """What was found by these facts, prices, actions and methods; else nothing yet."""
+        by = self.facts, self.prices, getattr(self, "space", None), *METHODS.values()
+        memo = self._memo  # another thread, with other prices, may replace it
+        if memo[0] != by:
+            memo = self._memo = by, {}
+        return memo[1]
+
+    def _expectations(
+        self, profile: Profile, near: tuple[int, ...], allowed: Collection[int] | None
+    ) -> dict[int, Expectation]:
+        experience, prices = self.facts.of_rows(profile.kind, near), self.prices
+        shape, rest = _shape(profile, experience), (FP64, FP64, FP64)
+        starts = {(a.method, a[0].name): i for i, a in enumerate(self.space) if a[1:] == rest}
         found = {}
         for method in profile.methods:
             formats = self.formats(method, prices)
@@ -171,15 +203,6 @@ class NeighbourPolicy(Baseline):
                     names = method.name, lu
                     found[action] = _expectation(shape, names, formats[i:], experience, prices)
         return found
-
-    def _start_indices(self) -> dict[tuple[str, str], int]:
-        """By method and format, the actions with FP64 in all stages but the first."""
-        if self._starts is None or self._starts[0] is not self.space:
-            rest = (FP64, FP64, FP64)
-            pairs = enumerate(self.space)
-            indices = {(a.method, a[0].name): i for i, a in pairs if tuple(a[1:]) == rest}
-            self._starts = self.space, indices
-        return self._starts[1]
 
     def formats(self, method: Method, prices: Prices) -> tuple[str, ...]:
         """The formats to choose from: those that have a price and run here, lowest first."""
@@ -218,14 +241,10 @@ class NeighbourPolicy(Baseline):
         """The smallest system that a lower format can solve sooner, with one correction."""
         if KINDS[kind].sparse:
             return SPARSE_CROSSOVER
-        prices = self.prices
-        found = self._crossovers  # another thread, with other prices, may replace it
-        if found[0] is not prices:
-            found = self._crossovers = prices, {}
-        known = found[1]
-        if kind not in known:
-            known[kind] = self._find_crossover(kind, prices)
-        return known[kind]
+        memo = self._known()
+        if kind not in memo:
+            memo[kind] = self._find_crossover(kind, self.prices)
+        return int(memo[kind])
 
     def _find_crossover(self, kind: str, prices: Prices) -> int:
         lower, method = self.formats(KINDS[kind], prices)[:-1], KINDS[kind].name

@@ -8,6 +8,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from roundwise.actions import ActionSpace
 from roundwise.costs import Shape
@@ -89,7 +90,7 @@ class Profile:
     coherence: float = 0.0
     remainder: float = 1.0
     columns: int = 1
-    fitting: tuple[str, ...] = ()  # the methods that fit it; that of its kind if empty
+    structure: tuple[float, ...] = ()  # the features of `STRUCTURE`; empty if not known
     filled: float = 0.0  # entries of Cholesky's L in AMD's order; 0 if they were not counted
     flops: float = 0.0  # of this factorization
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if they were not counted
@@ -105,26 +106,21 @@ class Profile:
                 f"{', '.join(PROBE)}; train the policy with context=PROBE_CONTEXT"
             )
         n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
-        *others, filled, flops, nd_flops, squares, diagonals = context[9:]
-        structure = dict(zip(STRUCTURE, (pattern, positive, *others), strict=True))
-        kind = kind_of(bool(sparse), bool(pattern), bool(positive))
-        fitting = tuple(
-            m.name for m in METHODS.values() if m.sparse == bool(sparse) and m.fits(structure)
-        )
+        *others, banded, triangular, filled, flops, nd_flops, squares, diagonals = context[9:]
         return cls(
-            kind,
+            kind_of(bool(sparse), bool(pattern), bool(positive)),
             n=round(10.0**n),
             entries=round(10.0**entries),
             diagonal_share=share,
             coherence=10.0**coherence,
             remainder=10.0**remainder,
             columns=round(columns),
-            fitting=fitting,
+            structure=(pattern, positive, *others, banded, triangular),
             filled=_counted(filled),
             flops=_counted(flops),
             nd_flops=_counted(nd_flops),
             row_squares=_counted(squares),
-            diagonals=round(10.0**diagonals) if structure["banded"] else 0,
+            diagonals=round(10.0**diagonals) if banded else 0,
         )
 
     @property
@@ -133,13 +129,22 @@ class Profile:
         return KINDS[self.kind]
 
     @property
+    def fitting(self) -> tuple[str, ...]:
+        """The methods that fit its structure; that of its kind if this is not known."""
+        if not self.structure:
+            return (self.method.name,)
+        known = dict(zip(STRUCTURE, self.structure, strict=True))
+        same_kind = (m for m in METHODS.values() if m.sparse == self.is_sparse)
+        return tuple(method.name for method in same_kind if method.fits(known))
+
+    @property
     def methods(self) -> tuple[Method, ...]:
         """The methods to choose from.
 
         Of LU and Cholesky of the whole matrix it is that of the system's kind. Methods whose price
         depends on counts are left out where these are not known (`Method.counts`).
         """
-        named = [METHODS[name] for name in self.fitting or (self.method.name,)]
+        named = [METHODS[name] for name in self.fitting]
         others = () if self.is_sparse else OF_DENSE_KINDS - {self.method.name}
         return tuple(
             method
@@ -154,8 +159,9 @@ class Profile:
         They do if pivots stay on the diagonal (then static pivoting fits), and in a narrow band.
         A symmetric A without a strong diagonal was counted for L D L' alone.
         """
-        symmetric = "ldl/amd" in self.fitting
-        return "lu/amd" in self.fitting or (self.filled > 0 and not symmetric)
+        fitting = self.fitting
+        symmetric = "ldl/amd" in fitting
+        return "lu/amd" in fitting or (self.filled > 0 and not symmetric)
 
     @property
     def is_sparse(self) -> bool:
@@ -168,6 +174,12 @@ class Profile:
         squares = self.row_squares or self.entries**2 / self.n
         counts = filled, flops, self.nd_flops, squares
         return Shape(self.n, self.entries, self.columns, *counts, self.diagonals)
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        """What methods and their prices depend on, beside the systems that are like this one."""
+        counts = self.filled, self.flops, self.nd_flops, self.row_squares, self.diagonals
+        return self.kind, self.n, self.entries, self.columns, self.structure, *counts
 
     @property
     def place(self) -> list[float]:

@@ -12,21 +12,18 @@ tolerance, NaN) goes on to the general path, which finds out why and says so.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
-from roundwise._csr import dense_from_sparse, is_canonical
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
-from roundwise.backends.arrays import is_sparse
-from roundwise.backends.engines.orderings import Orders
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
-from roundwise.backends.native.small_sparse import LARGEST, solve_sparse_at_once
 from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
@@ -41,9 +38,6 @@ from roundwise.solver.system import AS_LARGE
 from roundwise.solver.trust.examining import SUSPICIOUS, knowledge_of
 
 Array = NDArray[Any]
-
-MOSTLY_ZERO = 4
-"""A sparse matrix with more than one entry in so many places is solved with as a dense one."""
 
 ONE_THREAD_UP_TO = 256
 """The largest real float64 system that one thread solves; larger ones take our LU with several.
@@ -104,29 +98,39 @@ class ExpressAnswer(NamedTuple):
     method: str = "lu"
 
 
+class ExpressFactors(Protocol):
+    """Factors of a small matrix with which one compiled call solves: substitution, residual, gate.
+
+    A `Factorization` that has such factors asks them first; what they refuse is solved by the
+    general path, which finds out why. They never change, so that threads may share them.
+    """
+
+    A: Any
+    """The matrix, a copy of their own; what `full_output` tells of an answer is computed from it.
+    """
+
+    def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
+        """``A^-1 b``, or that of the transpose; `trans` is what `Factorization.solve` takes.
+
+        None if the answer does not pass the gate, or if b or `trans` is not what one call takes:
+        others than NumPy's own arrays, of the wrong shape, with NaN. It raises nothing.
+        """
+
+
 memo: dict[Any, Known | None] = {}
 """By shapes, types and tolerance; None for systems that are not for one call. Nothing in it depends
 on the machine or on threads; `memo.clear()` only frees memory."""
 
 
-def express(
-    A: Any, b: Any, tol: float | None, bound: int | None = None, panels: bool = True
-) -> ExpressAnswer | Orders | None:
+def express(A: Any, b: Any, tol: float | None, bound: int | None = None) -> ExpressAnswer | None:
     """A system with n < bound by one call; None if it is refused, or is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
-    `express_below` of a policy, None for that of the default one. For a sparse A see
-    `express_sparse`.
+    `express_below` of a policy, None for that of the default one. Sparse systems:
+    `express_sparse.py`.
     """
     if not type(A) is type(b) is np.ndarray:
-        if not (bound and is_sparse(A) and A.ndim == 2 and type(b) is np.ndarray):
-            return None
-        if A.shape[0] != A.shape[1]:
-            return None
-        if _is_for_dense(A):  # those with n >= bound are not copied in vain
-            small = A.shape[0] < bound
-            return express(dense_from_sparse(A, "A"), b, tol, bound) if small else None
-        return None if A.dtype.kind == "c" else express_sparse(A, b, tol, bound, panels)
+        return None
     key = A.shape, A.dtype, b.shape, b.dtype, tol
     try:
         known = memo[key]
@@ -142,18 +146,6 @@ def express(
     return _run(A, b, known)
 
 
-def _is_for_dense(A: Any) -> bool:
-    """Whether a square sparse A is solved with as a dense one: tiny ones, and those with few zeros.
-
-    A compiled call with a tiny one takes less time than SciPy takes to convert its format.
-    """
-    n = int(A.shape[0])
-    if n < ALWAYS_SMALL:
-        return True
-    entries = int(A.data.size if A.format in ("csr", "csc", "coo") else A.nnz)  # not from indices
-    return MOSTLY_ZERO * entries > n * n
-
-
 def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     if not known.is_compiled:
         return _by_threads(A, b, known)
@@ -164,9 +156,7 @@ def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     return ExpressAnswer(x, known.unit * error, known.tolerance, pivot_ratio)
 
 
-def _converted(
-    A: Array, b: Array, tol: float | None, bound: int | None
-) -> ExpressAnswer | Orders | None:
+def _converted(A: Array, b: Array, tol: float | None, bound: int | None) -> ExpressAnswer | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in _TYPES and b.dtype in _TYPES:
         return None  # the shapes are no system's
@@ -184,11 +174,17 @@ def _of_known_type(A: Array) -> Array:
 
 
 def solution_of(
-    answer: ExpressAnswer, A: Any, b: Array, tol: float | None, seconds: float
+    answer: ExpressAnswer,
+    A: Any,
+    b: Array,
+    tol: float | None,
+    seconds: float,
+    again: Callable[[], ExpressAnswer | None] | None = None,
 ) -> Solution:
     """What `full_output` returns: the same x, and what is known of its error when it is read.
 
     `seconds` are those of the whole call, which is not timed in parts: they count as ``factor``.
+    `again` repeats it, to see whether A, b and x are what they were.
     """
     action = str(Action([FP64] * 4, answer.method))
     outcome = Outcome(
@@ -202,7 +198,11 @@ def solution_of(
     error, x = answer.backward_error, answer.x
 
     def measured() -> float:
-        return _measured(answer, A, b, tol)
+        if again is None:
+            return _measured(answer, A, b, tol)
+        found = again()
+        same = found is not None and np.array_equal(found.x, answer.x)
+        return found.backward_error if found is not None and same else math.nan
 
     return Solution(
         x,
@@ -219,15 +219,7 @@ def solution_of(
 
 def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> float:
     """The backward error of an answer, computed again; NaN if A, b or x has changed."""
-    if is_sparse(A) and not _is_for_dense(A):
-        if not is_canonical(A):
-            return math.nan
-        right = np.asfortranarray(b)
-        error, _ = exact.sparse_backward_errors(
-            _with_short_indices(A), answer.x, right, np.empty(len(b)), np.empty_like(right)
-        )
-        return float(upper_bounds(error, len(b), exact.error_of(len(b))))
-    dense = _of_known_type(dense_from_sparse(A, "A") if is_sparse(A) else A)
+    dense = _of_known_type(A)
     b = _of_known_type(b)
     known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol)
     found = None if known is None else _run(dense, b, known)
@@ -327,42 +319,3 @@ def express_stack(
         A, B, places[0], places[1], X, passed, *gate[:-1], gate.block, threads
     )
     return X, passed
-
-
-@np.errstate(all="ignore")
-def express_sparse(
-    A: Any, b: Any, tol: float | None, bound: int, panels: bool = True
-) -> ExpressAnswer | Orders | None:
-    """A float64 system in FP64, through the same gate; None if that fails, or takes too long.
-
-    Where no x is returned, there may be orders of A's pattern that a decision can go on with;
-    `panels` is False for a caller who would rather have them than an x by the engine that needs
-    them.
-    """
-    if not (A.format in ("csr", "csc") and A.data.size <= LARGEST and type(b) is np.ndarray):
-        return None
-    n = len(b) if b.ndim in (1, 2) else 0
-    fits = A.shape == (n, n) and b.size > 0 and A.dtype == b.dtype == np.float64
-    arrays = A.indptr, A.indices, A.data
-    fits = fits and all(array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    if not (fits and A.indices.dtype == A.indptr.dtype and is_canonical(A)):
-        return None
-    A = _with_short_indices(A)
-    tolerance, unknown = default_tolerance(n) if tol is None else tol, exact.error_of(n)
-    solved = solve_sparse_at_once(A, b, within(tolerance, n, unknown), panels)
-    if not isinstance(solved, tuple):
-        return solved  # perhaps few digits are right, or A is singular: that is looked into
-    x, error, method = solved
-    error = float(upper_bounds(error, n, unknown))
-    if not passes(error, tolerance):
-        return None
-    return ExpressAnswer(x, error, tolerance, math.nan, method)
-
-
-def _with_short_indices(A: Any) -> Any:
-    """A sparse A with indices of 32 bits; SciPy makes those of 64 of coordinates in 64 bits."""
-    if A.indices.dtype != np.int64:
-        return A
-    A = type(A)((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), shape=A.shape)
-    A.has_canonical_format = True
-    return A

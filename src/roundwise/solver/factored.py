@@ -176,6 +176,10 @@ class Factored:
                         "have cost as much."
                     )
 
+    def keep_choice(self) -> None:
+        """Tells that there will be one solve: better factors would serve nobody."""
+        self._fixed = True
+
     def discard(self) -> None:
         """Tells that there will be no other solve."""
         if self._factors is not None:

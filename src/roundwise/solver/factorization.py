@@ -20,6 +20,7 @@ from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.climb import climb
 from roundwise.solver.decide import Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
+from roundwise.solver.express import ExpressAnswer, ExpressFactors, solution_of
 from roundwise.solver.factored import Factored, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -64,7 +65,9 @@ class Factorization:
         options: Options = PLAIN,
         features_seconds: float = 0.0,
         analyses: dict[str, Analysis] | None = None,
+        express: ExpressFactors | None = None,
     ) -> None:
+        self._express = express
         self._tol, self._accuracy = options.tol, options.accuracy
         if self._accuracy == "forward":
             plan = replace(plan, ladder=_with_exact_residuals(plan.ladder))
@@ -158,7 +161,7 @@ class Factorization:
             self._renewals += 1
             if level and self._renewals >= self._patience:
                 level, self._renewals, self._patience = level - 1, 0, 2 * self._patience
-            self._factored = before.renewed(matrix, level)
+            self._factored, self._express = before.renewed(matrix, level), None
             self._features_seconds = perf_counter() - start
         return self
 
@@ -197,7 +200,13 @@ class Factorization:
         >>> F.solve([1.0, 2.0], trans="T")
         array([-0.1,  0.7])
         """
-        factored = self._factored  # `refactor` does not change it
+        factored, express = self._factored, self._express  # `refactor` does not change them
+        if express is not None:
+            start = perf_counter()
+            found = express.solve(b, trans)
+            if found is not None:
+                seconds = perf_counter() - start
+                return self._told(express, found, b, trans, seconds) if full_output else found.x
         if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
             x = factored.solved_at_once(b, self._tol, self._accuracy)
             if x is not None:
@@ -214,6 +223,15 @@ class Factorization:
                     failure.x = taken.back(failure.x)
                 raise
             return with_x(solution, taken.back) if full_output else taken.back(solution.x)
+
+    def _told(
+        self, express: ExpressFactors, found: ExpressAnswer, b: Any, trans: Any, seconds: float
+    ) -> Solution:
+        """An answer of the express factors with what `full_output` tells of it."""
+        A, b = express.A, b.copy()
+        if trans not in ("N", 0):
+            A = A.T if trans in ("T", 1) or A.dtype.kind != "c" else A.T.conj()
+        return solution_of(found, A, b, self._tol, seconds, lambda: express.solve(b, trans))
 
     def _solve(self, factored: Factored, taken: Taken, full_output: bool) -> Solution:
         """Climb for some columns at a time."""
@@ -361,6 +379,7 @@ class Factorization:
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
     """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
+    F._factored.keep_choice()
     answer = F.solve(b, full_output=full_output)
     if not full_output:
         F._factored.discard()

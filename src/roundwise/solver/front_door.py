@@ -22,6 +22,7 @@ from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import ExpressAnswer, express, solution_of
+from roundwise.solver.express_sparse import express_sparse, sparse_solution_of
 from roundwise.solver.factorization import Factorization, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.kinds import returned
@@ -210,14 +211,18 @@ def _solved(
     is_empty = place is None and not is_sparse(A) and 0 in (*A.shape, *b.shape)
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
-    orders = None
+    orders: Any = None
     if place is None and not refused:
         tol, bound = options.tol, options.express_below(asker.express_below)
-        found = express(A, b, tol, bound, panels=patterns is None)
-        if isinstance(found, ExpressAnswer):
+        if is_sparse(A):
+            orders = express_sparse(A, b, tol, bound, panels=patterns is None)
+            if isinstance(orders, ExpressAnswer):
+                seconds, found = perf_counter() - start, orders
+                told = sparse_solution_of(found, A, b, tol, bound, seconds) if full_output else None
+                return found.x if told is None else told
+        elif (dense := express(A, b, tol, bound)) is not None:
             seconds = perf_counter() - start
-            return solution_of(found, A, b, tol, seconds) if full_output else found.x
-        orders = found
+            return solution_of(dense, A, b, tol, seconds) if full_output else dense.x
     start = perf_counter()
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):

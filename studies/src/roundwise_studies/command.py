@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from roundwise.commands import options
-from roundwise.commands.endings import echo_json, interruptible
-from roundwise.commands.outputs import writable_folder
+from roundwise.commands.outputs import echo_json, interruptible, writable_folder
 from roundwise.outcomes import progress_bar
 from roundwise_studies.native.device import ORDERS
 from roundwise_studies.native.gpu import QUICK as QUICK_GPU

@@ -1,6 +1,8 @@
 """Passes over a matrix, against what mathematics says of them, and alike for any threads."""
 
 import math
+import subprocess
+import sys
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -342,3 +344,33 @@ def test_a_matrix_is_scaled_alike_in_both_orders(order, own):
     assert scaled.norm == pytest.approx(np.abs(shares).sum(axis=1).max(), rel=1e-14)
     transposed = scaled.transposed(NativeBackend())
     assert transposed.norm == pytest.approx(np.abs(shares).sum(axis=0).max(), rel=1e-14)
+
+
+LEVELS_CHANGE = """
+import sys, threading
+import numpy as np
+from roundwise import _kernels
+
+A, (zero, rows, columns) = np.ones((1, 1), order="F"), np.zeros((3, 1), np.int32)
+done = threading.Event()
+
+def change():
+    levels = _kernels.available_levels()
+    while not done.is_set():
+        for _ in range(100):
+            _kernels.set_level(levels[0])
+            _kernels.set_level(levels[-1])
+
+sys.setswitchinterval(1e-6)
+thread = threading.Thread(target=change)
+thread.start()
+for _ in range(500_000):
+    _kernels.native_largest_exponents(A, zero, zero, rows, columns, 1)
+done.set()
+thread.join()
+"""
+
+
+def test_a_level_that_another_thread_sets_is_that_of_the_next_call():
+    # Wider vectors need more scratch memory: the heap broke when one level measured it for another.
+    subprocess.run([sys.executable, "-c", LEVELS_CHANGE], check=True)

@@ -1,10 +1,11 @@
 """Dense complex matrices and their factors, complex64 for fp32 and complex128 for fp64.
 
-They come as `RealForm`, and vectors are real, of twice the length. LU in fp32 is our own where that
-of real matrices is (cpp/native/complex_lu.hpp: three real products for a complex one); other
-factorizations are LAPACK's, as SciPy has them. Columns must be contiguous for both, as those of the
-transpose of a C-ordered matrix are: LU and Cholesky factorize A' (not conjugated), of which
-``A x = b`` is the transposed system.
+They come as `RealForm`, and vectors are real, of twice the length. LU is our own where that of real
+matrices is: three real products for a complex one (cpp/native/complex_lu.hpp), half of LAPACK's
+time or less (``python benchmarks/bench_complex.py --lu``). Other factorizations are LAPACK's, as
+SciPy has them. Columns must be contiguous for both, as those of the transpose of a C-ordered
+matrix are: LU and Cholesky factorize A' (not conjugated), of which ``A x = b`` is the transposed
+system.
 """
 
 from __future__ import annotations
@@ -42,15 +43,12 @@ from roundwise.backends.native.storage import (
     routines,
 )
 from roundwise.backends.real_form import RealForm, complex_columns, real_columns
-from roundwise.formats import FP32, FloatFormat
+from roundwise.formats import FloatFormat
 from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads
 
 _TRSV, _TRTRS = routines(blas, "trsv"), routines(lapack, "trtrs")
 _GEQRF, _UNMQR = routines(lapack, "geqrf"), routines(lapack, "unmqr", "zc")
-
-OWN_LU_ORDER = 200
-"""Order from which LU in fp32 is our own (``python benchmarks/bench_complex.py --lu``)."""
 
 
 class ComplexMatrix(Matrix):
@@ -90,7 +88,7 @@ class ComplexMatrix(Matrix):
         return finished(y, "matvec", self.fmt, x, self.form.rows)
 
     def lu(self) -> Factors:
-        if self.fmt == FP32 and has_own_lu() and len(self.form.values) >= OWN_LU_ORDER:
+        if has_own_lu():
             return self._own_lu()
         work = self._work()
         packed, swaps, info = GETRF[work.dtype](work, overwrite_a=True)
@@ -102,7 +100,7 @@ class ComplexMatrix(Matrix):
     def _own_lu(self) -> Factors:
         columns = self.form.values.T
         n = len(columns)
-        packed, swaps = np.empty((2 * n, n), np.float32, order="F"), np.empty(n, np.int32)
+        packed, swaps = np.empty((2 * n, n), DTYPES[self.fmt], order="F"), np.empty(n, np.int32)
         threads = lu_threads(n, packed.itemsize, factorization_threads())
         info = _kernels.native_complex_lu(columns, packed, swaps, threads)
         if info != 0:

@@ -43,7 +43,7 @@ from roundwise.policies.profile import Profile
 from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.solver import default_policy
-from roundwise.solver.express import MOSTLY_ZERO, express_sparse
+from roundwise.solver.express_sparse import MOSTLY_ZERO, express_sparse
 from roundwise.tuning import PROBE_CONTEXT
 from roundwise_studies.default_policy.gallery import FAMILIES, System, policy_systems
 from roundwise_studies.default_policy.matrices import saddle_point
