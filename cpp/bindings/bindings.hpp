@@ -23,6 +23,9 @@ template <class T> using VectorIn = nb::ndarray<const T, nb::ndim<1>, nb::c_cont
 template <class T> using VectorOut = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using MatrixIn = nb::ndarray<const T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
 template <class T> using MatrixOut = nb::ndarray<T, nb::ndim<2>, nb::f_contig, nb::device::cpu>;
+// Arrays of any shape; column-major if they are matrices.
+template <class T> using ArrayIn = nb::ndarray<const T, nb::f_contig, nb::device::cpu>;
+template <class T> using ArrayOut = nb::ndarray<T, nb::f_contig, nb::device::cpu>;
 // The vectors of a basis, one after the other: the rows of a C-ordered matrix.
 template <class T> using RowsIn = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 

@@ -1,7 +1,11 @@
-// A correction of iterative refinement in one call: X + A^-1 R for a few columns, with factors of A.
+// A correction of iterative refinement in one call, X + A^-1 R, with factors of A; and all corrections in one call.
 //
-// Its passes over vectors take microseconds each, and the Python around single calls as long again.
+// Their passes over vectors take microseconds each, and the Python around single calls as long again.
+#include <cmath>
+#include <vector>
+
 #include "bindings/orders.hpp"
+#include "common/parallel.hpp"
 #include "native/columns.hpp"
 #include "native/dispatch.hpp"
 
@@ -58,11 +62,185 @@ template <class T> void bind_correct(nb::module_& m) {
     });
 }
 
+// Calls body(j) for the columns of a block of n rows, on several threads if there are many numbers.
+template <class Body> void for_columns(std::int64_t n, std::int64_t columns, int threads, const Body& body) {
+    constexpr std::int64_t few = 1 << 17;  // numbers: a pass over them takes less time than waking a thread
+    const auto run = [](void* context, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t j = begin; j < end; ++j) (*static_cast<const Body*>(context))(j);
+    };
+    split_range(columns, 8, n * columns < few ? 1 : threads, run, const_cast<Body*>(&body));
+}
+
+// What is refined, and by which factors; see native_refine.
+template <class T> struct Refinement {
+    std::int64_t n;
+    const T* packed;
+    bool cholesky, transpose;
+    const std::int32_t *rows, *places;
+    const double* a;
+    bool a_transpose;
+    double norm, target;
+    std::int64_t block;
+    int most_steps, threads, pass_threads;
+    std::vector<double> history;  // for each step the largest backward error before it and the largest correction
+    double largest = 0;           // correction of all, relative to x
+    double stretch = 0;           // the largest ||A|| ||x|| / ||b||
+
+    // X (n x count) += A^-1 R, or X = A^-1 R; false if something is not finite. r_norms are those of R's columns.
+    bool correct_columns(std::int64_t count, const double* r, const double* r_norms, bool from_zero, double* x,
+                         double* z_norms, double* x_norms) {
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        const Workspace memory((n * count + 1) * static_cast<std::int64_t>(sizeof(T)));
+        T* y = static_cast<T*>(memory.get());
+        const auto exponent = [&](std::int64_t j) {
+            return r_norms[j] > 0 && std::isfinite(r_norms[j]) ? std::ilogb(r_norms[j]) : 0;
+        };
+        for_columns(n, count, pass_threads, [&](std::int64_t j) {
+            const double power = std::ldexp(1.0, -exponent(j));
+            for (std::int64_t i = 0; i < n; ++i)
+                y[i + j * n] = static_cast<T>(power * r[(rows == nullptr ? i : rows[i]) + j * n]);
+        });
+        const Workspace phases(kernels.solve_workspace(n, count, threads));
+        kernels.solve(sizeof(T) == 4 ? Storage::fp32 : Storage::fp64, cholesky ? Factors::cholesky : Factors::lu, n,
+                      packed, transpose, count, y, threads, phases.get());
+        std::vector<char> finite(static_cast<std::size_t>(count));
+        for_columns(n, count, pass_threads, [&](std::int64_t j) {
+            double* column = x + j * n;
+            if (from_zero) std::memset(column, 0, static_cast<std::size_t>(n) * sizeof(double));
+            const Corrected made = correct(n, places, y + j * n, exponent(j), column, column);
+            z_norms[j] = made.z_norm;
+            x_norms[j] = made.sum_norm;
+            finite[static_cast<std::size_t>(j)] = made.solved && made.scaled && std::isfinite(made.sum_norm);
+        });
+        for (const char is : finite)
+            if (!is) return false;
+        return true;
+    }
+
+    void residual(std::int64_t count, const double* x, const double* b, double* r, double* r_norms) const {
+        exact_kernels().residual(n, n, a, a_transpose, count, x, b, r, block, pass_threads);
+        for_columns(n, count, pass_threads,
+                    [&](std::int64_t j) { r_norms[j] = max_norm(n, r + j * n, nullptr); });
+    }
+
+    // Columns whose backward error is above the target are corrected until it is not; false if one will not be: the
+    // correction, relative to x, is more than half of the one before, or something is not finite.
+    bool run(std::int64_t count, const double* b, double* x, double* r, double* errors) {
+        const auto all = static_cast<std::size_t>(count);
+        std::vector<double> b_norms(all), x_norms(all), r_norms(all), z_norms(all), relative(all, 1.0);
+        constexpr double least = 0x1p-41, most = 0x1p40;
+        for_columns(n, count, pass_threads, [&](std::int64_t j) {
+            b_norms[static_cast<std::size_t>(j)] = max_norm(n, b + j * n, nullptr);
+        });
+        for (const double size : b_norms)
+            if (!(size == 0 || (size >= least && size <= most))) return false;
+        if (!correct_columns(count, b, b_norms.data(), true, x, z_norms.data(), x_norms.data())) return false;
+        residual(count, x, b, r, r_norms.data());
+        std::vector<std::int64_t> active;
+        const auto judge = [&](std::size_t j) {
+            errors[j] = backward_error(r_norms[j], norm, x_norms[j], b_norms[j]);
+            if (!(errors[j] <= target)) active.push_back(static_cast<std::int64_t>(j));
+        };
+        for (std::size_t j = 0; j < all; ++j) judge(j);
+        for (int step = 0; !active.empty(); ++step) {
+            if (step == most_steps) return false;
+            const std::int64_t left = static_cast<std::int64_t>(active.size());
+            const bool every = left == count;
+            // Those that are corrected, side by side.
+            const Workspace memory((every ? 1 : 3 * n * left) * static_cast<std::int64_t>(sizeof(double)));
+            double* room = static_cast<double*>(memory.get());
+            double *x_part = every ? x : room, *r_part = every ? r : room + n * left;
+            const double* b_part = every ? b : room + 2 * n * left;
+            std::vector<double> norms_r(active.size()), norms_z(active.size()), norms_x(active.size());
+            const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(double);
+            for (std::size_t k = 0; k < active.size(); ++k) {
+                const std::int64_t j = active[k], to = static_cast<std::int64_t>(k) * n;
+                norms_r[k] = r_norms[static_cast<std::size_t>(j)];
+                if (every) continue;
+                std::memcpy(x_part + to, x + j * n, bytes);
+                std::memcpy(r_part + to, r + j * n, bytes);
+                std::memcpy(room + 2 * n * left + to, b + j * n, bytes);
+            }
+            double worst = 0, corrected = 0;
+            for (const std::int64_t j : active) worst = errors[j] > worst ? errors[j] : worst;
+            if (!correct_columns(left, r_part, norms_r.data(), false, x_part, norms_z.data(), norms_x.data()))
+                return false;
+            residual(left, x_part, b_part, r_part, norms_r.data());
+            const std::vector<std::int64_t> before = active;
+            active.clear();
+            for (std::size_t k = 0; k < before.size(); ++k) {
+                const std::int64_t j = before[k];
+                const auto at = static_cast<std::size_t>(j);
+                if (!every) {
+                    std::memcpy(x + j * n, x_part + static_cast<std::int64_t>(k) * n, bytes);
+                    std::memcpy(r + j * n, r_part + static_cast<std::int64_t>(k) * n, bytes);
+                }
+                r_norms[at] = norms_r[k];
+                x_norms[at] = norms_x[k];
+                judge(at);
+                const double now = norms_z[k] / (norms_x[k] > 0x1p-1022 ? norms_x[k] : 0x1p-1022);
+                corrected = norms_z[k] > corrected ? norms_z[k] : corrected;
+                largest = now > largest ? now : largest;
+                if (!(errors[at] <= target) && !(now <= 0.5 * relative[at])) return false;
+                relative[at] = now;
+            }
+            history.push_back(worst);
+            history.push_back(corrected);
+        }
+        for (std::size_t j = 0; j < all; ++j) {
+            const double ratio = x_norms[j] == 0 ? 0 : norm * x_norms[j] / b_norms[j];
+            stretch = ratio > stretch ? ratio : stretch;
+        }
+        return true;
+    }
+};
+
+template <class T> void bind_refine(nb::module_& m) {
+    // Refinement by substitution: X, its residual R, and the backward error of each column, for the matrix `a`, or its
+    // transpose, with this infinity norm. Ends when every backward error is at most `target`. Factors as above. Returns
+    // whether it got there, the largest backward error, the largest correction relative to x, the largest
+    // ||A|| ||x|| / ||b||, and the history: before each correction the largest backward error of those that are
+    // corrected, and then the largest correction. X is of no use if it did not get there.
+    define(m, "native_refine",
+           [](MatrixIn<T> packed, bool cholesky, bool transpose, Order rows, Order places, MatrixIn<double> a,
+              bool a_transpose, double norm, double target, std::int64_t block, int most_steps, ArrayIn<double> b,
+              ArrayOut<double> x, ArrayOut<double> r, VectorOut<double> errors, int threads, int pass_threads) {
+        const std::int64_t n = length(packed.shape(0));
+        require(n == length(packed.shape(1)) && n == length(a.shape(0)) && n == length(a.shape(1)),
+                "the factors or A are not square; pass n x n matrices");
+        const auto columns = [&](const auto& v) {
+            require(v.ndim() >= 1 && v.ndim() <= 2 && length(v.shape(0)) == n,
+                    "the shapes do not match; pass blocks of n rows");
+            return v.ndim() == 1 ? std::int64_t{1} : length(v.shape(1));
+        };
+        const std::int64_t count = columns(b);
+        require(count >= 1 && count == columns(x) && count == columns(r) && count == length(errors.size()),
+                "the shapes do not match; pass blocks of as many columns, and an error for each");
+        require(threads >= 1 && pass_threads >= 1, "threads < 1; pass at least 1");
+        require_block(block);
+        require_order(rows, n);
+        require_order(places, n);
+        Refinement<T> refinement{n, packed.data(), cholesky, transpose, pointer(rows), pointer(places), a.data(),
+                                 a_transpose, norm, target, block, most_steps, threads, pass_threads, {}};
+        bool converged;
+        double worst = 0;
+        {
+            nb::gil_scoped_release release;
+            converged = refinement.run(count, b.data(), x.data(), r.data(), errors.data());
+            for (std::int64_t j = 0; j < count; ++j)
+                worst = errors.data()[j] > worst ? errors.data()[j] : worst;
+        }
+        return nb::make_tuple(converged, worst, refinement.largest, refinement.stretch, refinement.history);
+    });
+}
+
 }  // namespace
 
 void bind_correction(nb::module_& m) {
     bind_correct<float>(m);
     bind_correct<double>(m);
+    bind_refine<float>(m);
+    bind_refine<double>(m);
 }
 
 }  // namespace roundwise

@@ -103,10 +103,6 @@ void bind_bf16(nb::module_& m) {
     });
 }
 
-// Arrays of any shape; column-major if they are matrices.
-template <class T> using ArrayIn = nb::ndarray<const T, nb::f_contig, nb::device::cpu>;
-template <class T> using ArrayOut = nb::ndarray<T, nb::f_contig, nb::device::cpu>;
-
 // The Storage of a format's name, which must fit the array's type S.
 template <class S> Storage storage_of(const std::string& name) {
     if constexpr (sizeof(S) == 2) {

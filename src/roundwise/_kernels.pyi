@@ -114,6 +114,26 @@ def native_getrs(
     packed: _Stored, fmt: str, b: _Computed, transpose: bool, threads: int, /
 ) -> None: ...
 def native_potrs(packed: _Stored, fmt: str, b: _Computed, threads: int, /) -> None: ...
+def native_refine(
+    packed: _Computed,
+    cholesky: bool,
+    transpose: bool,
+    rows: _Index | None,
+    places: _Index | None,
+    a: _Vector,
+    a_transpose: bool,
+    norm: float,
+    target: float,
+    block: int,
+    most_steps: int,
+    b: _Vector,
+    x: _Vector,
+    r: _Vector,
+    errors: _Vector,
+    threads: int,
+    pass_threads: int,
+    /,
+) -> tuple[bool, float, float, float, list[float]]: ...
 def native_correct(
     packed: _Computed,
     cholesky: bool,

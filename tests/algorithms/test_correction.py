@@ -93,7 +93,7 @@ def attempted(A, b):
 
 
 def test_refinement_takes_it_and_gets_the_same(monkeypatch):
-    """The same answer and the same counts as by single steps."""
+    """The same answer and the same counts by one call, by a call a correction, and by steps."""
     monkeypatch.setattr(dense, "factorization_threads", lambda: 2)
     n = 900
     A, b = general(n), np.ones(n)
@@ -103,6 +103,8 @@ def test_refinement_takes_it_and_gets_the_same(monkeypatch):
         made.append(original(*arguments))
         return made[-1]
 
+    at_once, tally_at_once = attempted(A, b)
+    monkeypatch.setattr(dense.DenseFactors, "refined", lambda *_: None)
     original = dense.DenseFactors.corrected
     monkeypatch.setattr(dense.DenseFactors, "corrected", watched)
     found, tally = attempted(A, b)
@@ -110,6 +112,42 @@ def test_refinement_takes_it_and_gets_the_same(monkeypatch):
     assert None not in made
     monkeypatch.setattr(dense.DenseFactors, "corrected", lambda *_: None)
     expected, single = attempted(A, b)
-    assert np.allclose(found.x, expected.x, rtol=1e-9)
-    assert found.outer_iterations == expected.outer_iterations
-    assert tally == single
+    for other in (found, at_once):
+        assert np.allclose(other.x, expected.x, rtol=1e-9)
+        assert other.outer_iterations == expected.outer_iterations
+        assert len(other.history) == len(expected.history)
+    assert tally == tally_at_once == single
+
+
+@pytest.mark.parametrize("fmt", [rw.FP32, rw.FP64])
+@pytest.mark.parametrize("columns", [1, 3, 9])
+@pytest.mark.parametrize("order", "CF")
+def test_one_call_refines_every_column(fmt, columns, order):
+    """Its residuals, errors and norms are those of the X that it returns."""
+    rng = np.random.default_rng(columns)
+    n, target = 300, 1e-15
+    A = np.array(rng.standard_normal((n, n)), order=order)
+    B = np.asfortranarray(rng.standard_normal((n, columns)))
+    norm = float(np.abs(A).sum(axis=1).max())
+    matrix = native.matrix(A, rw.FP64)
+    found = native.matrix(A, fmt).lu().refined(matrix, norm, B, target, 30)
+    assert found is not None
+    x_norms, b_norms = column_norms(found.X), column_norms(B)
+    R = native.residual(matrix, found.X, B)
+    errors = column_norms(R) / (norm * x_norms + b_norms)
+    assert (errors <= 2 * target).all()
+    assert np.allclose(found.errors, errors, rtol=0.0, atol=target)
+    assert found.error == found.errors.max() <= target
+    assert found.stretch == pytest.approx((norm * x_norms / b_norms).max())
+    assert (len(found.history) > 0) == (fmt == rw.FP32)
+
+
+def test_one_call_gives_up():
+    """A target that no float64 x reaches, no steps left, NaN, and columns of extreme size."""
+    A, norm = general(300), float(np.abs(general(300)).sum(axis=1).max())
+    matrix, factors = native.matrix(A, rw.FP64), native.matrix(A, rw.FP32).lu()
+    b = np.ones((300, 1), order="F")
+    assert factors.refined(matrix, norm, b, 1e-20, 30) is None
+    assert factors.refined(matrix, norm, b, 1e-15, 0) is None
+    for bad in (np.nan, np.inf, 1e300, 1e-300):
+        assert factors.refined(matrix, norm, bad * b, 1e-15, 30) is None

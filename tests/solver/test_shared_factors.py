@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import roundwise as rw
 
 SHARED = """
 import sys
@@ -32,3 +35,24 @@ def test_threads_share_factors(kind):
     command = [sys.executable, "-c", SHARED, kind]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (run.returncode, run.stdout) == (0, "all alike\n"), run.stderr
+
+
+def test_many_solves_pay_for_better_factors():
+    """As in ski rental: FP32 factors until their corrections have cost what FP64 ones do."""
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((700, 700)), rng.standard_normal((700, 400))
+    F = rw.factor(A, policy="fp32")
+    for _ in range(3):
+        F.solve(B)
+    assert F.format == "lu fp32"  # the caller has named it
+    assert F.history == ()
+    F.refactor(A)._factored._fixed = False  # as if a policy had chosen
+    first = F.solve(B[:, 0])
+    assert F.format == "lu fp32"
+    for _ in range(3):
+        X = F.solve(B)
+    assert F.format == "lu fp64"
+    assert len(F.history) == 1
+    assert np.allclose(X[:, 0], first)
+    assert F.solve(B, full_output=True).x.tobytes() == X.tobytes()
+    assert F.refactor(A + 1.0).format == "lu fp32"

@@ -11,6 +11,7 @@ from roundwise.algorithms.base import OutcomeStatus
 from roundwise.algorithms.refinement import Refined
 from roundwise.algorithms.stage import Vector
 from roundwise.algorithms.stopping import largest
+from roundwise.backends.contract import AtOnce
 from roundwise.formats import FP64, FloatFormat
 
 Array = NDArray[np.float64]
@@ -41,6 +42,22 @@ class Answer:
         answer.R, answer.residual_format = refined.R, residual_format
         answer.count(refined)
         answer.largest = _largest_correction(refined)
+        return answer
+
+    @classmethod
+    def at_once(cls, found: AtOnce) -> Answer:
+        """What one compiled call gave; every column is good enough."""
+        answer = cls(found.X, found.errors, OutcomeStatus.CONVERGED, "", len(found.history) // 2)
+        answer.R, answer.largest = found.R, found.largest
+        answer.history = [
+            {
+                "backward_error": error,
+                "correction": correction,
+                "inner_iterations": 0,
+                "inner_residual": 0.0,
+            }
+            for error, correction in zip(found.history[::2], found.history[1::2], strict=True)
+        ]
         return answer
 
     @classmethod

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from roundwise.actions import Action
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
-from roundwise.backends.contract import Corrected
+from roundwise.backends.contract import AtOnce, Corrected
 from roundwise.formats import FloatFormat
 
 Vector = Any  # an array of the backend: NumPy here, CuPy on a GPU
@@ -103,6 +103,10 @@ class Stage:
     @timed
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` for blocks of columns, with a matrix in this format."""
+        self.count_residual(A, X)
+        return self.backend.residual(A, X, B)
+
+    def count_residual(self, A: Matrix, X: Vector) -> None:
         n, columns = X.shape
         indices = A.entries if A.is_sparse else 0
         self.count(  # a product and a difference for each column
@@ -110,7 +114,6 @@ class Stage:
             columns * (A.entries + sum(A.shape) + 3 * n),
             columns * indices,
         )
-        return self.backend.residual(A, X, B)
 
     @timed
     def add(self, X: Vector, Z: Vector) -> Vector:
@@ -148,6 +151,30 @@ class Stage:
             if update is not None:
                 update.count(2 * X.size, 3 * X.size)
         return made
+
+    @timed
+    def refined(
+        self,
+        factors: Factors,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        others: tuple[Stage, Stage],
+    ) -> AtOnce | None:
+        """Refinement by one kernel (`Factors.refined`), if there is one that gets there.
+
+        Residuals and additions are counted in `others`, the stages of both, and timed in this one.
+        """
+        found = factors.refined(A, norm, B, target, most_steps)
+        if found is not None:
+            (residual, update), steps = others, len(found.history) // 2
+            for _ in range(steps + 1):
+                self._count_solve(factors, B)
+                residual.count_residual(A, B)
+            update.count(2 * steps * B.size, 3 * steps * B.size)
+        return found
 
     @timed
     def dot(self, x: Vector, y: Vector) -> float:

@@ -296,6 +296,11 @@ class VerifiedSolve(Algorithm):
         rule = HalvingRule(target)
         if forward and low:  # they fell short of full accuracy: better factors come next
             rule = HalvingRule(target, max_steps=0)
+        if not forward and residual.fmt == update.fmt == FP64 and system[0].has_plain_norms:
+            A, B, others = matrix(residual), system[1].B, (residual, update)
+            at_once = factor.refined(factors, A, system[0].norm, B, target, rule.max_steps, others)
+            if at_once is not None:
+                return Answer.at_once(at_once)
         plain = refined(substitute, rule)
         answer = Answer.of(plain, residual.fmt)
         if tried:

@@ -14,7 +14,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,19 @@ backend checks what it is given."""
 
 Corrected = tuple[Vector, Vector, Vector]
 """X + Z, and the max norms of the columns of Z and of X + Z."""
+
+
+class AtOnce(NamedTuple):
+    """What refinement by substitution arrived at, where one compiled call did all of it."""
+
+    X: Vector
+    R: Vector  # B - A X
+    errors: NDArray[np.float64]  # the backward error of each column, at most the target
+    error: float  # the largest of them
+    largest: float  # correction of all, relative to x
+    stretch: float  # the largest ||A|| ||x|| / ||b||
+    history: list[float]
+    """For each correction the largest backward error before it, and the largest correction."""
 
 
 class Status(enum.Enum):
@@ -137,6 +150,17 @@ class Factors(ABC):
 
         `sizes` are the max norms of R's columns, which are solved for divided by powers of two near
         them. Raises `ArithmeticFailure` if Z is not finite.
+        """
+        return None
+
+    def refined(
+        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+    ) -> AtOnce | None:
+        """The X for which every backward error is at most the target, if one kernel refines alone.
+
+        Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
+        the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
+        corrected any more. None if there is no such kernel, or if X does not get there.
         """
         return None
 

@@ -63,6 +63,8 @@ class Plan:
         Seconds that a sparse factorization before the last rung may take, if it can be stopped.
     budget : int
         GMRES iterations after which the next action is expected to be faster.
+    asked : bool
+        Whether the caller named the actions.
 
     Examples
     --------
@@ -78,6 +80,7 @@ class Plan:
     orders: Orders | None = field(default=None, compare=False, repr=False)
     time_limit: float | None = field(default=None, compare=False, repr=False)
     budget: int = VerifiedSolve.budget
+    asked: bool = False
 
 
 def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
@@ -104,7 +107,7 @@ def _as_asked(start: Start, system: System, known: dict[str, float]) -> Plan:
     first, reason = asked[0], f"You asked for {start.text} first."
     if ladder[0] != first:
         reason += f" {first.method} does not run in it here: {ladder[0][0]} instead."
-    return Plan(ladder, reason)
+    return Plan(ladder, reason, asked=True)
 
 
 def _runnable(action: Action, backend: Backend) -> Action:

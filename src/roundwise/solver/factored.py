@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.algorithms import Stage
+from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
+from roundwise.algorithms.conditioning import lost_pivots
 from roundwise.backends import Analysis, Factors, Matrix
 from roundwise.backends.contract import NoAnalysis
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
-from roundwise.formats import FloatFormat
+from roundwise.costs.prices import current_prices
+from roundwise.formats import FP64, FloatFormat
 from roundwise.machine.spinning import spinning_threads_aside
+from roundwise.methods import METHODS
+from roundwise.methods.contract import Shape
 from roundwise.solver.decide import Plan
+from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
-from roundwise.solver.trust.examining import Examiner
+from roundwise.solver.trust.error_bound import PROVED_UP_TO
+from roundwise.solver.trust.examining import (
+    FEW_DIGITS,
+    MAY_HIDE,
+    SMALL_PIVOT,
+    SUSPICIOUS,
+    UNKNOWN_AT_FIRST,
+    Examiner,
+)
+
+MOST_STEPS = 30
+"""Corrections at most: those of `HalvingRule`."""
 
 
 class Factored:
@@ -42,6 +61,13 @@ class Factored:
         self._inherited = set(self._analyses)  # methods whose analysis saw another matrix
         self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
         self._climbing = fork_safe_lock()  # what it protects is consistent after every statement
+        dense = self._backend.on_host and not matrix.is_sparse
+        self._fixed = plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
+        self._spent = 0.0  # seconds that corrections with low factors were priced at
+        self._upgraded_from: int | None = None  # the rung before `count` chose FP64
+        self._harmless: Factors | None = None
+        self.history: list[str] = []
+        """What was decided after solves, in words."""
 
     @property
     def level(self) -> int:
@@ -51,6 +77,8 @@ class Factored:
     def renewed(self, matrix: System, level: int) -> Factored:
         """The same for another matrix with the same pattern, starting from this rung."""
         plan = replace(self.plan, orders=None)  # those of this matrix
+        if self._upgraded_from is not None and level == self._level:
+            level = self._upgraded_from  # that many solves paid for FP64 says nothing of the next A
         other = Factored(matrix, plan, self._analyses)
         other._level, other._climbing = level, self._climbing
         return other
@@ -67,6 +95,90 @@ class Factored:
             if self._factors is None:
                 self._factors = self._made(level)
             return self._factors
+
+    def solved_at_once(self, b: Any, tol: float | None, accuracy: str) -> Any:
+        """x by the factors that exist, refined and judged by one compiled call; None if that fails.
+
+        For a plain float64 system whose factors show no signs of trouble. Whoever gets None solves
+        as if nobody had tried.
+        """
+        factors, matrix, A = self._factors, self.matrix, self._matrices.get(FP64)
+        if factors is None or A is None or accuracy != "backward" or not self._suits_one_call:
+            return None
+        n = matrix.n
+        if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
+            return None
+        action = self.ladder[self._level]
+        if not action[1] == action[3] == FP64 or not self._shows_no_signs(factors):
+            return None
+        tolerance = default_tolerance(n) if tol is None else tol
+        unknown = self._backend.residual_error(FP64, n)
+        if not unknown < tolerance / 2:
+            return None
+        B = b if b.flags.f_contiguous else np.asfortranarray(b)
+        found = factors.refined(A, matrix.norm, B, within(tolerance, n, unknown), MOST_STEPS)
+        if found is None or not passes(float(upper_bounds(found.error, n, unknown)), tolerance):
+            return None
+        most = FEW_DIGITS if factors.fmt == FP64 else UNKNOWN_AT_FIRST
+        if SUSPICIOUS * found.stretch > 1.0 or not found.largest < most:
+            return None
+        self.count(b.shape[1] if b.ndim == 2 else 1, len(found.history) // 2)
+        return found.X
+
+    @cached_property
+    def _suits_one_call(self) -> bool:
+        matrix = self.matrix
+        plain = not (matrix.is_sparse or matrix.is_complex) and matrix.place is None
+        plain = plain and matrix.rows is None and matrix.columns is None
+        return plain and matrix.dtype == np.float64
+
+    def _shows_no_signs(self, factors: Factors) -> bool:
+        """Whether pivots tell of no trouble; the answer is kept as long as the factors are."""
+        if self._harmless is not factors:
+            if self.matrix.n <= PROVED_UP_TO:
+                harmless = not self.examiner.shows_signs(factors)
+            elif factors.fmt == FP64:
+                harmless = not lost_pivots(factors, math.inf, SUSPICIOUS)
+            else:
+                harmless = not lost_pivots(factors, MAY_HIDE, SMALL_PIVOT)
+            self._harmless = factors if harmless else None
+        return self._harmless is factors
+
+    def count(self, columns: int, steps: int) -> None:
+        """Count corrections of a solve; once they cost what FP64 factors do, these come next.
+
+        So all solves together never take much more than twice as long as with the better choice in
+        hindsight. A caller who has named the action, or has said how many columns to
+        expect, has chosen.
+        """
+        action = self.ladder[self._level]
+        if steps == 0 or action[0] == FP64 or self._fixed:
+            return
+        higher = [
+            level
+            for level in range(self._level + 1, len(self.ladder))
+            if self.ladder[level][0] == FP64 and self.ladder[level].method == action.method
+        ]
+        method, n = METHODS.get(action.method), self.matrix.n
+        if not higher or method is None or method.price is None:
+            return
+        prices, shape = current_prices(), Shape(n, n * n, columns)
+        low, high = (method.price(prices, shape, fmt) for fmt in (action[0].name, FP64.name))
+        if low is None or high is None:
+            return
+        self._spent += steps * low.step
+        if self._spent > high.factor:
+            with self._climbing:
+                if self._upgraded_from is None and self.ladder[self._level] == action:
+                    self._upgraded_from, self._level, self._factors = self._level, higher[0], None
+                    self.history.append(
+                        f"FP64 factors from the next solve on: corrections with {action[0]} ones "
+                        "have cost as much."
+                    )
+
+    def keep_choice(self) -> None:
+        """Tells that there will be one solve: better factors would serve nobody."""
+        self._fixed = True
 
     def discard(self) -> None:
         """Tells that there will be no other solve."""

@@ -180,6 +180,11 @@ class Factorization:
         """The method and format of the factors in use: ``lu fp32``, ``cholesky fp64``, ..."""
         return f"{self.action.method} {self.action[0]}"
 
+    @property
+    def history(self) -> tuple[str, ...]:
+        """What was decided after solves, in words: better factors that have begun to pay."""
+        return tuple(self._factored.history)
+
     def __repr__(self) -> str:
         kind = "sparse" if self._is_sparse else "dense"
         kind += " complex" if self._is_complex else ""
@@ -295,6 +300,10 @@ class Factorization:
                 seconds = perf_counter() - start
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
         factored = present.factored
+        if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
+            x = factored.solved_at_once(b, self._tol, self._accuracy)
+            if x is not None:
+                return x
         system = factored.matrix
         with ieee_arithmetic(), system.entered(b):
             taken = system.taken(b, trans)
@@ -359,6 +368,7 @@ class Factorization:
         except SolveFailed:
             self._learn = learn
             raise
+        factored.count(columns.B.shape[1], answer.attempts[-1].outer_iterations)
         if learn is not None:
             learn(answer.attempts, sum(answer.timings.values()))
         return answer.solution(plan.reason, full_output)
@@ -464,7 +474,7 @@ class Factorization:
                 "roundwise.factor(A) where it is needed"
             )
         factored = self._factored
-        plan = Plan(factored.ladder, factored.plan.reason, budget=factored.plan.budget)
+        plan = replace(factored.plan, learn=None, orders=None, time_limit=None)
         options = Options(self._tol, accuracy=self._accuracy)
         A = factor = None
         is_dense = self._small is not None and not self._is_sparse
@@ -475,6 +485,7 @@ class Factorization:
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
     """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
+    F._factored.keep_choice()
     answer = F.solve(b, full_output=full_output)
     if not full_output:
         F._factored.discard()

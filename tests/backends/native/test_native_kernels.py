@@ -487,7 +487,6 @@ def test_many_columns_are_solved_in_strips(n, columns, dtype, simd_level):
             np.testing.assert_array_equal(B, X)
 
 
-
 def test_a_solution_does_not_depend_on_its_neighbours():
     """Columns of B are solved for four at a time; alone, a column gives the same up to rounding."""
     bits, _, _ = factors(200, "lu", "bf16")

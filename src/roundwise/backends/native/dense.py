@@ -23,8 +23,16 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
-from roundwise.backends.contract import ArithmeticFailure, Corrected, Matrix, Status, Vector
+from roundwise.backends.contract import (
+    ArithmeticFailure,
+    AtOnce,
+    Corrected,
+    Matrix,
+    Status,
+    Vector,
+)
 from roundwise.backends.native import buffer_pool
+from roundwise.backends.native.exact import EXACT, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
 from roundwise.backends.native.storage import (
@@ -49,7 +57,7 @@ from roundwise.backends.native.structured import BandedFactors, TriangularFactor
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat
 from roundwise.machine.lu_threads import lu_threads
-from roundwise.machine.threads import factorization_threads, pass_threads
+from roundwise.machine.threads import PASS, factorization_threads, pass_threads
 
 GETRF, GETRS = routines(lapack, "getrf"), routines(lapack, "getrs")
 POTRF, POTRS = routines(lapack, "potrf"), routines(lapack, "potrs")
@@ -382,6 +390,48 @@ class DenseFactors(PermutedFactors):
         if not scaled:
             raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
         return total, *norms
+
+    def refined(
+        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+    ) -> AtOnce | None:
+        if not isinstance(A, DenseMatrix) or A.fmt != FP64 or not self._refines:
+            return None
+        if A._columns.dtype != np.float64 or B.shape[1:] == (0,):
+            return None
+        packed, shape = self._packed, B.shape
+        columns = shape[1] if len(shape) == 2 else 1
+        granted = factorization_threads()
+        threads = granted if columns >= LEAST_STRIP else solve_threads(packed, granted)
+        passes = granted if packed.size >= PASS else ONE_THREAD
+        X, R = np.empty(shape, order="F"), np.empty(shape, order="F")
+        errors = np.empty(columns)
+        found = _kernels.native_refine(
+            packed,
+            not self._is_lu,
+            self._transposed,
+            self.perm,
+            self.order,
+            A._columns,
+            A._transposed,
+            norm,
+            target,
+            block_for(len(packed)),
+            most_steps,
+            B,
+            X,
+            R,
+            errors,
+            threads,
+            passes,
+        )
+        return AtOnce(X, R, errors, *found[1:]) if found[0] else None
+
+    @cached_property
+    def _refines(self) -> bool:
+        """Whether one compiled call refines with these factors."""
+        upper_cholesky = self._transposed and not self._is_lu
+        suits = self._storage is self.fmt and self.fmt in (FP32, FP64) and not upper_cholesky
+        return suits and has_own_lu() and block_for(len(self._packed)) != EXACT
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         # A = P' L U Q' and A' = Q U' L' P.
