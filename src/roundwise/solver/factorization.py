@@ -300,12 +300,12 @@ class Factorization:
                 seconds = perf_counter() - start
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
         factored = present.factored
-        if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
-            x = factored.solved_at_once(b, self._tol, self._accuracy)
-            if x is not None:
-                return x
         system = factored.matrix
         with ieee_arithmetic(), system.entered(b):
+            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
+                x = factored.solved_at_once(b, self._tol, self._accuracy)
+                if x is not None:
+                    return x
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed
