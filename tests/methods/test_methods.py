@@ -114,7 +114,7 @@ def dense_system():
     return LinearSystem(rng.standard_normal((n, n)), rng.standard_normal(n))
 
 
-SYSTEMS = {False: dense_system, True: lambda: poisson_2d(60)}
+SYSTEMS = {False: dense_system, True: lambda: poisson_2d(100)}
 each_kind = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 

@@ -25,6 +25,7 @@ from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bound
 from roundwise.algorithms.conditioning import LOST
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
+from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
@@ -155,12 +156,33 @@ def express(
 def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     if not known.is_compiled:
         return _by_threads(A, b, known)
-    x = np.empty(b.shape, known.dtype)
-    status, error, pivot_ratio, steps = _kernels.express_solve(A, b, x, *known.arguments)
+    given = with_witness(b, known.factor)
+    x = np.empty(given.shape, known.dtype)
+    status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, *known.arguments)
     if status != 0:
         return None
+    x = x if given is b else without_witness(x, b)
     unit, tolerance, factor = known.unit, known.tolerance, known.factor
     return ExpressAnswer(x, unit * error, tolerance, pivot_ratio, "lu", factor, steps)
+
+
+def with_witness(b: Array, factor: str) -> Array:
+    """Right-hand sides for factors of a format: b itself, or for FP32 with one more random column.
+
+    Pivots of FP32 factors do not show that A is singular where rounding errors have replaced the
+    last one, and A x = b may be solvable all the same. A random right-hand side is not, so that its
+    column does not pass the gate. b is a vector, or columns, or a stack of such.
+    """
+    if factor == FP64.name:
+        return b
+    columns = b[:, None] if b.ndim == 1 else b
+    witness = random_vector(columns.shape[-2])[:, None].astype(b.dtype)
+    return np.concatenate([columns, np.broadcast_to(witness, (*columns.shape[:-1], 1))], axis=-1)
+
+
+def without_witness(x: Array, b: Array) -> Array:
+    """The answers for the columns of b."""
+    return x[:, 0].copy() if b.ndim == 1 else x[..., :-1].copy()
 
 
 def _converted(
@@ -358,12 +380,14 @@ def express_stack(
     A, B = as_known_type(stack.A), as_known_type(stack.B)
     known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor)
     assert known is not None
-    X = np.empty((len(stack.places[0]), *B.shape[1:]), known.dtype)
+    given_B = with_witness(B, factor)
+    X = np.empty((len(stack.places[0]), *given_B.shape[1:]), known.dtype)
     errors = np.empty(len(X))
-    given = B, stack.places[0], stack.places[1], X, errors
+    given = given_B, stack.places[0], stack.places[1], X, errors
     rest: tuple[Any, ...] = (*(known.arguments if kept is None else known.gate), threads)
     if kept is None:
         _kernels.express_solve_stack(A, *given, *rest)
     else:
         _kernels.express_substitute_stack(kept, *given, *rest)
+    X = X if given_B is B else without_witness(X, B)
     return X, known.unit * errors, known.tolerance

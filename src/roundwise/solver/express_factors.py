@@ -16,6 +16,8 @@ from roundwise.solver.express import (
     has_structure,
     known_of,
     suspicious_ratio,
+    with_witness,
+    without_witness,
 )
 from roundwise.solver.system import AS_LARGE
 
@@ -55,19 +57,21 @@ class DenseFactors:
                 return None
             converted = as_known_type(b)
             return None if converted is b else self.solve(converted, trans)
-        x = np.empty(b.shape, known.dtype)
+        given = with_witness(b, self.factor)
+        x = np.empty(given.shape, known.dtype)
         gate = known.gate
-        status, error, ratio, steps = _kernels.express_substitute(self._kept, b, x, *gate)
+        status, error, ratio, steps = _kernels.express_substitute(self._kept, given, x, *gate)
         if status != 0:  # products out of range may be a matter of units alone
             if self._scaled is None:
                 self._scaled = self._made(gate.suspicious, scaled=True)
             if self._scaled.refused:
                 return None
             status, error, ratio, steps = _kernels.express_substitute(
-                self._scaled, b, x, *known.gate
+                self._scaled, given, x, *known.gate
             )
             if status != 0:
                 return None
+        x = x if given is b else without_witness(x, b)
         error *= known.unit
         return ExpressAnswer(x, error, known.tolerance, ratio, "lu", self.factor, steps)
 

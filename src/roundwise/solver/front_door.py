@@ -284,7 +284,9 @@ def _solved_each(
     def one(matrix: Array, columns: Array) -> Any:
         return _solved(asker, matrix, columns, options, full_output, place, None)
 
-    return solve_stack(A, b, one, _at_once(asker, options, place, A.shape[-1]), full_output)
+    return solve_stack(
+        A, b, one, _at_once(asker, options, place, A.shape[-1] if A.ndim else 0), full_output
+    )
 
 
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
@@ -403,6 +405,7 @@ def _factored(
         action = Action([factor, *[FP64] * 3], "lu")
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
+    del array  # A in another byte order is converted again, into the copy that is kept
     system, plan, seconds = decided(A)
     return Factorization(system, plan, options, seconds)
 

@@ -258,7 +258,7 @@ def solved(
     #   ||x - A^-1 b|| <= 2 || |A^-1| R || ||x|| max_i |r_i| / (R_ii ||x|| + |b_i|),
     # and the first norm is estimated from A^-1 R v for a random v. Rows of different sizes do not
     # matter to it.
-    image = sums * _random_vector(len(b))
+    image = sums * random_vector(len(b))
     stretched = solve(image)
     stretch = float(np.abs(stretched).max())
     if inverse.is_exact and stretch * max(by_row, FP64.unit_roundoff) < CERTAIN:
@@ -321,7 +321,7 @@ def _column_maxima(A: Any, sizes: Array) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _random_vector(n: int) -> Array:
+def random_vector(n: int) -> Array:
     """Numbers between -1 and 1, all different: A may be singular, and ``A y = R e`` be solvable."""
     vector = np.random.default_rng(0).uniform(-1, 1, n)
     vector.flags.writeable = False
