@@ -87,7 +87,8 @@ template <class Index, class T> void bind_values(nb::module_& m) {
            });
 }
 
-// An array of any numbers in any memory order.
+// An array of any numbers, to be read in any memory order, or to be written by rows: `noconvert` refuses others, of
+// which nanobind would pass a copy.
 using AnyIn = nb::ndarray<nb::ro, nb::device::cpu>;
 using AnyOut = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
@@ -204,7 +205,8 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
                  for (std::int64_t i = 0; i < rows.n; ++i, to += rows.n)
                      for (std::int32_t e = rows.starts[i]; e < rows.starts[i + 1]; ++e)
                          to[rows.places[e]] = rows.values[e];
-             })
+             },
+             nb::arg("dense").noconvert())
         // The factors of a matrix with the same places, with the same pivots; None if its places are others.
         .def("refactored",
              [=](const LU& self, int form, AnyIn first, AnyIn second, AnyIn values) -> std::unique_ptr<LU> {
@@ -247,7 +249,8 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
                  const IeeeArithmetic arithmetic;
                  nb::gil_scoped_release release;
                  self.substitute(static_cast<const T*>(b.data()), static_cast<T*>(x.data()));
-             })
+             },
+             nb::arg("b"), nb::arg("x").noconvert())
         // x = A^-1 b, verified (sparse/express.hpp). Returns the status (0: accepted; 1: perhaps few digits are
         // right; 2: above the tolerance), and the upper bound of the backward error.
         .def("solve",
@@ -271,7 +274,9 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
                      status = self.solve(given, transposed, conjugated, gate, x.data(), error);
                  }
                  return nb::make_tuple(static_cast<int>(status), error);
-             });
+             },
+             nb::arg("b"), nb::arg("x").noconvert(), nb::arg("transposed"), nb::arg("conjugated"),
+             nb::arg("tolerance"), nb::arg("growth"), nb::arg("residual_error"), nb::arg("least"), nb::arg("most"));
 }
 
 }  // namespace
