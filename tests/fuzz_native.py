@@ -274,6 +274,18 @@ def corrections(a: Arrays) -> None:
     n, columns, dtype = a.size(), int(a.rng.integers(0, 6)), real_type(a)
     packed = a.numbers(a.length(n), a.length(n), dtype=dtype)
     rows, places = (a.order(n) if a.flag() else None for _ in range(2))
+    if a.flag():
+        shape = (lambda: (a.length(n), a.length(columns))) if a.flag() else (lambda: (a.length(n),))
+        matrix, (b, x, r) = a.matrix(n), (a.numbers(*shape()) for _ in range(3))
+        errors = a.numbers(a.length(columns if b.ndim == 2 else 1))
+        norm, target = float(a.rng.choice(NUMBERS)), float(a.rng.choice((1e-10, -1.0, np.nan)))
+        steps = int(a.rng.choice((0, 1, 3, 10, -1)))
+        limits = norm, target, a.block(), steps
+        kernels.native_refine(
+            *(packed, a.flag(), a.flag(), rows, places, matrix, a.flag(), *limits),
+            *(b, x, r, errors, a.threads(), a.threads()),
+        )
+        return
     r, x, total = (a.numbers(a.length(n), a.length(columns)) for _ in range(3))
     sizes, z_norms, norms = (a.numbers(a.length(columns)) for _ in range(3))
     orders = a.flag(), a.flag(), rows, places
@@ -461,15 +473,25 @@ def left_looking(a: Arrays) -> None:
     values = a.numbers(a.length(len(second)), dtype=dtype)
     kind = kernels.LeftLookingLU if dtype is np.float64 else kernels.ComplexLeftLookingLU
     lu = kind(form, a.length(n), first, second, values)
-    lu.analyse(*(float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(2)))
-    lu.factorize()
+
+    def method(factors: Any, name: str) -> Callable[..., Any]:
+        return kernels.counted(f"{type(factors).__name__}.{name}", getattr(factors, name))
+
+    if a.flag():
+        method(lu, "fill")(a.array(np.zeros((a.length(n), n)), dtype, order="C"))
+    most = (float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(2))
+    method(lu, "analyse")(*most)
+    method(lu, "factorize")()
     shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 20)))
     b, x = (a.numbers(*shape, dtype=dtype, order="C") for _ in range(2))
-    again = lu.refactored(form, first, second, a.numbers(len(values), dtype=dtype))
-    for factors in (lu, again):
-        kernels.counted("LeftLookingLU.solve", factors.solve)(
-            b, x, a.flag(), a.flag(), 1e-10, 1.0, 0.0, 1e-200, 1e200
-        )
+    places = a.array(second if a.rng.random() < 0.9 else second[::-1], second.dtype)
+    others = a.numbers(a.length(len(values)), dtype=dtype)
+    again = method(lu, "refactored")(form, first, places, others)
+    for factors in (lu, again or lu):
+        given = b, x, a.flag(), a.flag()
+        method(factors, "solve")(*given, 1e-10, 1.0, 0.0, 1e-200, 1e200)
+        if b.ndim == 1:
+            method(factors, "substitute")(b, x)
 
 
 def supernodal(a: Arrays) -> None:
@@ -602,14 +624,14 @@ def text(a: Arrays) -> None:
 SHARES: dict[Callable[[Arrays], None], float] = {
     factors: 0.07,
     substitution: 0.1,
-    corrections: 0.05,
+    corrections: 0.06,
     passes: 0.08,
     columns: 0.08,
     residuals: 0.08,
     stack: 0.04,
-    patterns: 0.08,
-    left_looking: 0.05,
-    supernodal: 0.08,
+    patterns: 0.07,
+    left_looking: 0.06,
+    supernodal: 0.07,
     emulated_matrices: 0.08,
     emulated_vectors: 0.08,
     emulated_sparse: 0.08,

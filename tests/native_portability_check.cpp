@@ -35,7 +35,7 @@ double error_of_solution(const std::vector<float>& a, const std::vector<T>& fact
     std::vector<double> ones(n, 1), b(n);
     kernels.matvec(Storage::fp32, n, n, a.data(), false, ones.data(), b.data(), threads);
     for (int i = 0; i < n; ++i) std::swap(b[i], b[pivots[i]]);
-    std::vector<char> memory(static_cast<std::size_t>(kernels.solve_workspace(1)) + 64);
+    std::vector<char> memory(static_cast<std::size_t>(kernels.solve_workspace(n, 1, threads)) + 64);
     kernels.solve(Storage::fp16, Factors::lu, n, stored.data(), false, 1, b.data(), threads,
                   aligned(memory));
     double error = 0;

@@ -156,20 +156,22 @@ bool check_complex() {
     return good;
 }
 
-// The matrix serves as factors. It has so many rows that threads share it, and the last block is not full.
-template <class T> bool check_substitution(const char* name) {
-    constexpr std::int64_t n = 601, columns = 7;
+// The matrix serves as factors. It has so many rows that threads share it, and the last block is not full; many
+// columns are cut into strips, of which the last is not full.
+template <class T> bool check_substitution(const char* name, std::int64_t columns) {
+    constexpr std::int64_t n = 601;
     std::vector<T> packed = matrix<T>(n, Kind::definite), planes = matrix<T>(2 * n, Kind::definite);
     planes.resize(static_cast<std::size_t>(2 * n * n));
     for (auto* a : {&packed, &planes})
         for (T& x : *a) x /= n;  // so that solutions stay finite
     const auto solved = [&](int kind, bool transpose, int threads) {
         std::vector<T> b(static_cast<std::size_t>(2 * n * columns), T{1});
-        std::vector<Line> memory(static_cast<std::size_t>(solve_workspace(columns) / 64 + 1));
-        Phase* phases = reinterpret_cast<Phase*>(memory.data());
-        if (kind == 2) complex_solve_stored<T, T>(n, planes.data(), transpose, columns, b.data(), threads, phases);
+        const std::int64_t bytes = solve_workspace<T>(n, columns, threads);
+        std::vector<Line> memory(static_cast<std::size_t>(bytes / 64 + 1));
+        if (kind == 2) complex_solve_stored<T, T>(n, planes.data(), transpose, columns, b.data(), threads,
+                                                  reinterpret_cast<Phase*>(memory.data()));
         else solve_stored<T, T>(kind == 1 ? Factors::cholesky : Factors::lu, n, packed.data(), transpose, columns,
-                                b.data(), threads, phases);
+                                b.data(), threads, memory.data());
         return b;
     };
     bool good = true;
@@ -178,8 +180,8 @@ template <class T> bool check_substitution(const char* name) {
             for (int threads : {2, 4})
                 if (const auto x = solved(kind, transpose, threads), alone = solved(kind, transpose, 1);
                     std::memcmp(x.data(), alone.data(), x.size() * sizeof(T)) != 0) {
-                    std::printf("substitution in %s, kind %d, transposed %d, threads %d: other bits\n", name, kind,
-                                transpose, threads);
+                    std::printf("substitution in %s, kind %d, columns %d, transposed %d, threads %d: other bits\n", name,
+                                kind, static_cast<int>(columns), transpose, threads);
                     good = false;
                 }
     return good;
@@ -190,7 +192,9 @@ int main() {
     good = check_complex() && good;
     good = check<PlainTile<float>>("fp32") && good;
     good = check<PlainTile<double>>("fp64") && good;
-    good = check_substitution<float>("fp32") && good;
-    good = check_substitution<double>("fp64") && good;
+    for (std::int64_t columns : {7, 77}) {
+        good = check_substitution<float>("fp32", columns) && good;
+        good = check_substitution<double>("fp64", columns) && good;
+    }
     return good ? 0 : 1;
 }

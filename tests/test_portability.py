@@ -29,7 +29,7 @@ SOURCES = [
 
 # Bytes of a vector and compiler flags of each level, as in CMakeLists.txt.
 LEVELS = {"baseline": ["16"], "avx2": ["32", "-mavx2"]}
-LEVELS["avx512"] = ["64", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"]
+LEVELS["avx512"] = ["64", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprfchw"]
 NATIVE = {
     "bf16": {"portable": ["16"]},
     "level": {"baseline": ["16"]},
@@ -230,7 +230,8 @@ def test_options_of_a_distributor_that_lose_rounding_errors_are_revoked_or_seen(
     source, size = "cpp/native/exact.cpp", *NATIVE["exact"]["baseline"]
     kernels = compile_level(tmp_path, "g++", source, "exact_baseline", size, *flags)
     (tmp_path / "main.cpp").write_text(KEEPS_ERRORS)
-    others = ["cpp/common/parallel.cpp", "cpp/common/pool.cpp", str(tmp_path / "main.cpp"), kernels]
+    threads = [f"cpp/common/{name}.cpp" for name in ("parallel", "pool", "spinning")]
+    others = [*threads, str(tmp_path / "main.cpp"), kernels]
     program = str(tmp_path / "check_errors")
     command = ["g++", *FLAGS, "-O1", *others, *own.split(), "-pthread", "-o", program]
     subprocess.run(command, check=True, cwd=ROOT)
@@ -243,7 +244,7 @@ def test_levels_share_no_code_of_a_library(tmp_path):
     built = re.findall(
         r"add_level\((\S+) \w*(?:baseline|portable) ", (ROOT / "CMakeLists.txt").read_text()
     )
-    assert len(built) == 6
+    assert len(built) == 8
     shared = []
     for source in built:
         kernels = compile_level(tmp_path, "g++", source, "own_level", "16", "-O0")

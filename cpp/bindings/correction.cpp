@@ -217,6 +217,7 @@ template <class T> void bind_refine(nb::module_& m) {
         require(count >= 1 && count == columns(x) && count == columns(r) && count == length(errors.size()),
                 "the shapes do not match; pass blocks of as many columns, and an error for each");
         require(threads >= 1 && pass_threads >= 1, "threads < 1; pass at least 1");
+        require(most_steps >= 0, "most_steps < 0; pass at least 0");
         require_block(block);
         require_order(rows, n);
         require_order(places, n);

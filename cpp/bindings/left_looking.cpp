@@ -87,11 +87,18 @@ template <class Index, class T> void bind_values(nb::module_& m) {
            });
 }
 
-// An array of any numbers in any memory order.
+// An array of any numbers, to be read in any memory order, or to be written by rows: `noconvert` refuses others, of
+// which nanobind would pass a copy.
 using AnyIn = nb::ndarray<nb::ro, nb::device::cpu>;
 using AnyOut = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
 template <class T> constexpr bool is_complex_number = sizeof(T) == 2 * sizeof(double);
+
+// Whether an array has numbers as a matrix of T has them: float64, or complex128.
+template <class T, class Array> bool has_numbers_of(const Array& array) {
+    const auto code = is_complex_number<T> ? nb::dlpack::dtype_code::Complex : nb::dlpack::dtype_code::Float;
+    return array.dtype().code == static_cast<std::uint8_t>(code) && array.dtype().bits == 8 * sizeof(T);
+}
 
 template <class Index>
 sparse::GivenPlaces<Index> places_of(int form, std::int64_t n, const AnyIn& first, const AnyIn& second,
@@ -114,9 +121,7 @@ sparse::Rows<T> rows_of(int form, std::int64_t n, const AnyIn& first, const AnyI
     for (const AnyIn* array : {&first, &second, &values})
         require(array->ndim() == 1 && (array->size() <= 1 || array->stride(0) == 1),
                 "an array is no contiguous vector; pass such");
-    const auto numbers = static_cast<std::uint8_t>(is_complex_number<T> ? nb::dlpack::dtype_code::Complex
-                                                                        : nb::dlpack::dtype_code::Float);
-    require(values.dtype().code == numbers && values.dtype().bits == 8 * sizeof(T),
+    require(has_numbers_of<T>(values),
             "the values have another type; pass float64, or complex128 for a complex matrix");
     require(first.dtype() == second.dtype(), "the arrays of indices differ in type; pass one type");
     const T* given = static_cast<const T*>(values.data());
@@ -194,13 +199,14 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
              [](const LU& self, AnyOut dense) {
                  const sparse::Rows<T>& rows = self.lu().rows();
                  const bool fits = dense.ndim() == 2 && length(dense.shape(0)) == rows.n &&
-                                   length(dense.shape(1)) == rows.n && dense.dtype().bits == 8 * sizeof(T);
+                                   length(dense.shape(1)) == rows.n && has_numbers_of<T>(dense);
                  require(fits, "the array has another shape or type; pass n x n numbers in double precision");
                  T* to = static_cast<T*>(dense.data());
                  for (std::int64_t i = 0; i < rows.n; ++i, to += rows.n)
                      for (std::int32_t e = rows.starts[i]; e < rows.starts[i + 1]; ++e)
                          to[rows.places[e]] = rows.values[e];
-             })
+             },
+             nb::arg("dense").noconvert())
         // The factors of a matrix with the same places, with the same pivots; None if its places are others.
         .def("refactored",
              [=](const LU& self, int form, AnyIn first, AnyIn second, AnyIn values) -> std::unique_ptr<LU> {
@@ -237,13 +243,14 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
              [=](const LU& self, AnyIn b, AnyOut x) {
                  require_factors(self);
                  const bool fits = b.ndim() == 1 && x.ndim() == 1 && length(b.size()) == self.lu().n() &&
-                                   x.size() == b.size() && b.dtype() == x.dtype() &&
-                                   b.dtype().bits == 8 * sizeof(T) && (b.size() <= 1 || b.stride(0) == 1);
+                                   x.size() == b.size() && has_numbers_of<T>(b) && has_numbers_of<T>(x) &&
+                                   (b.size() <= 1 || b.stride(0) == 1);
                  require(fits, "b, x and the factors differ in shape or type; pass n numbers each");
                  const IeeeArithmetic arithmetic;
                  nb::gil_scoped_release release;
                  self.substitute(static_cast<const T*>(b.data()), static_cast<T*>(x.data()));
-             })
+             },
+             nb::arg("b"), nb::arg("x").noconvert())
         // x = A^-1 b, verified (sparse/express.hpp). Returns the status (0: accepted; 1: perhaps few digits are
         // right; 2: above the tolerance), and the upper bound of the backward error.
         .def("solve",
@@ -267,7 +274,9 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
                      status = self.solve(given, transposed, conjugated, gate, x.data(), error);
                  }
                  return nb::make_tuple(static_cast<int>(status), error);
-             });
+             },
+             nb::arg("b"), nb::arg("x").noconvert(), nb::arg("transposed"), nb::arg("conjugated"),
+             nb::arg("tolerance"), nb::arg("growth"), nb::arg("residual_error"), nb::arg("least"), nb::arg("most"));
 }
 
 }  // namespace

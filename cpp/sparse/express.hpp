@@ -61,8 +61,9 @@ constexpr int sparse_corrections = 2;
 
 template <int parts> const ExpressSparseKernels<parts>& express_sparse_kernels();  // of the level in use
 
-// Numbers between -1 and 1, all different: A may be singular, and A y = R e be solvable.
-inline double random_number(std::uint64_t i) {
+// Numbers between -1 and 1, all different: A may be singular, and A y = R e be solvable. Static: each level has a
+// copy of its own.
+static inline double random_number(std::uint64_t i) {
     std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;  // splitmix64
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;

@@ -50,7 +50,7 @@ def read_sparse(A: Any, name: str) -> SparseLU:
 
     Entries of one place are added, in double precision.
     """
-    form, *arrays = arrays_of(A, name)
+    form, *arrays = _arrays_of(A, name)
     kind = _kernels.ComplexLeftLookingLU if A.dtype.kind == "c" else _kernels.LeftLookingLU
     try:
         return kind(form, A.shape[0], *arrays)
@@ -58,7 +58,19 @@ def read_sparse(A: Any, name: str) -> SparseLU:
         raise _refusal(A, name) from None
 
 
-def arrays_of(A: Any, name: str) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
+def read_again(lu: SparseLU, A: Any, name: str) -> SparseLU | None:
+    """Another A of the same shape, factorized with the pivots of `lu`; None if its places differ.
+
+    `lu` has factors, and A is complex if those are.
+    """
+    form, *arrays = _arrays_of(A, name)
+    try:
+        return lu.refactored(form, *arrays)
+    except ValueError:
+        raise _refusal(A, name) from None
+
+
+def _arrays_of(A: Any, name: str) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The form of A, its two arrays of indices and its values in double precision, contiguous."""
     if A.format not in FORMS:
         A = checked_sparse(A, name).tocsr()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from roundwise._csr import SparseLU, arrays_of, read_sparse
+from roundwise._csr import SparseLU, read_again, read_sparse
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
@@ -104,24 +104,26 @@ class SparseFactors:
         """
         if A.shape != self.A.shape or (A.dtype.kind == "c") != (self.A.dtype.kind == "c"):
             return None
-        found = self.lu.refactored(*arrays_of(A, "A"))
+        found = read_again(self.lu, A, "A")
         if found is None or found.result != "factorized":
             return None
         return SparseFactors(A, found, self.tol)
 
 
 def sparse_factors(A: Any, tol: float | None, columns: int) -> SparseFactors | None:
-    """Factors of a square A for many solves; None if others are better, or if there are none."""
+    """Factors of a square A for many solves; None if others are better, or if there are none.
+
+    They have a copy of A. It is made when A was read: SciPy trusts the indices that it copies.
+    """
     if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.shape[0]:
         return None
     if not np.can_cast(A.dtype, np.complex128):
         return None
-    A = A.copy()
     lu = read_sparse(A, "A")
     found = factorized(lu, columns, panels=False, again=True)
     if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
         lu.factorize()
-    return SparseFactors(A, lu, tol) if lu.result == "factorized" else None
+    return SparseFactors(A.copy(), lu, tol) if lu.result == "factorized" else None
 
 
 class SparseSequence:
@@ -132,9 +134,11 @@ class SparseSequence:
 
     def next(self, A: Any) -> SparseFactors | None:
         """Factors of the next matrix, of which it has a copy; None if its pattern is another."""
-        last, A = self._last, A.copy()
+        last = self._last
         found = last.renewed(A)
-        if found is None and is_same_pattern(last.lu, A):
+        if found is not None:
+            found.A = A.copy()
+        elif is_same_pattern(last.lu, A):
             found = sparse_factors(A, last.tol, 1)
         if found is not None:
             self._last = found

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._csr import checked_sparse
 from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
 from roundwise.algorithms import VerifiedSolve
@@ -233,7 +234,7 @@ class Factorization:
         with ieee_arithmetic(), given.entered(A):
             there = A if place is None else place.array("A", A)
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
-                there = there if is_sparse(there) else dense_array("A", there)
+                there = checked_sparse(there, "A") if is_sparse(there) else dense_array("A", there)
                 there = there.astype(np.result_type(there.dtype, np.complex64))
             prepared = prepare(there, given.b.shape[1], place, copy=True)
             matrix = with_pattern_of(given, prepared)
@@ -254,6 +255,7 @@ class Factorization:
         if array.shape != self.shape or (array.dtype.kind == "c" and not self._is_complex):
             return None  # the general path refuses it
         if self._is_complex and array.dtype.kind != "c":  # a real A may follow a complex one
+            array = checked_sparse(array, "A") if is_sparse(array) else array
             array = array.astype(np.result_type(array.dtype, np.complex64))
         return array
 
