@@ -81,9 +81,13 @@ def test_the_findings_and_the_summary_come_first(report_page):
 
 def test_every_claim_is_on_the_board_and_links_to_its_evidence(report_page, sample_report):
     board = report_page[report_page.index('id="board"') : report_page.index('id="summary"')]
-    rows = re.findall(r'<li class="(\w+)"><a href="#finding-(\d+)">(.*?)</a>', board)
-    given = [(f.verdict, str(i), f.claim) for i, f in enumerate(sample_report.findings, 1)]
-    assert rows == given
+    row = (
+        r'<li class="(.*?)"><a href="#finding-(\d+)">(.*?)</a>.*<span class="spoken"> (.*?)</span>'
+    )
+    findings = enumerate(sample_report.findings, 1)
+    given = [(f.verdict.replace(" ", "-"), str(i), f.claim, f.verdict) for i, f in findings]
+    assert re.findall(row, board) == given
+    assert all(f".{kind} .mark" in report_page for kind, *_ in given)  # its color and column
     assert 'id="board"' not in format_html(replace(sample_report, findings=()))
 
 

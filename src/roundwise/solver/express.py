@@ -193,8 +193,7 @@ def _converted(
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    with ieee_arithmetic():
-        return express(as_known_type(A), as_known_type(b), tol, bound, factor)
+    return express(as_known_type(A), as_known_type(b), tol, bound, factor)
 
 
 def as_known_type(A: Array) -> Array:
@@ -202,7 +201,8 @@ def as_known_type(A: Array) -> Array:
     native = A.dtype.newbyteorder("=")
     if native in EXPRESS_TYPES:
         return A.astype(native, copy=False)
-    return A.astype(np.complex128 if A.dtype.kind == "c" else np.float64)
+    with ieee_arithmetic():
+        return A.astype(np.complex128 if A.dtype.kind == "c" else np.float64)
 
 
 def solution_of(

@@ -8,6 +8,7 @@ import numpy as np
 
 import roundwise._kernels as _kernels
 from roundwise.formats import FP64
+from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
     Array,
@@ -82,7 +83,8 @@ class DenseFactors:
         if trans in ("N", 0):
             return self.solve(b, "N")
         if self._across is None:
-            self._across = DenseFactors(self.A.T, self._tol, self.factor, own=True)
+            with ieee_arithmetic():
+                self._across = DenseFactors(self.A.T, self._tol, self.factor, own=True)
         if not self._across.accepted or type(b) is not np.ndarray:
             return None
         conjugate = trans in ("H", 2) and self._form.dtype.kind == "c"

@@ -33,13 +33,20 @@ from roundwise.backends.native.small_sparse import (
 )
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.formats import FP32, FP64
-from roundwise.solver.express import Array, ExpressAnswer, express, gate_of, solution_of
+from roundwise.machine.threads import ieee_arithmetic
+from roundwise.solver.express import (
+    EXPRESS_TYPES,
+    Array,
+    ExpressAnswer,
+    as_known_type,
+    express,
+    gate_of,
+    solution_of,
+)
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.solution import Solution
 
 METHOD = "lu/left-looking"
-
-_TYPES = tuple(map(np.dtype, (np.float64, np.float32, np.complex128, np.complex64)))
 
 PLAIN, TRANSPOSE, ADJOINT = (False, False), (True, False), (True, True)
 SIDES: dict[Any, tuple[bool, bool]] = {"N": PLAIN, "T": TRANSPOSE, "H": ADJOINT}
@@ -59,14 +66,15 @@ class Asked(NamedTuple):
 @lru_cache(maxsize=4096)
 def asked_of(n: int, dtype: Any, shape: tuple[int, ...], b_dtype: Any, tol: Any) -> Asked | None:
     """None if b has no columns of n numbers, or of numbers that are not converted here."""
-    if len(shape) not in (1, 2) or shape[0] != n or 0 in shape or b_dtype not in _TYPES:
+    if len(shape) not in (1, 2) or shape[0] != n or 0 in shape or b_dtype not in EXPRESS_TYPES:
         return None
     answer = np.dtype(answer_dtype(np.empty(0, dtype), np.empty(0, b_dtype)))
     is_single, is_complex = answer in (np.float32, np.complex64), dtype.kind == "c"
-    tolerance = default_tolerance(n, FP32 if is_single else FP64) if tol is None else tol
     # The parts of a complex b are columns of a real system (`Factorization.solve` has the proof).
     share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
-    gate = gate_of(n, is_complex, tolerance * share)
+    with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
+        tolerance = default_tolerance(n, FP32 if is_single else FP64) if tol is None else tol
+        gate = gate_of(n, is_complex, tolerance * share)
     parts = gate.tolerance, gate.growth, gate.exact_error, gate.least, gate.most
     return Asked(answer, tolerance, parts, unit)
 
@@ -84,10 +92,10 @@ class SparseFactors:
         """See `ExpressFactors`."""
         if type(b) is not np.ndarray or type(trans) not in (str, int) or trans not in SIDES:
             return None
-        if b.dtype not in _TYPES:
+        if b.dtype not in EXPRESS_TYPES:
             if not np.can_cast(b.dtype, np.complex128):
                 return None
-            b = in_known_type(b)
+            b = as_known_type(b)
         asked = asked_of(self.lu.n, self.A.dtype, b.shape, b.dtype, self.tol)
         if asked is None:
             return None
@@ -152,14 +160,6 @@ def is_same_pattern(lu: SparseLU, A: Any) -> bool:
     )
 
 
-def in_known_type(b: Array) -> Array:
-    """b in a type that the compiled call takes: itself, or converted to double precision."""
-    native = b.dtype.newbyteorder("=")
-    if native in _TYPES:
-        return b.astype(native, copy=False)
-    return b.astype(np.complex128 if b.dtype.kind == "c" else np.float64)
-
-
 def express_sparse(
     A: Any,
     b: Any,
@@ -177,7 +177,7 @@ def express_sparse(
     fits = bound and A.ndim == 2 and type(b) is np.ndarray and A.shape[0] == A.shape[1]
     if not fits or not all(np.can_cast(one.dtype, np.complex128) for one in (A, b)):
         return None, None
-    b = in_known_type(b)
+    b = as_known_type(b)
     asked = asked_of(A.shape[0], A.dtype, b.shape, b.dtype, tol)
     if asked is None:
         return None, None

@@ -125,7 +125,11 @@ class Factorization:
         self._small: SmallFactors | None = None
 
     def _present_with(self, express: ExpressFactors, small: SmallFactors) -> _Present:
-        return _Present(express, None, lambda: self._general(small.decide(express.A)))
+        def made() -> Factored:
+            with ieee_arithmetic():
+                return self._general(small.decide(express.A))
+
+        return _Present(express, None, made)
 
     def _general(self, decided: Decided, analyses: dict[str, Analysis] | None = None) -> Factored:
         """What climbs, for a system that was decided on."""
@@ -224,8 +228,9 @@ class Factorization:
         array([0.05, 0.3 ])
         """
         if self._small is not None:
-            there = self._like_before(A)
-            express = None if there is None else self._small.factorize(there)
+            with ieee_arithmetic():
+                there = self._like_before(A)
+                express = None if there is None else self._small.factorize(there)
             if express is not None:
                 self._present = self._present_with(express, self._small)
                 return self
@@ -510,10 +515,11 @@ def _remade(
     factor: str | None = None,
 ) -> Factorization:
     """What was pickled, starting from the rung that it had reached; A had express factors."""
-    express = None if A is None or factor is None else DenseFactors(A, options.tol, factor)
-    F = Factorization(system, plan, options, express=express)
-    F._present.made = F._factored.renewed(system, level)
-    return F
+    with ieee_arithmetic():
+        express = None if A is None or factor is None else DenseFactors(A, options.tol, factor)
+        F = Factorization(system, plan, options, express=express)
+        F._present.made = F._factored.renewed(system, level)
+        return F
 
 
 def _with_exact_residuals(ladder: tuple[Action, ...]) -> tuple[Action, ...]:

@@ -136,7 +136,10 @@ def lstsq(
         if known is not None:
             tried = known.run(A, b)
             if tried[-1].found.accepted:
-                return known.solution(tried) if full_output else tried[-1].found.x
+                if not full_output:
+                    return tried[-1].found.x
+                with ieee_arithmetic():
+                    return known.solution(tried)
     else:
         place_of(A, b, "cpu")  # refuses what is on a GPU
     with ieee_arithmetic():
@@ -198,9 +201,11 @@ class Known(NamedTuple):
     def run(self, A: NDArray[Any], b: NDArray[Any]) -> list[Tried]:
         """What came of the rungs, until one was accepted."""
         start, tried = perf_counter(), []
-        of_A, of_b = self.converted
-        A = A if of_A is None else A.astype(of_A)
-        b = b if of_b is None else b.astype(of_b)
+        if self.converted != (None, None):
+            of_A, of_b = self.converted
+            with ieee_arithmetic():
+                A = A if of_A is None else A.astype(of_A)
+                b = b if of_b is None else b.astype(of_b)
         for action, gate in self.rungs:
             found = solve_at_once(A, b, self.dtype, gate)
             end = perf_counter()
@@ -232,7 +237,8 @@ def _remembered(
         return None  # the four steps take any numbers, and refuse what are none
     if len(memo) >= MOST_KNOWN:
         memo.clear()
-    known = _known(A, b, rcond, tol, policy)
+    with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
+        known = _known(A, b, rcond, tol, policy)
     memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy] = known
     return known
 

@@ -21,7 +21,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.arrays import array_module
 from roundwise.formats import FP64
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import factorization_threads, ieee_arithmetic
 from roundwise.solver.express import (
     EXPRESS_TYPES,
     ExpressAnswer,
@@ -292,8 +292,9 @@ class StackedFactorization:
 
     def _made_one_by_one(self) -> Any:
         parts: Any = np.empty(self.shape[:-2], dtype=object)
-        for place in np.ndindex(parts.shape):
-            parts[place] = self._one(self._A[place])
+        with ieee_arithmetic():
+            for place in np.ndindex(parts.shape):
+                parts[place] = self._one(self._A[place])
         return parts
 
     def _factors(self, transposed: bool) -> _kernels.ExpressFactors:
@@ -316,7 +317,10 @@ class StackedFactorization:
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
-        b = dense_array("b", b, real=False)
+        with ieee_arithmetic():
+            return self._solve(dense_array("b", b, real=False), trans, full_output)
+
+    def _solve(self, b: Array, trans: Any, full_output: bool) -> Any:
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
         if self._kept and b.size and as_known_type(b).dtype in EXPRESS_TYPES:
             return self._solved_together(columns, trans, stack, full_output, b.ndim == 1)
@@ -362,7 +366,8 @@ class StackedFactorization:
         if A.shape != self.shape:
             raise ValueError(f"A has shape {A.shape}; pass a stack of shape {self.shape}")
         if self._kept:
-            self._take(A)
+            with ieee_arithmetic():
+                self._take(A)
             return self
         for place in np.ndindex(self.parts.shape):
             self.parts[place].refactor(A[place])

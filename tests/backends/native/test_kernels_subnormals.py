@@ -16,8 +16,11 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise import _kernels
+from roundwise.algorithms.least_squares.at_once import gate_of
 from roundwise.rounding import kernel_format
+from roundwise.solver import least_squares
 from roundwise.solver.express import memo
+from roundwise.solver.express_sparse import asked_of
 
 # glibc's fenv_t: the index, in 32-bit words, of the control register, and the bits that switch
 # subnormals off: FTZ and DAZ of MXCSR, FZ of FPCR.
@@ -173,6 +176,7 @@ def test_a_solve_rounds_to_nearest(direction):
 MORE_SOLVES = SOLVES | {
     "refactor": lambda A, b: rw.factor(A + A).refactor(A).solve(b),
     "transposed": lambda A, b: rw.factor(A).solve(b, trans="T"),
+    "stacked factors": lambda A, b: rw.factor(A[None]).refactor(A[None]).solve(b, trans="T"),
     "Solver.solve": lambda A, b: rw.Solver().solve(A, b),
     "many columns": lambda A, b: rw.solve(A, np.column_stack([b, -b, 2 * b, b])),
     "slogdet": lambda A, b: np.array(rw.factor(A).slogdet()),
@@ -196,7 +200,7 @@ def test_every_call_rounds_to_nearest(call, kind, direction):
     """Conversions, norms, scaling, sums of duplicates and what the memo keeps, too."""
     rng = np.random.default_rng(3)
     if (call, kind) in (("lstsq", "complex"), ("lstsq", "duplicates")) or (
-        call == "stack" and kind in ("sparse", "duplicates")
+        call in ("stack", "stacked factors") and kind in ("sparse", "duplicates")
     ):
         pytest.skip("there is no such call")
     for n in (9, 90):
@@ -219,6 +223,26 @@ def test_the_memo_has_the_gate_of_a_thread_that_rounds_to_nearest(direction, n):
         with direct():
             rw.solve(A, b)
         known.append(dict(memo))
+    assert known[0] == known[1]
+
+
+@pytest.mark.parametrize("n", [3, 10, 101])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_so_have_the_gates_that_least_squares_and_sparse_factors_keep(direction, n):
+    """Of a complex b, whose share of the tolerance is rounded."""
+    A, b, F = np.eye(n + 2, n), np.ones(n + 2), rw.factor(sparse.eye_array(n, format="csr"))
+    known = []
+    for direct in (nullcontext, lambda: rounding(direction)):
+        least_squares.memo.clear()
+        gate_of.cache_clear()
+        asked_of.cache_clear()
+        with direct():
+            rw.lstsq(A, b)
+            F.solve(b[:n] * 1j)
+        (tall,) = least_squares.memo.values()
+        dtypes = np.dtype(np.float64), np.dtype(np.complex128)
+        known.append((tall.rungs, asked_of(n, dtypes[0], (n,), dtypes[1], None)))
+        assert asked_of.cache_info().hits == 1
     assert known[0] == known[1]
 
 
