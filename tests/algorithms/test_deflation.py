@@ -17,9 +17,9 @@ BACKEND = NativeBackend()
 FACTOR, RESIDUAL = Stage("factor", FP32, BACKEND), Stage("residual", FP64X2, BACKEND)
 
 
-def with_singular_values(*tiny):
+def with_singular_values(*tiny, seed=None):
     """A whose singular values are 1 and those given, and its left and right vectors of these."""
-    rng = np.random.default_rng(len(tiny))
+    rng = np.random.default_rng(len(tiny) if seed is None else seed)
     left, right = (np.linalg.qr(rng.standard_normal((N, N)))[0] for _ in range(2))
     values = np.ones(N)
     values[: len(tiny)] = tiny
@@ -52,18 +52,34 @@ def test_the_singular_vectors_are_found(tiny):
 @pytest.mark.parametrize("tiny", [(1e-9,), (1e-13,), (1e-8, 1e-11)])
 @pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array])
 def test_corrections_shrink_any_error(tiny, kind):
-    """Also one along a lost direction, of which substitution alone leaves nearly all."""
-    A, _, right = with_singular_values(*tiny)
-    A = kind(A)
-    factors = BACKEND.matrix(A, FP32).lu()
-    directions = Deflation.of(A, norm_of(A), factors, FACTOR, RESIDUAL, len(tiny))
-    substitute = Substitution(FACTOR, factors)
-    errors = np.column_stack([right, np.random.default_rng(0).standard_normal((N, 2))])
-    R = -RESIDUAL.residual(RESIDUAL.matrix(A), errors, np.zeros_like(errors))
-    left = errors - directions.corrector(substitute)(R).Z
-    assert (abs(left).max(axis=0) < ForwardRule.slowest * abs(errors).max(axis=0)).all()
-    alone = errors - substitute(R).Z
-    assert abs(alone[:, 0]).max() > 0.5 * abs(errors[:, 0]).max()
+    """Also one along a lost direction, of which substitution alone leaves nearly all.
+
+    Of others the first may leave more, but along the directions found, where the next one removes
+    it. Directions are found for most matrices: for the others better factors are made.
+    """
+    left_alone = []
+    for seed in range(10):
+        A, _, right = with_singular_values(*tiny, seed=seed)
+        A = kind(A)
+        factors = BACKEND.matrix(A, FP32).lu()
+        directions = Deflation.of(A, norm_of(A), factors, FACTOR, RESIDUAL, len(tiny))
+        if directions is None:
+            continue
+        substitute = Substitution(FACTOR, factors)
+        errors = np.column_stack([right, np.random.default_rng(0).standard_normal((N, 2))])
+
+        def left(errors, correct, A=A):
+            R = -RESIDUAL.residual(RESIDUAL.matrix(A), errors, np.zeros_like(errors))
+            return errors - correct(R).Z
+
+        correct = directions.corrector(substitute)
+        once = left(errors, correct)
+        most = ForwardRule.slowest * abs(errors).max(axis=0)
+        assert (abs(once).max(axis=0) < most)[: len(tiny)].all()
+        assert (abs(left(once, correct)).max(axis=0) < most).all()
+        left_alone.append(abs(left(right, substitute)[:, -1]).max() / abs(right[:, -1]).max())
+    assert len(left_alone) > 5
+    assert np.median(left_alone) > 0.5
 
 
 def test_none_is_lost_of_a_well_conditioned_matrix():

@@ -127,6 +127,9 @@ class Deflation:
             noise = LOST * norm
             lost = np.count_nonzero(sizes < noise * factor.fmt.unit_roundoff)
             weak = np.count_nonzero(sizes < noise * default_tolerance(len(U), factor.fmt))
+            # What else is in U may hide a lost direction: its image is large, its error stays.
+            stays = np.linalg.svd(U - search.with_transposed(images), compute_uv=False)
+            lost = max(lost, np.count_nonzero(stays > ENOUGH))
             if lost > most:
                 return None
             if lost < weak <= most:

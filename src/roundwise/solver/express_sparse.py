@@ -177,7 +177,7 @@ def express_sparse(
     fits = bound and A.ndim == 2 and type(b) is np.ndarray and A.shape[0] == A.shape[1]
     if not fits or not all(np.can_cast(one.dtype, np.complex128) for one in (A, b)):
         return None, None
-    b = as_known_type(b)
+    b = b if b.dtype in EXPRESS_TYPES else as_known_type(b)
     asked = asked_of(A.shape[0], A.dtype, b.shape, b.dtype, tol)
     if asked is None:
         return None, None
