@@ -217,11 +217,19 @@ cpu_set_t Pool::callers_cores() const {
 
 // Lets a worker use these cores only, until it wakes up next. growing_ is held.
 void Pool::keep_to(Worker& worker, const cpu_set_t& cores) {
-    if (!worker.kept_off.load()) {
-        worker.allowed = allowed_;
-        worker.kept_off.store(true);
+    {
+        const std::lock_guard<SpinLock> hold(worker.keeping);
+        if (!worker.kept_off.load()) {
+            worker.allowed = allowed_;
+            worker.kept_off.store(true);
+        }
     }
     pthread_setaffinity_np(worker.thread.native_handle(), sizeof cores, &cores);
+}
+
+cpu_set_t Pool::allowed_to(Worker& worker) {
+    const std::lock_guard<SpinLock> hold(worker.keeping);
+    return worker.allowed;
 }
 #endif
 
@@ -269,9 +277,11 @@ std::atomic<std::uint32_t>* Pool::lend_core() {
         cpu_set_t here;
         CPU_ZERO(&here);
         CPU_SET(static_cast<unsigned>(core), &here);
+        keep_to(*worker, here);  // first: whoever sees that it has the core knows where to go afterwards
         worker->lent.store(1);
-        keep_to(*worker, here);
-        return &worker->lent;
+        if (worker->job.load() == called) return &worker->lent;
+        worker->lent.store(0);  // it has left the job meanwhile
+        return nullptr;
     }
 #endif
     return nullptr;
@@ -280,10 +290,10 @@ std::atomic<std::uint32_t>* Pool::lend_core() {
 // Wakes the caller up again, and goes back to other cores.
 void Pool::return_core(Worker& self) {
 #if defined(__linux__)
-    if (self.lent.load(std::memory_order_relaxed) == 0) return;
+    if (self.lent.load() == 0) return;
     self.lent.store(0);
     wake_sleepers(self.lent, 1);  // first: behind the threads of another core this one may have to wait
-    cpu_set_t others = self.allowed;
+    cpu_set_t others = allowed_to(self);
     if (const int core = sched_getcpu(); core >= 0) CPU_CLR(static_cast<unsigned>(core), &others);
     if (CPU_COUNT(&others) != 0) sched_setaffinity(0, sizeof others, &others);
 #else
@@ -467,7 +477,10 @@ void Pool::work(Worker& self) {
             const auto spinning = wanted ? awake_among_others : awake;
             signal_.wait(seen, resting_.load() ? std::chrono::microseconds(0) : spinning, self.asleep);
 #if defined(__linux__)
-            if (self.kept_off.exchange(false)) sched_setaffinity(0, sizeof self.allowed, &self.allowed);
+            if (self.kept_off.exchange(false)) {
+                const cpu_set_t cores = allowed_to(self);
+                sched_setaffinity(0, sizeof cores, &cores);
+            }
 #endif
             continue;
         }

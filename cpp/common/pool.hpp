@@ -76,6 +76,7 @@ class Pool {
         std::atomic<std::uint32_t> lent{0};  // 1 while it has the core of a caller that waits for its task
         std::atomic<bool> kept_off{false};   // a core, until it wakes up
 #if defined(__linux__)
+        SpinLock keeping;   // guards `allowed`
         cpu_set_t allowed;  // the cores that it may use then
 #endif
     };
@@ -115,6 +116,7 @@ class Pool {
 
     cpu_set_t callers_cores() const;
     void keep_to(Worker& worker, const cpu_set_t& cores);
+    static cpu_set_t allowed_to(Worker& worker);
 #endif
 
     void grow(int workers);
