@@ -195,3 +195,10 @@ def test_overwriting():
         given = np.array(other)
         rw.solve(A, other, overwrite_b=True)
         assert np.array_equal(other, given)
+
+
+@pytest.mark.parametrize("A", [np.eye(400) + np.eye(400, k=1), np.triu(np.ones((400, 400)))])
+def test_a_named_format_that_a_structure_lacks_is_raised(A):
+    solution = rw.solve(A, np.ones(400), policy="fp32", full_output=True)
+    assert solution.action in ("banded:fp64-fp64-fp64-fp64", "triangular:fp64-fp64-fp64-fp64")
+    assert "does not run in it here: fp64 instead" in solution.explain()

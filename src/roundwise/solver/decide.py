@@ -274,6 +274,8 @@ def _ladder_from(
         method = METHODS.get(first.method)
         if method is not None and not method.chosen:
             factors = method.formats
+        runs = [fmt for fmt in factors if backend.runs(first.method, fmt, sparse, is_complex)]
+        factors = tuple(runs) or factors
         raised = (at_least(first[0], factors), *(at_least(fmt, dense) for fmt in first[1:]))
         first = Action(raised, first.method)
     return ALGORITHM.climb(first, backend, sparse, is_complex)
