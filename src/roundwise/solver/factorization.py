@@ -273,9 +273,10 @@ class Factorization:
         ----------
         b : (n,) or (n, k) array_like or sparse
         trans : {"N", "T", "H", 0, 1, 2}
-            ``"T"``, ``"H"``, 1 or 2: solve ``A' x = b`` with the same factors, through the same
-            gate; if A is complex, ``"H"`` and 2 stand for the conjugate transpose. The names are
-            those of SciPy's ``SuperLU.solve``, the numbers ``lu_solve``'s.
+            ``"T"``, ``"H"``, 1 or 2: solve ``A' x = b``, through the same gate; if A is complex,
+            ``"H"`` and 2 stand for the conjugate transpose. The factors serve both; only small
+            dense matrices are factorized once more at the first such solve. The names are those
+            of SciPy's ``SuperLU.solve``, the numbers ``lu_solve``'s.
         full_output : bool
 
         Returns
