@@ -158,7 +158,7 @@ def _board(findings: Sequence[Finding]) -> Iterator[str]:
     """A picture for the first screen: each claim, and where the evidence puts it."""
     yield '<section id="board" aria-label="Claims, and whether they hold">'
     yield f"<p>{verdict_counts(findings)}</p>"
-    columns = "".join(f"<span>{word}</span>" for word in ("not reproduced", "in part", "holds"))
+    columns = "".join(f"<span>{word}</span>" for word in ("missing", "in part", "holds"))
     yield f'<div class="scale" aria-hidden="true"><span></span>{columns}</div>\n<ol>'
     for number, finding in enumerate(findings, 1):
         claim = f'<a href="#finding-{number}">{_inline(finding.claim)}</a>'
