@@ -55,7 +55,7 @@ class Price:
 
 
 # Prices: rounded from least times of each way on 130 application matrices, one thread, AMD EPYC
-# Zen 4, beside other work. Those of columns, and of the general decision, are estimates. No command
+# Zen 5, beside other work. Those of columns, and of the general decision, are estimates. No command
 # measures them yet.
 ANALYSIS = Price(call=3e-6, row=30e-9, entry=30e-9)
 LEFT = Price(filled=8e-9, multiplication=0.9e-9)
