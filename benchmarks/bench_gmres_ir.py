@@ -15,7 +15,8 @@ from timing import median_seconds
 
 import roundwise as rw
 from roundwise.algorithms.base import PAPER_FORMATS
-from roundwise.problems import LinearSystem, dense_set, randsvd
+from roundwise.problems import LinearSystem, randsvd
+from roundwise_studies.datasets import dense_set
 
 ACTIONS = list(itertools.combinations_with_replacement(PAPER_FORMATS, 4))  # the 35 monotone ones
 ALGORITHM = rw.GmresIR.paper(1e-6)

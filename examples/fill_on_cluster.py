@@ -19,7 +19,6 @@ from distributed import Client, LocalCluster
 import roundwise as rw
 from roundwise.actions import monotone_space
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
-from roundwise.problems import dense_set
 
 
 def main() -> None:
@@ -35,7 +34,7 @@ def main() -> None:
 
         algorithm = rw.GmresIR.paper(1e-6)
         space = monotone_space(algorithm.stages, ("bf16", "fp32", "fp64"))
-        problems = dense_set(8, 0, seed=0, sizes=(20, 40)).train  # made here, sent to the workers
+        problems = [rw.problems.randsvd(30, 10.0**k, rng=k) for k in range(1, 9)]
         table = OutcomeTable(path)
         computed = fill(
             table, algorithm, problems, space, client=client, progress=progress_bar("outcomes")

@@ -34,7 +34,7 @@ from roundwise.policies import Memory, MemoryFileError, NeighbourPolicy, OnlineP
 from roundwise.policies.memory import Observation
 from roundwise.policies.profile import Profile
 from roundwise.problems import randsvd, read_matrix_market
-from roundwise.problems.matrix_market import read_columns
+from roundwise.problems.matrix_market import read_arrays
 from roundwise.solver.policy_argument import default_policy
 from roundwise.tuning import TunerFileError
 
@@ -292,7 +292,7 @@ def test_matrix_market_files(tmp_path):
         rng = random.Random(case)
         kind = rng.randrange(4)
         if kind == 0:
-            path, load = tmp_path / "mutant.mtx", lambda path: list(read_columns(A, path))
+            path, load = tmp_path / "mutant.mtx", lambda path: read_arrays(A, path)
             path.write_bytes(mutated_text(right.getvalue(), rng))
         elif kind == 1:
             path, load = tmp_path / "mutant.mtx.gz", read_matrix_market
@@ -338,7 +338,7 @@ def test_a_right_hand_side_of_empty_columns_is_refused(tmp_path):
     path = tmp_path / "b.mtx"
     path.write_text("%%MatrixMarket matrix coordinate real general\n3 100000000 1\n1 1 1.0\n")
     with pytest.raises(ValueError, match="leave out the columns"):
-        list(read_columns(tmp_path / "a.mtx", path))
+        read_arrays(tmp_path / "a.mtx", path)
 
 
 def test_skew_symmetric_and_many_digits(tmp_path):

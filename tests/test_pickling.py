@@ -39,6 +39,7 @@ from roundwise.backends.engines.contract import EngineError
 from roundwise.costs.rates import ProfileMissingError
 from roundwise.solver.places import DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
+from roundwise_studies.datasets import Dataset
 
 PUBLIC = (
     *(rw, actions, algorithms, costs, discretizer, features, machine, outcomes, policies),
@@ -130,7 +131,7 @@ def samples(tmp_path_factory):
         rw.lstsq(np.eye(4, 2), np.ones(4), full_output=True),
         *(algorithms.StoppingRule(), rw.algorithms.PaperRule(), rw.algorithms.DeploymentRule()),
         *(rw.OutcomeStatus.CONVERGED, rw.backends.Status.OVERFLOW),
-        *(system, problems.datasets.Dataset("two", 1, (system,), (second,)), an_outcome()),
+        *(system, Dataset("two", 1, (system,), (second,)), an_outcome()),
         *(rw.solve(system.A, system.b, full_output=True), rw.Solver()),
         rw.solve(np.stack([system.A] * 2), system.b, full_output=True),
         *(tuner, tuner.deployed, tuner.context_, tuner.curves_),

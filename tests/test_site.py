@@ -20,7 +20,7 @@ HTML = ROOT / "build" / "site" / "html"
 BUILT = ROOT / "build" / "site" / "built"
 PAGES = [
     *("index", "theory", "guide", "benchmarks", "switching", "gallery/index"),
-    *("gallery/refinement", "api/roundwise", "api/roundwise.evaluation"),
+    *("gallery/refinement", "api/roundwise", "api/roundwise.rewards"),
 ]
 SCREENS = {"laptop": (1280, 800), "phone": (390, 844)}
 

@@ -29,7 +29,6 @@ MODULES = {
     "roundwise.outcomes": "The table of outcomes: filling and reading it.",
     "roundwise.policies": "Who chooses the action, learned or not.",
     "roundwise.tuning": "Training a policy, saving and loading it.",
-    "roundwise.evaluation": "How good choices are: errors, regret, intervals.",
     "roundwise.env": "The choice of precisions as a Gymnasium environment.",
     "roundwise.machine": "This computer: what native times belong to; its instruction sets.",
 }

@@ -21,29 +21,32 @@ except ModuleNotFoundError:
 
 from roundwise.commands.calibrate import calibrate_command
 from roundwise.commands.compare import compare_command
-from roundwise.commands.evaluate import evaluate_command
 from roundwise.commands.info import info_command
-from roundwise.commands.outputs import Interrupted
 from roundwise.commands.solve import solve_command
-from roundwise.commands.tables import fill_command, merge_command
-from roundwise.commands.train import train_command
 
 try:
-    from roundwise_studies.command import reproduce_command
+    from roundwise_studies.commands import COMMANDS as LABORATORY
 except ModuleNotFoundError as error:
     if error.name != "roundwise_studies":
         raise
 
-    @click.command(
-        "reproduce", add_help_option=False, context_settings={"ignore_unknown_options": True}
-    )
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def reproduce_command(arguments: tuple[str, ...]) -> None:
-        """Run the paper's experiments (install roundwise-studies first)."""
-        raise click.ClickException(
-            "the paper's experiments are a package of their own; pip install roundwise-studies, "
-            "or, in a copy of the source, pip install ./studies"
+    def refusal(name: str) -> click.Command:
+        """What stands for a command of the laboratory where that is not installed."""
+
+        @click.command(
+            name, add_help_option=False, context_settings={"ignore_unknown_options": True}
         )
+        @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+        def refuse(arguments: tuple[str, ...]) -> None:
+            """Needs roundwise-studies."""
+            raise click.ClickException(
+                f"{name} is in a package of its own; pip install roundwise-studies, or, in a copy "
+                "of the source, pip install ./studies"
+            )
+
+        return refuse
+
+    LABORATORY = tuple(map(refusal, ("train", "evaluate", "reproduce", "fill", "merge")))
 
 
 class OneLineErrors(click.Group):
@@ -67,7 +70,7 @@ class OneLineErrors(click.Group):
             code = error.exit_code
         except click.Abort:
             complain("roundwise: interrupted")
-            code = Interrupted.exit_code
+            code = 130
         except (RoundwiseError, ImportError, OSError) as error:
             complain(f"roundwise: {error}")
             code = 1
@@ -102,17 +105,7 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (
-    solve_command,
-    compare_command,
-    train_command,
-    evaluate_command,
-    reproduce_command,
-    calibrate_command,
-    fill_command,
-    merge_command,
-    info_command,
-):
+for command in (solve_command, compare_command, calibrate_command, info_command, *LABORATORY):
     main.add_command(command)
 
 

@@ -18,11 +18,11 @@ from roundwise.backends.emulated import dense as operation_dense
 from roundwise.problems import (
     LinearSystem,
     convection_diffusion_2d,
-    dense_set,
     poisson_2d,
     random_sparse_spd,
     randsvd,
 )
+from roundwise_studies.datasets import dense_set
 
 U = rw.FP64.unit_roundoff
 FP64_ACTION = "fp64-fp64-fp64-fp64"

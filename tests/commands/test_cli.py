@@ -13,6 +13,8 @@ from roundwise.backends import KNOWN_ENGINES
 from roundwise.backends.engines.klu import KLUEngine
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable, OutcomeTableError, fill
+from roundwise_studies import datasets
+from roundwise_studies.datasets import DATA_SETS
 
 QUICK = ["--train", "2", "--test", "0", "--formats", "fp32,fp64"]
 ACTIONS = 5  # non-decreasing choices of 2 formats for 4 stages: C(2 + 4 - 1, 4)
@@ -27,7 +29,7 @@ def filled(tmp_path_factory):
 
 def test_fill_stores_what_the_library_computes(tmp_path, filled):
     algorithm = rw.GmresIR.paper(1e-6)
-    data = rw.problems.DATA_SETS["pde"](2, 0, seed=0)
+    data = DATA_SETS["pde"](2, 0, seed=0)
     table = OutcomeTable(tmp_path / "library.sqlite")
     fill(table, algorithm, data.train, monotone_space(algorithm.stages, ["fp32", "fp64"]))
     assert len(table) == 2 * ACTIONS
@@ -46,7 +48,7 @@ def test_options_reach_the_settings(tmp_path, problem_set):
     options = ["--train", 0, "--test", 1, "--seed", 3, "--tau", 1e-4, "--formats", "fp64"]
     options += ["--arithmetic", "storage"]
     assert "1 outcomes computed, 1 in" in succeed("fill", problem_set, "--table", path, *options)
-    system = getattr(rw.problems.datasets, f"{problem_set}_set")(0, 1, seed=3).test[0]
+    system = getattr(datasets, f"{problem_set}_set")(0, 1, seed=3).test[0]
     stored = OutcomeTable(path).stored(
         rw.GmresIR.paper(1e-4), [system], ["fp64-fp64-fp64-fp64"], "storage"
     )
@@ -108,7 +110,7 @@ def test_info_of_a_table(filled):
     facts = json.loads(succeed("info", "--table", filled, "--json"))
     assert facts["problems"] == 2
     assert facts["features"] == {"kappa_exact": 2, "norm_inf": 2}
-    sizes = [problem.n for problem in rw.problems.DATA_SETS["pde"](2, 0, seed=0).train]
+    sizes = [problem.n for problem in DATA_SETS["pde"](2, 0, seed=0).train]
     assert facts["n"] == [min(sizes), max(sizes)]
     (setting,) = facts["settings"]
     assert (setting["outcomes"], setting["problems"], setting["actions"]) == (10, 2, ACTIONS)
@@ -128,7 +130,7 @@ def test_info_of_an_empty_table(tmp_path):
 
 
 COMMANDS = [
-    "solve", "compare", "train", "evaluate", "reproduce", "calibrate", "fill", "merge", "info",
+    "solve", "compare", "calibrate", "info", "train", "evaluate", "reproduce", "fill", "merge",
 ]  # fmt: skip
 
 
@@ -197,7 +199,7 @@ def test_errors_of_many_lines_become_one(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise OutcomeTableError("two\nlines")
 
-    monkeypatch.setattr("roundwise.commands.tables.fill", broken)
+    monkeypatch.setattr("roundwise_studies.commands.tables.fill", broken)
     assert fail(1, "fill", "pde", "--table", tmp_path / "t.sqlite", *QUICK) == (
         "roundwise: two lines\n"
     )
@@ -207,7 +209,7 @@ def test_interrupt_before_any_work(tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roundwise.commands.tables.fill", interrupted)
+    monkeypatch.setattr("roundwise_studies.commands.tables.fill", interrupted)
     path = tmp_path / "t.sqlite"
     assert "(0 outcomes), run the same command" in fail(130, "fill", "pde", "--table", path, *QUICK)
 
@@ -265,7 +267,7 @@ def test_no_scheduler_is_one_line(tmp_path):
     assert "no Dask scheduler at nonsense://address" in fail(1, "fill", "pde", *options, *QUICK)
 
 
-def test_without_the_studies_reproduce_says_how_to_install_them():
+def test_without_the_studies_their_commands_say_how_to_install_them():
     program = """
 import sys
 
@@ -278,8 +280,8 @@ sys.meta_path.insert(0, NotInstalled())
 from roundwise.cli import main
 main(sys.argv[1:], "roundwise")
 """
-    for arguments in ([], ["dense", "--quick"], ["--help"]):
-        command = [sys.executable, "-c", program, "reproduce", *arguments]
+    for arguments in (["train"], ["reproduce", "dense", "--quick"], ["fill", "--help"]):
+        command = [sys.executable, "-c", program, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.count("\n") == 1

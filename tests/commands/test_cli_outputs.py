@@ -37,12 +37,14 @@ def no_work(monkeypatch):
         raise AssertionError("this is work")
 
     for name in (
-        *("solve.read_matrix_market", "solve.read_columns", "solve.solve", "solve.Tuner.load"),
-        *("train.load_systems", "evaluate.load_systems", "calibrate.calibrate"),
-        "tables.fill",
+        *("roundwise.commands.solve.FileSystem.read", "roundwise.commands.solve.solve"),
+        *("roundwise.commands.solve.Tuner.load", "roundwise.commands.calibrate.calibrate"),
+        "roundwise_studies.commands.train.load_systems",
+        "roundwise_studies.commands.evaluate.load_systems",
+        "roundwise_studies.commands.tables.fill",
+        "roundwise_studies.commands.reproduce.reproduce",
     ):
-        monkeypatch.setattr(f"roundwise.commands.{name}", work)
-    monkeypatch.setattr("roundwise_studies.command.reproduce", work)
+        monkeypatch.setattr(name, work)
 
 
 def content(folder):

@@ -15,7 +15,6 @@ from exact import backward_error, passes
 import roundwise as rw
 from roundwise.costs.machines import GENERIC_AVX512_CPU
 from roundwise.problems import randsvd, write_matrix_market
-from roundwise.problems.matrix_market import read_columns
 from roundwise.rewards import CostReward
 
 MATRICES = Path(__file__).parents[3] / "shared" / "matrices"
@@ -72,7 +71,7 @@ def test_the_written_x_solves_the_system(tmp_path, dense, action):
 def test_the_written_x_has_every_bit(tmp_path, dense):
     folder, _, _ = dense
     out = tmp_path / "x.mtx"
-    (system,) = read_columns(folder / "A.mtx", folder / "b.mtx")
+    system = rw.problems.read_matrix_market(folder / "A.mtx", folder / "b.mtx")
     succeed("solve", folder / "A.mtx", folder / "b.mtx", "-o", out, "--action", FP64)
     x = rw.GmresIR(stop=rw.algorithms.DeploymentRule()).run(system, FP64).x
     assert np.array_equal(scipy.io.mmread(out)[:, 0], x)

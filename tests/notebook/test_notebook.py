@@ -139,7 +139,7 @@ def test_a_solver_shows_what_it_has_learned(solver):
 def test_a_tuner_shows_its_settings_and_then_its_training():
     tuner = rw.Tuner(rw.GmresIR.paper(), ("fp32", "fp64"), episodes=5)
     assert "not fitted yet" in checked(tuner._repr_html_())
-    tuner.fit(rw.problems.dense_set(2, 0, seed=0, sizes=(8, 12)).train)
+    tuner.fit([rw.problems.randsvd(10, 10.0**k, rng=k) for k in (1, 5)])
     html = tuner._repr_html_()
     shown = checked(html)
     assert "on 2 problems" in shown

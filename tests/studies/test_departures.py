@@ -14,13 +14,13 @@ from roundwise.actions import monotone_space, top_k
 from roundwise.algorithms import GmresIR, Outcome, OutcomeStatus, PaperRule
 from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
-from roundwise.evaluation.accuracy import assign_ranges
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
 from roundwise.problems import randsvd
 from roundwise.rewards import PaperReward, ProblemFacts
 from roundwise.rounding import round_to
 from roundwise_studies import paper
+from roundwise_studies.evaluation.accuracy import assign_ranges
 from roundwise_studies.paper import systems as paper_systems
 from roundwise_studies.paper.systems import TEST_ABOVE, TRAINING_BELOW, released_set
 from roundwise_studies.protocol import reproduce
@@ -456,7 +456,7 @@ def test_interrupted(tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roundwise_studies.command.reproduce", interrupted)
+    monkeypatch.setattr("roundwise_studies.commands.reproduce.reproduce", interrupted)
     result = call("departures", "--cache", tmp_path)
     assert result.exit_code == 130
     assert "run the same command to go on" in result.stderr

@@ -417,7 +417,7 @@ def test_interrupted(tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roundwise_studies.command.reproduce", interrupted)
+    monkeypatch.setattr("roundwise_studies.commands.reproduce.reproduce", interrupted)
     result = call("dense", "--cache", tmp_path)
     assert result.exit_code == 130
     assert result.stderr.count("\n") == 1

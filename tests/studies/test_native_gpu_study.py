@@ -276,7 +276,8 @@ def test_files(written, result):
 
 
 def test_the_command(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr("roundwise_studies.command.QUICK_GPU", replace(SLICE, papers_up_to=1))
+    quick = "roundwise_studies.commands.reproduce.QUICK_GPU"
+    monkeypatch.setattr(quick, replace(SLICE, papers_up_to=1))
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     arguments = ["reproduce", "native", "--device", "cuda", "--quick", "--sizes", 10, 25, *folders]
     assert "ON A GPU" in succeed(*arguments)

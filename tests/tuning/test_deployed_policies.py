@@ -19,7 +19,6 @@ from scipy import sparse
 import roundwise as rw
 from roundwise.actions import list_space
 from roundwise.costs.machines import PROFILES
-from roundwise.evaluation import regret_table
 from roundwise.features import PROBE
 from roundwise.methods import METHODS
 from roundwise.outcomes import OutcomeTable, fill
@@ -30,6 +29,7 @@ from roundwise.rewards import ClimbReward
 from roundwise.tuning import PAPER_CONTEXT, PROBE_CONTEXT, Context, DeployedPolicy
 from roundwise.tuning.files import TunerFileError
 from roundwise.tuning.training import view_contexts, view_rewards
+from roundwise_studies.evaluation import regret_table
 
 ALGORITHM = rw.VerifiedSolve()
 REST = "fp64-fp64-fp64"

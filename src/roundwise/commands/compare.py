@@ -19,14 +19,18 @@ from scipy.sparse.linalg import spsolve
 from roundwise._lazy import require
 from roundwise.algorithms.accuracy import backward_errors
 from roundwise.commands import options
-from roundwise.commands.outputs import data_errors, echo, keep, replacing, writable_file
-from roundwise.commands.systems import ComplexSystem
-from roundwise.evaluation import format_table
+from roundwise.commands.outputs import (
+    data_errors,
+    echo,
+    format_table,
+    keep,
+    replacing,
+    writable_file,
+)
+from roundwise.commands.systems import FileSystem
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.machine.identity import Machine
 from roundwise.machine.threads import get_num_threads
-from roundwise.problems import read_matrix_market
-from roundwise.problems.matrix_market import holds_complex
 from roundwise.solver import solve
 
 SIZES = (100, 250, 500, 1000, 2000, 4000)
@@ -124,9 +128,8 @@ def compare_command(
         found = random_comparisons(sizes, seconds)
     else:
         with data_errors():
-            real = not any(holds_complex(file) for file in (matrix, rhs) if file is not None)
-            system = (read_matrix_market if real else ComplexSystem.read)(matrix, rhs)
-        found = [compared(system.name, system.A, system.b, seconds)]
+            system = FileSystem.read(matrix, rhs)
+        found = [compared(system.name, system.A, system.B[:, 0], seconds)]
     if out is not None:
         with replacing(out) as written:
             draw(found, written)

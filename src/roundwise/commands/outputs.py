@@ -1,5 +1,5 @@
-"""What commands leave: files, checked before any work and written whole or not at all; lines, JSON,
-errors about the data, and word of an interruption."""
+"""What commands leave: files, checked before any work and written whole or not at all; lines,
+tables, JSON, errors about the data."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-
-from roundwise.outcomes import OutcomeTable
 
 
 def writable_file(path: Path) -> Path:
@@ -28,11 +26,6 @@ def writable_file(path: Path) -> Path:
         raise ValueError(f"folder {path.parent} does not exist; make it first")
     _try_folder(path.resolve().parent)
     return path
-
-
-def writable_table(path: Path) -> Path:
-    """Refuse a table that could not be made; one that exists may be read-only and complete."""
-    return path if path.exists() else writable_file(path)
 
 
 def writable_folder(path: Path) -> Path:
@@ -91,30 +84,6 @@ def replacing(path: Path) -> Iterator[Path]:
         written.replace(target)
 
 
-T = TypeVar("T")
-
-
-class Interrupted(click.ClickException):
-    exit_code = 130
-
-
-def interruptible(work: Callable[[], T], kept_in: OutcomeTable | Path) -> T:
-    """Return ``work()``; after Ctrl-C exit with 130 and name the table that keeps the outcomes.
-
-    `kept_in` is that table, or a folder of tables. `work` must make its progress bars itself:
-    leaving the `except` block frees and so closes them, and the message starts on a new line.
-    """
-    try:
-        return work()
-    except KeyboardInterrupt:
-        pass
-    if isinstance(kept_in, OutcomeTable):
-        kept = f"{kept_in.path} keeps what is finished ({len(kept_in)} outcomes)"
-    else:
-        kept = f"the tables in {kept_in} keep what is finished"
-    raise Interrupted(f"interrupted; {kept}, run the same command to go on")
-
-
 @contextmanager
 def data_errors() -> Iterator[None]:
     """Turn a ValueError or TypeError of the library into the command's one-line error."""
@@ -143,3 +112,35 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def format_table(rows: Sequence[Mapping[str, str | int | float]], digits: int = 3) -> str:
+    """Rows as aligned text: text to the left, numbers to the right, NaN as ``-``.
+
+    Columns come in the order in which they first appear; floats have `digits` significant
+    digits. Without rows the text is empty.
+    """
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    numeric = [not any(isinstance(row.get(c), str) for row in rows) for c in columns]
+    cells = [[_text(row.get(c, ""), digits) for c in columns] for row in rows]
+    return "\n".join(aligned(columns, cells, numeric)) if rows else ""
+
+
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]
+) -> list[str]:
+    """Lines of text: the header, a rule, the rows; numeric columns stand to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(texts, widths, numeric, strict=True)
+        ).rstrip()
+        for texts in (header, ["-" * width for width in widths], *rows)
+    ]
+
+
+def _text(value: str | int | float, digits: int) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.{digits}g}"
+    return str(value)

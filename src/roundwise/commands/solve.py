@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
 
 from roundwise.actions import Action, as_action
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.backends import backend_class, get_backend
 from roundwise.commands import options
 from roundwise.commands.outputs import data_errors, echo_json, keep, replacing
-from roundwise.commands.systems import ComplexSystem, check_kappa
+from roundwise.commands.systems import FileSystem
 from roundwise.commands.verdict import Verdict
 from roundwise.exceptions import UnknownNameError
+from roundwise.features.definitions import KAPPA_EXACT_SPARSE_LIMIT
 from roundwise.methods import METHODS
-from roundwise.problems import LinearSystem, read_matrix_market, write_matrix_market
-from roundwise.problems.matrix_market import holds_complex, read_columns
-from roundwise.solver import SolveFailed, solve
-from roundwise.tuning import Tuner
+from roundwise.problems import LinearSystem, write_matrix_market
+from roundwise.solver import Solution, SolveFailed, solve
+from roundwise.tuning import Context, Tuner
 
 
 def parsed_action(text: str) -> Action:
@@ -111,17 +110,25 @@ def solve_command(
         )
     with data_errors():
         tuner = None if policy is None else Tuner.load(policy)
-        if any(holds_complex(file) for file in (matrix, rhs) if file is not None):
+        system = FileSystem.read(matrix, rhs)
+        if system.is_complex:
             given = ("--action", action), ("--arithmetic", emulated), ("--device", device == "cuda")
             if others := [name for name, value in given if value]:
                 raise click.UsageError(
                     f"{' and '.join(others)}: for real systems only, and these files are complex; "
                     "leave that out, and the library chooses"
                 )
-            system = ComplexSystem.read(matrix, rhs)
-            verdict = solved(system, system.B, rhs is None, tuner)
+        elif tuner is not None:
+            check_kappa(tuner.context_, system.columns()[:1])
+        if action is not None:
+            algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
+            reason = f"You asked for {action}."
+            verdict = Verdict.of_runs(system, algorithm, action, arithmetic, reason)
+        elif tuner is not None and emulated:
+            chosen = chosen_run(tuner, system.columns()[0], arithmetic)
+            verdict = Verdict.of_runs(system, *chosen)
         else:
-            verdict = real_verdict(matrix, rhs, tuner, action, arithmetic, device)
+            verdict = Verdict.of_solve(system, solved(system, tuner, device))
     if verdict.accepted and out is not None:
         assert verdict.X is not None
         with replacing(out) as written:
@@ -135,42 +142,26 @@ def solve_command(
         click.echo(f"x is in {out}" if out else "x was not written; pass -o x.mtx to keep it")
 
 
-def real_verdict(
-    matrix: Path,
-    rhs: Path | None,
-    tuner: Tuner | None,
-    action: Action | None,
-    arithmetic: str,
-    device: str | None,
-) -> Verdict:
-    """Solve, or run one action, for files of real numbers."""
-    systems = [read_matrix_market(matrix)] if rhs is None else list(read_columns(matrix, rhs))
-    if tuner is not None:
-        check_kappa(tuner.context_, systems[:1])
-    if action is not None:
-        algorithm = VerifiedSolve() if action.method else GmresIR(stop=DeploymentRule())
-        reason = f"You asked for {action}."
-        return Verdict.of_runs(systems, rhs is None, algorithm, action, arithmetic, reason, 0.0)
-    if tuner is not None and not backend_class(arithmetic).timed:
-        return Verdict.of_runs(systems, rhs is None, *chosen_run(tuner, systems[0], arithmetic))
-    B = np.column_stack([system.b for system in systems])
-    return solved(systems[0], B, rhs is None, tuner, device)
+def check_kappa(context: Context, systems: Sequence[LinearSystem]) -> None:
+    """Refuse, before any run, a system that is too large for its exact condition number."""
+    for system in systems:
+        large = system.is_sparse and system.n > KAPPA_EXACT_SPARSE_LIMIT
+        if large and "kappa_exact" in context.features:
+            raise click.ClickException(
+                f"{system.name} has n = {system.n}; exact condition numbers of sparse matrices "
+                f"end at n = {KAPPA_EXACT_SPARSE_LIMIT}: train with --kappa estimate"
+            )
 
 
-def solved(
-    system: LinearSystem | ComplexSystem,
-    B: Any,
-    b_assumed: bool,
-    tuner: Tuner | None,
-    device: str | None = None,
-) -> Verdict:
+def solved(system: FileSystem, tuner: Tuner | None, device: str | None) -> Solution | SolveFailed:
     """Solve natively for all right-hand sides together."""
     policy = "default" if tuner is None else tuner
     try:
-        answer = solve(system.A, B, policy=policy, full_output=True, device=device)
+        answer = solve(system.A, system.B, policy=policy, full_output=True, device=device)
     except SolveFailed as failure:
-        answer = failure
-    return Verdict.of_solve(system, b_assumed, answer)
+        return failure
+    assert isinstance(answer, Solution)
+    return answer
 
 
 def chosen_run(

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, VerifiedSolve
-from roundwise.algorithms.accuracy import ErrorMeasure, default_tolerance, passes
-from roundwise.evaluation import format_table
+from roundwise.algorithms.accuracy import default_tolerance, max_norm, passes
+from roundwise.commands.outputs import format_table
+from roundwise.commands.systems import FileSystem
 from roundwise.formats import FP64
-from roundwise.problems import LinearSystem
 from roundwise.solver import Solution, SolveFailed
 
 
@@ -23,13 +23,12 @@ from roundwise.solver import Solution, SolveFailed
 class Verdict:
     """Whether the answers to the right-hand sides of one matrix pass the gate, and how they came.
 
-    `system` has the first right-hand side. With `by_column`, attempt k is the answer for column k;
-    if not, the attempts were made one after the other for all columns together, and the last one
-    is the answer. `X` (n, columns) has the answers, if there is one for each column.
+    With `by_column`, attempt k is the answer for column k; if not, the attempts were made one after
+    the other for all columns together, and the last one is the answer. `X` (n, columns) has the
+    answers, if there is one for each column.
     """
 
-    system: Any  # a LinearSystem, or what has its facts if it is complex
-    b_assumed: bool  # made from an assumed x, so that the error of x is known
+    system: FileSystem
     algorithm: Algorithm
     arithmetic: str
     attempts: Sequence[Outcome]
@@ -44,7 +43,7 @@ class Verdict:
     failure: str = ""  # why a solve failed; if A is singular, perhaps with an x that passes
 
     @classmethod
-    def of_solve(cls, system: Any, b_assumed: bool, answer: Solution | SolveFailed) -> Verdict:
+    def of_solve(cls, system: FileSystem, answer: Solution | SolveFailed) -> Verdict:
         """The verdict on what `roundwise.solve` returned or raised for all columns."""
         facts: dict[str, Any] = {"timings": {"solve": _seconds(answer.attempts)}}
         if isinstance(answer, SolveFailed):
@@ -53,29 +52,29 @@ class Verdict:
             names = ("timings", "decision", "forward_error_bound", "error_kind", "condition")
             facts = {name: getattr(answer, name) for name in names} | {"story": answer.explain()}
         attempts, arithmetic = answer.attempts, answer.attempts[-1].arithmetic
-        return cls(
-            system, b_assumed, VerifiedSolve(), arithmetic, attempts, False, answer.x, **facts
-        )
+        return cls(system, VerifiedSolve(), arithmetic, attempts, False, answer.x, **facts)
 
     @classmethod
     def of_runs(
         cls,
-        systems: Sequence[LinearSystem],
-        b_assumed: bool,
+        system: FileSystem,
         algorithm: Algorithm,
         action: Action,
         arithmetic: str,
         decision: str,
-        deciding_seconds: float,
+        deciding_seconds: float = 0.0,
     ) -> Verdict:
-        """Run one action on the systems, which differ in b only, one after the other."""
-        attempts = [algorithm.run(system, action, arithmetic) for system in systems]
+        """Run one action on every column, one after the other."""
+        attempts = [algorithm.run(one, action, arithmetic) for one in system.columns()]
         found = [attempt.x for attempt in attempts if attempt.x is not None]
-        X = np.array(found).T if len(found) == len(systems) else None
+        X = np.array(found).T if len(found) == len(attempts) else None
         timings = {"features": deciding_seconds, "solve": _seconds(attempts)}
-        return cls(
-            systems[0], b_assumed, algorithm, arithmetic, attempts, True, X, timings, decision
-        )
+        return cls(system, algorithm, arithmetic, attempts, True, X, timings, decision)
+
+    @property
+    def b_assumed(self) -> bool:
+        """Whether b was made from an assumed x, so that the error of x is known."""
+        return self.system.x_true is not None
 
     @property
     def tolerance(self) -> float:
@@ -99,9 +98,10 @@ class Verdict:
     @property
     def forward_error(self) -> float:
         """Of the answer, where b was made from an assumed x; else NaN."""
-        if not self.b_assumed or self.X is None:
+        x_true = self.system.x_true
+        if x_true is None or self.X is None:
             return nan
-        return ErrorMeasure(self.system).forward(self.X[:, 0])
+        return max_norm(self.X[:, 0] - x_true) / max_norm(x_true)
 
     def refusal(self) -> str:
         """Why the first column that is not accepted is not, in one line."""

@@ -1,4 +1,4 @@
-"""Problems to solve: contract, linear systems, generators, the paper's sets, files."""
+"""Problems to solve: contract, linear systems, generators, files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from roundwise._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from roundwise.problems.datasets import DATA_SETS, dense_set
     from roundwise.problems.generators import random_sparse_spd, randsvd
     from roundwise.problems.least_squares import LeastSquares, random_least_squares
     from roundwise.problems.linear_system import LinearSystem, Matrix, Problem, Vector
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     "roundwise.problems",
     {
-        "datasets": ("DATA_SETS", "dense_set"),
         "generators": ("random_sparse_spd", "randsvd"),
         "least_squares": ("LeastSquares", "random_least_squares"),
         "linear_system": ("LinearSystem", "Matrix", "Problem", "Vector"),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -64,24 +63,16 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
     array([[4., 1.],
            [1., 3.]])
     """
-    if rhs is not None:
-        systems = list(islice(read_columns(path, rhs), 2))
-        if len(systems) > 1:
-            raise ValueError(
-                f"{rhs} holds several right-hand sides; pass one column with {systems[0].n} rows, "
-                "or use read_columns"
-            )
-        return systems[0]
-    A, name, meta = _read_square(Path(path))
-    return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
-
-
-def read_columns(path: PathLike, rhs: PathLike) -> Iterator[LinearSystem]:
-    """Yield one system for each column of the right-hand side `rhs`."""
-    A, name, meta = _read_square(Path(path))
-    B = _read(Path(rhs), _check_columns(A.shape[0]))
-    for b in (B.toarray() if sp.issparse(B) else B).T:
-        yield LinearSystem(A, b, name=name, meta={**meta, "rhs": Path(rhs).name})
+    A, B, name = read_arrays(path, rhs, real=True)
+    meta = {"generator": "read_matrix_market", "family": name, "file": Path(path).name}
+    if B is None:
+        return LinearSystem.from_solution(A, reference_solution(A.shape[0]), name=name, meta=meta)
+    if B.shape[1] > 1:
+        raise ValueError(
+            f"{rhs} holds several right-hand sides; pass one column with {A.shape[0]} rows, or use "
+            "read_arrays"
+        )
+    return LinearSystem(A, B[:, 0], name=name, meta=meta | {"rhs": Path(str(rhs)).name})
 
 
 def _check_columns(n: int) -> Callable[[Header], None]:
@@ -102,25 +93,16 @@ def _check_columns(n: int) -> Callable[[Header], None]:
     return check
 
 
-def holds_complex(path: PathLike) -> bool:
-    """Whether a file says that it holds complex numbers; False if it says nothing readable."""
-    source = Path(path)
-    try:
-        with gzip.open(source) if _is_packed(source) else source.open("rb") as stream:
-            return Header.read(stream).field == "complex"
-    except (ValueError, OSError, EOFError, zlib.error):
-        return False
-
-
-def read_arrays(path: PathLike, rhs: PathLike | None = None) -> tuple[Any, Any, str]:
+def read_arrays(
+    path: PathLike, rhs: PathLike | None = None, real: bool = False
+) -> tuple[Any, Any, str]:
     """A, the columns of b (None without `rhs`) and a name from files of real or complex numbers.
 
-    A `LinearSystem`, which `read_matrix_market` gives, is real. Hermitian storage is expanded.
+    Hermitian storage is expanded. Complex numbers are refused if they must be `real`.
     """
-    A, name, _ = _read_square(Path(path), real=False)
-    if rhs is None:
-        return A, None, name
-    B = _read(Path(rhs), _check_columns(A.shape[0]), real=False)
+    A = _read(Path(path), _check_square, real)
+    name = Path(path).name.removesuffix(".gz").removesuffix(".mtx")
+    B: Any = None if rhs is None else _read(Path(rhs), _check_columns(A.shape[0]), real)
     return A, B.toarray() if sp.issparse(B) else B, name
 
 
@@ -263,14 +245,7 @@ def _check_square(header: Header) -> None:
         )
 
 
-def _read_square(source: Path, real: bool = True) -> tuple[Any, str, dict[str, Any]]:
-    """The matrix, its name, and the meta of its system."""
-    A = _read(source, _check_square, real)
-    name = source.name.removesuffix(".gz").removesuffix(".mtx")
-    return A, name, {"generator": "read_matrix_market", "family": name, "file": source.name}
-
-
-def _read(source: Path, check: Callable[[Header], None], real: bool = True) -> Any:
+def _read(source: Path, check: Callable[[Header], None], real: bool) -> Any:
     """The dense array or `csr_array` in a Matrix Market file whose header passes the check.
 
     A file of complex numbers is refused if they must be `real`.

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 import roundwise as rw
 from roundwise.actions import ActionSpace, monotone_space, top_k
 from roundwise.algorithms.base import PAPER_FORMATS
+from roundwise.commands.outputs import format_table
 from roundwise.costs import GENERIC_AVX512_CPU, H200_LIKE, cost_matrix
 from roundwise.discretizer import FeatureDiscretizer
-from roundwise.evaluation import best_fixed_action, format_table, regret_table
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
 from roundwise.policies import (
     Escalation,
@@ -38,7 +38,6 @@ from roundwise.policies import (
     TheoryRule,
     ThompsonSampling,
 )
-from roundwise.problems import DATA_SETS
 from roundwise.rewards import (
     PAPER_W1,
     PAPER_W2,
@@ -49,6 +48,8 @@ from roundwise.rewards import (
     met_matrix,
 )
 from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards
+from roundwise_studies.datasets import DATA_SETS
+from roundwise_studies.evaluation import best_fixed_action, regret_table
 from roundwise_studies.simulated import EXPERIMENTS
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from scipy.linalg import blas, lapack
 
 import roundwise as rw
 from roundwise.actions import monotone_space
-from roundwise.problems import DATA_SETS
+from roundwise_studies.datasets import DATA_SETS
 
 FORMATS = ("bf16", "tf32", "fp32", "fp64")
 ALGORITHMS = {

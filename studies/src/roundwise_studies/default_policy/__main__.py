@@ -23,10 +23,10 @@ from roundwise.machine import Machine
 from roundwise.outcomes import OutcomeView, progress_bar
 from roundwise.policies import Facts, NeighbourPolicy
 from roundwise.tuning import PROBE_CONTEXT, view_contexts
-from roundwise.tuning.training import PolicyTimes
 from roundwise_studies.default_policy import comparing
 from roundwise_studies.default_policy.gallery import policy_systems
 from roundwise_studies.default_policy.gathering import gather
+from roundwise_studies.evaluation.times import PolicyTimes
 from roundwise_studies.report import format_text
 
 SHIPPED = Path(roundwise.policies.__file__).with_name("default_policy.json")

@@ -15,9 +15,6 @@ import numpy as np
 from roundwise.actions import ActionSpace
 from roundwise.costs.prices import Prices
 from roundwise.discretizer import FeatureDiscretizer
-from roundwise.evaluation import (
-    best_fixed_action,
-)
 from roundwise.features import KAPPA_FLOOR
 from roundwise.formats import FP32
 from roundwise.outcomes import OutcomeView
@@ -34,7 +31,11 @@ from roundwise.policies import (
 )
 from roundwise.rewards import ClimbReward
 from roundwise.tuning import PROBE_CONTEXT, Context, train, view_contexts, view_rewards
-from roundwise.tuning.training import (
+from roundwise_studies.default_policy.gathering import KAPPA
+from roundwise_studies.evaluation import (
+    best_fixed_action,
+)
+from roundwise_studies.evaluation.times import (
     Floats,
     Measured,
     PolicyTimes,
@@ -42,7 +43,6 @@ from roundwise.tuning.training import (
     is_small,
     policy_times,
 )
-from roundwise_studies.default_policy.gathering import KAPPA
 from roundwise_studies.report import Table
 
 FOLDS = 5

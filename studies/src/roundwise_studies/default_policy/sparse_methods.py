@@ -26,7 +26,6 @@ from roundwise.backends import NativeBackend
 from roundwise.costs import Shape
 from roundwise.costs.prices import Prices, SparsePrices, generic_prices
 from roundwise.costs.sparse_calibration import SYSTEMS, timed_methods
-from roundwise.evaluation.tables import mean_interval
 from roundwise.formats import FP32, FP64
 from roundwise.machine.identity import Machine
 from roundwise.machine.rates import FILE, write_rates
@@ -41,6 +40,7 @@ from roundwise_studies.default_policy.sparse_times import (
     least,
     sparse_systems,
 )
+from roundwise_studies.evaluation.tables import mean_interval
 from roundwise_studies.report import Table, format_text
 
 ROUNDS = 10

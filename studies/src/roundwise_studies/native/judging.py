@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.evaluation import best_fixed_action
-from roundwise.evaluation.choices import climb_costs
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import Policy, RegressionPolicy, TabularQ
 from roundwise.rewards import PAPER_W1, PAPER_W2, Reward
 from roundwise.tuning import Context, train, view_contexts, view_rewards
+from roundwise_studies.evaluation import best_fixed_action
+from roundwise_studies.evaluation.choices import climb_costs
 from roundwise_studies.native.device import ActionSet, Device
 from roundwise_studies.native.gather import NativeGathered
 

@@ -25,9 +25,9 @@ from roundwise.features import NORM_FLOOR
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.problems import LinearSystem, randsvd
-from roundwise.problems.datasets import one_blas_thread
 from roundwise.tuning import Context
 from roundwise_studies import departures
+from roundwise_studies.datasets import one_blas_thread
 from roundwise_studies.native.device import (
     ALGORITHM,
     FEATURE_FORMAT,

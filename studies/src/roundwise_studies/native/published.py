@@ -28,9 +28,9 @@ from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.backends import get_backend
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.policies import TabularQ
-from roundwise.problems.datasets import one_blas_thread
 from roundwise.rewards import PAPER_W1, PAPER_W2, PaperReward, ProblemFacts
 from roundwise.tuning import train
+from roundwise_studies.datasets import one_blas_thread
 from roundwise_studies.native.device import FORMAT_SETS, RULE, space_of
 from roundwise_studies.native.published_systems import (
     GENERATORS,

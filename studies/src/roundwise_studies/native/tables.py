@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms import modelled_bytes
-from roundwise.evaluation.tables import mean_interval, ratio_interval
 from roundwise.outcomes.records import StoredProblem
 from roundwise_studies import paper
+from roundwise_studies.evaluation.tables import mean_interval, ratio_interval
 from roundwise_studies.native.device import RESTART
 from roundwise_studies.native.judging import (
     FIXED,

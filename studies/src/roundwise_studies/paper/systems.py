@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 
 from roundwise.problems import LinearSystem
-from roundwise.problems.datasets import Dataset, one_blas_thread
+from roundwise_studies.datasets import Dataset, one_blas_thread
 
 SEED = 42
 TRAINING = 100

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from roundwise.evaluation.accuracy import RANGE_SLACK
+from roundwise_studies.evaluation.accuracy import RANGE_SLACK
 from roundwise_studies.paper.systems import TEST_ABOVE
 from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
 from roundwise_studies.released import tables

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from roundwise.algorithms.base import PAPER_FORMATS
-from roundwise.evaluation.tables import seed_spread
 from roundwise_studies import paper
+from roundwise_studies.evaluation.tables import seed_spread
 from roundwise_studies.report import Cell, Table, scientific
 from roundwise_studies.simulated import numbers
 from roundwise_studies.simulated.running import Case, Result, range_metric

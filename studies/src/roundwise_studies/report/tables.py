@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from roundwise.evaluation.tables import aligned
+from roundwise.commands.outputs import aligned
 from roundwise_studies.report.content import Cell, Table
 from roundwise_studies.report.text import MISSING, cell_text
 

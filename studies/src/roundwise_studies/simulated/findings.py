@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.evaluation.accuracy import PAPER_RANGES, paper_success
 from roundwise_studies import paper
+from roundwise_studies.evaluation.accuracy import PAPER_RANGES, paper_success
 from roundwise_studies.report import Finding, Verdict, scientific
 from roundwise_studies.simulated.running import Result
 from roundwise_studies.simulated.tables import draws_sentence

@@ -15,9 +15,9 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import GmresIR, Outcome
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.outcomes.records import StoredProblem
-from roundwise.problems.datasets import Dataset
 from roundwise.rewards import ProblemFacts
 from roundwise.tuning import PAPER_CONTEXT, view_contexts
+from roundwise_studies.datasets import Dataset
 from roundwise_studies.protocol import Bar, Bars, Gathered, no_bars
 from roundwise_studies.report import scientific
 from roundwise_studies.simulated.experiment import Settings

@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 
-from roundwise.evaluation.accuracy import RangeAccuracy, RangeUsage
-from roundwise.evaluation.tables import Interval, seed_spread
 from roundwise_studies import paper
+from roundwise_studies.evaluation.accuracy import RangeAccuracy, RangeUsage
+from roundwise_studies.evaluation.tables import Interval, seed_spread
 from roundwise_studies.simulated.running import METRICS, Result, range_metric
 from roundwise_studies.tabulating import FlatRow, finite_mean
 

@@ -13,14 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.algorithms import GmresIR
-from roundwise.evaluation import accuracy_table, regret_table
-from roundwise.evaluation.accuracy import AccuracyTable, RangeAccuracy, UsageTable, usage_table
-from roundwise.evaluation.choices import RegretTable
-from roundwise.evaluation.tables import SeedSpread, seed_spread
 from roundwise.policies import TabularQ
 from roundwise.rewards import PaperReward
 from roundwise.rewards.base import reward_matrix
 from roundwise.tuning import TrainingCurves, train
+from roundwise_studies.evaluation import accuracy_table, regret_table
+from roundwise_studies.evaluation.accuracy import (
+    AccuracyTable,
+    RangeAccuracy,
+    UsageTable,
+    usage_table,
+)
+from roundwise_studies.evaluation.choices import RegretTable
+from roundwise_studies.evaluation.tables import SeedSpread, seed_spread
 from roundwise_studies.protocol import Bar, no_bar
 from roundwise_studies.report import scientific
 from roundwise_studies.simulated.experiment import WEIGHTS, Experiment, Settings

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from roundwise.problems import DATA_SETS as PROBLEM_SETS
-from roundwise.problems.datasets import Dataset
+from roundwise_studies.datasets import DATA_SETS as PROBLEM_SETS
+from roundwise_studies.datasets import Dataset
 from roundwise_studies.paper.systems import released_set
 from roundwise_studies.simulated.experiment import Settings
 

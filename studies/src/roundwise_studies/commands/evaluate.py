@@ -11,33 +11,33 @@ import click
 import numpy as np
 
 from roundwise.backends import get_backend
-from roundwise.commands import options
-from roundwise.commands.outputs import data_errors, echo, interruptible, keep
-from roundwise.commands.systems import (
+from roundwise.commands.outputs import data_errors, echo, format_table, keep
+from roundwise.commands.solve import check_kappa
+from roundwise.costs import cost_matrix
+from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
+from roundwise.policies.profile import STRUCTURE
+from roundwise.rewards import CostReward, ProblemFacts, met_matrix
+from roundwise.tuning import Tuner, view_contexts, view_rewards
+from roundwise_studies.commands import options
+from roundwise_studies.commands.outputs import interruptible
+from roundwise_studies.commands.systems import (
     KAPPAS,
-    check_kappa,
     check_methods,
     files_among,
     load_systems,
     system_sizes_option,
     systems_argument,
 )
-from roundwise.costs import cost_matrix
-from roundwise.evaluation import (
+from roundwise_studies.evaluation import (
     accuracy_table,
     best_fixed_action,
-    format_table,
     modelled_speedup,
     regret_table,
 )
-from roundwise.evaluation.accuracy import AccuracyTable, UsageTable, usage_table
-from roundwise.evaluation.choices import RegretTable, Speedup
-from roundwise.evaluation.tables import Interval, ratio_interval
-from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
-from roundwise.policies.profile import STRUCTURE
-from roundwise.rewards import CostReward, ProblemFacts, met_matrix
-from roundwise.tuning import Tuner, view_contexts, view_rewards
-from roundwise.tuning.training import (
+from roundwise_studies.evaluation.accuracy import AccuracyTable, UsageTable, usage_table
+from roundwise_studies.evaluation.choices import RegretTable, Speedup
+from roundwise_studies.evaluation.tables import Interval, ratio_interval
+from roundwise_studies.evaluation.times import (
     Floats,
     Measured,
     PolicyTimes,

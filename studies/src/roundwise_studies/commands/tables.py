@@ -12,11 +12,11 @@ import click
 from roundwise._lazy import require
 from roundwise.actions import monotone_space
 from roundwise.algorithms import GmresIR
-from roundwise.commands import options
-from roundwise.commands.outputs import interruptible
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
-from roundwise.problems import DATA_SETS
+from roundwise_studies.commands import options
+from roundwise_studies.commands.outputs import interruptible
+from roundwise_studies.datasets import DATA_SETS
 
 
 def parsed_shard(text: str) -> tuple[int, int]:

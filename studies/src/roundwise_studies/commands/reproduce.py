@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from roundwise.commands import options
-from roundwise.commands.outputs import echo_json, interruptible, writable_folder
+from roundwise.commands.outputs import echo_json, writable_folder
 from roundwise.outcomes import progress_bar
+from roundwise_studies.commands import options
+from roundwise_studies.commands.outputs import interruptible
 from roundwise_studies.native.device import ORDERS
 from roundwise_studies.native.gpu import QUICK as QUICK_GPU
 from roundwise_studies.native.gpu import Gpu

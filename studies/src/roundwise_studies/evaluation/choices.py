@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roundwise.evaluation.tables import (
+from roundwise.policies.base import last_argmax
+from roundwise.rewards.cost import climb_totals
+from roundwise_studies.evaluation.tables import (
     Interval,
     Row,
     SeedSpread,
@@ -22,8 +24,6 @@ from roundwise.evaluation.tables import (
     ratio_interval,
     seed_spread,
 )
-from roundwise.policies.base import last_argmax
-from roundwise.rewards.cost import climb_totals
 
 Vector = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def best_fixed_action(rewards: ArrayLike) -> int:
 
     Examples
     --------
-    >>> from roundwise.evaluation import best_fixed_action
+    >>> from roundwise_studies.evaluation import best_fixed_action
     >>> best_fixed_action([[1.0, 0.0], [-2.0, 0.0]])
     1
     """
@@ -98,7 +98,7 @@ def regrets(rewards: ArrayLike, chosen: ArrayLike) -> Vector:
 
     Examples
     --------
-    >>> from roundwise.evaluation import regrets
+    >>> from roundwise_studies.evaluation import regrets
     >>> regrets([[1.0, 0.0], [-2.0, 0.0]], [0, 0])
     array([0., 2.])
     """
@@ -185,7 +185,7 @@ def regret_table(
 
     Examples
     --------
-    >>> from roundwise.evaluation import regret_table
+    >>> from roundwise_studies.evaluation import regret_table
     >>> rng = np.random.default_rng(0)
     >>> table = regret_table([[1.0, 0.0], [-1.0, 0.0]], {"mine": [0, 1]}, safe=1, rng=rng)
     >>> table.count
@@ -305,7 +305,7 @@ def modelled_speedup(
 
     Examples
     --------
-    >>> from roundwise.evaluation import modelled_speedup
+    >>> from roundwise_studies.evaluation import modelled_speedup
     >>> rng = np.random.default_rng(0)
     >>> met = [[True, True], [False, True]]
     >>> result = modelled_speedup([[1.0, 2.0], [1.0, 2.0]], met, [0, 0], safe=1, rng=rng)

@@ -14,21 +14,10 @@ import numpy as np
 
 from roundwise.algorithms import Algorithm, DeploymentRule, GmresIR, VerifiedSolve
 from roundwise.backends import NativeBackend
-from roundwise.commands import options
-from roundwise.commands.outputs import data_errors, echo, interruptible, keep, writable_file
-from roundwise.commands.systems import (
-    KAPPAS,
-    Systems,
-    check_kappa,
-    check_kinds,
-    files_among,
-    load_systems,
-    system_sizes_option,
-    systems_argument,
-)
+from roundwise.commands.outputs import data_errors, echo, keep, writable_file
+from roundwise.commands.solve import check_kappa
 from roundwise.costs import PROFILES
 from roundwise.discretizer import FeatureDiscretizer
-from roundwise.evaluation import best_fixed_action
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, progress_bar
@@ -43,6 +32,18 @@ from roundwise.policies import (
 from roundwise.policies.profile import fitting_actions
 from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, Reward
 from roundwise.tuning import Context, Tuner
+from roundwise_studies.commands import options
+from roundwise_studies.commands.outputs import interruptible
+from roundwise_studies.commands.systems import (
+    KAPPAS,
+    Systems,
+    check_kinds,
+    files_among,
+    load_systems,
+    system_sizes_option,
+    systems_argument,
+)
+from roundwise_studies.evaluation import best_fixed_action
 
 LEARNERS: dict[str, dict[str, Callable[[], Policy]]] = {
     "gmres-ir": {

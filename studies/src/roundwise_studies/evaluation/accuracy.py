@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import ActionSpace
 from roundwise.algorithms.base import Outcome
-from roundwise.evaluation.tables import Row
 from roundwise.rewards.base import strict_success
+from roundwise_studies.evaluation.tables import Row
 
 RANGE_SLACK = 1e-6
 """Relative slack of the upper end of a range: a matrix made with kappa = 1e3 counts as low, though
@@ -147,7 +147,7 @@ def accuracy_table(
 
     Examples
     --------
-    >>> from roundwise.evaluation import accuracy_table
+    >>> from roundwise_studies.evaluation import accuracy_table
     >>> outcome = rw.GmresIR().run(rw.problems.randsvd(10, 10.0, rng=0), "fp64-fp64-fp64-fp64")
     >>> table = accuracy_table([outcome], [outcome], [10.0], tau=1e-6)
     >>> table.ranges[-1].count

@@ -67,7 +67,7 @@ def dense_set(
 
     Examples
     --------
-    >>> data = rw.problems.dense_set(3, 2, seed=0, sizes=(10, 20))
+    >>> data = dense_set(3, 2, seed=0, sizes=(10, 20))
     >>> all(10 <= system.n <= 20 for system in data.train + data.test)
     True
     """

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from roundwise.problems import dense_set, poisson_2d
-from roundwise.problems.datasets import pde_set, sparse_set
+from roundwise.problems import poisson_2d
+from roundwise_studies.datasets import dense_set, pde_set, sparse_set
 
 
 @dataclass(frozen=True)

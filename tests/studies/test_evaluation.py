@@ -7,19 +7,24 @@ import pytest
 
 import roundwise as rw
 from roundwise.actions import list_space, top_k
-from roundwise.evaluation import (
+from roundwise.commands.outputs import format_table
+from roundwise.rewards.base import strict_success
+from roundwise_studies.evaluation import (
     PAPER_RANGES,
     accuracy_table,
     best_fixed_action,
-    format_table,
     modelled_speedup,
     regret_table,
     regrets,
 )
-from roundwise.evaluation.accuracy import KappaRange, assign_ranges, paper_success, usage_table
-from roundwise.evaluation.choices import climb_costs
-from roundwise.evaluation.tables import mean_interval, ratio_interval, seed_spread
-from roundwise.rewards.base import strict_success
+from roundwise_studies.evaluation.accuracy import (
+    KappaRange,
+    assign_ranges,
+    paper_success,
+    usage_table,
+)
+from roundwise_studies.evaluation.choices import climb_costs
+from roundwise_studies.evaluation.tables import mean_interval, ratio_interval, seed_spread
 
 
 def rng(seed=0):

@@ -14,6 +14,7 @@ from roundwise.policies import POLICIES
 from roundwise.problems import randsvd, write_matrix_market
 from roundwise.rewards import BackwardErrorTarget, ClimbReward, CostReward, PaperReward
 from roundwise.tuning import PROBE_CONTEXT, Tuner
+from roundwise_studies.datasets import DATA_SETS
 
 QUICK = ["--formats", "fp32,fp64", "--episodes", "30"]
 ACTIONS = 5
@@ -121,7 +122,7 @@ def test_options_reach_the_tuner(tmp_path, name):
     assert tuner.reward == PaperReward(w1=1.0, w2=1.0, lambda_iter=lambda_iter)
     assert tuner.context_.features == ("kappa_est", "norm_inf")
     assert (tuner.arithmetic_, tuner.episodes, tuner.seed) == ("storage", 7, 3)
-    (system,) = rw.problems.DATA_SETS[name](1, 0, seed=3).train
+    (system,) = DATA_SETS[name](1, 0, seed=3).train
     assert tuner.provenance_["problems"] == [system.fingerprint]
 
 
@@ -171,7 +172,7 @@ def test_evaluate_a_data_set(tmp_path, trained):
     facts = json.loads(succeed("evaluate", trained[0], "pde", *options))
     assert (facts["tau"], facts["outcomes_computed"]) == (1e-3, ACTIONS)
     tuner = Tuner.load(trained[0])
-    test = rw.problems.DATA_SETS["pde"](0, 1, seed=2).test
+    test = DATA_SETS["pde"](0, 1, seed=2).test
     assert OutcomeTable(table).stored(tuner.algorithm, test, tuner.space_, "operation").all()
 
 
@@ -252,7 +253,7 @@ def test_sizes_of_generated_systems(tmp_path):
     out = tmp_path / "p.json"
     text = succeed("train", "pde", "-o", out, *FRONT_DOOR, *options)
     assert "2 pde systems, n = 36" in text
-    system = rw.problems.DATA_SETS["pde"](2, 0, seed=0, sizes=(30, 40)).train[0]
+    system = DATA_SETS["pde"](2, 0, seed=0, sizes=(30, 40)).train[0]
     tuner = Tuner.load(out)
     assert system.fingerprint in tuner.provenance_["problems"]
     assert {"cholesky/amd", "superlu/mmd", "superlu/colamd"} <= set(tuner.space_.methods)
