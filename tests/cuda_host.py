@@ -5,16 +5,19 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import threading
 import warnings
-from contextlib import nullcontext
 from functools import cache
 from importlib import resources
 from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
+
+from roundwise.backends.cuda.device import Device, scalars
 
 _HERE = Path(__file__).parent
 _SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\)\s*(\w+)\(([^)]*)\)')
@@ -22,34 +25,105 @@ _REAL = {"float32": "float", "float64": "double"}
 _GEMM = {"float64": np.float64, "float32": np.float32, "tf32": np.float32}
 
 
-class _Now:
-    """A plan that is no plan: it is made anew for each factorization."""
+class _Stream:
+    """A stream of the host: what is launched on it runs at once, or is captured for a graph."""
 
-    def __init__(self, run: Any) -> None:
-        self._run = run
+    _numbers = count(1)
+    _capturing: ClassVar[threading.local] = threading.local()
 
-    def run(self, arena: Any) -> None:
-        self._run()
+    def __init__(self, **_: Any) -> None:
+        self.ptr = next(self._numbers)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def use(self) -> None: ...
+
+    def wait_event(self, event: Any) -> None: ...
+
+    def begin_capture(self) -> None:
+        self._capturing.calls = []
+
+    def end_capture(self) -> Any:
+        calls, self._capturing.calls = self._capturing.calls, None
+        return SimpleNamespace(launch=lambda stream: [call() for call in calls])
+
+    @classmethod
+    def run(cls, call: Any) -> None:
+        calls = getattr(cls._capturing, "calls", None)
+        if calls is None:
+            call()
+        else:
+            calls.append(call)
 
 
-class HostDevice:
-    """What `Device` can do, on the CPU."""
+class _Arrays:
+    """NumPy, with as much of ``cupy.cuda`` as plans ask for."""
 
-    xp = np
-    name, key, memory_free = "stand-in", "stand-in", 2**40
+    cuda = SimpleNamespace(
+        Stream=_Stream,
+        Event=lambda **_: SimpleNamespace(record=lambda stream: None),
+        get_current_stream=lambda: _STREAM,
+        device=SimpleNamespace(get_cublas_handle=lambda: None),
+    )
 
-    _numbers = count()  # of all devices here: plans are kept by number
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+_STREAM = _Stream()
+
+
+class _Kernel:
+    """A kernel compiled for the CPU, found by its number as CUDA's are by their handles."""
+
+    known: ClassVar[dict[int, _Kernel]] = {}
+
+    def __init__(self, function: Any, types: list[Any]) -> None:
+        self._function, self._types, self.ptr = function, types, len(self.known) + 1
+        self.known[self.ptr] = self
+
+    def __call__(self, grid: tuple[int, ...], block: tuple[int], args: tuple[Any, ...]) -> None:
+        values = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in args]
+        given = [kind(value) for kind, value in zip(self._types, values, strict=True)]
+        with _RUNNING:
+            self._function(*(*grid, 1)[:2], *block, *given)
+
+    @classmethod
+    def launch(cls, number: int, *rest: int) -> None:
+        """As the driver's `cuLaunchKernel`: the arguments are read when it is called."""
+        (x, y, _, threads, _, _, _, _, places, _), kernel = rest, cls.known[number]
+        pointers = (ctypes.c_void_p * len(kernel._types)).from_address(places)
+        args = tuple(ctypes.c_int64.from_address(pointer).value for pointer in pointers)
+        _Stream.run(lambda: kernel((x, y), (threads,), args))
+
+
+class HostDevice(Device):
+    """A device of the host: its kernels, products and plans are run by the CPU."""
+
+    name, key, memory_free, processors = "stand-in", "stand-in", 2**40, 1
+    number = 0
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @property
-    def number(self) -> int:
-        """Another one each time, so that no plan is kept: it knows the memory it was made for."""
-        return next(self._numbers)
+        self._folder, self.xp, self._kernels = folder, _Arrays(), {}
+        self._scalars = scalars()
+        self.cublas = SimpleNamespace(gemmEx=_product, gemmStridedBatchedEx=_products)
+        self.driver = SimpleNamespace(launchKernel=_Kernel.launch)
 
     def synchronize(self) -> None:
         pass
+
+    def kernel(self, source: str, kernel: str, real: Any, stored: Any = None) -> Any:
+        names = np.dtype(real).name, np.dtype(real if stored is None else stored).name
+        with _COMPILING:
+            library, parameters = compiled(self._folder, source, *names)
+            found = self._kernels.get((source, kernel, *names))
+            if found is None:
+                types = [_ctype(parameter) for parameter in parameters[kernel]]
+                found = _Kernel(getattr(library, f"run_{kernel}"), types)
+                self._kernels[source, kernel, *names] = found
+        return found
 
     def cholesky(self, A: Any) -> Any:
         try:
@@ -68,57 +142,36 @@ class HostDevice:
     def solve_triangular(self, L: Any, B: Any) -> Any:
         return scipy.linalg.solve_triangular(L, B, lower=True)
 
-    def aside(self) -> Any:
-        return nullcontext()
 
-    def signal(self, name: Any) -> None:
-        pass
+_COMPILING = threading.Lock()
+_RUNNING = (
+    threading.Lock()
+)  # the shim's threads and shared memory are those of one kernel at a time
+_TYPES = {0: "float32", 1: "float64", 2: "float16", 14: "bfloat16"}
+_TF32 = 77  # cuBLAS's name of that arithmetic
 
-    def await_signal(self, name: Any) -> None:
-        pass
 
-    def planned(self, run: Any, arena: Any) -> Any:
-        return _Now(run)
+def _product(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: Any) -> None:
+    """cuBLAS's gemmEx, whose matrices are by columns."""
+    alpha, B, kind, ldb, A, _, lda, beta, C, result, ldc, compute, algorithm = rest
+    operands = B, kind, ldb, 0, A, kind, lda, 0, beta, C, result, ldc, 0
+    _products(handle, trans, 0, n, m, k, alpha, *operands, 1, compute, algorithm)
 
-    def launch(
-        self,
-        source: str,
-        kernel: str,
-        grid: int | tuple[int, ...],
-        block: int,
-        args: tuple[Any, ...],
-        real: Any = np.float64,
-        stored: Any = None,
-    ) -> None:
-        names = np.dtype(real).name, np.dtype(real if stored is None else stored).name
-        library, parameters = compiled(self._folder, source, *names)
-        x, y = (grid, 1) if isinstance(grid, int) else (*grid, 1)[:2]
-        types = [_ctype(parameter) for parameter in parameters[kernel]]
-        values = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in args]
-        given = [kind(value) for kind, value in zip(types, values, strict=True)]
-        getattr(library, f"run_{kernel}")(x, y, block, *given)
 
-    def gemm(
-        self,
-        shape: tuple[int, int, int],
-        A: tuple[int, int],
-        B: tuple[int, int],
-        C: tuple[int, int],
-        alpha: float,
-        beta: float,
-        kind: str,
-        transpose_B: bool = False,
-        batch: tuple[int, int, int, int] | None = None,
-    ) -> None:
-        m, n, k = shape
-        times, *steps = batch or (1, 0, 0, 0)
-        for i in range(times):
-            left = _operand(A, (m, k), kind, i * steps[0])
-            right = _operand(B, (n, k) if transpose_B else (k, n), kind, i * steps[1])
-            result = _view(C, (m, n), _GEMM.get(kind, np.float32), i * steps[2])
-            with np.errstate(all="ignore"):
-                product = alpha * (left @ (right.T if transpose_B else right))
-                result[...] = product + (beta * result if beta else 0)
+def _products(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: Any) -> None:
+    """cuBLAS's gemmStridedBatchedEx."""
+    alpha, B, number, ldb, step_B, A, _, lda, step_A, beta, C, result, ldc, step_C, *more = rest
+    times, compute, _ = more
+    kind, number_type = _TYPES[number], np.dtype(_TYPES[result])
+    kind = "tf32" if compute == _TF32 else kind
+    a, b = (_view((place, 1), (1, 1), number_type)[0, 0] for place in (alpha, beta))
+    for i in range(times):
+        left = _operand((A, lda), (m, k), kind, i * step_A)
+        right = _operand((B, ldb), (n, k) if trans else (k, n), kind, i * step_B)
+        C_i = _view((C, ldc), (m, n), number_type, i * step_C)
+        with np.errstate(all="ignore"):
+            product = a * (left @ (right.T if trans else right))
+            C_i[...] = product + (b * C_i if b else 0)
 
 
 def _view(matrix: tuple[int, int], shape: tuple[int, int], dtype: Any, offset: int = 0) -> Any:

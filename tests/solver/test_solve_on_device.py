@@ -1,6 +1,7 @@
 """`solve`, `factor` and `Solver` on a GPU, without one: see `fake_cupy`."""
 
 import json
+import os
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 
@@ -563,6 +564,15 @@ def test_without_a_gpu_the_remedy_is_named(files):
         rw.solve(np.eye(2), np.ones(2), device="cuda")
     with pytest.raises(DeviceUnavailable):
         rw.backends.get_backend("cuda")
+
+
+def test_a_forked_child_is_told_to_be_spawned(backend, monkeypatch):
+    A, b = cupy.asarray(np.eye(3)), cupy.asarray(np.ones(3))
+    rw.solve(A, b)
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    with pytest.raises(DeviceUnavailable, match="'spawn' or 'forkserver'"):
+        rw.solve(A, b)
 
 
 def test_info_tells_of_the_device():

@@ -129,7 +129,9 @@ class Place:
 
         What does not fit into its memory is a `DeviceMemoryError`.
         """
-        cuda, torch = self.backend.xp.cuda, sys.modules.get("torch")
+        backend: Any = self.backend
+        backend.check_process()
+        cuda, torch = backend.xp.cuda, sys.modules.get("torch")
         with ExitStack() as stack:
             stack.enter_context(cuda.Device(self.number))
             if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):

@@ -1,5 +1,6 @@
 """The GPU's kernels, and the order that they run in, on the CPU (see `cuda_host`)."""
 
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -8,8 +9,7 @@ from cuda_host import HostDevice
 
 import roundwise as rw
 from roundwise.backends import arrays
-from roundwise.backends.cuda import cholesky, elimination, lu, residual
-from roundwise.backends.cuda.plan import Plan
+from roundwise.backends.cuda import cholesky, cublas, elimination, lu, plan, residual
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.native import exact
@@ -26,7 +26,9 @@ def device(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
-    """Several outer panels even for small n."""
+    """Several outer panels even for small n; plans without a cuBLAS that graphs could record."""
+    monkeypatch.setattr(cublas, "library", lambda: None)
+    monkeypatch.setattr(plan, "_PLANS", {})  # they know the width of panels that they were made for
     monkeypatch.setattr(elimination, "outer_width", lambda n, sections: 64)
     monkeypatch.setattr(cholesky, "WIDTH", 64)
 
@@ -243,27 +245,43 @@ def test_butterflies_are_applied_to_matrix_and_vectors_alike(device, n):
     assert np.linalg.cond(applied(U, False)) < 1.3
 
 
-class Recorder:
-    """As much of a device as a plan needs."""
+def test_a_plan_that_is_kept_serves_other_matrices(device):
+    """Its addresses move with the memory that it works in; a graph is made for each place of it."""
+    n, kept = 100, []
+    for seed in range(4):
+        A, b = rng(seed).standard_normal((n, n)), rng(seed + 10).standard_normal(n)
+        F = lu.factorize(device, A, rw.FP64, "local")
+        kept.append(F)  # so that the next one's memory is elsewhere
+        assert np.allclose(A @ F.solve(b), b, atol=1e-8)
+    assert len(plan._PLANS) == 2  # of LU, and of substitution
+    A, b = rng(0).standard_normal((n, n)), rng(5).standard_normal(n)
+    assert np.allclose(A @ kept[0].solve(b), b, atol=1e-8)
 
-    class xp:
-        class cuda:
-            Event = Stream = staticmethod(lambda **_: None)
+
+def test_the_plan_that_was_used_last_is_the_last_to_go(device, monkeypatch):
+    monkeypatch.setattr(plan, "MOST_PLANS", 2)
+    arena = np.zeros(8, dtype=np.uint8)
+    kept = {n: plan.kept_plan(device, n, lambda made: None, arena) for n in (1, 2)}
+    assert plan.kept_plan(device, 1, lambda made: None, arena) is kept[1]
+    plan.kept_plan(device, 3, lambda made: None, arena)
+    assert [key for _, key in plan._PLANS] == [1, 3]
 
 
-def test_addresses_of_a_plan_move_with_its_arena():
-    arena, elsewhere, other = (np.zeros(100, dtype=np.uint8) for _ in range(3))
-    start, end = arena.ctypes.data, arena.ctypes.data + 100
-    plan = Plan(Recorder(), arena)
-    plan.add_launch(1, (2, 1, 1), 32, (start, 7, end, elsewhere))
-    plan.add_product("gemmEx", (3, start + 50, 4))
-    plan.finished()
-    distance = other.ctypes.data - start
-    plan._move(distance)
-    assert plan._values.tolist() == [start + distance, 7, end, elsewhere.ctypes.data]
-    assert list(plan._items[1][2][1]) == [3, start + 50 + distance, 4]
-    plan._move(-distance)
-    assert plan._values.tolist()[0] == start
+def test_threads_with_new_sizes_do_not_share_what_they_record(device):
+    """What one thread launches while others record plans runs, and is in no plan of theirs."""
+
+    def solved(thread):
+        for n in range(40 + thread, 140, 12):
+            A, b = rng(n).standard_normal((n, n)), rng(n + 1).standard_normal(n)
+            F = lu.factorize(device, A, rw.FP64, "tournament")
+            x = F.solve(b)
+            r = residual.residual(device, A, x, b)
+            assert np.abs(r).max() < 1e-8 * np.abs(A).sum(axis=1).max() * np.abs(x).max()
+            assert np.allclose(r, b - A @ x, atol=1e-8)
+        return thread
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(solved, range(4))) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("order", "CF")

@@ -13,6 +13,7 @@ read back, raise the failure of the kernels before them, too.
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from roundwise.backends.contract import (
     Vector,
 )
 from roundwise.backends.cuda import residual
-from roundwise.backends.cuda.device import Device, get_device
+from roundwise.backends.cuda.device import Device, DeviceUnavailable, get_device
 from roundwise.backends.cuda.matrix import PIVOTING, CudaAnalysis, CudaMatrix
 from roundwise.backends.cuda.products import computed_in, is_rounded, rounded
 from roundwise.backends.emulated.operation import OperationBackend
@@ -64,12 +65,21 @@ class CudaBackend(Backend):
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = get_device() if device is None else device
+        self._process = os.getpid()
         if isinstance(self.device, Device):
             DEVICES[self.device.number] = self.device
 
     @property
     def xp(self) -> Any:
         return self.device.xp
+
+    def check_process(self) -> None:
+        """`DeviceUnavailable` in a child that was forked from the process that uses the GPU."""
+        if os.getpid() != self._process:
+            raise DeviceUnavailable(
+                "this process was forked from one that uses the GPU, which CUDA does not support; "
+                "start processes by multiprocessing's 'spawn' or 'forkserver'"
+            )
 
     @property
     def description(self) -> str:

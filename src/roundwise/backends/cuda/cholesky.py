@@ -28,7 +28,7 @@ def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     xp, n, real = device.xp, len(A), storage_type(fmt)
     scale = moderating_scale(device, A, fmt)
     triangles, _ = Triangles.allocate(device, n, real)
-    triangles.prepare()
+    triangles.prepare(device)
     a = triangles.lu[:, :n]
     if PRODUCTS[fmt.name].kind in ("float64", "float32"):
         a[...] = _diagonal(device, A.astype(real), fmt)
@@ -39,8 +39,8 @@ def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     a[...] = lower.T * diagonal[:, None]
     a += lower / diagonal
     xp.fill_diagonal(a, diagonal * diagonal)
-    invert_blocks(triangles, False, 0, n)
-    invert_blocks(triangles, True, 0, n)
+    invert_blocks(device, triangles, False, 0, n)
+    invert_blocks(device, triangles, True, 0, n)
     return Packed(triangles, fmt, scale=scale)
 
 

@@ -7,9 +7,7 @@ first used, and CuPy keeps the result in its cache. Products are cuBLAS's.
 from __future__ import annotations
 
 import importlib
-import threading
 import warnings
-from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property
-from roundwise.backends.cuda.plan import Plan, address
+from roundwise.backends.cuda.plan import address
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
 
@@ -46,15 +44,9 @@ class Device:
         self.cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
         self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
-        self._recording: Plan | None = None
         self._cupyx = importlib.import_module("cupyx")
         self._linalg = importlib.import_module("cupyx.scipy.linalg")
-        self._lock = threading.Lock()
-        self._scalars = {
-            (dtype, value): np.array(value, dtype=dtype)
-            for dtype in ("float32", "float64")
-            for value in (-1.0, 0.0, 1.0)
-        }
+        self._scalars = scalars()
 
     @cached_property
     def name(self) -> str:
@@ -110,17 +102,18 @@ class Device:
 
         `real` is the type that it computes in, `stored` that of the numbers it reads.
         """
+        grid = (grid,) if isinstance(grid, int) else grid
+        self.kernel(source, kernel, real, stored)(grid, (block,), args)
+
+    def kernel(self, source: str, kernel: str, real: Any, stored: Any = None) -> Any:
+        """A kernel of a source file, compiled for types of numbers; see `launch`."""
         stored = real if stored is None else stored
         key = (source, kernel, real, stored)
         function = self._kernels.get(key)
         if function is None:
             module = self._module(source, np.dtype(real), np.dtype(stored))
             function = self._kernels[key] = module.get_function(kernel)
-        grid = (grid,) if isinstance(grid, int) else grid
-        if self._recording is None:
-            function(grid, (block,), args)
-        else:
-            self._recording.add_launch(_handle(function), (*grid, 1, 1)[:3], block, args)
+        return function
 
     @cache  # noqa: B019  (there is one device object)
     def _module(self, source: str, real: Any, stored: Any) -> Any:
@@ -128,7 +121,13 @@ class Device:
         options = ("--std=c++17", f"-DREAL={_REAL[real]}", f"-DSTORED={_REAL[stored]}")
         return self.xp.RawModule(code=text, options=options)
 
-    def gemm(
+    def gemm(self, *args: Any, **kwargs: Any) -> None:
+        """A product by cuBLAS on the current stream; see `product` for the arguments."""
+        name, rest = self.product(*args, **kwargs)
+        if name:
+            getattr(self.cublas, name)(self.xp.cuda.device.get_cublas_handle(), *rest)
+
+    def product(
         self,
         shape: tuple[int, int, int],
         A: tuple[int, int],
@@ -139,38 +138,32 @@ class Device:
         kind: str,
         transpose_B: bool = False,
         batch: tuple[int, int, int, int] | None = None,
-    ) -> None:
-        """``C = alpha A B + beta C`` with matrices by rows, each given by address and row length.
+    ) -> tuple[str, tuple[int, ...]]:
+        """cuBLAS's function for ``C = alpha A B + beta C``, and its arguments after the handle.
 
-        ``shape`` is (m, n, k). `kind` names the arithmetic: float64, float32, tf32, float16 or
-        bfloat16; the result of the last three is in float32. `batch` has a count, and the
-        distances of A, B and C of one product to those of the next.
+        The matrices are by rows, each given by address and row length. ``shape`` is (m, n, k); if
+        one of them is 0, the name is "". `kind` names the arithmetic: float64, float32, tf32,
+        float16 or bfloat16; the result of the last three is in float32. `batch` has a count, and
+        the distances of A, B and C of one product to those of the next.
         """
         m, n, k = shape
         if min(shape) == 0:
-            return
+            return "", ()
         result = "float64" if kind == "float64" else "float32"
         operand = "float32" if kind == "tf32" else kind
         compute = {"float64": _COMPUTE_FP64, "tf32": _COMPUTE_TF32}.get(kind, _COMPUTE_FP32)
-        one, other = self._scalars[result, alpha], self._scalars[result, beta]
-        handle = self.xp.cuda.device.get_cublas_handle()
+        one, other = (self._scalars[result, value].ctypes.data for value in (alpha, beta))
         ours, theirs = _TYPES[operand], _TYPES[result]
         # cuBLAS has matrices by columns: ours are their transposes, and C' = B' A'.
-        head = (handle, int(transpose_B), 0, n, m, k, one.ctypes.data)
-        count, *steps = batch or (1, 0, 0, 0)
-        args: tuple[int, ...]
+        head = (int(transpose_B), 0, n, m, k, one)
+        tail = (compute, _DEFAULT_ALGORITHM)
         if batch is None:
-            args = (*head, B[0], ours, B[1], A[0], ours, A[1], other.ctypes.data)
-            args += (C[0], theirs, C[1], compute, _DEFAULT_ALGORITHM)
-        else:
-            args = (*head, B[0], ours, B[1], steps[1], A[0], ours, A[1], steps[0])
-            args += (other.ctypes.data, C[0], theirs, C[1], steps[2], count, compute)
-            args += (_DEFAULT_ALGORITHM,)
-        product = "gemmEx" if batch is None else "gemmStridedBatchedEx"
-        if self._recording is None:
-            getattr(self.cublas, product)(*args)
-        else:
-            self._recording.add_product(product, args[1:])
+            operands = (B[0], ours, B[1], A[0], ours, A[1], other, C[0], theirs, C[1])
+            return "gemmEx", (*head, *operands, *tail)
+        count, step_A, step_B, step_C = batch
+        right, left = (B[0], ours, B[1], step_B), (A[0], ours, A[1], step_A)
+        into = (other, C[0], theirs, C[1], step_C, count)
+        return "gemmStridedBatchedEx", (*head, *right, *left, *into, *tail)
 
     def cholesky(self, A: Any) -> Any:
         """L of a symmetric positive definite matrix, by cuSOLVER; NaN if it is not definite."""
@@ -195,41 +188,14 @@ class Device:
         """``L X = B`` for a lower triangle, by cuBLAS."""
         return self._linalg.solve_triangular(L, B, lower=True, check_finite=False)
 
-    def planned(self, run: Any, arena: Any) -> Plan:
-        """What ``run()`` launches, as a plan that can be run again with another arena.
 
-        The arena is the memory that all of it works in. Nothing is launched.
-        """
-        with self._lock:
-            self._recording = Plan(self, arena)
-            try:
-                run()
-                return self._recording.finished()
-            finally:
-                self._recording = None
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Within it, what is planned runs on a second stream, beside the caller's."""
-        return self._plan.aside()
-
-    def signal(self, name: Any) -> None:
-        """Note in the plan that all so far on this stream is done."""
-        self._plan.add_signal(name)
-
-    def await_signal(self, name: Any) -> None:
-        """Let this stream of the plan wait for a signal; for one that never comes, not at all."""
-        self._plan.add_wait(name)
-
-    @property
-    def _plan(self) -> Plan:
-        if self._recording is None:
-            raise RuntimeError("only plans have two streams; call this within `planned`")
-        return self._recording
-
-
-def _handle(function: Any) -> int:
-    """CUDA's handle of a kernel that CuPy compiled."""
-    return int(getattr(function, "kernel", function).ptr)
+def scalars() -> dict[tuple[str, float], Any]:
+    """Factors of products, by type and value; cuBLAS reads them from the host's memory."""
+    return {
+        (dtype, value): np.array(value, dtype=dtype)
+        for dtype in ("float32", "float64")
+        for value in (-1.0, 0.0, 1.0)
+    }
 
 
 def why_not() -> str:

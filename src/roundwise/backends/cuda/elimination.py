@@ -17,7 +17,7 @@ import numpy as np
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.cublas import SPACE
 from roundwise.backends.cuda.device import Device, address, storage_type
-from roundwise.backends.cuda.plan import kept_plan
+from roundwise.backends.cuda.plan import Plan, kept_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
 from roundwise.backends.cuda.substitution import BLOCK, Triangles, invert_blocks
 from roundwise.formats import TF32, FloatFormat
@@ -69,45 +69,49 @@ class Elimination:
         """Factorize `a` in place."""
         key = "LU", self.n, self.fmt.name, pivots
         arena = self.triangles.arena
-        plan = kept_plan(self.device, key, lambda: self._eliminate(pivots), arena, self._spaces)
+        plan = kept_plan(
+            *(self.device, key, lambda plan: self._eliminate(plan, pivots), arena, self._spaces)
+        )
         plan.run(arena)
         pivot, overflow = self._status.tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
             raise ArithmeticFailure(status, "LU factorization", self.fmt, min(pivot, overflow))
 
-    def _eliminate(self, pivots: Pivots) -> None:
+    def _eliminate(self, plan: Plan, pivots: Pivots) -> None:
+        """Record all steps."""
+        self._plan = plan
         moves = pivots != "diagonal"  # rows
-        device, n, width = self.device, self.n, self.width
-        with device.aside():
-            self.triangles.prepare(self._status)
+        n, width = self.n, self.width
+        with plan.aside():
+            self.triangles.prepare(plan, self._status)
             self._outer_panel(0, min(width, n), pivots)
         for first in range(0, n, width):
             end, ahead = min(first + width, n), min(first + 2 * width, n)
             half = first // width % 2
-            with device.aside():
+            with plan.aside():
                 if end < n and self.products.parts:
                     self._split_L(first, end, half)
-                device.signal(("factorized", first))
+                plan.signal(("factorized", first))
                 if end < n:
-                    invert_blocks(self.triangles, False, first, end)
-                    device.await_signal(("updated", first - width))
+                    invert_blocks(plan, self.triangles, False, first, end)
+                    plan.await_signal(("updated", first - width))
                     if moves:
                         self._permute(first, end, (end, ahead))
                     self._top_by_inverses(first, end, (end, ahead))
                     self._update(first, end, (end, ahead), self._halves_next, half, math.inf)
                     self._outer_panel(end, ahead, pivots)
-            device.await_signal(("factorized", first))
+            plan.await_signal(("factorized", first))
             if moves:
                 self._permute_rest(first, end, ahead)
             if ahead < n:
                 self._top(first, end, (ahead, n))
                 self._update(first, end, (ahead, n), self._halves_rest, half, AT_ONCE)
-            device.signal(("updated", first))
+            plan.signal(("updated", first))
         # Those of L are inverted but for the last outer panel, if these consist of whole blocks.
         inverted = 0 if width % BLOCK else (n - 1) // width * width
-        invert_blocks(self.triangles, False, inverted, n)
-        invert_blocks(self.triangles, True, 0, n)
+        invert_blocks(plan, self.triangles, False, inverted, n)
+        invert_blocks(plan, self.triangles, True, 0, n)
 
     def _outer_panel(self, first: int, end: int, pivots: Pivots) -> None:
         """Factorize the columns from first to end."""
@@ -189,7 +193,7 @@ class Elimination:
             self._launch("copy_rows", size, _SPREAD, *args)
             inverse = address(self.triangles.inverse_L, start, start % BLOCK), BLOCK
             product = (size, count, size), inverse, held, self._at(start, left)
-            self.device.gemm(*product, 1.0, 0.0, self._inner)
+            self._plan.gemm(*product, 1.0, 0.0, self._inner)
             self._top_below(start, stop, end, columns)
 
     def _top_below(self, start: int, stop: int, end: int, columns: tuple[int, int]) -> None:
@@ -219,7 +223,7 @@ class Elimination:
             return
         sections, length = len(products.left), halves.shape[1]
         out = address(halves), length, k * length
-        split(self.device, products, U, (k, count), out, products.right, self._overflow(first))
+        split(self._plan, products, U, (k, count), out, products.right, self._overflow(first))
         L = address(self._halves_L, half), sections * k
         step = int(max(256, min(count, at_once / (2 * below * sections * k)) // 256 * 256))
         for start in range(0, count, step):
@@ -231,7 +235,7 @@ class Elimination:
         products, k = self.products, end - first
         out = address(self._halves_L, half), len(products.left) * k, k
         source, shape = self._at(end, first), (self.n - end, k)
-        split(self.device, products, source, shape, out, products.left, self._overflow(first))
+        split(self._plan, products, source, shape, out, products.left, self._overflow(first))
 
     def _overflow(self, column: int) -> tuple[int, int]:
         return column, address(self._status, 1)
@@ -244,7 +248,7 @@ class Elimination:
         return address(self.a, row, column), self.ld
 
     def _launch(self, kernel: str, grid: int, block: int, *args: Any) -> None:
-        self.device.launch("lu", kernel, grid, block, args, self.real)
+        self._plan.launch("lu", kernel, grid, block, args, self.real)
 
     def _subtract(
         self,
@@ -255,7 +259,7 @@ class Elimination:
         kind: str = "",
     ) -> None:
         """``C -= A B``."""
-        self.device.gemm(shape, A, B, C, -1.0, 1.0, kind or self._inner)
+        self._plan.gemm(shape, A, B, C, -1.0, 1.0, kind or self._inner)
 
 
 def window(n: int, sections: int) -> int:

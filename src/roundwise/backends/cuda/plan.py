@@ -27,28 +27,42 @@ cuBLAS would take all of them, and the small kernels of the second stream would 
 
 MOST_PLANS, MOST_GRAPHS = 32, 16
 _RECORDING = threading.Lock()  # of graphs: the handles of cuBLAS are shared
+_KEEPING = threading.Lock()  # of plans: held for a look-up, never while one is recorded
 _PLANS: dict[Any, Plan] = {}
 
 
 def kept_plan(
-    device: Device, key: Any, run: Callable[[], None], arena: Any, spaces: Any = None
+    device: Device, key: Any, record: Callable[[Plan], None], arena: Any, spaces: Any = None
 ) -> Plan:
-    """The plan of that name; what ``run()`` launches must depend on the name alone.
+    """The plan of that name; what ``record(plan)`` adds to it must depend on the name alone.
 
     `spaces` is the part of the arena that cuBLAS works in, for both streams, if there are products.
+    The plan that was not used for the longest time goes when there are too many.
     """
     key = device.number, key
-    plan = _PLANS.get(key)
-    if plan is None:
-        plan = _PLANS[key] = device.planned(run, arena)
-        plan.space = 0 if spaces is None else address(spaces) - address(arena)
+    with _KEEPING:
+        plan = _PLANS.pop(key, None)
+        if plan is not None:
+            _PLANS[key] = plan  # the last one used is the last to go
+            return plan
+    # Threads may record the same plan at the same time: each has a recorder of its own.
+    plan = Plan(device, arena)
+    record(plan)
+    plan.space = 0 if spaces is None else address(spaces) - address(arena)
+    plan.finished()
+    with _KEEPING:
+        plan = _PLANS.setdefault(key, plan)
         while len(_PLANS) > MOST_PLANS:
-            _PLANS.pop(next(iter(_PLANS)), None)
+            del _PLANS[next(iter(_PLANS))]
     return plan
 
 
 class Plan:
-    """What was recorded by `Device.planned`, to be run for any arena of the same size."""
+    """Launches and products that are recorded first, then run for any arena of the same size.
+
+    `launch` and `gemm` take what a `Device`'s take, but nothing runs until `run`. Only the thread
+    that made it records into it: what others launch meanwhile goes to their own streams.
+    """
 
     def __init__(self, device: Device, arena: Any) -> None:
         self._device, self._start, self._size = device, address(arena), arena.nbytes
@@ -63,33 +77,47 @@ class Plan:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Within it, everything goes to the second stream."""
+        """Within it, what is added runs on a second stream, beside the caller's."""
         self._stream = 1
         try:
             yield
         finally:
             self._stream = 0
 
-    def add_launch(
-        self, function: int, grid: tuple[int, ...], block: int, args: tuple[Any, ...]
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: int | tuple[int, ...],
+        block: int,
+        args: tuple[Any, ...],
+        real: Any = np.float64,
+        stored: Any = None,
     ) -> None:
-        what = (function, *grid, block, 1, 1, 0, len(self._values))
+        """Add a kernel, as `Device.launch` runs it."""
+        function = self._device.kernel(source, kernel, real, stored)
+        blocks = ((grid,) if isinstance(grid, int) else grid) + (1, 1)
+        what = (_handle(function), *blocks[:3], block, 1, 1, 0, len(self._values))
         self._items.append(("launch", self._stream, what))
         self._values.extend(a if isinstance(a, int) else address(a) for a in args)
 
-    def add_product(self, name: str, args: tuple[int, ...]) -> None:
-        """A product of cuBLAS; its first argument, the handle, is that of who runs the plan."""
-        self._items.append(("product", self._stream, (name, args)))
+    def gemm(self, *args: Any, **kwargs: Any) -> None:
+        """Add a product, as `Device.gemm` runs it; its handle is that of who runs the plan."""
+        name, rest = self._device.product(*args, **kwargs)
+        if name:
+            self._items.append(("product", self._stream, (name, rest)))
 
-    def add_signal(self, name: Any) -> None:
+    def signal(self, name: Any) -> None:
+        """Note that all so far on this stream is done."""
         self._signals[name] = len(self._signals)
         self._items.append(("signal", self._stream, self._signals[name]))
 
-    def add_wait(self, name: Any) -> None:
+    def await_signal(self, name: Any) -> None:
+        """Let this stream wait for a signal; for one that never comes, not at all."""
         if name in self._signals:
             self._items.append(("wait", self._stream, self._signals[name]))
 
-    def finished(self) -> Plan:
+    def finished(self) -> None:
         """Pack the arguments: a kernel is given the addresses of its arguments' values."""
         self._values = np.array(self._values, dtype=np.int64)
         self._moving = self._is_inside(self._values)
@@ -105,7 +133,6 @@ class Plan:
         self._main = cuda.Stream(non_blocking=True)
         self._aside = cuda.Stream(non_blocking=True, priority=HIGHEST_PRIORITY)
         self._events = [cuda.Event(disable_timing=True) for _ in range(len(self._signals) + 2)]
-        return self
 
     def _is_inside(self, value: Any) -> Any:
         return (value >= self._start) & (value < self._start + self._size)
@@ -198,6 +225,11 @@ class Plan:
 def _recorded(event: Any, stream: Any) -> Any:
     event.record(stream)
     return event
+
+
+def _handle(function: Any) -> int:
+    """CUDA's handle of a kernel that CuPy compiled."""
+    return int(getattr(function, "kernel", function).ptr)
 
 
 def address(array: Any, row: int = 0, column: int = 0) -> int:

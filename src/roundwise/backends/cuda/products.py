@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from roundwise.backends.cuda.device import Device
+from roundwise.backends.cuda.plan import Plan
 from roundwise.formats import FP32, FP64, FloatFormat
 
 
@@ -36,7 +37,7 @@ rounding it: the smallest products come first, while the sum is small."""
 
 
 def split(
-    device: Device,
+    on: Device | Plan,
     products: Products,
     source: tuple[int, int],
     shape: tuple[int, int],
@@ -54,7 +55,7 @@ def split(
     grid = -(-columns // 256), min(-(-rows // 4), 4096)
     is_bf16 = int(products.kind == "bfloat16")
     args = (*source, rows, columns, *out, len(order), code, products.parts, is_bf16, *overflow)
-    device.launch("split", "split", grid, 256, args, np.float32)
+    on.launch("split", "split", grid, 256, args, np.float32)
 
 
 def plain(real: Any) -> str:

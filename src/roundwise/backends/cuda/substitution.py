@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from roundwise.backends.cuda.device import Device, address
-from roundwise.backends.cuda.plan import kept_plan
+from roundwise.backends.cuda.plan import Plan, kept_plan
 from roundwise.backends.cuda.products import plain
 
 _TILE = 64  # W in kernels/lu.cu
@@ -70,11 +70,11 @@ class Triangles:
         own = {name: arrays.pop(name) for name in names}
         return cls(device, n, real, arena, vectors=of_type, **own), arrays
 
-    def prepare(self, status: Any = None) -> None:
+    def prepare(self, on: Device | Plan, status: Any = None) -> None:
         """Put the rows in their order, and clear the inverses and the numbers of a status."""
         count, failures = self.inverse_L.size, (0, 0) if status is None else (status.size, status)
         args = self.n, self.order, count, self.inverse_L, self.inverse_U, *failures
-        self.device.launch("lu", "prepare", min(1024, -(-count // 256)), 256, args, self.real)
+        on.launch("lu", "prepare", min(1024, -(-count // 256)), 256, args, self.real)
 
 
 def _arena(xp: Any, **shapes: tuple[tuple[int, ...], Any]) -> tuple[Any, dict[str, Any]]:
@@ -90,17 +90,19 @@ def _arena(xp: Any, **shapes: tuple[tuple[int, ...], Any]) -> tuple[Any, dict[st
     return arena, arrays
 
 
-def invert_blocks(triangles: Triangles, is_upper: bool, first: int, end: int) -> None:
+def invert_blocks(
+    on: Device | Plan, triangles: Triangles, is_upper: bool, first: int, end: int
+) -> None:
     """Invert the diagonal blocks of L or U from row `first` to `end`.
 
     Tiles first, then pairs of neighbours, twice. `first` is the first row of a block; or all rows
     are in the same one.
     """
-    device, lu = triangles.device, triangles.lu
+    lu = triangles.lu
     out = triangles.inverse_U if is_upper else triangles.inverse_L
     start, held = address(lu, first, first), address(out, first, first % BLOCK)
     args = start, triangles.ld, end - first, int(is_upper), held, BLOCK
-    device.launch("lu", "invert_tiles", -(-(end - first) // _TILE), _TILE, args, triangles.real)
+    on.launch("lu", "invert_tiles", -(-(end - first) // _TILE), _TILE, args, triangles.real)
     whole, rest = divmod(end - first, BLOCK)
     for start, count, size in ((first, whole, BLOCK), (end - rest, 1, rest)):
         if not (count and size):
@@ -110,10 +112,11 @@ def invert_blocks(triangles: Triangles, is_upper: bool, first: int, end: int) ->
                 other = min(half, size - offset - half)
                 sizes = (half, other) if is_upper else (other, half)
                 corner = (offset, offset + half) if is_upper else (offset + half, offset)
-                _combine(triangles, out, start, corner, sizes, count)
+                _combine(on, triangles, out, start, corner, sizes, count)
 
 
 def _combine(
+    on: Device | Plan,
     triangles: Triangles,
     out: Any,
     start: int,
@@ -127,7 +130,7 @@ def _combine(
     done for `count` blocks, 256 rows apart.
     """
     lu, ld, room = triangles.lu, triangles.ld, triangles.room
-    kind, gemm = plain(triangles.real), triangles.device.gemm
+    kind, gemm = plain(triangles.real), on.gemm
     steps_lu, steps_out, steps_room = BLOCK * (ld + 1), BLOCK * BLOCK, room.shape[1] * room.shape[2]
     (row, column), (height, width) = corner, sizes
     inside = start % BLOCK
@@ -167,9 +170,9 @@ class Substitution:
 
     def _reordered(self, kernel: str, x: Any, out: Any) -> None:
         n, order = self._triangles.n, self._triangles.order
-        self._launch(kernel, -(-n // 256), 256, x, order, out, n)
+        self._launch(self._triangles.device, kernel, -(-n // 256), 256, x, order, out, n)
 
-    def _steps(self) -> None:
+    def _steps(self, plan: Plan) -> None:
         """Both triangular solves, from the first vector into the second one, and back."""
         triangles = self._triangles
         lower, upper = triangles.inverse_L, triangles.inverse_U
@@ -177,31 +180,39 @@ class Substitution:
         right, solved = triangles.vectors[self._dtype]
         blocks = range(0, triangles.n, BLOCK)
         for start in blocks:
-            self._step(start, first, right, solved, forward=True)
+            self._step(plan, start, first, right, solved, forward=True)
         for start in reversed(blocks):
-            self._step(start, second, solved, right, forward=False)
+            self._step(plan, start, second, solved, right, forward=False)
 
-    def _step(self, start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
+    def _step(self, plan: Plan, start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
         """``y_s = inverse_s r_s``, then subtract its product with what is below, or above."""
         n, lu, ld = self._triangles.n, self._triangles.lu, self._triangles.ld
         size = min(BLOCK, n - start)
         solved = address(y, start)
-        self._product((address(inverse, start), BLOCK), (size, size), address(r, start), solved, 0)
+        self._product(
+            plan, (address(inverse, start), BLOCK), (size, size), address(r, start), solved, 0
+        )
         begin, end = (start + size, n) if forward else (0, start)
         if end > begin:
             place = (start, begin) if self._transposed else (begin, start)
             shape = (size, end - begin) if self._transposed else (end - begin, size)
-            self._product((address(lu, *place), ld), shape, solved, address(r, begin), 1)
+            self._product(plan, (address(lu, *place), ld), shape, solved, address(r, begin), 1)
 
     def _product(
-        self, matrix: tuple[int, int], shape: tuple[int, int], x: int, y: int, subtracts: int
+        self,
+        plan: Plan,
+        matrix: tuple[int, int],
+        shape: tuple[int, int],
+        x: int,
+        y: int,
+        subtracts: int,
     ) -> None:
         args = *matrix, *shape, x, y, subtracts
         if self._transposed:
-            self._launch("columns_times", -(-shape[1] // 32), 128, *args)
+            self._launch(plan, "columns_times", -(-shape[1] // 32), 128, *args)
         else:
-            self._launch("rows_times", min(-(-shape[0] // 8), 4096), 256, *args)
+            self._launch(plan, "rows_times", min(-(-shape[0] // 8), 4096), 256, *args)
 
-    def _launch(self, kernel: str, grid: int, block: int, *args: Any) -> None:
+    def _launch(self, on: Device | Plan, kernel: str, grid: int, block: int, *args: Any) -> None:
         types = self._dtype.type, self._triangles.real
-        self._triangles.device.launch("substitution", kernel, grid, block, args, *types)
+        on.launch("substitution", kernel, grid, block, args, *types)
