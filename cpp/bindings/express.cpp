@@ -2,63 +2,25 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include <nanobind/stl/unique_ptr.h>
 
-#include "bindings/bindings.hpp"
+#include "bindings/given_numbers.hpp"
 #include "common/parallel.hpp"
-#include "native/express_solve.hpp"
 
 namespace roundwise {
 
 namespace {
-
-// An array of the caller's in any memory order. Python's buffers cost a part of what nanobind's arrays do.
-class Numbers {
-    Py_buffer view_;
-
-  public:
-    bool is_single, is_complex;
-
-    Numbers(nb::handle array, bool writable, int least, int most) {
-        const int flags = writable ? PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS : PyBUF_STRIDES;
-        if (PyObject_GetBuffer(array.ptr(), &view_, flags | PyBUF_FORMAT) != 0) throw nb::python_error();
-        std::string_view format(view_.format);
-        if (format[0] == '=' || format[0] == '^') format.remove_prefix(1);  // not aligned
-        is_single = format == "f" || format == "Zf";
-        is_complex = format == "Zf" || format == "Zd";
-        if (!(is_single || is_complex || format == "d") || view_.ndim < least || view_.ndim > most) {
-            PyBuffer_Release(&view_);
-            throw std::invalid_argument("an array has other numbers or dimensions; pass matrices and columns "
-                                        "of float32, float64, complex64 or complex128");
-        }
-    }
-    Numbers(const Numbers&) = delete;
-    ~Numbers() { PyBuffer_Release(&view_); }
-
-    int dimensions() const { return view_.ndim; }
-    std::int64_t shape(int dimension) const { return view_.shape[dimension]; }
-    void* data() const { return view_.buf; }
-
-    // Of the matrix, or the vector as a column, that the dimensions from `first` on are; of a stack the one
-    // at `place`.
-    GivenNumbers given(int first, std::int64_t place = 0) const {
-        const char* data = static_cast<const char*>(view_.buf) + (first == 1 ? place * view_.strides[0] : 0);
-        const bool is_vector = view_.ndim == first + 1;
-        return {data, shape(first), is_vector ? 1 : shape(first + 1), view_.strides[first],
-                is_vector ? 0 : view_.strides[first + 1], is_single, is_complex};
-    }
-};
 
 // Calls body(matrix, columns) with what solves for these numbers: of a real A and a complex b, both parts are
 // columns. `low` factors are in float.
 template <int parts, class T, class Body>
 void with_solver_of(bool twice, bool single, std::int64_t n, std::int64_t columns, const ExpressGate& gate,
                     const Body& body) {
-    body(ExpressMatrix<parts, T>(n), ExpressColumns<parts, T>(n, twice ? 2 * columns : columns, single, gate));
+    body(ExpressMatrix<parts, T>(n),
+         ExpressColumns<ExpressMatrix<parts, T>>(n, twice ? 2 * columns : columns, single, gate));
 }
 
 template <class Body>
@@ -69,18 +31,6 @@ void with_solver(bool is_complex, bool low, const Numbers& b, bool single, std::
     else if (is_complex) with_solver_of<2, double>(twice, single, n, columns, gate, body);
     else if (low) with_solver_of<1, float>(twice, single, n, columns, gate, body);
     else with_solver_of<1, double>(twice, single, n, columns, gate, body);
-}
-
-// About the operations that take ten microseconds: other threads of Python may run meanwhile.
-constexpr std::int64_t many_operations = 100000;
-
-template <class Work> void without_lock_if(bool many, const Work& work) {
-    if (many) {
-        nb::gil_scoped_release release;
-        work();
-    } else {
-        work();
-    }
 }
 
 // Calls work(i) for each of `count` systems, on several threads if they are many; each has the `work` that
@@ -104,24 +54,6 @@ void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t
         const_cast<void*>(static_cast<const void*>(&share)));
 }
 
-ExpressGate gate_of(double tolerance, double growth, double block_error, double exact_error, double suspicious,
-                    double least, double most, std::int64_t block) {
-    require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
-    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block};
-}
-
-// Whether b and x belong to `first` dimensions of systems of n, and x is of the answer's type.
-void require_columns(std::int64_t n, bool is_complex, bool is_single, const Numbers& b, const Numbers& x, int first) {
-    const bool matrices = b.dimensions() == first + 2;
-    require(b.shape(first) == n && (!matrices || b.shape(first + 1) >= 1),
-            "the shapes of A and b do not match; pass n x n numbers, and n or n x k");
-    require(x.dimensions() == b.dimensions() && x.shape(first) == n &&
-                (!matrices || x.shape(first + 1) == b.shape(first + 1)),
-            "x has another shape than b; pass one of the same shape");
-    require(x.is_single == (is_single && b.is_single) && x.is_complex == (is_complex || b.is_complex),
-            "x has another type than the answer; pass an array of A's and b's common type");
-}
-
 // Which matrix and which columns each system of a stack has.
 struct Places {
     const std::int64_t *matrices, *columns;
@@ -138,8 +70,6 @@ struct Places {
     }
 };
 
-std::int64_t columns_of(const Numbers& b, int first) { return b.dimensions() == first + 1 ? 1 : b.shape(first + 1); }
-
 // The i-th answer of a stack.
 char* answer_at(const Numbers& x, std::int64_t i) {
     const std::int64_t size = (x.is_single ? 4 : 8) * (x.is_complex ? 2 : 1);
@@ -148,10 +78,6 @@ char* answer_at(const Numbers& x, std::int64_t i) {
 
 double error_of(const ExpressResult& found) {
     return found.status == ExpressStatus::accepted ? found.backward_error : HUGE_VAL;
-}
-
-nb::tuple told(const ExpressResult& found) {
-    return nb::make_tuple(static_cast<int>(found.status), found.backward_error, found.pivot_ratio, found.corrections);
 }
 
 // One matrix, or a stack of them, with factors that are kept.

@@ -104,6 +104,8 @@ inline double power_of_two(int power) {
 // A matrix with `parts` parts, and its factors in T, double or float.
 template <int parts, class T> class ExpressMatrix {
   public:
+    static constexpr int number_parts = parts;
+    using Factor = T;
     std::int64_t n;
     const double* rows = nullptr;  // what is verified: n rows of n numbers, parts side by side
     bool is_scaled = false;
@@ -159,6 +161,17 @@ template <int parts, class T> class ExpressMatrix {
 
     // B (n x columns, as kernels take it) becomes about A^-1 B.
     void substitute(std::int64_t columns, T* b) const { lu().substitute(n, factors_, swaps_, columns, b); }
+
+    // R = B - A X for `count` columns in rows of `width` numbers, of which those from `begin` to `end` - 1 are asked
+    // for. `alone` has numbers_alone(n) numbers, if there is one column.
+    void residual(std::int64_t count, std::int64_t width, std::int64_t begin, std::int64_t end, const double* x,
+                  const double* b, double* r, std::int64_t block, double* alone) const {
+        // A sum over a line of lanes takes as long as about seven products: for one column and more unknowns
+        // than a line has, lanes are better used for products.
+        if (count == 1 && n > line_of<double>) return residual_of_one(width, x, b, r, block, alone);
+        exact_kernels().residual_of_rows[parts - 1](n, rows, width, begin, end, x, b, r, block);
+    }
+    static std::int64_t numbers_alone(std::int64_t n) { return (parts * parts + 2 * parts) * n; }
 
     // Scales A by powers of two, with exponents of rows and columns as `equilibrated` in
     // algorithms/scaling.py chooses them. False if there is nothing to gain: a row or column of zeros,
@@ -221,6 +234,24 @@ template <int parts, class T> class ExpressMatrix {
         else return express_kernels<parts>().float_lu;
     }
 
+    // The residual of a single column, which is copied together. Re r and Im r are real residuals of rows of
+    // pairs.
+    void residual_of_one(std::int64_t width, const double* x, const double* b, double* r, std::int64_t block,
+                         double* alone) const {
+        double *turned = alone, *right = alone + parts * parts * n, *found = right + parts * n;
+        for (std::int64_t i = 0; i < n; ++i) {
+            const double re = x[i * width], im = parts == 1 ? 0 : x[(n + i) * width];
+            turned[parts * i] = re;
+            if constexpr (parts == 2) {
+                turned[2 * i + 1] = -im;
+                turned[2 * (n + i)] = im, turned[2 * (n + i) + 1] = re;
+            }
+        }
+        for (std::int64_t i = 0; i < parts * n; ++i) right[i] = b[i * width];
+        exact_kernels().residual(parts * n, n, rows, true, parts, turned, right, found, block, 1);
+        for (std::int64_t i = 0; i < parts * n; ++i) r[i * width] = found[i];
+    }
+
     double largest_row_sum() const {
         double result = 0;
         if (!is_scaled) result = exact_kernels().largest_row_sum(parts * n, n, rows, true);
@@ -237,9 +268,12 @@ template <int parts, class T> class ExpressMatrix {
     }
 };
 
-// Solves for columns of b with an ExpressMatrix, some at a time. Of a real A and a complex b, `columns` counts
+// Solves for columns of b with a Matrix (ExpressMatrix, or one like it), some at a time. Of a real A and a complex b, `columns` counts
 // real and imaginary parts. `single` answers are rounded to float before the gate looks at them.
-template <int parts, class T> class ExpressColumns {
+template <class Matrix> class ExpressColumns {
+    static constexpr int parts = Matrix::number_parts;
+    using T = typename Matrix::Factor;
+
   public:
     ExpressColumns(std::int64_t n, std::int64_t columns, bool single, const ExpressGate& gate)
         : n_(n), columns_(columns), single_(single), gate_(gate) {}
@@ -251,7 +285,7 @@ template <int parts, class T> class ExpressColumns {
 
     // A factorized here and now; if need be, it is scaled: pivots of very different sizes, and products out
     // of range, may be a matter of units alone.
-    ExpressResult solve_anew(ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
+    ExpressResult solve_anew(Matrix& a, const GivenNumbers& b, void* x, char* scratch) {
         if (a.factorize(gate_.suspicious)) {
             const ExpressResult result = solve(a, b, x, scratch);
             if (result.status == ExpressStatus::accepted) return result;
@@ -263,10 +297,15 @@ template <int parts, class T> class ExpressColumns {
 
     // x has room for n x columns numbers, row by row, in the answer's type. Unless the result is `accepted`,
     // it is of no use.
-    ExpressResult solve(const ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
+    ExpressResult solve(const Matrix& a, const GivenNumbers& b, void* x, char* scratch) {
+        return solve(a, b, x, scratch, 0, columns_);
+    }
+    // The same for the columns `begin` to `end` - 1; `begin` is a multiple of at_a_time.
+    ExpressResult solve(const Matrix& a, const GivenNumbers& b, void* x, char* scratch, std::int64_t begin,
+                        std::int64_t end) {
         ExpressResult worst = {ExpressStatus::accepted, 0, a.pivot_ratio, 0};
-        for (first_ = 0; first_ < columns_; first_ += at_a_time) {
-            count_ = std::min(columns_ - first_, at_a_time), width_ = padded<double>(count_);
+        for (first_ = begin; first_ < end; first_ += at_a_time) {
+            count_ = std::min(end - first_, at_a_time), width_ = padded<double>(count_);
             place(scratch, count_);
             read(b);
             const double error = a.is_scaled && !scale(a) ? HUGE_VAL : refined(a);
@@ -278,10 +317,11 @@ template <int parts, class T> class ExpressColumns {
         return worst;
     }
 
-  private:
     // Columns that are solved for together: a few lines. (A taste: their rows stay in the first caches, and A
     // and its factors are read seldom enough.)
     static constexpr std::int64_t at_a_time = 32;
+
+  private:
     // FP64 factors leave little to correct. Others go on as long as each correction halves the error.
     static constexpr int corrections = sizeof(T) == 8 ? 2 : 12;
 
@@ -302,7 +342,7 @@ template <int parts, class T> class ExpressColumns {
         portions.take(residual_, parts * n_ * width);
         portions.take(work_, parts * n_ * padded<T>(columns));
         portions.take(bounds_, width);
-        portions.take(alone_, columns == 1 ? (parts * parts + 2 * parts) * n_ : 0);
+        portions.take(alone_, columns == 1 ? Matrix::numbers_alone(n_) : 0);
         portions.take(sizes_, 3 * width);
         portions.take(right_exponents_, width);
         portions.take(powers_, width);
@@ -329,7 +369,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // Scales b as A is scaled, each column by a power of its own. False if numbers are out of range.
-    bool scale(const ExpressMatrix<parts, T>& a) {
+    bool scale(const Matrix& a) {
         bool regular = true;
         for (std::int64_t c = 0; c < width_; ++c) {
             int most = -5000;  // of a column of zeros
@@ -349,7 +389,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // The largest bound of a backward error, after corrections; infinite if there is none.
-    double refined(const ExpressMatrix<parts, T>& a) {
+    double refined(const Matrix& a) {
         std::fill_n(y_, parts * n_ * width_, 0.0);
         std::fill_n(bounds_, width_, HUGE_VAL);
         const double* right = rights_;
@@ -372,7 +412,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // y += A^-1 r for columns above the tolerance: others stay as they are, whoever is beside them.
-    void correct(const ExpressMatrix<parts, T>& a, const double* r) {
+    void correct(const Matrix& a, const double* r) {
         if constexpr (sizeof(T) == 8) {
             std::memcpy(work_, r, static_cast<std::size_t>(parts * n_ * width_) * sizeof(T));
             a.substitute(count_, work_);
@@ -408,19 +448,19 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // A number of the answer as it is returned.
-    double answer(const ExpressMatrix<parts, T>& a, std::int64_t i, std::int64_t c, int part) const {
+    double answer(const Matrix& a, std::int64_t i, std::int64_t c, int part) const {
         double value = entry(y_, i, c, part);
         if (a.is_scaled) value = std::ldexp(value, right_exponents_[c] - a.column_exponents[i]);
         return single_ ? static_cast<double>(static_cast<float>(value)) : value;
     }
 
-    void write(const ExpressMatrix<parts, T>& a, void* x) const {
+    void write(const Matrix& a, void* x) const {
         if (single_) write_as<float>(a, static_cast<float*>(x));
         else write_as<double>(a, static_cast<double*>(x));
     }
 
     // A real A and a complex b: the columns are pairs of parts already.
-    template <class Answer> void write_as(const ExpressMatrix<parts, T>& a, Answer* x) const {
+    template <class Answer> void write_as(const Matrix& a, Answer* x) const {
         for (std::int64_t i = 0; i < n_; ++i)
             for (std::int64_t c = 0; c < count_; ++c)
                 for (int part = 0; part < parts; ++part)
@@ -429,7 +469,7 @@ template <int parts, class T> class ExpressColumns {
 
     // Bounds of the backward errors of some columns of the answer as it is returned, by residuals that are
     // summed in blocks.
-    void verify(const ExpressMatrix<parts, T>& a, std::int64_t begin, std::int64_t end, std::int64_t block) {
+    void verify(const Matrix& a, std::int64_t begin, std::int64_t end, std::int64_t block) {
         const double* x = y_;
         if (single_ || a.is_scaled) {
             for (int part = 0; part < parts; ++part)
@@ -441,35 +481,13 @@ template <int parts, class T> class ExpressColumns {
                     }
             x = x_;
         }
-        // A sum over a line of lanes takes as long as about seven products: for one column and more unknowns
-        // than a line has, lanes are better used for products.
-        if (count_ == 1 && n_ > line_of<double>) residual_of_one(a, x, block);
-        else
-            exact_kernels().residual_of_rows[parts - 1](n_, a.rows, width_, begin, end, x, rights_, residual_,
-                                                        block);
+        a.residual(count_, width_, begin, end, x, rights_, residual_, block, alone_);
         const double* arrays[3] = {x, rights_, residual_};
         for (int k = 0; !a.is_scaled && k < 3; ++k)
             express_kernels<parts>().largest(n_, count_, arrays[k], sizes_ + k * width_);
         const double added = block == 0 ? gate_.exact_error : gate_.block_error;
         for (std::int64_t c = begin; c < std::min(end, count_); ++c)
             bounds_[c] = (a.is_scaled ? scaled_error(a, c) : plain_error(a.norm, c)) * gate_.growth + added;
-    }
-
-    // The residual of a single column, which is copied together. Re r and Im r are real residuals of rows of
-    // pairs.
-    void residual_of_one(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t block) {
-        double *turned = alone_, *right = alone_ + parts * parts * n_, *r = right + parts * n_;
-        for (std::int64_t i = 0; i < n_; ++i) {
-            const double re = x[i * width_], im = parts == 1 ? 0 : x[(n_ + i) * width_];
-            turned[parts * i] = re;
-            if constexpr (parts == 2) {
-                turned[2 * i + 1] = -im;
-                turned[2 * (n_ + i)] = im, turned[2 * (n_ + i) + 1] = re;
-            }
-        }
-        for (std::int64_t i = 0; i < parts * n_; ++i) right[i] = rights_[i * width_];
-        exact_kernels().residual(parts * n_, n_, a.rows, true, parts, turned, right, r, block, 1);
-        for (std::int64_t i = 0; i < parts * n_; ++i) residual_[i * width_] = r[i];
     }
 
     // Squares of numbers beyond 1e150 overflow, and of those below 1e-160 vanish: that makes the gate
@@ -484,7 +502,7 @@ template <int parts, class T> class ExpressColumns {
 
     // The backward error in the given scale. As in algorithms/scaling.py, a scaled solution below 2^-900 is
     // none, and the norm of x is rather too small than infinite.
-    double scaled_error(const ExpressMatrix<parts, T>& a, std::int64_t c) const {
+    double scaled_error(const Matrix& a, std::int64_t c) const {
         double x_norm = 0, b_norm = 0, r_norm = 0, y_norm = 0;
         const auto compare = [](double& result, double size) {
             if (size > result || size != size) result = size;
