@@ -36,10 +36,10 @@ from scipy import sparse
 
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
-from roundwise.backends.emulated.ordering import has_regular_pattern
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.mkl import METIS, MINIMUM_DEGREE, Pardiso, library_path
 from roundwise.backends.engines.opaque import OpaqueFactors
+from roundwise.backends.engines.static_pivoting import is_structurally_singular, without_values
 from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import COMPLEX_DTYPES, DTYPES
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -108,6 +108,7 @@ class PardisoSymbolic(Symbolic):
         self._method = f"{engine.name}/{ordering}"
         self._pattern = None if engine.suits == "any" else SymmetricPattern(pattern)
         rows = self._pattern.upper if self._pattern else pattern
+        self._rows = without_values(rows)
         self._indptr, self._indices = (i.astype(np.int64) for i in (rows.indptr, rows.indices))
         self._order: NDArray[np.int64] | None = None
         self._idle: dict[FloatFormat, list[Pardiso]] = {fmt: [] for fmt in engine.formats}
@@ -123,7 +124,8 @@ class PardisoSymbolic(Symbolic):
             solver = self._factorized(values, fmt)
         except ZeroDivisionError:
             raise ArithmeticFailure(self._engine.breakdown, self._method, fmt) from None
-        if solver.replaced_pivots and self._is_structurally_singular(values):
+        symmetric = self._pattern is not None
+        if solver.replaced_pivots and is_structurally_singular(self._rows, values, symmetric):
             raise ArithmeticFailure(Status.ZERO_PIVOT, self._method, fmt)
         self._order = solver.order
         factors = PardisoFactors(solver, self._method, fmt)
@@ -155,26 +157,8 @@ class PardisoSymbolic(Symbolic):
         self, values: NDArray[Any], fmt: FloatFormat, order: NDArray[np.int64] | None
     ) -> Pardiso:
         engine, ordering = self._engine, ORDERINGS[self._ordering]
-        return Pardiso(
-            engine.matrix_type,
-            self._indptr,
-            self._indices,
-            values,
-            ordering,
-            order,
-            engine.matching,
-            engine.tiny[fmt],
-        )
-
-    def _is_structurally_singular(self, values: NDArray[Any]) -> bool:
-        """Whether the nonzero values alone make the matrix singular."""
-        shape = (len(self._indptr) - 1,) * 2
-        # eliminate_zeros works in place, so on a copy.
-        A = sparse.csr_array((values, self._indices, self._indptr), shape=shape, copy=True)
-        A.eliminate_zeros()
-        if self._pattern:
-            A = sparse.csr_array(A + A.T)
-        return not has_regular_pattern(A)
+        pattern = engine.matrix_type, self._indptr, self._indices
+        return Pardiso(*pattern, values, ordering, order, engine.matching, engine.tiny[fmt])
 
 
 def _give_back(solver: Pardiso, idle: list[Pardiso]) -> None:
