@@ -21,13 +21,7 @@ from roundwise.solver.factored import Factored
 from roundwise.solver.inputs import GivenColumns
 from roundwise.solver.solution import Solution, SolveFailed
 from roundwise.solver.trust.error_bound import PROVED_UP_TO
-from roundwise.solver.trust.examining import (
-    FEW_DIGITS,
-    UNEXAMINED,
-    Examined,
-    Singularity,
-    warn_of,
-)
+from roundwise.solver.trust.examining import FEW_DIGITS, UNEXAMINED, Examined, Singularity, warn_of
 from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)
@@ -74,10 +68,7 @@ class Climbed:
 
 
 def climb(
-    algorithm: VerifiedSolve,
-    factored: Factored,
-    columns: GivenColumns,
-    timings: dict[str, float],
+    algorithm: VerifiedSolve, factored: Factored, columns: GivenColumns, timings: dict[str, float]
 ) -> Climbed:
     """Climb from the rung that `factored` has reached until an answer passes the gate.
 

@@ -31,13 +31,7 @@ from roundwise.solver.express_sparse import (
     sparse_factors,
     sparse_solution_of,
 )
-from roundwise.solver.factorization import (
-    Decided,
-    Factorization,
-    SmallFactors,
-    solved_once,
-    with_x,
-)
+from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import (
