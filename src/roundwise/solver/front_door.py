@@ -77,7 +77,7 @@ def solve(
     ----------
     A : (n, n) array_like or sparse, or stacked (..., n, n)
         Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
-        arrays and torch tensors on a GPU are solved there.
+        arrays and torch tensors on a GPU are solved there, sparse ones, too.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
         One right-hand side, or k of them as columns. Stacks are broadcast as NumPy 2 does it: a
         one-dimensional b is one vector for all systems.
@@ -108,9 +108,10 @@ def solve(
         units in the last place; it is refined with residuals in twice the precision. Where the
         condition number is too large for that (about 1e15), a warning says so, and x has a small
         backward error only.
-    device : {None, "cpu", "cuda", "cuda:1", ...}
-        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
-        solved where it is.
+    device : {None, "cpu", "cuda", "cuda:1", ..., "auto"}
+        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back; a sparse A is factorized
+        there, by cuDSS, and x verified on the processor. ``"auto"``: a sparse A is factorized
+        wherever that is expected to be faster. By default a system is solved where it is.
     lower : bool
         Of a matrix that is said to be symmetric, Hermitian or positive definite, read the lower
         triangle, not the upper one.
@@ -198,7 +199,8 @@ def solve_system(
         if (sparse_on := sparse_place(A, device)) != "cpu":
             options = replace(options, sparse_on=sparse_on)
             with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
-                answer = solve_system(asker, on_host(A), on_host(b), options, full_output)
+                there = on_host(A), on_host(b)
+                answer = solve_system(asker, *there, options, full_output, None, patterns)
                 return with_x(answer, lambda x: like_given(x, b))
         place = place_of(A, b, device)
     if place is None:
