@@ -115,7 +115,8 @@ class PooledSymbolic(Symbolic):
             solver = self._factorized(values, fmt)
         except ZeroDivisionError:
             raise ArithmeticFailure(self._engine.breakdown, self._method, fmt) from None
-        if solver.replaced_pivots and self._is_structurally_singular(values):
+        is_doubtful = solver.replaced_pivots or not values.all()  # a zero is stored
+        if is_doubtful and self._is_structurally_singular(values):
             raise ArithmeticFailure(Status.ZERO_PIVOT, self._method, fmt)
         self._order = solver.order
         factors = PooledFactors(solver, self._method, fmt)
