@@ -20,13 +20,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.algorithms.accuracy import ErrorMeasure
-from roundwise.backends import (
-    BACKENDS,
-    ENGINES,
-    Analysis,
-    NativeBackend,
-    OperationBackend,
-)
+from roundwise.backends import BACKENDS, ENGINES, Analysis, NativeBackend, OperationBackend
 from roundwise.backends.engines import Engine, Symbolic
 from roundwise.costs import Shape, Work, current_prices
 from roundwise.features import FEATURES, Feature

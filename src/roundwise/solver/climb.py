@@ -22,13 +22,7 @@ from roundwise.solver.factored import Factored, Tried
 from roundwise.solver.inputs import GivenColumns
 from roundwise.solver.solution import Solution, SolveFailed
 from roundwise.solver.trust.error_bound import PROVED_UP_TO
-from roundwise.solver.trust.examining import (
-    FEW_DIGITS,
-    UNEXAMINED,
-    Examined,
-    Singularity,
-    warn_of,
-)
+from roundwise.solver.trust.examining import FEW_DIGITS, UNEXAMINED, Examined, Singularity, warn_of
 from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)

@@ -9,7 +9,7 @@ begins the ladder that the solve will climb.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -23,7 +23,7 @@ from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.spinning import FEW_CORES
 from roundwise.machine.threads import factorization_threads
-from roundwise.methods import METHODS
+from roundwise.methods import METHODS, SAFE
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
@@ -125,14 +125,16 @@ def _runnable(action: Action, backend: Backend) -> Action:
 def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
-    reason = ranks.small(_suited_kind(system, known), size)
+    reason = None
+    if system.backend.sparse_on != "cuda":  # what was asked for is not small beside its own cost
+        reason = ranks.small(_suited_kind(system, known), size)
     if reason is not None:
         return Plan(ladder_from(_safe_action(system, known), system), reason)
     orders = _counted(system, known)
     methods = system.backend.methods(*system.kind)
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
-    seen = ranks.seen(known)
+    seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
     plans, key = ranks.plans(seen), (system.backend, methods, system.kind)
@@ -235,6 +237,10 @@ def _suited_kind(system: System, known: dict[str, float]) -> str:
 
 def _suited_method(system: System, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
+    if system.is_sparse and system.backend.sparse_on == "cuda":
+        there = system.backend.methods(*system.kind)
+        sparse = (one for one in METHODS.values() if one.sparse and one.name in there)
+        return next(one.name for one in sparse if one.suits(known))
     for zeros in ("banded", "triangular"):
         if known[zeros]:
             return zeros
@@ -250,7 +256,10 @@ def _safe_action(system: System, known: dict[str, float]) -> Action:
 def allowed_actions(space: ActionSpace, system: System, known: dict[str, float]) -> tuple[int, ...]:
     """The actions of a space whose method fits the system, and whose factors fit its memory."""
     backend = system.backend
-    fitting = fitting_actions(space, known, backend.methods(*system.kind))
+    methods: Collection[str] = backend.methods(*system.kind)
+    if backend.sparse_on == "cuda" and system.is_sparse:
+        methods = {*methods} - {SAFE}  # the last resort, which runs on the processor
+    fitting = fitting_actions(space, known, methods)
     if backend.on_host and not system.is_complex:  # formats that a machine lacks are raised later
         return fitting
     return tuple(

@@ -59,10 +59,7 @@ class Factored:
     """
 
     def __init__(
-        self,
-        matrix: System,
-        plan: Plan,
-        analyses: dict[str, Analysis] | None = None,
+        self, matrix: System, plan: Plan, analyses: dict[str, Analysis] | None = None
     ) -> None:
         self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
         self.plan = plan

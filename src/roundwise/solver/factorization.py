@@ -32,7 +32,8 @@ from roundwise.solver.inputs import (
     is_complex,
     scaled_blocks,
 )
-from roundwise.solver.prepare import PLAIN, Options, prepare
+from roundwise.solver.places import is_on_device, like_given, on_host
+from roundwise.solver.prepare import BACKEND, PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
 from roundwise.solver.system import System, Taken
 
@@ -241,7 +242,8 @@ class Factorization:
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
                 there = checked_sparse(there, "A") if is_sparse(there) else dense_array("A", there)
                 there = there.astype(np.result_type(there.dtype, np.complex64))
-            prepared = prepare(there, given.b.shape[1], place, copy=True)
+            columns, backend = given.b.shape[1], BACKEND if place else given.backend
+            prepared = prepare(there, columns, place, copy=True, backend=backend)
             matrix = with_pattern_of(given, prepared)
         level = before.level
         with self._counting:
@@ -309,6 +311,9 @@ class Factorization:
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
         factored = present.factored
         system = factored.matrix
+        if system.backend.sparse_on != "cpu" and is_on_device(b):
+            answer = self.solve(on_host(b), trans, full_output=full_output)
+            return with_x(answer, lambda x: like_given(x, b))
         with ieee_arithmetic(), system.entered(b):
             tried = None
             if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N":
