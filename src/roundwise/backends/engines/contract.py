@@ -56,6 +56,8 @@ class Engine(ABC):
     """The package that must be there to be imported."""
     remedy: ClassVar[str] = ""
     """What to do where the package is not installed."""
+    runs_on: ClassVar[str] = "cpu"
+    """``"cuda"`` if it factorizes on a GPU, to which it copies matrices and right-hand sides."""
     results_depend_on_threads: ClassVar[bool] = False
     """Whether the last bits of its results change with the number of threads."""
 
