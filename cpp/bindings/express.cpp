@@ -9,10 +9,14 @@
 
 #include "bindings/given_numbers.hpp"
 #include "common/parallel.hpp"
+#include "native/structured_solve.hpp"
 
 namespace roundwise {
 
 namespace {
+
+// The smallest n for which bands and triangles are looked for. (A taste: LU of smaller ones takes a microsecond.)
+constexpr std::int64_t structured_from = 16;
 
 // Calls body(matrix, columns) with what solves for these numbers: of a real A and a complex b, both parts are
 // columns. `low` factors are in float.
@@ -135,9 +139,9 @@ void bind_express(nb::module_& m) {
     // x = A^-1 b, verified, on the calling thread, with factors in float if `low`. Returns the status (0:
     // accepted; 1: a pivot is zero or suspiciously small; 2: above the tolerance), the upper bound of the
     // backward error, the ratio of the smallest pivot to the largest, and the corrections that were made. x is
-    // of use only if it is accepted.
+    // of use only if it is accepted. With `look` nothing is done if A is a band or a triangle: the status is 3.
     define(m, "express_solve",
-           [](nb::handle A, nb::handle B, nb::handle X, bool low, double tolerance, double growth,
+           [](nb::handle A, nb::handle B, nb::handle X, bool look, bool low, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
               std::int64_t block) {
         const Numbers a(A, false, 2, 2), b(B, false, 1, 2), x(X, true, 1, 2);
@@ -146,6 +150,8 @@ void bind_express(nb::module_& m) {
         require_columns(n, a.is_complex, a.is_single, b, x, 0);
         const ExpressGate gate =
             gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+        if (look && n >= structured_from && zero_kernels().structure(n, strided(a.given(0))).kind != StructureKind::none)
+            return nb::make_tuple(3, HUGE_VAL, 0.0, 0);
         ExpressResult found{};
         with_solver(a.is_complex, low, b, x.is_single, n, columns, gate, [&](auto matrix, auto solver) {
             const std::int64_t bytes = matrix.place(nullptr);

@@ -26,11 +26,6 @@ enum class StructureKind : int { none = 0, band = 1, lower = 2, upper = 3, perha
 struct Structure {
     StructureKind kind;
     std::int64_t below, above;
-
-    Structure transpose() const {
-        using Kind = StructureKind;
-        return {kind == Kind::lower ? Kind::upper : kind == Kind::upper ? Kind::lower : kind, above, below};
-    }
 };
 
 // Whether a band's LU, of n below (below + above) products, is cheap beside the n^3 / 3 of a dense one, which can
@@ -43,9 +38,9 @@ static inline bool is_cheap_band(std::int64_t n, std::int64_t below, std::int64_
 // A band if it is cheap; a triangle that is no narrow band is one.
 static inline Structure structure_of(std::int64_t n, std::int64_t below, std::int64_t above) {
     const bool triangular = below == 0 || above == 0;
-    // Substitution reads half of a triangle, or the diagonals of a band.
-    if (triangular && 4 * (below + above) >= n)
-        return {below == 0 && above > 0 ? StructureKind::upper : StructureKind::lower, below, above};
+    // Substitution reads half of a triangle once, or the diagonals of a band several times.
+    if (triangular && (4 * (below + above) >= n || !is_cheap_band(n, below, above)) && n > 1)
+        return {below == 0 ? StructureKind::upper : StructureKind::lower, below, above};
     if (is_cheap_band(n, below, above)) return {StructureKind::band, below, above};
     return {StructureKind::none, below, above};
 }

@@ -60,7 +60,8 @@ template <class Bits> ZeroRow<Bits> zero_row(const StridedMatrix& a, std::int64_
     return {a.data + i * a.row_step, a.column_step, a.is_complex ? 2 : 1};
 }
 
-template <class Bits> Structure find_structure(std::int64_t n, const StridedMatrix& a) {
+// Of a matrix whose rows are those of a; `turned`: whose columns are.
+template <class Bits> Structure find_structure(std::int64_t n, const StridedMatrix& a, bool turned) {
     std::int64_t below = 0, above = 0;
     for (std::int64_t k = 0; k < n; ++k) {
         const std::int64_t i = k == 1 ? n - 1 : k > 1 ? k - 1 : 0;  // first and last row tell most
@@ -73,17 +74,19 @@ template <class Bits> Structure find_structure(std::int64_t n, const StridedMatr
             const std::int64_t j = row.last(i + above + 1, n);
             above = j - i;
         }
-        if (below > 0 && above > 0 && !is_cheap_band(n, below, above)) return {StructureKind::none, 0, 0};
+        if (below > 0 && above > 0 && !is_cheap_band(n, turned ? above : below, turned ? below : above))
+            return {StructureKind::none, 0, 0};
     }
-    return structure_of(n, below, above);
+    return turned ? structure_of(n, above, below) : structure_of(n, below, above);
 }
 
 // Half of a triangle is zero. A matrix counts as one that may be permuted if at least a quarter of a grid of
-// 16 x 16 samples are (a taste).
+// 16 x 16 samples are, and if it has at least 64 rows. (Tastes: LU of smaller ones takes no longer than to put rows in
+// order.)
 template <class Bits> bool may_be_permuted(std::int64_t n, const StridedMatrix& a) {
     constexpr std::int64_t samples = 16;
     const std::int64_t step = n / samples;
-    if (step == 0) return false;
+    if (step < 4) return false;
     std::int64_t zeros = 0;
     for (std::int64_t i = 0; i < samples; ++i) {
         const ZeroRow<Bits> row = zero_row<Bits>(a, i * step);
@@ -95,8 +98,8 @@ template <class Bits> bool may_be_permuted(std::int64_t n, const StridedMatrix& 
 inline Structure structure_of_matrix(std::int64_t n, const StridedMatrix& a) {
     const bool turned = a.rows_are_apart();
     const StridedMatrix rows = turned ? a.transpose() : a;  // whose rows are contiguous, if one's are
-    Structure found = a.is_single ? find_structure<std::uint32_t>(n, rows) : find_structure<std::uint64_t>(n, rows);
-    if (turned) found = found.transpose();
+    Structure found = a.is_single ? find_structure<std::uint32_t>(n, rows, turned)
+                                  : find_structure<std::uint64_t>(n, rows, turned);
     const bool permuted = found.kind == StructureKind::none &&
                           (a.is_single ? may_be_permuted<std::uint32_t>(n, a) : may_be_permuted<std::uint64_t>(n, a));
     if (permuted) found.kind = StructureKind::perhaps_permuted;

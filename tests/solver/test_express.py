@@ -322,7 +322,7 @@ def test_the_kernel_refuses_what_would_leave_its_arrays():
         (A[None], b, x),
     ):
         with pytest.raises(ValueError, match="pass"):
-            _kernels.express_solve(*bad, False, *gate)
+            _kernels.express_solve(*bad, False, False, *gate)
     with pytest.raises((ValueError, BufferError)):
         _kernels.express_solve(A, b, np.asfortranarray(x), False, *gate)
     with pytest.raises(ValueError, match="block is negative"):

@@ -35,9 +35,6 @@ from roundwise.tuning import DeployedPolicy
 Learn = Callable[[Sequence[Outcome], float], None]
 """Takes the attempts of a solve, and its seconds."""
 
-STRUCTURED_FROM = 300
-"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast."""
-
 SYMMETRIC_ON_DEVICE_FROM = 1500
 """The smallest n for which a matrix on a GPU is compared with its transpose."""
 
@@ -198,7 +195,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
     if positive_definite is not None:
         known[positive] = float(positive_definite and not is_scaled)
         return known
-    if system.place is None and system.n >= STRUCTURED_FROM:
+    if system.place is None:
         known |= probe.zeros(profiled)
     if is_scaled or known["banded"] or known["triangular"]:
         return known

@@ -26,13 +26,13 @@ from roundwise.algorithms.conditioning import LOST
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import random_vector
-from roundwise.backends.native.structured import structured_method
+from roundwise.backends.native.structured import Found, structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
-from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.solver.express_structured import ACCEPTED, NO_STRUCTURE, UNKNOWN, structured_solve
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
@@ -105,6 +105,8 @@ class ExpressAnswer(NamedTuple):
     method: str = "lu"
     factor: str = FP64.name
     corrections: int = 0
+    structure: Found = UNKNOWN
+    """What was known of the zeros of A, for other methods than LU."""
 
 
 class ExpressFactors(Protocol):
@@ -132,33 +134,66 @@ on the machine or on threads; `memo.clear()` only frees memory."""
 
 
 def express(
-    A: Any, b: Any, tol: float | None, bound: int | None = None, factor: str = FP64.name
+    A: Any,
+    b: Any,
+    tol: float | None,
+    bound: int | None = None,
+    factor: str = FP64.name,
+    structure: Found | None = None,
 ) -> ExpressAnswer | None:
-    """A system with n < bound by one call; None if it is refused, or is no such system.
+    """A system by one call, if n < bound or A is a band or triangle; None if it is refused.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
     `express_below` of a policy, None for that of the default one. `factor` is the format of the
-    factors, FP64 or FP32. Sparse systems: `express_sparse.py`.
+    factors, FP64 or FP32. `structure` is what is known of A's zeros, `UNKNOWN` if they are to be
+    looked for; with None, bands and triangles are left to the general path. Sparse systems:
+    `express_sparse.py`.
     """
     if not type(A) is type(b) is np.ndarray:
         return None
     known = known_of(A.shape, A.dtype, b.shape, b.dtype, tol, factor)
     if known is None:
-        return _converted(A, b, tol, bound, factor)
+        return _converted(A, b, tol, bound, factor, structure)
+    below = bound is None and known.size < ALWAYS_SMALL
+    below = below or known.size < (default_policy().express_below if bound is None else bound)
+    look = structure is UNKNOWN
+    if structure is not None and not (look and below and known.is_compiled):
+        found = _structured(A, b, known, structure)
+        if found != NO_STRUCTURE:
+            return found if isinstance(found, ExpressAnswer) else None
+    if not below:
+        return None
     if known.size >= ALWAYS_SMALL or bound is not None:
-        if not known.size < (default_policy().express_below if bound is None else bound):
+        is_real = A.dtype.kind == "f"
+        if is_real and (looks_positive_definite(A) or (structure is None and has_structure(A))):
             return None
-        if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
-            return None
-    return _run(A, b, known)
+    return _run(A, b, known, look)
 
 
-def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
+def _structured(A: Array, b: Array, known: Known, structure: Found) -> ExpressAnswer | int:
+    """The answer for a band or a triangle; a status if there is none."""
+    found = structured_solve(A, b, known.dtype, known.gate, structure)
+    if found.status != ACCEPTED:
+        return found.status
+    error, ratio = known.unit * found.error, found.pivot_ratio
+    tolerance, steps = known.tolerance, found.corrections
+    return ExpressAnswer(
+        found.x, error, tolerance, ratio, found.method, known.factor, steps, structure
+    )
+
+
+def _run(A: Array, b: Array, known: Known, look: bool = False) -> ExpressAnswer | None:
+    """By LU, but with `look` a small band or triangle as such."""
     if not known.is_compiled:
         return _by_threads(A, b, known)
     given = with_witness(b, known.factor)
     x = np.empty(given.shape, known.dtype)
-    status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, *known.arguments)
+    status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, look, *known.arguments)
+    if status == NO_STRUCTURE:  # or rather, one that may be used
+        found = _structured(A, b, known, UNKNOWN)
+        if isinstance(found, ExpressAnswer):
+            return found
+        return _run(A, b, known) if found == NO_STRUCTURE else None
     if status != 0:
         return None
     x = x if given is b else without_witness(x, b)
@@ -186,14 +221,14 @@ def without_witness(x: Array, b: Array) -> Array:
 
 
 def _converted(
-    A: Array, b: Array, tol: float | None, bound: int | None, factor: str
+    A: Array, b: Array, tol: float | None, bound: int | None, factor: str, structure: Found | None
 ) -> ExpressAnswer | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(as_known_type(A), as_known_type(b), tol, bound, factor)
+    return express(as_known_type(A), as_known_type(b), tol, bound, factor, structure)
 
 
 def as_known_type(A: Array) -> Array:
@@ -256,8 +291,11 @@ def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> flo
     dense = as_known_type(A)
     b = as_known_type(b)
     known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor)
-    found = None if known is None else _run(dense, b, known)
-    if found is None or not np.array_equal(found.x, answer.x):
+    found: ExpressAnswer | int | None = None
+    if known is not None:
+        is_lu = answer.method == "lu"
+        found = _run(dense, b, known) if is_lu else _structured(dense, b, known, answer.structure)
+    if not isinstance(found, ExpressAnswer) or not np.array_equal(found.x, answer.x):
         return math.nan
     return found.backward_error
 
@@ -326,8 +364,8 @@ def _known(
 
 
 def has_structure(A: Array) -> bool:
-    """Whether another method than LU may be faster."""
-    return structured_method(A) is not None or looks_positive_definite(A)
+    """Whether a real A is a band or a triangle."""
+    return structured_method(A) is not None
 
 
 @np.errstate(all="ignore")

@@ -7,12 +7,23 @@ from typing import Any
 import numpy as np
 
 import roundwise._kernels as _kernels
+from roundwise.backends.native.structured import (
+    LOWER,
+    NONE,
+    PERHAPS_PERMUTED,
+    Found,
+    Orders,
+    look_at,
+    triangular_orders,
+)
+from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP64
-from roundwise.machine.threads import ieee_arithmetic
-from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.machine.threads import factorization_threads, ieee_arithmetic
 from roundwise.solver.express import (
+    ALWAYS_SMALL,
     Array,
     ExpressAnswer,
+    Known,
     as_known_type,
     has_structure,
     known_of,
@@ -20,6 +31,7 @@ from roundwise.solver.express import (
     with_witness,
     without_witness,
 )
+from roundwise.solver.express_structured import ACCEPTED, UNKNOWN
 from roundwise.solver.system import AS_LARGE
 
 
@@ -28,6 +40,8 @@ class DenseFactors:
 
     The factors of the transpose are made when they are first asked for.
     """
+
+    method = "lu"
 
     def __init__(self, A: Array, tol: float | None, factor: str, own: bool = False) -> None:
         self.A = A if own else A.copy()
@@ -58,6 +72,9 @@ class DenseFactors:
                 return None
             converted = as_known_type(b)
             return None if converted is b else self.solve(converted, trans)
+        return self._solved(b, known)
+
+    def _solved(self, b: Array, known: Known) -> ExpressAnswer | None:
         given = with_witness(b, self.factor)
         x = np.empty(given.shape, known.dtype)
         gate = known.gate
@@ -84,26 +101,87 @@ class DenseFactors:
             return self.solve(b, "N")
         if self._across is None:
             with ieee_arithmetic():
-                self._across = DenseFactors(self.A.T, self._tol, self.factor, own=True)
+                self._across = self._transpose()
         if not self._across.accepted or type(b) is not np.ndarray:
             return None
         conjugate = trans in ("H", 2) and self._form.dtype.kind == "c"
         found = self._across.solve(b.conj() if conjugate else b, "N")
         return found._replace(x=found.x.conj()) if found is not None and conjugate else found
 
+    def _transpose(self) -> DenseFactors:
+        return DenseFactors(self.A.T, self._tol, self.factor, own=True)
+
+
+class StructuredFactors(DenseFactors):
+    """A triangle, perhaps with rows and columns in disorder, or the LU of a band, in FP64."""
+
+    def __init__(self, A: Array, tol: float | None, found: Found, own: bool = False) -> None:
+        self._structure = found
+        self._orders: Orders | None = None
+        self.method = found.method
+        super().__init__(A, tol, FP64.name, own)
+
+    def _made(self, suspicious: float, scaled: bool) -> Any:
+        found, form = self._structure, self._form
+        if found.kind == PERHAPS_PERMUTED:
+            self._orders = triangular_orders(form)
+            if self._orders is None:
+                return None
+            rows, columns = self._orders
+            found, form = Found(LOWER), form[rows][:, columns]
+        return _kernels.structured_factorize(form, *found, suspicious)
+
+    @property
+    def accepted(self) -> bool:
+        return self._kept is not None and self._kept.accepted
+
+    def _solved(self, b: Array, known: Known) -> ExpressAnswer | None:
+        x = np.empty(b.shape, known.dtype)
+        given = b if self._orders is None else b[self._orders[0]]
+        threads = factorization_threads()
+        status, error, ratio, steps = _kernels.structured_substitute(
+            self._kept, given, x, threads, *known.gate
+        )
+        if status != ACCEPTED:
+            return None
+        if self._orders is not None:
+            ordered, x = x, np.empty(b.shape, known.dtype)
+            x[self._orders[1]] = ordered
+        error *= known.unit
+        structure = UNKNOWN if self._orders is not None else self._structure
+        return ExpressAnswer(
+            x, error, known.tolerance, ratio, self.method, FP64.name, steps, structure
+        )
+
+    def _transpose(self) -> DenseFactors:
+        return StructuredFactors(self.A.T, self._tol, self._structure.transpose, own=True)
+
 
 def dense_factors(
-    A: Any, tol: float | None, bound: int, factor: str = FP64.name
+    A: Any, tol: float | None, bound: int, factor: str = FP64.name, structure: Found | None = None
 ) -> DenseFactors | None:
-    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such."""
+    """Factors of a dense matrix by one call, if n < bound or if it is a band or triangle.
+
+    `structure` is as for `express`. None if the matrix is refused, or not such.
+    """
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
         return None
     if not np.can_cast(A.dtype, np.complex128):
         return None
+    if structure is not None:
+        found = look_at(as_known_type(A)) if structure is UNKNOWN else structure
+        if found.kind != NONE:
+            with_structure = StructuredFactors(A, tol, found)
+            if with_structure.accepted:
+                return with_structure
+            if found.kind != PERHAPS_PERMUTED:
+                return None
     n = len(A)
     if not (AS_LARGE * n if A.dtype.kind == "c" else n) < bound:
         return None
-    if n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
+    if A.dtype.kind == "f" and looks_positive_definite(A):
+        return None
+    if structure is None and n >= ALWAYS_SMALL and A.dtype.kind == "f" and has_structure(A):
         return None
     made = DenseFactors(A, tol, factor)
     return made if made.accepted else None

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
+from roundwise.backends.native.structured import Found
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
 from roundwise.machine.spinning import spinning_threads_aside
@@ -31,6 +32,7 @@ from roundwise.solver.express_sparse import (
     sparse_factors,
     sparse_solution_of,
 )
+from roundwise.solver.express_structured import TOLD, UNKNOWN
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
@@ -164,15 +166,22 @@ def solve(
         and type(policy) is str
         and policy == "default"
         and accuracy == "backward"
-        and assume_a is device is None
-        and not transposed
+        and device is None
+        and (assume_a is None or (type(assume_a) is str and assume_a in TOLD))
         and A.ndim == 2
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol = perf_counter(), checked_tolerance(tol)
-        found = express(A, b, tol)
+        meant, structure = (A.T if transposed else A), UNKNOWN
+        if assume_a is not None:
+            structure = TOLD[assume_a].transpose if transposed else TOLD[assume_a]
+        found = express(meant, b, tol, None, FP64.name, structure)
         if found is not None:
-            x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
+            seconds = perf_counter() - start
+            x: Any = found.x
+            if full_output:
+                said = Options(tol, assume_a, lower=lower, transposed=transposed)
+                x = solution_of(found, said.meant(A), b, tol, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = True
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
@@ -251,7 +260,9 @@ def _solved(
                     return found.x
                 return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
             orders = found
-        elif (dense := express(A, b, tol, bound, factor)) is not None:
+        elif (
+            dense := express(A, b, tol, bound, factor, _structure_for(asker, options))
+        ) is not None:
             if not full_output:
                 return dense.x
             seconds, reason = perf_counter() - start, reason_of(asker)
@@ -315,6 +326,13 @@ def _express_below(asker: Asker, options: Options) -> int:
     if isinstance(asker, Start) and options.definite:
         return 0  # the format is meant for Cholesky
     return options.express_below(asker.express_below)
+
+
+def _structure_for(asker: Asker, options: Options) -> Found | None:
+    """What the express call may take for granted, or look for; None if it is left to the policy."""
+    if options.accuracy != "backward" or options.definite is not None:
+        return None
+    return UNKNOWN if asker.looks_for_structure else None
 
 
 def express_format(asker: Asker) -> str:
@@ -415,11 +433,13 @@ def _factored(
             parts = SmallFactors(SparseSequence(sparse).next, decided, action, AT_ONCE)
             return Factorization._of_small(sparse, parts, options)
 
+    structure = _structure_for(asker, options)
+
     def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor)
+        return dense_factors(matrix, options.tol, bound, factor, structure)
 
     if place is None and (express := factorized(array)) is not None:
-        action = Action([factor, *[FP64] * 3], "lu")
+        action = Action([express.factor, *[FP64] * 3], express.method)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept
