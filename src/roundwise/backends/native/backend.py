@@ -49,10 +49,6 @@ from roundwise.methods import METHODS
 def native_formats() -> tuple[FloatFormat, ...]:
     """The formats that this machine runs natively with dense matrices, lowest precision first.
 
-    Returns
-    -------
-    tuple of FloatFormat
-
     Examples
     --------
     >>> from roundwise.backends import native_formats
