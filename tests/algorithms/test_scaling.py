@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import (
-    ErrorMeasure,
-    backward_errors,
-    default_tolerance,
-    passes,
-)
+from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors, default_tolerance, passes
 from roundwise.algorithms.scaling import (
     equilibrated,
     moderate,

@@ -451,11 +451,6 @@ def test_climbs_refuse_wrong_ladders(ladders):
 def test_format_table():
     rows = [{"name": "a", "n": 5, "x": 0.123456}, {"name": "long", "n": 10, "x": math.nan, "y": 1}]
     assert format_table(rows) == "\n".join(
-        [
-            "name   n      x  y",
-            "----  --  -----  -",
-            "a      5  0.123",
-            "long  10      -  1",
-        ]
+        ["name   n      x  y", "----  --  -----  -", "a      5  0.123", "long  10      -  1"]
     )
     assert format_table([]) == ""

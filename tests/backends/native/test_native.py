@@ -10,12 +10,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.backends import (
-    NativeBackend,
-    Status,
-    UnsupportedFormat,
-    native_formats,
-)
+from roundwise.backends import NativeBackend, Status, UnsupportedFormat, native_formats
 from roundwise.backends.emulated import ordering as superlu_calls
 from roundwise.backends.native import dense as native_dense
 from roundwise.problems import LinearSystem, poisson_2d, randsvd

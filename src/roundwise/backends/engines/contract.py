@@ -53,6 +53,8 @@ class Engine(ABC):
     """The distribution that it calls; ``roundwise info`` tells its version."""
     remedy: ClassVar[str] = ""
     """What to do where the package is not installed."""
+    runs_on: ClassVar[str] = "cpu"
+    """``"cuda"`` if it factorizes on a GPU, to which it copies matrices and right-hand sides."""
     results_depend_on_threads: ClassVar[bool] = False
     """Whether the last bits of its results change with the number of threads."""
 

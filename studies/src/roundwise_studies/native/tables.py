@@ -208,11 +208,7 @@ def _gave_up(result: NativeResult) -> str:
 
 # By size
 
-RANGES = {
-    1e3: "kappa 1e1 to 1e3",
-    1e6: "kappa 1e4 to 1e6",
-    math.inf: "kappa 1e7 to 1e9",
-}
+RANGES = {1e3: "kappa 1e1 to 1e3", 1e6: "kappa 1e4 to 1e6", math.inf: "kappa 1e7 to 1e9"}
 GROUPS = (*RANGES.values(), "gaussian", "heavy diagonal")
 
 
