@@ -215,7 +215,7 @@ def substitutions(monkeypatch):
     return columns
 
 
-def weakness_by_low_factors(A):
+def estimate_by_low_factors(A):
     native = get_backend("native")
     factors = native.analyse(A, "lu/amd").factorize(A, "fp32")
     return Conditioning(A, native).estimate(factors)
@@ -223,7 +223,7 @@ def weakness_by_low_factors(A):
 
 def test_low_factors_that_have_lost_nothing_are_not_searched(substitutions):
     m = 16
-    found = weakness_by_low_factors(laplace_3d(m))
+    found = estimate_by_low_factors(laplace_3d(m))
     in_two_norm = 1 / np.tan(np.pi / (2 * m + 2)) ** 2
     assert in_two_norm / 4 < found.condition < m**1.5 * in_two_norm
     assert found.rate < 1e-4
@@ -236,6 +236,6 @@ def test_a_direction_that_low_factors_have_lost_is_found(substitutions):
     rows = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
     rows[0, 0] = rows[n - 1, n - 1] = 1.0
     A = sparse.csr_array(rows + 1e-9 * sparse.eye_array(n))
-    found = weakness_by_low_factors(A)
+    found = estimate_by_low_factors(A)
     assert 1e9 < found.condition < 1.01 * n * 4e9
     assert sum(substitutions) > 24

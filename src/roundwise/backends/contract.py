@@ -69,7 +69,7 @@ class Status(enum.Enum):
         "factorization"
     )
     UNSUITED = "the method is for symmetric or triangular matrices, and this is none; use an LU one"
-    STOPPED = "it would take, or has taken, more time than it was granted; use another method"
+    STOPPED = "it would take, or has taken, more time than its limit; use another method"
     SLOW_CONVERGENCE = (
         "an iteration inside the method converges too slowly to be of use; use a factorization"
     )
