@@ -53,9 +53,7 @@ class OutcomeStatus(enum.Enum):
     NONFINITE_INPUT = "the problem holds inf or NaN"
     UNSUITED = "the method does not fit this matrix (dense or sparse, symmetric or not)"
     INDEFINITE = "the matrix is not positive definite, which more bits do not change; use LU"
-    STOPPED = (
-        "the factorization was to take more time than its limit; use another method or ordering"
-    )
+    STOPPED = "factorizing would take more time than its limit; use another method or ordering"
     SLOW_CONVERGENCE = "an iteration inside the method converges too slowly; use a factorization"
 
     @property

@@ -50,9 +50,8 @@ class Verdict:
             facts["failure"] = answer.reason
         if isinstance(answer, Solution):
             names = ("timings", "decision", "forward_error_bound", "error_kind", "condition")
-            facts = {name: getattr(answer, name) for name in names} | {
-                "explanation": answer.explain()
-            }
+            facts = {name: getattr(answer, name) for name in names}
+            facts["explanation"] = answer.explain()
         attempts, arithmetic = answer.attempts, answer.attempts[-1].arithmetic
         return cls(system, VerifiedSolve(), arithmetic, attempts, False, answer.x, **facts)
 
