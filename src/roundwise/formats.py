@@ -16,8 +16,22 @@ from roundwise.exceptions import UnknownNameError
 Overflow = Literal["inf", "nan", "saturate"]
 
 
-@dataclass(frozen=True)
-class FloatFormat:
+_made: dict[tuple[Any, ...], Any] = {}
+
+
+class _OneOfAKind(type):
+    """Formats with the same numbers and name are one object, so that comparing them costs nothing.
+
+    Every solve compares some, and looks them up.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        return _made.setdefault((cls, made._facts), made)
+
+
+@dataclass(frozen=True, eq=False)
+class FloatFormat(metaclass=_OneOfAKind):
     """A binary floating-point format, no wider than the sum of two float64 numbers.
 
     Parameters
@@ -123,14 +137,8 @@ class FloatFormat:
     def _facts(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))
 
-    def __eq__(self, other: object) -> bool:
-        """As a dataclass compares, but at once where both are the same object: mostly they are."""
-        if self is other:
-            return True
-        return isinstance(other, FloatFormat) and self._facts == other._facts
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._facts
 
 
 FP64X2 = FloatFormat("fp64x2", 106, -969, 1023)
