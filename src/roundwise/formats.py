@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from inspect import Signature, signature
 from typing import Any, Literal, get_args
 
 from roundwise._forking import cached_property
@@ -28,6 +29,11 @@ class _OneOfAKind(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__call__(*args, **kwargs)
         return _made.setdefault((cls, made._facts), made)
+
+    @property
+    def __signature__(cls) -> Signature:  # that of `__call__` names nothing
+        _, *parameters = signature(vars(cls)["__init__"]).parameters.values()
+        return Signature(parameters)
 
 
 @dataclass(frozen=True, eq=False)

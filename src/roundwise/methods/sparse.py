@@ -85,12 +85,8 @@ SPARSE = (
     engine("pardiso/metis", (SAFE,)),
     engine("pardiso/mmd", (SAFE,)),
     # NVIDIA's cuDSS, for systems that are to be solved on a GPU (`device="cuda"`).
-    engine("cudss-cholesky/nd", ("cudss-ldl/nd",), DEFINITE),
-    engine("cudss-cholesky/amd", ("cudss-ldl/nd",), DEFINITE),
-    engine("cudss-ldl/nd", ("cudss/nd", SAFE), SYMMETRIC, low=None),
-    engine("cudss-ldl/amd", ("cudss/nd", SAFE), SYMMETRIC, low=None),
+    engine("cudss-cholesky/nd", ("cudss/nd", SAFE), DEFINITE),
     engine("cudss/nd", (SAFE,)),
-    engine("cudss/amd", (SAFE,)),
     # SuperLU comes with SciPy. From a weak diagonal pivots leave, and fill in where nobody counted.
     engine("superlu/mmd", (SAFE,), ("symmetric_pattern", "strong_diagonal")),
     engine(SAFE, ()),

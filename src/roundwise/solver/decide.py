@@ -9,7 +9,7 @@ begins the ladder that the solve will climb.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
-from roundwise.methods import METHODS, SAFE
+from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
@@ -39,6 +39,10 @@ STRUCTURED_FROM = 300
 
 SYMMETRIC_ON_DEVICE_FROM = 1500
 """The smallest n for which a matrix on a GPU is compared with its transpose."""
+
+BY_CUDSS = "FP64 by cuDSS: most of its time goes into the order, so that FP32 gains none."
+"""Why nothing is counted for a sparse system that is to be solved on a GPU. A fact of the times
+that `benchmarks/bench_cudss.py` takes (H200): counting takes four times as long as cuDSS."""
 
 PATIENCE, LEAST_LIMIT = 3.0, 0.1
 """A sparse factorization is stopped, and the next method tried, after PATIENCE times the seconds
@@ -124,8 +128,10 @@ def _runnable(action: Action, backend: Backend) -> Action:
 def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
-    reason = None
-    if system.backend.sparse_on != "cuda":  # what was asked for is not small beside its own cost
+    if system.is_sparse and system.backend.sparse_on == "cuda":
+        known |= probe.structure(system.profiled)
+        reason: str | None = BY_CUDSS
+    else:
         reason = ranks.small(_suited_kind(system, known), size)
     if reason is not None:
         return Plan(ladder_from(_safe_action(system, known), system), reason)
@@ -255,10 +261,7 @@ def _safe_action(system: System, known: dict[str, float]) -> Action:
 def allowed_actions(space: ActionSpace, system: System, known: dict[str, float]) -> tuple[int, ...]:
     """The actions of a space whose method fits the system, and whose factors fit its memory."""
     backend = system.backend
-    methods: Collection[str] = backend.methods(*system.kind)
-    if backend.sparse_on == "cuda" and system.is_sparse:
-        methods = {*methods} - {SAFE}  # the last resort, which runs on the processor
-    fitting = fitting_actions(space, known, methods)
+    fitting = fitting_actions(space, known, backend.methods(*system.kind))
     if backend.on_host and not system.is_complex:  # formats that a machine lacks are raised later
         return fitting
     return tuple(

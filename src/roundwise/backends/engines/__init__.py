@@ -3,7 +3,7 @@
 from roundwise.backends.engines.amg import AMGEngine
 from roundwise.backends.engines.cholmod import CholmodEngine
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
-from roundwise.backends.engines.cudss import ComplexCudssLU, CudssCholesky, CudssLDL, CudssLU
+from roundwise.backends.engines.cudss import ComplexCudssLU, CudssCholesky, CudssLU
 from roundwise.backends.engines.klu import KLUEngine
 from roundwise.backends.engines.pardiso import (
     ComplexPardisoLU,
@@ -30,7 +30,6 @@ KNOWN_ENGINES: tuple[Engine, ...] = (
     AMGEngine(),
     CudssLU(),
     CudssCholesky(),
-    CudssLDL(),
 )
 
 ENGINES = {engine.name: engine for engine in KNOWN_ENGINES if engine.installed}

@@ -1,4 +1,4 @@
-"""NVIDIA's cuDSS: sparse LU, Cholesky and ``L D L'`` on a GPU, in FP32 and FP64.
+"""NVIDIA's cuDSS: sparse LU and Cholesky on a GPU, in FP32 and FP64.
 
 It needs CuPy and the package ``nvidia-cudss-cu12`` or ``-cu13`` (the extras ``cudss12`` and
 ``cudss13``). A, right-hand sides and answers are copied to the GPU and back; residuals and the gate
@@ -11,16 +11,11 @@ cudss
     replaced (`Factors.replaced_pivots`).
 cudss-cholesky
     Of symmetric positive definite matrices.
-cudss-ldl
-    Of symmetric matrices.
 
-Orderings
----------
-amd
-    Approximate minimum degree.
-nd
-    Nested dissection, on several threads of the processor. Most of a first solve goes into it; a
-    pattern is ordered once, whatever formats follow.
+Both are ordered by nested dissection, on several threads of the processor. Most of a first solve
+goes into that; a pattern is ordered once, whatever formats follow. (On an H200 minimum degree took
+longer on every system of ``benchmarks/bench_cudss.py``, and its factors, too. cuDSS's ``L D L'``
+lost half of the digits of a saddle point without saying so.)
 """
 
 from __future__ import annotations
@@ -32,26 +27,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.backends.contract import Status
-from roundwise.backends.engines.cudss_library import (
-    DEFINITE,
-    GENERAL,
-    SYMMETRIC,
-    Cudss,
-    library_path,
-)
+from roundwise.backends.engines.cudss_library import DEFINITE, GENERAL, Cudss, library_path
 from roundwise.backends.engines.pooled import PooledEngine
 from roundwise.backends.native.storage import COMPLEX_DTYPES
 from roundwise.formats import FloatFormat
 
-ORDERINGS = {"amd": 3, "nd": 4}
-"""cuDSS's number of each (`cudssReorderingAlg_t`)."""
+NESTED_DISSECTION = 4
+"""Of `cudssReorderingAlg_t`."""
 
 
 class CudssLU(PooledEngine):
     """LU with static pivoting."""
 
     name = "cudss"
-    orderings = tuple(ORDERINGS)
+    orderings = ("nd",)
     package = "nvidia-cudss-cu13"
     remedy = "pip install 'roundwise[cudss13]' (or cudss12; NVIDIA GPUs)"
     runs_on = "cuda"
@@ -70,8 +59,7 @@ class CudssLU(PooledEngine):
         ordering: str,
         order: NDArray[Any] | None,
     ) -> Cudss:
-        chosen = ORDERINGS[ordering]
-        return Cudss(self.matrix_type, rows, values, chosen, order, self.matching)
+        return Cudss(self.matrix_type, rows, values, NESTED_DISSECTION, order, self.matching)
 
 
 class ComplexCudssLU(CudssLU):
@@ -86,10 +74,3 @@ class CudssCholesky(CudssLU):
     name, suits = "cudss-cholesky", "positive definite"
     matrix_type, matching = DEFINITE, False
     breakdown = Status.NOT_POSITIVE_DEFINITE
-
-
-class CudssLDL(CudssLU):
-    """``L D L'`` with pivots on the diagonal."""
-
-    name, suits = "cudss-ldl", "symmetric"
-    matrix_type, matching = SYMMETRIC, False

@@ -33,9 +33,15 @@ THREADING = "libcudss_mtlayer_gomp.so"
 
 # Names of cudss_data_types.h and of CUDA's library_types.h.
 ANALYSIS, FACTORIZATION, REFACTORIZATION, SOLVE = 3, 4, 8, 0x3F0
-GENERAL, SYMMETRIC, DEFINITE = 0, 1, 3
+GENERAL, DEFINITE = 0, 3
 FULL, UPPER = 0, 2
-REORDERING, MATCHING, SOLVE_MODE, HOST_THREADS = 0, 3, 4, 14  # cudssConfigParam_t
+REORDERING, MATCHING, SOLVE_MODE, HOST_THREADS, DETERMINISTIC = (
+    0,
+    3,
+    4,
+    14,
+    24,
+)  # cudssConfigParam_t
 INFO, FACTOR_ENTRIES, REPLACED, ROW_ORDER, USER_ORDER = 0, 1, 2, 4, 9  # cudssDataParam_t
 NO_MATCHING, AUTOMATIC_MATCHING = 0, 6
 ALLOCATION_FAILED = 2
@@ -145,7 +151,7 @@ class Cudss:
     Parameters
     ----------
     matrix_type : int
-        `GENERAL`, `SYMMETRIC` or `DEFINITE`.
+        `GENERAL` or `DEFINITE`.
     rows : pair of arrays
         The pattern in compressed rows, ``(indptr, indices)``; its upper triangle if symmetric.
     values : array
@@ -187,6 +193,7 @@ class Cudss:
             self._set(REORDERING, reordering)
             self._set(MATCHING, AUTOMATIC_MATCHING if matching else NO_MATCHING)
             self._set(HOST_THREADS, self.threads)
+            self._set(DETERMINISTIC, 1)
             if order is not None:
                 given = np.ascontiguousarray(order, dtype=np.int32)
                 place, size = given.ctypes.data, given.nbytes

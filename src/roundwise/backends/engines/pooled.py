@@ -19,9 +19,9 @@ from scipy import sparse
 
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
-from roundwise.backends.emulated.ordering import has_regular_pattern
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
+from roundwise.backends.engines.static_pivoting import is_structurally_singular, without_values
 from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import DTYPES
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -100,6 +100,7 @@ class PooledSymbolic(Symbolic):
         self._method = f"{engine.name}/{ordering}"
         self._pattern = None if engine.suits == "any" else SymmetricPattern(pattern)
         rows = self._pattern.upper if self._pattern else pattern
+        self._stored = without_values(rows)
         self._rows = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
         self._order: NDArray[Any] | None = None
         self._idle: dict[FloatFormat, list[Solver]] = {fmt: [] for fmt in engine.formats}
@@ -115,7 +116,9 @@ class PooledSymbolic(Symbolic):
             solver = self._factorized(values, fmt)
         except ZeroDivisionError:
             raise ArithmeticFailure(self._engine.breakdown, self._method, fmt) from None
-        if solver.replaced_pivots and self._is_structurally_singular(values):
+        is_doubtful = solver.replaced_pivots or not values.all()  # a zero is stored
+        is_triangle = self._pattern is not None
+        if is_doubtful and is_structurally_singular(self._stored, values, is_triangle):
             raise ArithmeticFailure(Status.ZERO_PIVOT, self._method, fmt)
         self._order = solver.order
         factors = PooledFactors(solver, self._method, fmt)
@@ -143,17 +146,6 @@ class PooledSymbolic(Symbolic):
                 if solver.threads == factorization_threads():
                     return solver
         return None
-
-    def _is_structurally_singular(self, values: NDArray[Any]) -> bool:
-        """Whether the nonzero values alone make the matrix singular."""
-        indptr, indices = self._rows
-        shape = (len(indptr) - 1,) * 2
-        # eliminate_zeros works in place, so on a copy.
-        A = sparse.csr_array((values, indices, indptr), shape=shape, copy=True)
-        A.eliminate_zeros()
-        if self._pattern:
-            A = sparse.csr_array(A + A.T)
-        return not has_regular_pattern(A)
 
 
 def _give_back(solver: Solver, idle: list[Solver]) -> None:
