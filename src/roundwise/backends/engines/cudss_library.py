@@ -198,7 +198,7 @@ class Cudss:
                 given = np.ascontiguousarray(order, dtype=np.int32)
                 place, size = given.ctypes.data, given.nbytes
                 _call("cudssDataSet", self._handle.pointer, self._data, USER_ORDER, place, size)
-            self._execute(ANALYSIS)
+            self._execute(ANALYSIS, 1)
         self.order = self._found_order() if order is None else order
 
     def _made(self, matrix_type: int) -> tuple[int, int, int]:
@@ -236,16 +236,13 @@ class Cudss:
             _call("cudssDataGet", self._handle.pointer, self._data, ROW_ORDER, place, size, count)
         return order
 
-    def _execute(self, phase: int, x: Any = None, b: Any = None) -> None:
-        """One phase, on CuPy's current stream, with one column where it solves.
-
-        cuDSS has the same bits every time for one column alone.
-        """
+    def _execute(self, phase: int, columns: int, x: Any = None, b: Any = None) -> None:
+        """One phase, on CuPy's current stream. Solutions of other phases are not looked at."""
         x, b = (self._nothing if block is None else block for block in (x, b))
         blocks = []
         try:
             for block in (x, b):
-                shape, place = (self.n, 1, self.n), block.data.ptr
+                shape, place = (self.n, columns, self.n), block.data.ptr
                 made = _created("cudssMatrixCreateDn", *shape, place, self._type, BY_COLUMNS)
                 blocks.append(made)
             stream = self._xp.cuda.get_current_stream()
@@ -262,7 +259,7 @@ class Cudss:
         with self._handle.lock:
             self._values = self._xp.asarray(values)
             _call("cudssMatrixSetValues", self._matrix, self._values.data.ptr)
-            self._execute(REFACTORIZATION if self._is_factorized else FACTORIZATION)
+            self._execute(REFACTORIZATION if self._is_factorized else FACTORIZATION, 1)
             self._is_factorized = True
             if self._get(INFO, 4):
                 raise ZeroDivisionError
@@ -280,13 +277,12 @@ class Cudss:
 
     def solve(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
         """``A X = B`` or ``A' X = B`` for a Fortran-ordered block."""
-        given = self._xp.asarray(b.T, order="C")  # a column in each row
+        given = self._xp.asarray(b.ravel(order="F"))
         found = self._xp.empty_like(given)
         with self._handle.lock:
             self._set(SOLVE_MODE, int(transpose))
-            for column in range(b.shape[1]):
-                self._execute(SOLVE, found[column], given[column])
-        return np.asarray(self._xp.asnumpy(found).T)
+            self._execute(SOLVE, b.shape[1], found, given)
+        return np.asarray(self._xp.asnumpy(found).reshape(b.shape, order="F"))
 
     def forget_factors(self) -> None:
         """Nothing: cuDSS frees factors with the analysis alone."""
