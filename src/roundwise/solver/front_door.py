@@ -52,7 +52,7 @@ from roundwise.solver.places import (
 )
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
-from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
+from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack, stack_at_once
 from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
@@ -173,11 +173,21 @@ def solve(
         and accuracy in ("backward", "forward")
         and assume_a is device is None
         and not transposed
-        and A.ndim == 2
+        and A.ndim > 1
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
-        start, tol = perf_counter(), checked_tolerance(tol)
-        found = express(A, b, tol, forward=accuracy == "forward")
+        start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
+        if A.ndim > 2:
+            stacked = stack_at_once(A, b, tol, forward)
+            if stacked is not None:
+                options = Options(tol, accuracy=accuracy)
+                x = stacked.answers(
+                    lambda A, b: solve_system(DEFAULT, A, b, options, full_output),
+                    full_output,
+                    b.ndim == 1,
+                )
+                return _in_memory_of(b, x, A) if overwrite_b else x
+        found = express(A, b, tol, forward=forward)
         if found is not None:
             x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
