@@ -31,8 +31,7 @@ from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64, FP64X2
-from roundwise.machine.spinning import spinning_threads_aside
-from roundwise.machine.threads import factorization_threads, ieee_arithmetic
+from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
