@@ -58,9 +58,9 @@ template <class Work> void without_lock_if(bool many, const Work& work) {
 }
 
 inline ExpressGate gate_of(double tolerance, double growth, double block_error, double exact_error, double suspicious,
-                    double least, double most, std::int64_t block) {
+                           double least, double most, std::int64_t block, bool forward = false) {
     require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
-    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block};
+    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward};
 }
 
 // Whether b and x belong to `first` dimensions of systems of n, and x is of the answer's type.

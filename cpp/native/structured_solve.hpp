@@ -55,9 +55,9 @@ template <class Work> void share_tasks(std::int64_t count, int threads, const Wo
 }
 
 // A band and its factors: what ExpressColumns asks of a matrix.
-template <int parts> class BandMatrix {
+template <int part_count> class BandMatrix {
   public:
-    static constexpr int number_parts = parts;
+    static constexpr int parts = part_count;
     static constexpr bool is_scaled = false;
     using Factor = double;
     std::int64_t n;
@@ -114,7 +114,10 @@ template <int parts> class BandMatrix {
         kernels().residual_of_one(n, below_, above_, band_, alone + below_, step, right, found, block);
         for (std::int64_t i = 0; i < parts * n; ++i) r[i * width] = found[i];
     }
-    static std::int64_t numbers_alone(std::int64_t n) { return parts * (5 * n + line_of<double>); }
+    static std::int64_t numbers_alone(std::int64_t n, std::int64_t columns) {
+        return columns == 1 ? parts * (5 * n + line_of<double>) : 0;
+    }
+    static std::int64_t weakness_bytes(std::int64_t) { return 0; }  // it is not asked whether directions are lost
 
     static int exponent_of(double value, int none, bool& regular) {
         return ExpressMatrix<parts, double>::exponent_of(value, none, regular);

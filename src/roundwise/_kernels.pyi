@@ -6,7 +6,7 @@ Most kernels write results into the arrays they are given. An array of another t
 than a kernel takes raises TypeError, one whose shape or indices do not fit ValueError.
 """
 
-from typing import Any
+from typing import Any, Self
 
 from numpy import complex128, float32, float64, int32, int64
 from numpy.typing import NDArray
@@ -258,7 +258,7 @@ def express_solve(
     b: NDArray[Any],
     x: NDArray[Any],
     look: bool,
-    low: bool,
+    factor: str,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -267,6 +267,7 @@ def express_solve(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
 def tall_solve(
@@ -294,7 +295,7 @@ def express_solve_stack(
     which_b: NDArray[Any],
     x: NDArray[Any],
     errors: _Doubles,
-    low: bool,
+    factor: str,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -303,16 +304,17 @@ def express_solve_stack(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     threads: int,
     /,
-) -> None: ...
+) -> int: ...
 
 class ExpressFactors:
     @property
     def refused(self) -> list[int]: ...
 
 def express_factorize(
-    a: NDArray[Any], low: bool, scaled: bool, suspicious: float, threads: int, /
+    a: NDArray[Any], factor: str, scaled: bool, suspicious: float, forward: bool, threads: int, /
 ) -> ExpressFactors: ...
 def express_substitute(
     factors: ExpressFactors,
@@ -326,6 +328,7 @@ def express_substitute(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
 def structured_look(a: NDArray[Any], /) -> tuple[int, int, int]: ...
@@ -386,9 +389,10 @@ def express_substitute_stack(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     threads: int,
     /,
-) -> None: ...
+) -> int: ...
 
 class SparsePattern:
     @property
@@ -500,7 +504,7 @@ def sparse_scale(
     /,
 ) -> None: ...
 
-class LeftLookingLU:
+class _LeftLooking:
     def __init__(
         self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
@@ -508,7 +512,7 @@ class LeftLookingLU:
     def factorize(self) -> None: ...
     def refactored(
         self, form: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
-    ) -> LeftLookingLU | None: ...
+    ) -> Self | None: ...
     @property
     def n(self) -> int: ...
     @property
@@ -549,54 +553,8 @@ class LeftLookingLU:
         /,
     ) -> tuple[int, float]: ...
 
-class ComplexLeftLookingLU:
-    def __init__(
-        self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
-    ) -> None: ...
-    def analyse(self, most: float, most_if_weak: float, /) -> None: ...
-    def factorize(self) -> None: ...
-    def refactored(
-        self, form: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
-    ) -> ComplexLeftLookingLU | None: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def stored(self) -> int: ...
-    @property
-    def result(self) -> str: ...
-    @property
-    def counted(self) -> float: ...
-    @property
-    def filled(self) -> float: ...
-    @property
-    def work(self) -> float: ...
-    @property
-    def has_strong_diagonal(self) -> bool: ...
-    @property
-    def has_weak_diagonal(self) -> bool: ...
-    @property
-    def pattern(self) -> SparsePattern: ...
-    @property
-    def order(self) -> _Index: ...
-    @property
-    def entries(self) -> int: ...
-    @property
-    def rows(self) -> tuple[_Index, _Index, NDArray[Any]]: ...
-    def fill(self, dense: NDArray[Any], /) -> None: ...
-    def substitute(self, b: NDArray[Any], x: NDArray[Any], /) -> None: ...
-    def solve(
-        self,
-        b: NDArray[Any],
-        x: NDArray[Any],
-        transposed: bool,
-        conjugated: bool,
-        tolerance: float,
-        growth: float,
-        residual_error: float,
-        least: float,
-        most: float,
-        /,
-    ) -> tuple[int, float]: ...
+class LeftLookingLU(_LeftLooking): ...
+class ComplexLeftLookingLU(_LeftLooking): ...
 
 # Writes the numbers of a text into an array; returns how many it has, -1 if something is no number.
 def read_numbers(text: bytes, numbers: _Vector, /) -> int: ...

@@ -21,8 +21,7 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
-from roundwise.machine.spinning import FEW_CORES
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
@@ -34,6 +33,9 @@ from roundwise.tuning import DeployedPolicy
 
 Learn = Callable[[Sequence[Outcome], float], None]
 """Takes the attempts of a solve, and its seconds."""
+
+STRUCTURED_FROM = 300
+"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast."""
 
 SYMMETRIC_ON_DEVICE_FROM = 1500
 """The smallest n for which a matrix on a GPU is compared with its transpose."""
@@ -195,7 +197,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
     if positive_definite is not None:
         known[positive] = float(positive_definite and not is_scaled)
         return known
-    if system.place is None:
+    if system.place is None and system.n >= STRUCTURED_FROM:
         known |= probe.zeros(profiled)
     if is_scaled or known["banded"] or known["triangular"]:
         return known

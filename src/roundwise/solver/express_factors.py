@@ -12,15 +12,15 @@ from roundwise.backends.native.structured import (
     NONE,
     PERHAPS_PERMUTED,
     Found,
-    Orders,
+    RowsAndColumns,
     look_at,
     triangular_orders,
 )
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
+from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
-    ALWAYS_SMALL,
     Array,
     ExpressAnswer,
     Known,
@@ -36,24 +36,27 @@ from roundwise.solver.system import AS_LARGE
 
 
 class DenseFactors:
-    """LU of one small dense matrix in a format, FP64 or FP32: `ExpressFactors`.
+    """LU of one small dense matrix in a format: `ExpressFactors`.
 
-    The factors of the transpose are made when they are first asked for.
+    With `forward`, answers are right to a few units in the last place. The factors of the transpose
+    are made when they are first asked for.
     """
 
-    method = "lu"
+    method, structure = "lu", UNKNOWN
 
-    def __init__(self, A: Array, tol: float | None, factor: str, own: bool = False) -> None:
+    def __init__(
+        self, A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
+    ) -> None:
         self.A = A if own else A.copy()
-        self._tol, self.factor = tol, factor
+        self._tol, self.factor, self._forward = tol, factor, forward
         self._form = as_known_type(self.A)
-        self._kept = self._made(suspicious_ratio(len(A), factor), scaled=False)
+        self._kept = self._made(suspicious_ratio(len(A), factor, forward), scaled=False)
         self._scaled: Any = None
         self._across: DenseFactors | None = None
 
     def _made(self, suspicious: float, scaled: bool) -> Any:
-        low = self.factor != FP64.name
-        return _kernels.express_factorize(self._form, low, scaled, suspicious, 1)
+        form, factor = self._form, self.factor
+        return _kernels.express_factorize(form, factor, scaled, suspicious, self._forward, 1)
 
     @property
     def accepted(self) -> bool:
@@ -66,7 +69,8 @@ class DenseFactors:
         if type(b) is not np.ndarray:
             return None
         form = self._form
-        known = known_of(form.shape, form.dtype, b.shape, b.dtype, self._tol, self.factor)
+        asked = self._tol, self.factor, self._forward
+        known = known_of(form.shape, form.dtype, b.shape, b.dtype, *asked)
         if known is None:
             if not np.can_cast(b.dtype, np.complex128):
                 return None
@@ -77,21 +81,21 @@ class DenseFactors:
     def _solved(self, b: Array, known: Known) -> ExpressAnswer | None:
         given = with_witness(b, self.factor)
         x = np.empty(given.shape, known.dtype)
-        gate = known.gate
-        status, error, ratio, steps = _kernels.express_substitute(self._kept, given, x, *gate)
+        rest = known.rest
+        status, error, ratio, steps = _kernels.express_substitute(self._kept, given, x, *rest)
         if status != 0:  # products out of range may be a matter of units alone
             if self._scaled is None:
-                self._scaled = self._made(gate.suspicious, scaled=True)
+                self._scaled = self._made(known.gate.suspicious, scaled=True)
             if self._scaled.refused:
                 return None
-            status, error, ratio, steps = _kernels.express_substitute(
-                self._scaled, given, x, *known.gate
-            )
+            status, error, ratio, steps = _kernels.express_substitute(self._scaled, given, x, *rest)
             if status != 0:
                 return None
         x = x if given is b else without_witness(x, b)
         error *= known.unit
-        return ExpressAnswer(x, error, known.tolerance, ratio, "lu", self.factor, steps)
+        return ExpressAnswer(
+            x, error, known.tolerance, ratio, "lu", self.factor, steps, self._forward
+        )
 
     def _solve_across(self, b: Any, trans: Any) -> ExpressAnswer | None:
         """With the transpose; the conjugate transpose solves for conjugate columns."""
@@ -109,20 +113,20 @@ class DenseFactors:
         return found._replace(x=found.x.conj()) if found is not None and conjugate else found
 
     def _transpose(self) -> DenseFactors:
-        return DenseFactors(self.A.T, self._tol, self.factor, own=True)
+        return DenseFactors(self.A.T, self._tol, self.factor, self._forward, own=True)
 
 
 class StructuredFactors(DenseFactors):
     """A triangle, perhaps with rows and columns in disorder, or the LU of a band, in FP64."""
 
     def __init__(self, A: Array, tol: float | None, found: Found, own: bool = False) -> None:
-        self._structure = found
-        self._orders: Orders | None = None
+        self.structure = found
+        self._orders: RowsAndColumns | None = None
         self.method = found.method
-        super().__init__(A, tol, FP64.name, own)
+        super().__init__(A, tol, FP64.name, False, own)
 
     def _made(self, suspicious: float, scaled: bool) -> Any:
-        found, form = self._structure, self._form
+        found, form = self.structure, self._form
         if found.kind == PERHAPS_PERMUTED:
             self._orders = triangular_orders(form)
             if self._orders is None:
@@ -133,7 +137,7 @@ class StructuredFactors(DenseFactors):
 
     @property
     def accepted(self) -> bool:
-        return self._kept is not None and self._kept.accepted
+        return self._kept is not None and bool(self._kept.accepted)
 
     def _solved(self, b: Array, known: Known) -> ExpressAnswer | None:
         x = np.empty(b.shape, known.dtype)
@@ -148,17 +152,21 @@ class StructuredFactors(DenseFactors):
             ordered, x = x, np.empty(b.shape, known.dtype)
             x[self._orders[1]] = ordered
         error *= known.unit
-        structure = UNKNOWN if self._orders is not None else self._structure
-        return ExpressAnswer(
-            x, error, known.tolerance, ratio, self.method, FP64.name, steps, structure
-        )
+        structure = self.structure if self._orders is None else UNKNOWN
+        told = self.method, FP64.name, steps, False, structure
+        return ExpressAnswer(x, error, known.tolerance, ratio, *told)
 
     def _transpose(self) -> DenseFactors:
-        return StructuredFactors(self.A.T, self._tol, self._structure.transpose, own=True)
+        return StructuredFactors(self.A.T, self._tol, self.structure.transpose, own=True)
 
 
 def dense_factors(
-    A: Any, tol: float | None, bound: int, factor: str = FP64.name, structure: Found | None = None
+    A: Any,
+    tol: float | None,
+    bound: int,
+    factor: str = FP64.name,
+    forward: bool = False,
+    structure: Found | None = None,
 ) -> DenseFactors | None:
     """Factors of a dense matrix by one call, if n < bound or if it is a band or triangle.
 
@@ -168,8 +176,8 @@ def dense_factors(
         return None
     if not np.can_cast(A.dtype, np.complex128):
         return None
-    if structure is not None:
-        found = look_at(as_known_type(A)) if structure is UNKNOWN else structure
+    if structure is not None and not forward:
+        found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
         if found.kind != NONE:
             with_structure = StructuredFactors(A, tol, found)
             if with_structure.accepted:
@@ -179,9 +187,8 @@ def dense_factors(
     n = len(A)
     if not (AS_LARGE * n if A.dtype.kind == "c" else n) < bound:
         return None
-    if A.dtype.kind == "f" and looks_positive_definite(A):
+    look = n >= STRUCTURED_FROM and A.dtype.kind == "f"
+    if look and (looks_positive_definite(A) or (structure is None and has_structure(A))):
         return None
-    if structure is None and n >= ALWAYS_SMALL and A.dtype.kind == "f" and has_structure(A):
-        return None
-    made = DenseFactors(A, tol, factor)
+    made = DenseFactors(A, tol, factor, forward)
     return made if made.accepted else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -17,13 +19,15 @@ from roundwise.algorithms import VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import Analysis
 from roundwise.backends.arrays import is_sparse
+from roundwise.backends.native.structured import Found
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.climb import climb
 from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
-from roundwise.solver.express_factors import DenseFactors
+from roundwise.solver.express_factors import DenseFactors, StructuredFactors
+from roundwise.solver.express_structured import UNKNOWN
 from roundwise.solver.factored import Factored, Tried, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -72,6 +76,11 @@ class _Present:
             self.made = self.make()  # by two threads, perhaps: the first one's is not used then
         return self.made
 
+    @property
+    def asked_first(self) -> ExpressFactors | None:
+        """The express factors, unless a solve has climbed to better ones."""
+        return None if self.made is not None and self.made.level else self.express
+
 
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
@@ -102,8 +111,9 @@ class Factorization:
         features_seconds: float = 0.0,
         analyses: dict[str, Analysis] | None = None,
         express: ExpressFactors | None = None,
+        once: bool = False,
     ) -> None:
-        self._begin(options)
+        self._begin(options, once)
         self._present = _Present(express, None, dict)  # type: ignore[arg-type]
         self._present.made = self._general((system, plan, features_seconds), analyses)
 
@@ -117,11 +127,13 @@ class Factorization:
         F._small, F._present = small, F._present_with(express, small)
         return F
 
-    def _begin(self, options: Options) -> None:
+    def _begin(self, options: Options, once: bool = False) -> None:
         self._tol, self._accuracy = options.tol, options.accuracy
         self._features_seconds = 0.0
         self._learn: Learn | None = None
-        self._counting = fork_safe_lock()  # what each of several threads may change
+        # What each of several threads may change; those of a single solve are none.
+        self._counting = nullcontext() if once else fork_safe_lock()
+        self._once = once
         self._renewals, self._patience = 0, RETRY_AFTER
         self._small: SmallFactors | None = None
 
@@ -138,7 +150,7 @@ class Factorization:
         self._learn = plan.learn
         if self._accuracy == "forward":
             plan = replace(plan, ladder=_with_exact_residuals(plan.ladder))
-        return Factored(system, plan, analyses)
+        return Factored(system, plan, analyses, self._once)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -177,7 +189,7 @@ class Factorization:
     def action(self) -> Action:
         """The action whose factors are in use, or will be made first."""
         present = self._present
-        if self._small is not None and present.express is not None:
+        if self._small is not None and present.asked_first is not None:
             return self._small.action
         return present.factored.ladder[present.factored.level]
 
@@ -303,7 +315,7 @@ class Factorization:
         array([-0.1,  0.7])
         """
         present = self._present  # `refactor` does not change it
-        if (express := present.express) is not None:
+        if (express := present.asked_first) is not None:
             start = perf_counter()
             found = express.solve(b, trans)
             if found is not None:
@@ -361,7 +373,9 @@ class Factorization:
         solutions = (
             self._climbed(factored, columns, full_output, tolerance, tried) for columns in blocks
         )
-        solution = joined(solutions, b.shape)
+        solution = next(solutions)
+        if solution.x.shape != b.shape:
+            solution = joined(chain((solution,), solutions), b.shape)
         if taken.share == 1.0 or not full_output:
             return solution
         return replace(
@@ -498,16 +512,15 @@ class Factorization:
         factored = self._factored
         plan = replace(factored.plan, learn=None, orders=None, time_limit=None)
         options = Options(self._tol, accuracy=self._accuracy)
-        A = factor = None
-        is_dense = self._small is not None and not self._is_sparse
-        if is_dense and self._present.express is not None:
-            A, factor = self._present.express.A, self.action[0].name
-        return _remade, (factored.matrix, plan, options, factored.level, A, factor)
+        A, express = None, self._present.express
+        factor = structure = None
+        if self._small is not None and isinstance(express, DenseFactors):
+            A, factor, structure = express.A, express.factor, express.structure
+        return _remade, (factored.matrix, plan, options, factored.level, A, factor, structure)
 
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
     """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
-    F._factored.keep_choice()
     answer = F.solve(b, full_output=full_output)
     if not full_output:
         F._factored.discard()
@@ -528,10 +541,16 @@ def _remade(
     level: int,
     A: NDArray[Any] | None = None,
     factor: str | None = None,
+    structure: Found = UNKNOWN,
 ) -> Factorization:
     """What was pickled, starting from the rung that it had reached; A had express factors."""
     with ieee_arithmetic():
-        express = None if A is None or factor is None else DenseFactors(A, options.tol, factor)
+        express: DenseFactors | None = None
+        if A is not None and factor is not None:
+            if structure == UNKNOWN:
+                express = DenseFactors(A, options.tol, factor, options.forward)
+            else:
+                express = StructuredFactors(A, options.tol, structure)
         F = Factorization(system, plan, options, express=express)
         F._present.made = F._factored.renewed(system, level)
         return F

@@ -21,10 +21,10 @@ from roundwise.backends.arrays import is_sparse
 from roundwise.backends.native.structured import Found
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
-from roundwise.machine.spinning import spinning_threads_aside
-from roundwise.machine.threads import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import ALWAYS_SMALL, AT_ONCE, ExpressAnswer, express, solution_of
+from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -32,7 +32,7 @@ from roundwise.solver.express_sparse import (
     sparse_factors,
     sparse_solution_of,
 )
-from roundwise.solver.express_structured import TOLD, UNKNOWN
+from roundwise.solver.express_structured import UNKNOWN, told
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
@@ -47,7 +47,7 @@ from roundwise.solver.places import (
 )
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
-from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
+from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack, stack_at_once
 from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
@@ -165,25 +165,34 @@ def solve(
         type(A) is type(b) is np.ndarray
         and type(policy) is str
         and policy == "default"
-        and accuracy == "backward"
+        and accuracy in ("backward", "forward")
         and device is None
-        and (assume_a is None or (type(assume_a) is str and assume_a in TOLD))
-        and A.ndim == 2
+        and (zeros := told(assume_a, transposed)) is not None
+        and (A.ndim == 2 or (A.ndim > 2 and assume_a is None and not transposed))
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
-        start, tol = perf_counter(), checked_tolerance(tol)
-        meant, structure = (A.T if transposed else A), UNKNOWN
-        if assume_a is not None:
-            structure = TOLD[assume_a].transpose if transposed else TOLD[assume_a]
-        found = express(meant, b, tol, None, FP64.name, structure)
-        if found is not None:
-            seconds = perf_counter() - start
-            x: Any = found.x
-            if full_output:
-                said = Options(tol, assume_a, lower=lower, transposed=transposed)
-                x = solution_of(found, said.meant(A), b, tol, seconds)
-            return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
+        if A.ndim > 2:
+            stacked = stack_at_once(A, b, tol, forward)
+            if stacked is not None:
+                options = Options(tol, accuracy=accuracy)
+                x = stacked.answers(
+                    lambda A, b: solve_system(DEFAULT, A, b, options, full_output),
+                    full_output,
+                    b.ndim == 1,
+                )
+                return _in_memory_of(b, x, A) if overwrite_b else x
+        if assume_a is None or not forward:
+            meant = A.T if transposed else A
+            found = express(meant, b, tol, forward=forward, structure=zeros)
+            if found is not None:
+                seconds = perf_counter() - start
+                x = found.x
+                if full_output:
+                    said = Options(tol, assume_a, accuracy, lower, transposed)
+                    x = solution_of(found, said.meant(A), b, tol, seconds)
+                return _in_memory_of(b, x, A) if overwrite_b else x
+            refused = True
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
@@ -204,7 +213,7 @@ def solve_system(
     `refused` says that `express` has been tried with A and b as they are.
     """
     place = None
-    if not (type(A) is type(b) is np.ndarray and device is None):
+    if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
         if (sparse_on := sparse_place(A, device)) != "cpu":
             options = replace(options, sparse_on=sparse_on)
             with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
@@ -248,8 +257,8 @@ def _solved(
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
         if is_sparse(A):
-            if isinstance(asker, Start) or options.sparse_on != "cpu":
-                bound = 0  # its method is another one
+            if isinstance(asker, Start) or options.sparse_on != "cpu" or options.forward:
+                bound = 0  # the method is another one, or the residuals are
             before = () if patterns is None else patterns.factors
             found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
             if patterns is not None:
@@ -261,7 +270,7 @@ def _solved(
                 return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
             orders = found
         elif (
-            dense := express(A, b, tol, bound, factor, _structure_for(asker, options))
+            dense := express(A, b, tol, bound, factor, options.forward, _zeros(asker, options))
         ) is not None:
             if not full_output:
                 return dense.x
@@ -277,7 +286,8 @@ def _solved(
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
         del orders  # F drops those of the plan when they have served
-        F = Factorization(system, plan, options, perf_counter() - start, analyses)
+        seconds = perf_counter() - start
+        F = Factorization(system, plan, options, seconds, analyses, once=True)
         del plan
         return solved_once(F, b, full_output)
 
@@ -314,11 +324,12 @@ def _solved_each(
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
-    if place is not None or options.accuracy != "backward":
+    if place is not None:
         bound = 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
-    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
+    factor, reason = express_format(asker), reason_of(asker)
+    return AtOnce(options.tol, bound, factor, options.forward, reason)
 
 
 def _express_below(asker: Asker, options: Options) -> int:
@@ -328,11 +339,10 @@ def _express_below(asker: Asker, options: Options) -> int:
     return options.express_below(asker.express_below)
 
 
-def _structure_for(asker: Asker, options: Options) -> Found | None:
-    """What the express call may take for granted, or look for; None if it is left to the policy."""
-    if options.accuracy != "backward" or options.definite is not None:
-        return None
-    return UNKNOWN if asker.looks_for_structure else None
+def _zeros(asker: Asker, options: Options) -> Found | None:
+    """What the express call is told of A's zeros: to look, or to leave them to the policy."""
+    looks = asker.looks_for_structure and options.definite is None
+    return UNKNOWN if looks else None
 
 
 def express_format(asker: Asker) -> str:
@@ -425,21 +435,21 @@ def _factored(
         array = dense_array("A", A, real=False)
 
     bound = _express_below(asker, options)
-    on_cpu = place is None and options.sparse_on == "cpu"
-    if on_cpu and is_sparse(A) and bound and not isinstance(asker, Start):
+    by_price = options.sparse_on == "cpu" and not (isinstance(asker, Start) or options.forward)
+    if place is None and is_sparse(A) and bound and by_price:
         sparse = sparse_factors(A, options.tol, columns)
         if sparse is not None:
             action = Action([FP64] * 4, sparse.method)
             parts = SmallFactors(SparseSequence(sparse).next, decided, action, AT_ONCE)
             return Factorization._of_small(sparse, parts, options)
 
-    structure = _structure_for(asker, options)
+    zeros = _zeros(asker, options)
 
     def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor, structure)
+        return dense_factors(matrix, options.tol, bound, factor, options.forward, zeros)
 
     if place is None and (express := factorized(array)) is not None:
-        action = Action([express.factor, *[FP64] * 3], express.method)
+        action = express_action(express.factor, options.forward, express.method)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept

@@ -68,13 +68,17 @@ class Options:
     ) -> Options:
         if accuracy not in ("backward", "forward"):
             raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
-        return cls(checked_tolerance(tol), checked_name(assume_a), accuracy, lower, transposed)
+        structure = None if assume_a is None else checked_name(assume_a)
+        return cls(checked_tolerance(tol), structure, accuracy, lower, transposed)
 
     def express_below(self, bound: int) -> int:
         """Systems with fewer unknowns are solved by the express call; the policy has `bound`."""
-        if self.accuracy == "forward":
-            return 0
         return min(bound, cholesky_from()) if self.definite else bound
+
+    @property
+    def forward(self) -> bool:
+        """Whether x itself is to be right to a few units in the last place."""
+        return self.accuracy == "forward"
 
     @property
     def definite(self) -> bool | None:
