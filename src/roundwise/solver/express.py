@@ -27,14 +27,14 @@ from roundwise.algorithms.deflation import SPAN
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import random_vector
-from roundwise.backends.native.structured import Found, structured_method
+from roundwise.backends.native.structured import BAND, PERHAPS_PERMUTED, Found, structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import STRUCTURED_FROM
-from roundwise.solver.express_structured import ACCEPTED, NO_STRUCTURE, UNKNOWN, structured_solve
+from roundwise.solver.express_structured import ACCEPTED, NO_STRUCTURE, UNKNOWN, solve_permuted
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
@@ -177,12 +177,15 @@ def express(
 
 def _structured(A: Array, b: Array, known: Known, structure: Found) -> ExpressAnswer | int:
     """The answer for a band or a triangle; a status if there is none."""
-    found = structured_solve(A, b, known.dtype, known.gate, structure)
-    if found.status != ACCEPTED:
-        return found.status
-    error, ratio = known.unit * found.error, found.pivot_ratio
-    told = found.method, known.factor, found.corrections, False, structure
-    return ExpressAnswer(found.x, error, known.tolerance, ratio, *told)
+    x, threads, gate = np.empty(b.shape, known.dtype), factorization_threads(), known.gate
+    found = _kernels.structured_solve(A, b, x, *structure, threads, *gate)
+    if found[0] == NO_STRUCTURE and found[4] == PERHAPS_PERMUTED:
+        found = solve_permuted(A, b, x, gate, threads) or found
+    status, error, ratio, steps, kind = found
+    if status != ACCEPTED:
+        return int(status)
+    told = "banded" if kind == BAND else "triangular", known.factor, steps, False, structure
+    return ExpressAnswer(x, known.unit * error, known.tolerance, ratio, *told)
 
 
 def _run(A: Array, b: Array, known: Known, look: bool = False) -> ExpressAnswer | None:

@@ -167,7 +167,7 @@ def solve(
         and policy == "default"
         and accuracy in ("backward", "forward")
         and device is None
-        and (zeros := told(assume_a, transposed)) is not None
+        and (zeros := UNKNOWN if assume_a is None else told(assume_a, transposed)) is not None
         and (A.ndim == 2 or (A.ndim > 2 and assume_a is None and not transposed))
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.

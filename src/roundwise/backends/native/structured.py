@@ -65,6 +65,8 @@ def structured_method_and_diagonals(A: Array) -> tuple[str | None, int]:
     found = look_at(A)
     if found.kind == PERHAPS_PERMUTED:
         return None if triangular_orders(A) is None else "triangular", 0
+    if len(A) == 1:
+        return None, 0  # every method is the same
     if found.kind == BAND:
         return "banded", found.below + found.above + 1
     return None if found.kind == NONE else "triangular", 0
