@@ -44,6 +44,8 @@ class ndarray(NDArrayOperatorsMixin):
     itemsize = property(lambda self: self._values.itemsize)
     flags = property(lambda self: self._values.flags)
     T = property(lambda self: ndarray(self._values.T))
+    real = property(lambda self: ndarray(self._values.real))
+    imag = property(lambda self: ndarray(self._values.imag))
 
     def __getitem__(self, index):
         return ndarray(np.asarray(self._values[_bare_index(index)]))
@@ -84,6 +86,18 @@ class ndarray(NDArrayOperatorsMixin):
 
     def reshape(self, *shape):
         return ndarray(self._values.reshape(*shape))
+
+    def conj(self):
+        return ndarray(self._values.conj())
+
+    def swapaxes(self, one, other):
+        return ndarray(self._values.swapaxes(one, other))
+
+    def transpose(self, *axes):
+        return ndarray(self._values.transpose(*axes))
+
+    def ravel(self):
+        return ndarray(self._values.ravel())
 
     def diagonal(self):
         return ndarray(self._values.diagonal())

@@ -34,6 +34,7 @@ from roundwise.solver.inputs import (
 )
 from roundwise.solver.prepare import PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
+from roundwise.solver.stacks import StackedSolution
 from roundwise.solver.system import System, Taken
 
 RETRY_AFTER = 8
@@ -503,7 +504,9 @@ def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
 
 
 def with_x(answer: Any, back: Callable[[Any], Any]) -> Any:
-    """An answer whose x went through `back`: an array, or a `Solution`."""
+    """An answer whose x went through `back`: an array, or what `full_output` returns."""
+    if isinstance(answer, StackedSolution):
+        return answer.returned(back)
     return replace(answer, x=back(answer.x)) if isinstance(answer, Solution) else back(answer)
 
 

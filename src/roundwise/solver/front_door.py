@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
+from roundwise.backends.cuda import stacks as on_device
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
 from roundwise.machine.spinning import spinning_threads_aside
@@ -201,10 +202,9 @@ def solve_system(
             rest = options.rest
             answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
-    options.check_on_device()
     with place.entered(A, b):
-        there = place.array("A", A), place.array("b", b)
-        answer = _solved(asker, *there, options, full_output, place, None)
+        meant, right = options.meant(place.array("A", A)), place.array("b", b)
+        answer = _solved(asker, meant, right, options.rest, full_output, place, None)
         return with_x(answer, lambda x: place.returned(x, b))
 
 
@@ -292,11 +292,13 @@ def _solved_each(
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
-    if place is not None or options.accuracy != "backward":
+    if options.accuracy != "backward":
         bound = 0
+    elif place is not None:  # one kernel with FP64 factors, for all that it has room for
+        bound = on_device.largest(False) + 1 if express_format(asker) == FP64.name else 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
-    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
+    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker), place)
 
 
 def _express_below(asker: Asker, options: Options) -> int:
@@ -363,9 +365,15 @@ def factor_system(
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
     place = place_of(A, None, device)
     if place is not None:
-        options.check_on_device()
         with place.entered(A):
-            return _factored(asker, place.array("A", A), options, int(columns), place)
+            meant, rest = options.meant(place.array("A", A)), options.rest
+            if meant.ndim > 2:
+                return StackedFactorization(
+                    meant,
+                    lambda one: _factored(asker, one, rest, int(columns), place),
+                    _at_once(asker, rest, place, meant.shape[-1]),
+                )
+            return _factored(asker, meant, rest, int(columns), place)
     with ieee_arithmetic():
         A = options.meant(A)
         if not is_sparse(A) and np.ndim(A) > 2:

@@ -24,10 +24,7 @@ from roundwise.backends import Backend, get_backend
 from roundwise.backends.cuda.cublas import SPACE
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
-from roundwise.solver.inputs import dense_array
-
-_ON_CUDA = (2, 13)
-"""DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
+from roundwise.solver.inputs import dense_array, is_on_device
 
 
 class DeviceMemoryError(MemoryError, RoundwiseError):
@@ -42,19 +39,6 @@ def backend_of(number: int) -> Backend:
         return backend  # type: ignore[no-any-return]
     with backend.xp.cuda.Device(number):  # kernels are loaded for each
         return type(backend)(type(backend.device)(backend.xp))  # type: ignore[no-any-return]
-
-
-def is_on_device(x: Any) -> bool:
-    """Whether x is an array in the memory of a GPU."""
-    if isinstance(x, np.ndarray) or sparse.issparse(x):
-        return False
-    if type(x).__module__.startswith("cupyx"):
-        raise TypeError(
-            "sparse matrices on a GPU are not solved there; pass A.get() and b.get() to solve on "
-            "the CPU"
-        )
-    where = getattr(x, "__dlpack_device__", None)
-    return where is not None and where()[0] in _ON_CUDA
 
 
 def place_of(A: Any, b: Any, device: Any) -> Place | None:

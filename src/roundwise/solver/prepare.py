@@ -33,6 +33,7 @@ from roundwise.solver.inputs import (
     check_shape,
     dense_array,
     float64_form,
+    given_array,
     is_complex,
     zeros_of_shape,
 )
@@ -84,17 +85,9 @@ class Options:
         if self.structure not in (None, "general"):
             A = named_part(A, str(self.structure), self.lower)
         if self.transposed and not is_sparse(A):
-            A = dense_array("A", A, real=False)
+            A = given_array("A", A)
             return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
         return checked_sparse(A, "A").T if self.transposed else A
-
-    def check_on_device(self) -> None:
-        """Refuse what a GPU does not do."""
-        if self.transposed or self.structure not in (None, "general", "positive definite"):
-            raise ValueError(
-                "a GPU solves with A as it is: leave out transposed, and assume_a but for "
-                "'general' and 'positive definite'; pass A.T, or the part of A that is meant"
-            )
 
 
 PLAIN = Options()

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
-from roundwise.backends.arrays import array_module
+from roundwise.backends.arrays import array_module, on_host
+from roundwise.backends.cuda import stacks as on_device
 from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
 from roundwise.solver.express import (
@@ -27,12 +28,15 @@ from roundwise.solver.express import (
     ExpressAnswer,
     Stack,
     as_known_type,
+    double_of,
     express_stack,
     is_compiled,
+    known_of,
     solution_of,
     suspicious_ratio,
 )
 from roundwise.solver.inputs import checked_shapes, dense_array, is_transposed
+from roundwise.solver.places import Place
 from roundwise.solver.solution import Solution, SolveFailed
 
 Array = NDArray[Any]
@@ -46,6 +50,15 @@ class AtOnce(NamedTuple):
     bound: int  # those with n < bound
     factor: str  # the format of their factors
     reason: str
+    place: Place | None = None  # the GPU that solves them; None for the processor
+
+    def suits(self, A: Array, b: Array) -> bool:
+        """Whether systems of A and b are small enough for that."""
+        n = A.shape[-1]
+        if self.place is None:
+            return n < self.bound and is_compiled(n, A, b)
+        most: int = on_device.largest("c" in (A.dtype.kind, b.dtype.kind))
+        return bool(n < self.bound and n <= most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +93,18 @@ class StackedSolution:
     def parts(self) -> NDArray[Any]:
         """One `Solution` for each system, in the shape of the stack; made when first asked for."""
         return self.make()
+
+    def returned(self, back: Callable[[Any], Any]) -> StackedSolution:
+        """The same with every x passed through `back`."""
+
+        def made() -> Any:
+            parts: Any = np.empty_like(self.parts)
+            for place in np.ndindex(parts.shape):
+                one: Any = self.parts[place]
+                parts[place] = replace(one, x=back(one.x))
+            return parts
+
+        return StackedSolution(back(self.x), made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _with_stories, (self.x, self.parts)
@@ -150,7 +175,7 @@ def solve_stack(A: Array, b: Array, one: Solve, at_once: AtOnce, full_output: bo
             return _stacked([replace(answer, x=x) for x in X], stack, vectors)
         X = X.reshape((*stack, n, k))
         return X[..., 0] if vectors else X
-    if n < at_once.bound and is_compiled(n, A, columns):
+    if at_once.suits(A, columns):
         return _Together(A, columns, stack, at_once).answers(one, full_output, vectors)
     answers = [_solved(one, *system) for system in _systems(A, columns, stack)]
     if full_output:
@@ -195,10 +220,11 @@ class _Together:
         self._A, self._columns = A.reshape(-1, n, n), columns.reshape(-1, n, columns.shape[-1])
         self._places = _indices(A, stack), _indices(columns, stack)
         given = Stack(self._A, self._columns, self._places)
-        threads = factorization_threads()
-        self._X, self._errors, self._tolerance = express_stack(
-            given, at_once.tol, threads, at_once.factor, kept
-        )
+        if at_once.place is not None:
+            found = device_stack(at_once.place.backend, given, at_once.tol)
+        else:
+            found = express_stack(given, at_once.tol, factorization_threads(), at_once.factor, kept)
+        self._X, self._errors, self._tolerance = found
         self._seconds = (perf_counter() - start) / len(self._X)
 
     def answers(self, one: Solve, full_output: bool, vectors: bool) -> Any:
@@ -226,8 +252,44 @@ class _Together:
             error, tolerance, factor = float(self._errors[i]), self._tolerance, self._at_once.factor
             answer = ExpressAnswer(x, error, tolerance, math.nan, "lu", factor)
             system, reason = self._system(i), self._at_once.reason
-            parts[i] = solution_of(answer, *system, tol, self._seconds, None, reason)
+            again, where = self._again(i), self._at_once.place
+            arithmetic = "native" if where is None else where.backend.arithmetic
+            parts[i] = solution_of(answer, *system, tol, self._seconds, again, reason, arithmetic)
         return parts.reshape(self._stack)
+
+    def _again(self, i: int) -> Callable[[], ExpressAnswer | None] | None:
+        """What solves one system once more on its GPU; None on the processor."""
+        place, tol = self._at_once.place, self._at_once.tol
+        if place is None:
+            return None
+        A, B = self._system(i)
+
+        def solved() -> ExpressAnswer:
+            with place.entered():
+                first = np.zeros(1, np.int64)
+                alone = Stack(A[None], B[None], (first, first))
+                X, errors, tolerance = device_stack(place.backend, alone, tol)
+                return ExpressAnswer(X[0], float(errors[0]), tolerance, math.nan)
+
+        return solved
+
+
+def device_stack(
+    backend: Any, stack: Stack, tol: float | None
+) -> tuple[Any, NDArray[np.float64], float]:
+    """As `express_stack`, by one kernel on the GPU that has the stack; X stays there."""
+    dtype = np.result_type(double_of(stack.A), double_of(stack.B))
+    A, B = (array.astype(dtype, copy=False) for array in (stack.A, stack.B))
+    known = known_of(A.shape[1:], dtype, B.shape[1:], dtype, tol, FP64.name)
+    assert known is not None
+    gate, count = known.gate, len(stack.places[0])
+    asked = gate.tolerance, gate.growth, gate.exact_error, gate.suspicious, gate.least, gate.most
+    places = [
+        None if len(array) == count else backend.xp.asarray(where)
+        for array, where in zip((A, B), stack.places, strict=True)
+    ]
+    X, bounds = on_device.solve_stack(backend.device, A, B, count, places, asked)
+    return X, on_host(bounds), known.tolerance
 
 
 def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
@@ -277,9 +339,12 @@ class StackedFactorization:
         self.shape, self._A = A.shape, A.copy()
         self._parts: Any = None
         self._kept: dict[bool, _kernels.ExpressFactors] = {}  # of the transposes, too
-        if not (A.size and A.shape[-2] == n < self._at_once.bound and is_compiled(n, A, A)):
+        self._is_small = bool(A.size) and A.shape[-2] == n and self._at_once.suits(A, A)
+        if not self._is_small:
             self._parts = self._made_one_by_one()
             return
+        if self._at_once.place is not None:
+            return  # whose kernel makes factors where it needs them
         for i in self._factors(transposed=False).refused:
             self._one(self._A.reshape(-1, n, n)[i])  # an error, if it is NaN
 
@@ -317,15 +382,26 @@ class StackedFactorization:
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
-        with ieee_arithmetic():
-            return self._solve(dense_array("b", b, real=False), trans, full_output)
+        place = self._at_once.place
+        if place is None:
+            with ieee_arithmetic():
+                return self._solve(dense_array("b", b, real=False), trans, full_output)
+        with place.entered(b):
+            answer = self._solve(place.array("b", b), trans, full_output)
+
+            def back(x: Any) -> Any:
+                return place.returned(x, b)
+
+            return answer.returned(back) if full_output else back(answer)
 
     def _solve(self, b: Array, trans: Any, full_output: bool) -> Any:
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
-        if self._kept and b.size and as_known_type(b).dtype in EXPRESS_TYPES:
+        is_known = self._at_once.place is not None or as_known_type(b).dtype in EXPRESS_TYPES
+        if self._is_small and b.size and is_known:
             return self._solved_together(columns, trans, stack, full_output, b.ndim == 1)
+        xp = array_module(columns)
         parts: Any = np.broadcast_to(self.parts, stack)
-        blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+        blocks = xp.broadcast_to(columns, stack + columns.shape[-2:])
         answers = [
             parts[place].solve(blocks[place], trans, full_output=True)
             if full_output
@@ -334,7 +410,7 @@ class StackedFactorization:
         ]
         if full_output:
             return _stacked(answers, stack, b.ndim == 1)
-        X = np.reshape(answers, stack + columns.shape[-2:])
+        X = xp.stack(answers).reshape(stack + columns.shape[-2:])
         return X[..., 0] if b.ndim == 1 else X
 
     def _solved_together(
@@ -347,7 +423,8 @@ class StackedFactorization:
             A = A.swapaxes(-1, -2)
         if conjugate:
             columns = columns.conj()
-        together = _Together(A, columns, stack, self._at_once, self._factors(transposed))
+        kept = self._factors(transposed) if self._at_once.place is None else None
+        together = _Together(A, columns, stack, self._at_once, kept)
 
         def one(matrix: Array, block: Array) -> Any:
             return self._one(matrix).solve(block, full_output=full_output)
@@ -362,10 +439,11 @@ class StackedFactorization:
 
     def refactor(self, A: Any) -> Self:
         """Go on with other matrices, a stack of the same shape."""
-        A = dense_array("A", A, real=False)
+        there = self._at_once.place
+        A = dense_array("A", A, real=False) if there is None else there.array("A", A)
         if A.shape != self.shape:
             raise ValueError(f"A has shape {A.shape}; pass a stack of shape {self.shape}")
-        if self._kept:
+        if self._is_small:
             with ieee_arithmetic():
                 self._take(A)
             return self
@@ -380,7 +458,8 @@ class StackedFactorization:
 def _with_parts(shape: tuple[int, ...], parts: Any) -> StackedFactorization:
     """What was pickled: the factorization of each matrix."""
     F = StackedFactorization.__new__(StackedFactorization)
-    F.shape, F._parts, F._kept = shape, parts, {}
+    F.shape, F._parts, F._kept, F._is_small = shape, parts, {}, False
+    F._at_once = AtOnce(None, 0, FP64.name, "")
     return F
 
 
