@@ -6,6 +6,7 @@ from exact import backward_error as exact_error
 
 import roundwise as rw
 from roundwise.backends.cuda.device import get_device, why_not
+from roundwise.solver.stacks import StackedSolution
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
@@ -90,7 +91,7 @@ def test_what_is_told(cupy, n):
     A, b = drawn((4, n, n)), drawn((4, n, 2))
     plain = rw.solve(cupy.asarray(A), cupy.asarray(b))
     solution = rw.solve(cupy.asarray(A), cupy.asarray(b), full_output=True)
-    assert isinstance(solution, rw.StackedSolution)
+    assert isinstance(solution, StackedSolution)
     assert cupy.array_equal(solution.x, plain)
     assert solution.shape == (4,)
     assert solution.status == "accepted"
@@ -106,7 +107,9 @@ def test_what_is_told(cupy, n):
 def test_factor_of_a_stack(cupy, n):
     A, b = drawn((3, n, n)), drawn((3, n, 2))
     F = rw.factor(cupy.asarray(A))
-    np.testing.assert_allclose(F.solve(cupy.asarray(b)).get(), np.linalg.solve(A, b), rtol=1e-7, atol=1e-9)  # noqa: E501
+    np.testing.assert_allclose(
+        F.solve(cupy.asarray(b)).get(), np.linalg.solve(A, b), rtol=1e-7, atol=1e-9
+    )
     np.testing.assert_allclose(
         F.solve(cupy.asarray(b), "T").get(),
         np.linalg.solve(A.swapaxes(1, 2), b),
@@ -138,4 +141,6 @@ def test_many_systems_in_one_call(cupy):
     A, b = drawn((200_000, 4, 4)), drawn((200_000, 4, 1))
     X = rw.solve(cupy.asarray(A), cupy.asarray(b)).get()
     suspicious = np.linalg.cond(A) > 1e6
-    np.testing.assert_allclose(X[~suspicious], np.linalg.solve(A, b)[~suspicious], rtol=1e-6, atol=1e-6)  # noqa: E501
+    np.testing.assert_allclose(
+        X[~suspicious], np.linalg.solve(A, b)[~suspicious], rtol=1e-6, atol=1e-6
+    )

@@ -139,7 +139,7 @@ def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> 
     known |= system.features(features, known, ranks.probes(free))
     ranking, learn = policy.ranked(known, allowed)
     reason = ranking.reason
-    if system.is_complex and not system.is_sparse:
+    if system.is_complex and not system.is_sparse and system.place is None:
         reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
     limit = _time_limit(ranks, ranking) if system.is_sparse else None
     first = ranks.space[ranking.first]

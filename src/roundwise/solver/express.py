@@ -363,7 +363,7 @@ class Stack(NamedTuple):
 
     A: Array
     B: Array
-    places: tuple[Array, Array]  # indices into A and into B, of each system
+    places: tuple[Any, Any]  # indices into A and into B, of each system
 
 
 def express_stack(

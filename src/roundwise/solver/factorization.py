@@ -29,6 +29,7 @@ from roundwise.solver.inputs import (
     GivenColumns,
     checked_columns,
     dense_array,
+    given_array,
     is_complex,
     scaled_blocks,
 )
@@ -240,7 +241,7 @@ class Factorization:
         with ieee_arithmetic(), given.entered(A):
             there = A if place is None else place.array("A", A)
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
-                there = checked_sparse(there, "A") if is_sparse(there) else dense_array("A", there)
+                there = checked_sparse(there, "A") if is_sparse(there) else given_array("A", there)
                 there = there.astype(np.result_type(there.dtype, np.complex64))
             prepared = prepare(there, given.b.shape[1], place, copy=True)
             matrix = with_pattern_of(given, prepared)
@@ -401,9 +402,8 @@ class Factorization:
         >>> sign, round(logarithm, 6)
         (-1.0, 0.693147)
         """
-        self._require_host("slogdet")
         of = complex_slogdet if self._is_complex else slogdet
-        with ieee_arithmetic():
+        with ieee_arithmetic(), self._factored.matrix.entered():
             return of(self._factored)
 
     def det(self) -> Any:
@@ -443,11 +443,11 @@ class Factorization:
                 "the inverse of a sparse matrix is dense; solve for what is needed, or pass "
                 "solve(numpy.eye(n)) if all of it is"
             )
-        self._require_host("inv")
         express = self._present.express
         given = self._matrix.dtype if express is None else express.A.dtype
         single = given in (np.float32, np.complex64)
-        return self.solve(np.eye(self._order, dtype=np.float32 if single else np.float64))
+        xp: Any = np if self._is_on_host else self._matrix.place.backend.xp  # type: ignore[union-attr]
+        return self.solve(xp.eye(self._order, dtype=np.float32 if single else np.float64))
 
     def as_linear_operator(self) -> InverseOperator:
         """``A^-1`` as a `scipy.sparse.linalg.LinearOperator`: a preconditioner for systems like it.

@@ -44,10 +44,21 @@ from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import Place, place_of, returned
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
-from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
+from roundwise.solver.stacks import (
+    AtOnce,
+    StackedFactorization,
+    again_alone,
+    answer_alone,
+    solve_stack,
+)
 from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
+
+ALONE_UP_TO = 256
+"""The most unknowns of a single system that a GPU solves by the kernel of stacks: a price. It takes
+0.2 ms for n = 128, 0.7 for 256 and 3.5 for 500 on an H200, and what follows takes 2.2 or more
+(`benchmarks/bench_gpu_calls.py --only stacks`)."""
 
 
 def solve(
@@ -226,6 +237,17 @@ def _solved(
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
     orders: Any = None
+    if place is not None and len(A) <= ALONE_UP_TO:
+        tol, start = options.tol, perf_counter()
+        fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
+        if fits and _at_once(asker, options, place, len(A)).suits(A, b):
+            alone = answer_alone(A, b, place, tol)
+            if alone is not None and not full_output:
+                return alone.x
+            if alone is not None:
+                again, reason = again_alone(A, b, place, tol), reason_of(asker)
+                seconds, where = perf_counter() - start, place.backend.arithmetic
+                return solution_of(alone, A, b, tol, seconds, again, reason, where)
     if place is None and not refused:
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
@@ -295,7 +317,8 @@ def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtO
     if options.accuracy != "backward":
         bound = 0
     elif place is not None:  # one kernel with FP64 factors, for all that it has room for
-        bound = on_device.largest(False) + 1 if express_format(asker) == FP64.name else 0
+        is_meant = express_format(asker) == FP64.name and _express_below(asker, options) > 0
+        bound = on_device.largest(False) + 1 if is_meant else 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
     return AtOnce(options.tol, bound, express_format(asker), reason_of(asker), place)

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -115,13 +115,8 @@ class Place:
         """
         backend: Any = self.backend
         backend.check_process()
-        cuda, torch = backend.xp.cuda, sys.modules.get("torch")
-        with ExitStack() as stack:
-            stack.enter_context(cuda.Device(self.number))
-            if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
-                stream = torch.cuda.current_stream(self.number)
-                if stream.cuda_stream:  # not the default one, which is CuPy's, too
-                    stack.enter_context(_as_cupy(cuda, stream))
+        cuda = backend.xp.cuda
+        with cuda.Device(self.number), self._stream(cuda, arrays):
             try:
                 yield
             except MemoryError as error:
@@ -131,6 +126,14 @@ class Place:
                     f"the memory of GPU {self.number} does not suffice ({error}); free what is not "
                     "needed, pass float32, or solve on the CPU"
                 ) from error
+
+    def _stream(self, cuda: Any, arrays: tuple[Any, ...]) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
+            stream = torch.cuda.current_stream(self.number)
+            if stream.cuda_stream:  # not the default one, which is CuPy's, too
+                return _as_cupy(cuda, stream)
+        return nullcontext()
 
     def array(self, name: str, x: Any) -> Any:
         """An operand as an array there: itself, or the same memory through DLPack."""
@@ -155,7 +158,7 @@ class Place:
                 f"{name} is sparse, and a GPU solves dense systems; pass {name}.toarray(), or "
                 "leave out device= to solve on the CPU"
             )
-        return xp.asarray(dense_array(name, x))
+        return xp.asarray(dense_array(name, x, real=False))
 
     def returned(self, answer: Any, like: Any) -> Any:
         """An answer as the caller has b: NumPy's, CuPy's, torch's."""

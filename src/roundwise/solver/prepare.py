@@ -25,6 +25,7 @@ from roundwise.backends.real_form import (
     SparseRealForm,
     compressed_block,
     expanded,
+    expanded_block,
 )
 from roundwise.features.probe import cholesky_from
 from roundwise.solver.inputs import (
@@ -39,7 +40,7 @@ from roundwise.solver.inputs import (
 )
 from roundwise.solver.places import Place
 from roundwise.solver.structures import checked_name, named_part
-from roundwise.solver.system import ComplexSystem, System
+from roundwise.solver.system import ComplexSystem, ExpandedSystem, System
 
 Accuracy = Literal["backward", "forward"]
 BACKEND = NativeBackend()
@@ -184,8 +185,15 @@ def _system(
 def _on_device(A: Any, columns: int, place: Place, copy: bool) -> System:
     """An array of a GPU, which stays there."""
     backend = place.backend
-    check_dtype("A", A.dtype)
+    check_complex("A", A.dtype)
     check_shape(A.shape)
+    if A.dtype.kind == "c":
+        form = expanded_block(A, backend.xp)
+        made = _moderate(form, backend.sizes(form), own=True)
+        scaled = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
+        single = np.float32 if A.dtype == np.complex64 else np.float64
+        b = zeros_of_shape(made.n, columns)
+        return ExpandedSystem(*scaled, dtype=single, b=b, backend=backend, place=place)
     contiguous = A.flags.c_contiguous or A.flags.f_contiguous
     form = A
     if A.dtype != np.float64 or not contiguous:

@@ -217,19 +217,34 @@ class _Together:
     ) -> None:
         start, n = perf_counter(), A.shape[-1]
         self._stack, self._at_once = stack, at_once
+        self._shapes = A.shape[:-2], columns.shape[:-2]
         self._A, self._columns = A.reshape(-1, n, n), columns.reshape(-1, n, columns.shape[-1])
-        self._places = _indices(A, stack), _indices(columns, stack)
-        given = Stack(self._A, self._columns, self._places)
-        if at_once.place is not None:
-            found = device_stack(at_once.place.backend, given, at_once.tol)
+        if at_once.place is None:
+            given = Stack(self._A, self._columns, self._places)
+            threads = factorization_threads()
+            found = express_stack(given, at_once.tol, threads, at_once.factor, kept)
+            self._X, self._errors, self._tolerance = found
+            some_refused = True
         else:
-            found = express_stack(given, at_once.tol, factorization_threads(), at_once.factor, kept)
-        self._X, self._errors, self._tolerance = found
+            first, second = (
+                None if shape == stack else at_once.place.backend.array(_indices(shape, stack))
+                for shape in self._shapes
+            )
+            given = Stack(self._A, self._columns, (first, second))
+            there = device_stack(at_once.place.backend, given, math.prod(stack), at_once.tol)
+            self._X, self._errors, self._tolerance, some_refused = there
+        self._refused = np.flatnonzero(np.isinf(on_host(self._errors))) if some_refused else ()
         self._seconds = (perf_counter() - start) / len(self._X)
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For each system, which matrix and which columns it has."""
+        first, second = (_indices(shape, self._stack) for shape in self._shapes)
+        return first, second
 
     def answers(self, one: Solve, full_output: bool, vectors: bool) -> Any:
         X, others = self._X, {}
-        for i in np.flatnonzero(np.isinf(self._errors)).tolist():
+        for i in map(int, self._refused):
             # Perhaps few digits are right: that is looked into.
             place = tuple(int(j) for j in np.unravel_index(i, self._stack))
             others[i] = _solved(one, *self._system(i), place)
@@ -245,11 +260,12 @@ class _Together:
 
     def _told(self, others: dict[int, Solution]) -> NDArray[Any]:
         parts, tol = np.empty(len(self._X), dtype=object), self._at_once.tol
+        errors = on_host(self._errors)
         for i, x in enumerate(self._X):
             if i in others:
                 parts[i] = others[i]
                 continue
-            error, tolerance, factor = float(self._errors[i]), self._tolerance, self._at_once.factor
+            error, tolerance, factor = float(errors[i]), self._tolerance, self._at_once.factor
             answer = ExpressAnswer(x, error, tolerance, math.nan, "lu", factor)
             system, reason = self._system(i), self._at_once.reason
             again, where = self._again(i), self._at_once.place
@@ -263,38 +279,56 @@ class _Together:
         if place is None:
             return None
         A, B = self._system(i)
+        return again_alone(A, B, place, tol)
 
-        def solved() -> ExpressAnswer:
-            with place.entered():
-                first = np.zeros(1, np.int64)
-                alone = Stack(A[None], B[None], (first, first))
-                X, errors, tolerance = device_stack(place.backend, alone, tol)
-                return ExpressAnswer(X[0], float(errors[0]), tolerance, math.nan)
 
-        return solved
+def answer_alone(A: Array, B: Array, place: Place, tol: float | None) -> ExpressAnswer | None:
+    """One system by the kernel of stacks on a GPU, which is entered; None if it is refused."""
+    columns = B if B.ndim == 2 else B[:, None]
+    alone = Stack(A[None], columns[None], (None, None))
+    X, errors, tolerance, _ = device_stack(place.backend, alone, 1, tol)
+    error = float(on_host(errors)[0])
+    if math.isinf(error):
+        return None
+    return ExpressAnswer(X[0] if B.ndim == 2 else X[0, :, 0], error, tolerance, math.nan)
+
+
+def again_alone(
+    A: Array, B: Array, place: Place, tol: float | None
+) -> Callable[[], ExpressAnswer | None]:
+    """What does the same later."""
+
+    def solved() -> ExpressAnswer | None:
+        with place.entered():
+            return answer_alone(A, B, place, tol)
+
+    return solved
 
 
 def device_stack(
-    backend: Any, stack: Stack, tol: float | None
-) -> tuple[Any, NDArray[np.float64], float]:
-    """As `express_stack`, by one kernel on the GPU that has the stack; X stays there."""
-    dtype = np.result_type(double_of(stack.A), double_of(stack.B))
-    A, B = (array.astype(dtype, copy=False) for array in (stack.A, stack.B))
+    backend: Any, stack: Stack, count: int, tol: float | None
+) -> tuple[Any, Any, float, bool]:
+    """As `express_stack`, by one kernel on the GPU that has the stack; X and errors stay there.
+
+    Last is whether any system may have been refused.
+    """
+    A, B = stack.A, stack.B
+    dtype = A.dtype
+    if not dtype == B.dtype in EXPRESS_TYPES:
+        dtype = np.result_type(double_of(A), double_of(B))
+        A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
     known = known_of(A.shape[1:], dtype, B.shape[1:], dtype, tol, FP64.name)
     assert known is not None
-    gate, count = known.gate, len(stack.places[0])
+    gate = known.gate
     asked = gate.tolerance, gate.growth, gate.exact_error, gate.suspicious, gate.least, gate.most
-    places = [
-        None if len(array) == count else backend.xp.asarray(where)
-        for array, where in zip((A, B), stack.places, strict=True)
-    ]
-    X, bounds = on_device.solve_stack(backend.device, A, B, count, places, asked)
-    return X, on_host(bounds), known.tolerance
+    X, bounds, some_refused = on_device.solve_stack(
+        backend.device, A, B, count, stack.places, asked
+    )
+    return X, bounds, known.tolerance, some_refused
 
 
-def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
+def _indices(shape: tuple[int, ...], stack: tuple[int, ...]) -> NDArray[np.int64]:
     """For each system, the index of its matrix, or of its columns, among those given."""
-    shape = given.shape[:-2]
     numbers = np.arange(math.prod(shape), dtype=np.int64)
     return numbers if shape == stack else np.broadcast_to(numbers.reshape(shape), stack).ravel()
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import count as count_from
 from typing import Any
 
 import numpy as np
 
+from roundwise.backends.arrays import on_host
 from roundwise.backends.cuda.device import Constants, Device
 
 _LANES = 32
@@ -39,14 +41,15 @@ def solve_stack(
     count: int,
     places: Sequence[Any],
     gate: Sequence[float],
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, bool]:
     """X of `count` systems ``A[places[0][i]] X = B[places[1][i]]``, and what their errors are.
 
     A (m, n, n) and B (l, n, k) are of the same type: float32, float64, complex64 or complex128,
     with any strides. Places that are None are counted through. `gate` has the tolerance, how the
     backward error grows to its bound and what the residuals add to that, the ratio of pivots that
     is suspicious, and the least and the largest divisor in range. The second array has an upper
-    bound of each backward error, infinite where X does not pass.
+    bound of each backward error, infinite where X does not pass. Last is whether there may be such
+    a system: then the bounds are to be read, else nothing more has to come back.
     """
     xp, is_complex = device.xp, A.dtype.kind == "c"
     n, columns = B.shape[1:]
@@ -56,6 +59,7 @@ def solve_stack(
         *_given(A, places[0]),
         *_given(B, places[1]),
         *(X, bounds, count, n, columns, *gate, 0 if single else _CORRECTIONS),
+        *((newest := _newest_refusal(device)), (ticket := next(_tickets))),
     )
     stored = np.float32 if single else np.float64
     constants = _constants(n, is_complex)
@@ -69,7 +73,18 @@ def solve_stack(
         numbers = grid * n * (n + 2 * _TOGETHER) * sizes["PARTS"]
         args = *args, xp.empty(numbers)
     device.launch(source, kernel, grid, block, args, np.float64, stored, constants)
-    return X, bounds
+    return X, bounds, int(on_host(newest)[0]) >= ticket
+
+
+_tickets = count_from(1)
+
+
+@cache
+def _newest_refusal(device: Device) -> Any:
+    """The largest ticket of a call that refused a system: it never has to be cleared."""
+    newest = device.xp.zeros(1, np.uint64)
+    device.synchronize()  # other streams use it, too
+    return newest
 
 
 def _given(array: Any, places: Any) -> tuple[Any, ...]:

@@ -209,7 +209,8 @@ solve_in_blocks(const STORED* __restrict__ a, const long long* __restrict__ a_pl
                 const long long* __restrict__ b_places, long long b_step, long long b_down,
                 long long b_across, STORED* __restrict__ x, double* __restrict__ bounds, int count, int n,
                 int columns, double tolerance, double growth, double exact_error, double suspicious,
-                double least, double most, int corrections, double* spaces) {
+                double least, double most, int corrections, unsigned long long* newest, long long ticket,
+                double* spaces) {
     __shared__ __align__(16) unsigned char memory[sizeof(Shared)];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const Gate gate = {tolerance, growth, exact_error, suspicious, least, most};
@@ -312,6 +313,7 @@ solve_in_blocks(const STORED* __restrict__ a, const long long* __restrict__ a_pl
             __syncthreads();
         }
         if (t == 0) bounds[system] = is_accepted ? worst : infinite;
+        if (t == 0 && !is_accepted) atomicMax(newest, static_cast<unsigned long long>(ticket));
         __syncthreads();
     }
 }

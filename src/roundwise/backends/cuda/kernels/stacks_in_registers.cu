@@ -7,7 +7,8 @@ solve_in_registers(const STORED* __restrict__ a, const long long* __restrict__ a
                    const long long* __restrict__ b_places, long long b_step, long long b_down,
                    long long b_across, STORED* __restrict__ x, double* __restrict__ bounds, int count, int n,
                    int columns, double tolerance, double growth, double exact_error, double suspicious,
-                   double least, double most, int corrections) {
+                   double least, double most, int corrections,
+                   unsigned long long* newest, long long ticket) {
     const Gate gate = {tolerance, growth, exact_error, suspicious, least, most};
     const double infinite = __longlong_as_double(0x7ff0000000000000ll);
     const int lane = threadIdx.x % WIDTH, given = blockIdx.x * (THREADS / WIDTH) + threadIdx.x / WIDTH;
@@ -105,5 +106,7 @@ solve_in_registers(const STORED* __restrict__ a, const long long* __restrict__ a
         worst = larger(worst, bound);
         if (is_there && has_row) write(x + parts * ((system * n + lane) * columns + c), x_i);
     }
-    if (is_there && lane == 0) bounds[system] = is_accepted ? worst : infinite;
+    if (!is_there || lane > 0) return;
+    bounds[system] = is_accepted ? worst : infinite;
+    if (!is_accepted) atomicMax(newest, static_cast<unsigned long long>(ticket));
 }
