@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._csr import dense_from_sparse
-from roundwise.algorithms.scaling import (
-    NOT_FINITE,
-    ScaledColumns,
-    ScaledMatrix,
-    scaled_columns,
-)
+from roundwise.algorithms.scaling import NOT_FINITE, ScaledColumns, ScaledMatrix, scaled_columns
 from roundwise.backends.arrays import array_module, is_sparse
 from roundwise.backends.native.storage import converted
 from roundwise.formats import FP32
@@ -157,11 +152,6 @@ def is_on_device(x: Any) -> bool:
     """Whether x is an array in the memory of a GPU."""
     if isinstance(x, np.ndarray) or is_sparse(x):
         return False
-    if type(x).__module__.startswith("cupyx"):
-        raise TypeError(
-            "sparse matrices on a GPU are not solved there; pass A.get() and b.get() to solve on "
-            "the CPU"
-        )
     where = getattr(x, "__dlpack_device__", None)
     return where is not None and where()[0] in _ON_CUDA
 

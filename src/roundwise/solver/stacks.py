@@ -49,6 +49,7 @@ class AtOnce(NamedTuple):
     tol: float | None
     bound: int  # those with n < bound
     factor: str  # the format of their factors
+    forward: bool  # whether x itself is to be right to the last place
     reason: str
     place: Place | None = None  # the GPU that solves them; None for the processor
 
@@ -222,7 +223,9 @@ class _Together:
         if at_once.place is None:
             given = Stack(self._A, self._columns, self._places)
             threads = factorization_threads()
-            found = express_stack(given, at_once.tol, threads, at_once.factor, kept)
+            found = express_stack(
+                given, at_once.tol, threads, at_once.factor, at_once.forward, kept
+            )
             self._X, self._errors, self._tolerance = found
             some_refused = True
         else:
@@ -265,8 +268,9 @@ class _Together:
             if i in others:
                 parts[i] = others[i]
                 continue
-            error, tolerance, factor = float(errors[i]), self._tolerance, self._at_once.factor
-            answer = ExpressAnswer(x, error, tolerance, math.nan, "lu", factor)
+            error, at_once = float(errors[i]), self._at_once
+            known = error, self._tolerance, math.nan, "lu", at_once.factor
+            answer = ExpressAnswer(x, *known, forward=at_once.forward)
             system, reason = self._system(i), self._at_once.reason
             again, where = self._again(i), self._at_once.place
             arithmetic = "native" if where is None else where.backend.arithmetic
@@ -401,10 +405,13 @@ class StackedFactorization:
             matrices = as_known_type(self._A).reshape(-1, *self.shape[-2:])
             if transposed:
                 matrices = matrices.swapaxes(-1, -2)
-            factor, threads = self._at_once.factor, factorization_threads()
-            low, ratio = factor != FP64.name, suspicious_ratio(self.shape[-1], factor)
+            factor, forward = self._at_once.factor, self._at_once.forward
+            ratio, threads = (
+                suspicious_ratio(self.shape[-1], factor, forward),
+                factorization_threads(),
+            )
             self._kept[transposed] = _kernels.express_factorize(
-                matrices, low, False, ratio, threads
+                matrices, factor, False, ratio, forward, threads
             )
         return self._kept[transposed]
 
@@ -493,7 +500,7 @@ def _with_parts(shape: tuple[int, ...], parts: Any) -> StackedFactorization:
     """What was pickled: the factorization of each matrix."""
     F = StackedFactorization.__new__(StackedFactorization)
     F.shape, F._parts, F._kept, F._is_small = shape, parts, {}, False
-    F._at_once = AtOnce(None, 0, FP64.name, "")
+    F._at_once = AtOnce(None, 0, FP64.name, False, "")
     return F
 
 

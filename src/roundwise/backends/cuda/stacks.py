@@ -35,12 +35,7 @@ def largest(is_complex: bool) -> int:
 
 
 def solve_stack(
-    device: Device,
-    A: Any,
-    B: Any,
-    count: int,
-    places: Sequence[Any],
-    gate: Sequence[float],
+    device: Device, A: Any, B: Any, count: int, places: Sequence[Any], gate: Sequence[float]
 ) -> tuple[Any, Any, bool]:
     """X of `count` systems ``A[places[0][i]] X = B[places[1][i]]``, and what their errors are.
 
