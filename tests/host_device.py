@@ -86,7 +86,7 @@ def reference_stack(device, A, B, count, places, gate):
     where = [np.arange(count) if given is None else given._values for given in places]
     X, bounds = np.empty((count, *B.shape[1:]), A.dtype), np.empty(count)
     tolerance, growth, exact_error, *rest = gate
-    asked = False, tolerance, growth, exact_error, exact_error, *rest, 0
+    asked = "fp64", tolerance, growth, exact_error, exact_error, *rest, 0, False
     _kernels.express_solve_stack(A._values, B._values, *where, X, bounds, *asked, 1)
     return cupy.ndarray(X), cupy.ndarray(bounds), bool(np.isinf(bounds).any())
 
