@@ -83,7 +83,7 @@ def reference_stack(device, A, B, count, places, gate):
     """What kernels/stacks_in_*.cu compute, by the processor's compiled call."""
     assert all(isinstance(x, cupy.ndarray) for x in (A, B))
     assert A.dtype == B.dtype
-    where = [np.arange(count) if given is None else given._values for given in places]
+    where = [np.empty(0, np.int64) if given is None else given._values for given in places]
     X, bounds = np.empty((count, *B.shape[1:]), A.dtype), np.empty(count)
     tolerance, growth, exact_error, *rest = gate
     asked = "fp64", tolerance, growth, exact_error, exact_error, *rest, 0, False

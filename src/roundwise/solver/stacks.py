@@ -24,11 +24,13 @@ from roundwise.backends.cuda import stacks as on_device
 from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
 from roundwise.solver.express import (
+    ALWAYS_SMALL,
+    AT_ONCE,
     EXPRESS_TYPES,
     ExpressAnswer,
     Stack,
+    StackAnswers,
     as_known_type,
-    double_of,
     express_stack,
     is_compiled,
     known_of,
@@ -177,7 +179,9 @@ def solve_stack(A: Array, b: Array, one: Solve, at_once: AtOnce, full_output: bo
         X = X.reshape((*stack, n, k))
         return X[..., 0] if vectors else X
     if at_once.suits(A, columns):
-        return _Together(A, columns, stack, at_once).answers(one, full_output, vectors)
+        found = together(as_known_type(A), as_known_type(columns), stack, at_once)
+        assert found is not None
+        return found.answers(one, full_output, vectors)
     answers = [_solved(one, *system) for system in _systems(A, columns, stack)]
     if full_output:
         return _stacked(answers, stack, vectors)
@@ -206,91 +210,90 @@ def _solved(one: Solve, A: Array, B: Array, place: tuple[int, ...]) -> Any:
 
 
 class _Together:
-    """A stack of systems that one compiled call solves, and one by one those that it refuses."""
+    """A stack that one compiled call has solved, but for the systems that it refuses."""
 
     def __init__(
         self,
-        A: Array,
-        columns: Array,
+        given: Stack,
         stack: tuple[int, ...],
         at_once: AtOnce,
-        kept: _kernels.ExpressFactors | None = None,
+        found: StackAnswers,
+        start: float,
     ) -> None:
-        start, n = perf_counter(), A.shape[-1]
-        self._stack, self._at_once = stack, at_once
-        self._shapes = A.shape[:-2], columns.shape[:-2]
-        self._A, self._columns = A.reshape(-1, n, n), columns.reshape(-1, n, columns.shape[-1])
-        if at_once.place is None:
-            given = Stack(self._A, self._columns, self._places)
-            threads = factorization_threads()
-            found = express_stack(
-                given, at_once.tol, threads, at_once.factor, at_once.forward, kept
-            )
-            self._X, self._errors, self._tolerance = found
-            some_refused = True
-        else:
-            first, second = (
-                None if shape == stack else at_once.place.backend.array(_indices(shape, stack))
-                for shape in self._shapes
-            )
-            given = Stack(self._A, self._columns, (first, second))
-            there = device_stack(at_once.place.backend, given, math.prod(stack), at_once.tol)
-            self._X, self._errors, self._tolerance, some_refused = there
-        self._refused = np.flatnonzero(np.isinf(on_host(self._errors))) if some_refused else ()
-        self._seconds = (perf_counter() - start) / len(self._X)
-
-    @cached_property
-    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For each system, which matrix and which columns it has."""
-        first, second = (_indices(shape, self._stack) for shape in self._shapes)
-        return first, second
+        self._given, self._stack, self._at_once = given, stack, at_once
+        self._found = found
+        self._seconds = (perf_counter() - start) / given.systems
 
     def answers(self, one: Solve, full_output: bool, vectors: bool) -> Any:
-        X, others = self._X, {}
-        for i in map(int, self._refused):
+        X, others = self._found.X, {}
+        refused = (
+            np.flatnonzero(np.isinf(on_host(self._found.errors))).tolist()
+            if self._found.refused
+            else []
+        )
+        for i in refused:
             # Perhaps few digits are right: that is looked into.
             place = tuple(int(j) for j in np.unravel_index(i, self._stack))
             others[i] = _solved(one, *self._system(i), place)
             X[i] = others[i].x if full_output else others[i]
-        shaped = X.reshape(self._stack + X.shape[1:])
-        shaped = shaped[..., 0] if vectors else shaped
+        k = () if vectors else X.shape[2:]
+        shaped = X.reshape(self._stack + X.shape[1:2] + k)
         if not full_output:
             return shaped
         return StackedSolution(shaped, lambda: self._told(others))
 
     def _system(self, i: int) -> tuple[Array, Array]:
-        return self._A[self._places[0][i]], self._columns[self._places[1][i]]
+        A, B, places, _ = self._given
+        a, b = (
+            which[i] if len(which) else i if len(given) > 1 else 0
+            for given, which in zip((A, B), places, strict=True)
+        )
+        return A[a], B[b]
 
     def _told(self, others: dict[int, Solution]) -> NDArray[Any]:
-        parts, tol = np.empty(len(self._X), dtype=object), self._at_once.tol
-        errors = on_host(self._errors)
-        for i, x in enumerate(self._X):
+        X, errors, _, tolerance = self._found
+        errors, place = on_host(errors), self._at_once.place
+        parts, tol = np.empty(len(X), dtype=object), self._at_once.tol
+        for i, x in enumerate(X):
             if i in others:
                 parts[i] = others[i]
                 continue
-            error, at_once = float(errors[i]), self._at_once
-            known = error, self._tolerance, math.nan, "lu", at_once.factor
+            at_once = self._at_once
+            known = float(errors[i]), tolerance, math.nan, "lu", at_once.factor
             answer = ExpressAnswer(x, *known, forward=at_once.forward)
             system, reason = self._system(i), self._at_once.reason
-            again, where = self._again(i), self._at_once.place
-            arithmetic = "native" if where is None else where.backend.arithmetic
+            again, arithmetic = None, "native"
+            if place is not None:
+                again, arithmetic = again_alone(*system, place, tol), place.backend.arithmetic
             parts[i] = solution_of(answer, *system, tol, self._seconds, again, reason, arithmetic)
         return parts.reshape(self._stack)
 
-    def _again(self, i: int) -> Callable[[], ExpressAnswer | None] | None:
-        """What solves one system once more on its GPU; None on the processor."""
-        place, tol = self._at_once.place, self._at_once.tol
-        if place is None:
-            return None
-        A, B = self._system(i)
-        return again_alone(A, B, place, tol)
+
+def together(
+    A: Array,
+    columns: Array,
+    stack: tuple[int, ...],
+    at_once: AtOnce,
+    kept: _kernels.ExpressFactors | None = None,
+) -> _Together | None:
+    """All systems of a stack, that is not empty, by one call; None if types are not for it."""
+    start, (n, k) = perf_counter(), columns.shape[-2:]
+    matrices, blocks = A.reshape(-1, n, n), columns.reshape(-1, n, k)
+    places = _indices(A, matrices, stack), _indices(columns, blocks, stack)
+    given = Stack(matrices, blocks, places, math.prod(stack))
+    if at_once.place is not None:
+        found: StackAnswers | None = device_stack(at_once.place.backend, given, at_once.tol)
+    else:
+        found = express_stack(given, at_once.tol, at_once.factor, at_once.forward, kept)
+    return None if found is None else _Together(given, stack, at_once, found, start)
 
 
 def answer_alone(A: Array, B: Array, place: Place, tol: float | None) -> ExpressAnswer | None:
     """One system by the kernel of stacks on a GPU, which is entered; None if it is refused."""
+    A, B = as_known_type(A), as_known_type(B)
     columns = B if B.ndim == 2 else B[:, None]
-    alone = Stack(A[None], columns[None], (None, None))
-    X, errors, tolerance, _ = device_stack(place.backend, alone, 1, tol)
+    alone = Stack(A[None], columns[None], (_NO_INDICES, _NO_INDICES), 1)
+    X, errors, _, tolerance = device_stack(place.backend, alone, tol)
     error = float(on_host(errors)[0])
     if math.isinf(error):
         return None
@@ -309,32 +312,48 @@ def again_alone(
     return solved
 
 
-def device_stack(
-    backend: Any, stack: Stack, count: int, tol: float | None
-) -> tuple[Any, Any, float, bool]:
-    """As `express_stack`, by one kernel on the GPU that has the stack; X and errors stay there.
-
-    Last is whether any system may have been refused.
-    """
-    A, B = stack.A, stack.B
-    dtype = A.dtype
-    if not dtype == B.dtype in EXPRESS_TYPES:
-        dtype = np.result_type(double_of(A), double_of(B))
-        A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
+def device_stack(backend: Any, given: Stack, tol: float | None) -> StackAnswers:
+    """As `express_stack`, by one kernel on the GPU that has the stack; X and errors stay there."""
+    A, B, places, systems = given
+    dtype = np.result_type(A.dtype, B.dtype)
+    A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
     known = known_of(A.shape[1:], dtype, B.shape[1:], dtype, tol, FP64.name)
     assert known is not None
     gate = known.gate
     asked = gate.tolerance, gate.growth, gate.exact_error, gate.suspicious, gate.least, gate.most
-    X, bounds, some_refused = on_device.solve_stack(
-        backend.device, A, B, count, stack.places, asked
-    )
-    return X, bounds, known.tolerance, some_refused
+    first, second = (backend.array(which) if len(which) else None for which in places)
+    solved = on_device.solve_stack(backend.device, A, B, systems, (first, second), asked)
+    return StackAnswers(*solved, known.tolerance)
 
 
-def _indices(shape: tuple[int, ...], stack: tuple[int, ...]) -> NDArray[np.int64]:
-    """For each system, the index of its matrix, or of its columns, among those given."""
-    numbers = np.arange(math.prod(shape), dtype=np.int64)
-    return numbers if shape == stack else np.broadcast_to(numbers.reshape(shape), stack).ravel()
+def stack_at_once(A: Array, b: Array, tol: float | None, forward: bool) -> _Together | None:
+    """A stack of small systems by one call, for the default policy; None if it is no such stack.
+
+    `small` systems only: what others take does not depend on their shape alone.
+    """
+    shape, n = A.shape[:-2], A.shape[-1]
+    columns = b[:, None] if b.ndim == 1 else b
+    if not (columns.ndim > 1 and columns.shape[-2] == n == A.shape[-2] < ALWAYS_SMALL):
+        return None
+    stack = shape if columns.ndim == 2 or columns.shape[:-2] == shape else None
+    if stack is None or not (b.size and A.size > n * n):
+        return None
+    return together(A, columns, stack, AtOnce(tol, ALWAYS_SMALL, FP64.name, forward, AT_ONCE))
+
+
+_NO_INDICES = np.empty(0, dtype=np.int64)
+
+
+def _indices(given: Array, flat: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
+    """For each system, the index of its matrix, or of its columns, among those given.
+
+    None are needed where each system has its own, or all have the same.
+    """
+    shape = given.shape[:-2]
+    if shape == stack or len(flat) == 1:
+        return _NO_INDICES
+    numbers = np.arange(len(flat), dtype=np.int64)
+    return np.broadcast_to(numbers.reshape(shape), stack).ravel()
 
 
 def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> StackedSolution:
@@ -437,8 +456,7 @@ class StackedFactorization:
 
     def _solve(self, b: Array, trans: Any, full_output: bool) -> Any:
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
-        is_known = self._at_once.place is not None or as_known_type(b).dtype in EXPRESS_TYPES
-        if self._is_small and b.size and is_known:
+        if self._is_small and b.size and as_known_type(b).dtype in EXPRESS_TYPES:
             return self._solved_together(columns, trans, stack, full_output, b.ndim == 1)
         xp = array_module(columns)
         parts: Any = np.broadcast_to(self.parts, stack)
@@ -465,12 +483,14 @@ class StackedFactorization:
         if conjugate:
             columns = columns.conj()
         kept = self._factors(transposed) if self._at_once.place is None else None
-        together = _Together(A, columns, stack, self._at_once, kept)
+        columns = as_known_type(columns)
+        found = together(as_known_type(A), columns, stack, self._at_once, kept)
+        assert found is not None
 
         def one(matrix: Array, block: Array) -> Any:
             return self._one(matrix).solve(block, full_output=full_output)
 
-        answer = together.answers(one, full_output, vectors)
+        answer = found.answers(one, full_output, vectors)
         if not conjugate:
             return answer
         if not full_output:

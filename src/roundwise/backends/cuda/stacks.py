@@ -40,11 +40,13 @@ def solve_stack(
     """X of `count` systems ``A[places[0][i]] X = B[places[1][i]]``, and what their errors are.
 
     A (m, n, n) and B (l, n, k) are of the same type: float32, float64, complex64 or complex128,
-    with any strides. Places that are None are counted through. `gate` has the tolerance, how the
-    backward error grows to its bound and what the residuals add to that, the ratio of pivots that
-    is suspicious, and the least and the largest divisor in range. The second array has an upper
-    bound of each backward error, infinite where X does not pass. Last is whether there may be such
-    a system: then the bounds are to be read, else nothing more has to come back.
+    with any strides. Places that are None stand for all in turn, or for the only one. `gate` has
+    the tolerance, how the backward error grows to its bound and what the residuals add to that, the
+    ratio of pivots that is suspicious, and the least and the largest divisor in range.
+
+    The second array has an upper bound of each backward error, infinite where X does not pass. Last
+    is whether there may be such a system: then the bounds are to be read, else nothing more has to
+    come back.
     """
     xp, is_complex = device.xp, A.dtype.kind == "c"
     n, columns = B.shape[1:]
@@ -84,8 +86,9 @@ def _newest_refusal(device: Device) -> Any:
 
 def _given(array: Any, places: Any) -> tuple[Any, ...]:
     """An array as kernels take it: where it is, which part of it each system has, and its steps."""
-    steps = (step // array.itemsize for step in array.strides)
-    return array, 0 if places is None else places, *steps
+    first, *others = (step // array.itemsize for step in array.strides)
+    step = 0 if places is None and len(array) == 1 else first
+    return array, 0 if places is None else places, step, *others
 
 
 @cache
