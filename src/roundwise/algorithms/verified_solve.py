@@ -28,13 +28,13 @@ from roundwise.algorithms.accuracy import (
     ErrorMeasure,
     backward_errors,
     default_tolerance,
+    lost_pivots,
     passes,
     upper_bounds,
     within,
 )
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.conditioning import lost_pivots
 from roundwise.algorithms.deflation import deflated_corrector, keeps_bits
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (

@@ -20,17 +20,10 @@ from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
-from roundwise.machine.spinning import spinning_threads_aside
-from roundwise.machine.threads import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import (
-    ALWAYS_SMALL,
-    AT_ONCE,
-    ExpressAnswer,
-    express,
-    express_action,
-    solution_of,
-)
+from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -214,7 +207,7 @@ def solve_system(
     `refused` says that `express` has been tried with A and b as they are.
     """
     place = None
-    if not (type(A) is type(b) is np.ndarray and device is None):
+    if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
         if (sparse_on := sparse_place(A, device)) != "cpu":
             options = replace(options, sparse_on=sparse_on)
             with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
@@ -285,7 +278,8 @@ def _solved(
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
         del orders  # F drops those of the plan when they have served
-        F = Factorization(system, plan, options, perf_counter() - start, analyses)
+        seconds = perf_counter() - start
+        F = Factorization(system, plan, options, seconds, analyses, once=True)
         del plan
         return solved_once(F, b, full_output)
 
