@@ -10,15 +10,24 @@ import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.algorithms import Stage
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
+from roundwise.algorithms.accuracy import (
+    default_tolerance,
+    holds_in_single,
+    passes,
+    rounded_errors,
+    target_of,
+    upper_bounds,
+    within,
+)
 from roundwise.algorithms.conditioning import lost_pivots
 from roundwise.backends import Analysis, Factors, Matrix
+from roundwise.backends.arrays import column_norms
 from roundwise.backends.contract import NoAnalysis
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.costs.prices import current_prices
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.methods import METHODS
 from roundwise.methods.contract import Shape
@@ -99,38 +108,56 @@ class Factored:
     def solved_at_once(self, b: Any, tol: float | None, accuracy: str) -> Any:
         """x by the factors that exist, refined and judged by one compiled call; None if that fails.
 
-        For a plain float64 system whose factors show no signs of trouble. Whoever gets None solves
-        as if nobody had tried.
+        For a dense system that was not scaled and whose factors show no signs of trouble; b is a
+        vector or columns of float32 or float64, of a complex system in its real form. Whoever gets
+        None solves as if nobody had tried.
         """
-        factors, matrix, A = self._factors, self.matrix, self._matrices.get(FP64)
-        if factors is None or A is None or accuracy != "backward" or not self._suits_one_call:
+        factors, matrix, A = self._factors_at_hand, self.matrix, self._matrices.get(FP64)
+        if factors is None or accuracy != "backward" or not self._suits_one_call:
             return None
         n = matrix.n
         if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
             return None
-        action = self.ladder[self._level]
+        action = self.ladder[self.level]
         if not action[1] == action[3] == FP64 or not self._shows_no_signs(factors):
             return None
-        tolerance = default_tolerance(n) if tol is None else tol
-        unknown = self._backend.residual_error(FP64, n)
-        if not unknown < tolerance / 2:
+        if A is None:
+            A = self._matrices[FP64] = self._backend.matrix(matrix.A, FP64)
+        dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
+        tolerance = matrix.tolerance(tol, dtype)
+        if tolerance is None:
+            tolerance = default_tolerance(n, FP32 if dtype == np.float32 else FP64)
+        unknown = self._backend.residual_error(FP64, n, *matrix.kind)
+        target = target_of(tolerance, dtype, matrix.is_complex)
+        if not unknown < target / 2:
             return None
-        B = b if b.flags.f_contiguous else np.asfortranarray(b)
-        found = factors.refined(A, matrix.norm, B, within(tolerance, n, unknown), MOST_STEPS)
-        if found is None or not passes(float(upper_bounds(found.error, n, unknown)), tolerance):
+        B = np.asfortranarray(b, dtype=np.float64)
+        found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
+        if found is None:
+            return None
+        X, error = found.X, found.error
+        if dtype == np.float32:
+            X, error = X.astype(np.float32), rounded_errors(error, matrix.is_complex)
+            if not holds_in_single(column_norms(found.X.reshape(n, -1, order="F"))):
+                return None
+        if not passes(float(upper_bounds(error, n, unknown)), tolerance):
             return None
         most = FEW_DIGITS if factors.fmt == FP64 else UNKNOWN_AT_FIRST
         if SUSPICIOUS * found.stretch > 1.0 or not found.largest < most:
             return None
         self.count(b.shape[1] if b.ndim == 2 else 1, len(found.history) // 2)
-        return found.X
+        return X
+
+    @property
+    def _factors_at_hand(self) -> Factors | None:
+        """The factors of the present rung, if they exist."""
+        return self._factors
 
     @cached_property
     def _suits_one_call(self) -> bool:
         matrix = self.matrix
-        plain = not (matrix.is_sparse or matrix.is_complex) and matrix.place is None
-        plain = plain and matrix.rows is None and matrix.columns is None
-        return plain and matrix.dtype == np.float64
+        plain = not matrix.is_sparse and matrix.place is None
+        return plain and matrix.rows is None and matrix.columns is None
 
     def _shows_no_signs(self, factors: Factors) -> bool:
         """Whether pivots tell of no trouble; the answer is kept as long as the factors are."""
@@ -267,6 +294,18 @@ class _Transposed(Factored):
 
     def forgets_analysis(self, level: int) -> bool:
         return self._given.forgets_analysis(level)
+
+    @property
+    def _factors_at_hand(self) -> Factors | None:
+        factors = self._given._factors_at_hand
+        return None if factors is None else TransposedFactors(factors)
+
+    def _shows_no_signs(self, factors: Factors) -> bool:
+        made = self._given._factors_at_hand
+        return made is not None and self._given._shows_no_signs(made)
+
+    def count(self, columns: int, steps: int) -> None:
+        self._given.count(columns, steps)
 
 
 def with_pattern_of(first: System, matrix: System) -> System:

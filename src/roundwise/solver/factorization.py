@@ -310,13 +310,13 @@ class Factorization:
         factored = present.factored
         system = factored.matrix
         with ieee_arithmetic(), system.entered(b):
-            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
-                x = factored.solved_at_once(b, self._tol, self._accuracy)
-                if x is not None:
-                    return x
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed
+            if type(b) is np.ndarray and taken.share == 1.0 and not full_output:
+                x = factored.solved_at_once(taken.columns, self._tol, self._accuracy)
+                if x is not None:
+                    return taken.back(x)
             try:
                 solution = self._solve(factored, taken, full_output)
             except SolveFailed as failure:
