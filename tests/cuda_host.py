@@ -104,6 +104,7 @@ class HostDevice(Device):
 
     name, key, memory_free, processors = "stand-in", "stand-in", 2**40, 1
     number = 0
+    records_products = False
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.xp, self._kernels = folder, _Arrays(), {}

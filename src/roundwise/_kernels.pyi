@@ -216,14 +216,7 @@ def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool: .
 _Doubles = NDArray[float64]
 
 def native_exact_residual(
-    a: _Doubles,
-    transpose: bool,
-    x: _Doubles,
-    b: _Doubles,
-    r: _Doubles,
-    block: int,
-    threads: int,
-    /,
+    a: _Doubles, transpose: bool, x: _Doubles, b: _Doubles, r: _Doubles, block: int, threads: int, /
 ) -> None: ...
 def native_exact_sparse_residual(
     indptr: NDArray[Any],
@@ -465,13 +458,7 @@ def sparse_scale(
 
 class LeftLookingLU:
     def __init__(
-        self,
-        form: int,
-        n: int,
-        first: NDArray[Any],
-        second: NDArray[Any],
-        values: NDArray[Any],
-        /,
+        self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
     def factorize(self) -> None: ...
@@ -520,13 +507,7 @@ class LeftLookingLU:
 
 class ComplexLeftLookingLU:
     def __init__(
-        self,
-        form: int,
-        n: int,
-        first: NDArray[Any],
-        second: NDArray[Any],
-        values: NDArray[Any],
-        /,
+        self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
     def factorize(self) -> None: ...

@@ -69,7 +69,7 @@ def target_of(tolerance: float, dtype: Any, is_complex: bool = False) -> float:
     if dtype != np.float32:
         return tolerance
     left = (tolerance - rounded_errors(0.0, is_complex)) * (1 - 2.0**-19)
-    return max(left, tolerance / 4)
+    return float(max(left, tolerance / 4))
 
 
 def rounded_errors(errors: Any, is_complex: bool = False) -> Any:

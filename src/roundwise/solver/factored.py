@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
-from roundwise.algorithms import Stage
 from roundwise.algorithms.accuracy import (
     default_tolerance,
     holds_in_single,
@@ -19,10 +19,10 @@ from roundwise.algorithms.accuracy import (
     upper_bounds,
     within,
 )
-from roundwise.algorithms.conditioning import lost_pivots
-from roundwise.backends import Analysis, Factors, Matrix
+from roundwise.algorithms.scaling import are_moderate
+from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import NoAnalysis
+from roundwise.backends.contract import AtOnce, NoAnalysis, Vector
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
@@ -34,18 +34,30 @@ from roundwise.methods.contract import Shape
 from roundwise.solver.decide import Plan
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
-from roundwise.solver.trust.error_bound import PROVED_UP_TO
-from roundwise.solver.trust.examining import (
-    FEW_DIGITS,
-    MAY_HIDE,
-    SMALL_PIVOT,
-    SUSPICIOUS,
-    UNKNOWN_AT_FIRST,
-    Examiner,
-)
+from roundwise.solver.trust.examining import SUSPICIOUS, Examiner
 
 MOST_STEPS = 30
 """Corrections at most: those of `HalvingRule`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What one compiled call made of a rung, with factors that it found or made."""
+
+    found: AtOnce | None  # what has passed the gate; None if refinement does not get there
+    x: Vector | None  # its X in the type of the answer
+    failure: ArithmeticFailure | None  # why there are no factors
+    is_harmless: bool  # nothing is to be examined: X is the answer
+    factor_seconds: float
+    seconds: float  # of all
+
+    @property
+    def columns(self) -> AtOnce | None:
+        """What was found, as columns, also where b is a vector."""
+        found = self.found
+        if found is None or found.X.ndim == 2:
+            return found
+        return found._replace(X=found.X[:, None], R=found.R[:, None])
 
 
 class Factored:
@@ -56,10 +68,7 @@ class Factored:
     """
 
     def __init__(
-        self,
-        matrix: System,
-        plan: Plan,
-        analyses: dict[str, Analysis] | None = None,
+        self, matrix: System, plan: Plan, analyses: dict[str, Analysis] | None = None
     ) -> None:
         self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
         self.plan = plan
@@ -74,7 +83,6 @@ class Factored:
         self._fixed = plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
-        self._harmless: Factors | None = None
         self.history: list[str] = []
         """What was decided after solves, in words."""
 
@@ -105,71 +113,58 @@ class Factored:
                 self._factors = self._made(level)
             return self._factors
 
-    def solved_at_once(self, b: Any, tol: float | None, accuracy: str) -> Any:
-        """x by the factors that exist, refined and judged by one compiled call; None if that fails.
+    def tried_at_once(self, b: Any, tol: float | None, accuracy: str) -> Tried | None:
+        """The present rung for these columns by one compiled call; None if it is not for that.
 
-        For a dense system that was not scaled and whose factors show no signs of trouble; b is a
-        vector or columns of float32 or float64, of a complex system in its real form. Whoever gets
-        None solves as if nobody had tried.
+        It is for dense systems that were not scaled; b is a vector or columns of float32 or
+        float64, of a complex system in its real form. What it gives is what `VerifiedSolve.rung`
+        would: the same call refines there, and `climb` goes on from it wherever it is not the
+        answer.
         """
-        factors, matrix, A = self._factors_at_hand, self.matrix, self._matrices.get(FP64)
-        if factors is None or accuracy != "backward" or not self._suits_one_call:
+        if accuracy != "backward" or not self._suits_one_call:
             return None
-        n = matrix.n
+        n, action = self.matrix.n, self.ladder[self.level]
         if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
             return None
-        action = self.ladder[self.level]
-        if not action[1] == action[3] == FP64 or not self._shows_no_signs(factors):
-            return None
-        if A is None:
-            A = self._matrices[FP64] = self._backend.matrix(matrix.A, FP64)
+        matrix, kind = self.matrix, self.matrix.kind
         dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
         tolerance = matrix.tolerance(tol, dtype)
         if tolerance is None:
             tolerance = default_tolerance(n, FP32 if dtype == np.float32 else FP64)
-        unknown = self._backend.residual_error(FP64, n, *matrix.kind)
         target = target_of(tolerance, dtype, matrix.is_complex)
-        if not unknown < target / 2:
+        unknown = self._backend.residual_error(FP64, n, *kind)
+        if not (action[1] is action[3] is FP64 and unknown < target / 2):
             return None
         B = np.asfortranarray(b, dtype=np.float64)
+        norms = column_norms(B if b.ndim == 2 else B[:, None])
+        if not (math.isfinite(norms.sum()) and are_moderate(norms)):
+            return None
+        start = perf_counter()
+        try:
+            factors = self.factors_of(self.level)
+        except ArithmeticFailure as failure:
+            made = perf_counter() - start
+            return Tried(None, None, failure, False, made, made)
+        made, A = perf_counter(), self.in_format(FP64)
         found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
         if found is None:
-            return None
-        X, error = found.X, found.error
+            return Tried(None, None, None, False, made - start, perf_counter() - start)
+        x, error, harmless = found.X.astype(dtype, copy=False), found.error, True
         if dtype == np.float32:
-            X, error = X.astype(np.float32), rounded_errors(error, matrix.is_complex)
-            if not holds_in_single(column_norms(found.X.reshape(n, -1, order="F"))):
-                return None
-        if not passes(float(upper_bounds(error, n, unknown)), tolerance):
-            return None
-        most = FEW_DIGITS if factors.fmt == FP64 else UNKNOWN_AT_FIRST
-        if SUSPICIOUS * found.stretch > 1.0 or not found.largest < most:
-            return None
-        self.count(b.shape[1] if b.ndim == 2 else 1, len(found.history) // 2)
-        return X
-
-    @property
-    def _factors_at_hand(self) -> Factors | None:
-        """The factors of the present rung, if they exist."""
-        return self._factors
+            error = rounded_errors(error, matrix.is_complex)
+            harmless = holds_in_single(column_norms(x if b.ndim == 2 else x[:, None]))
+        if harmless and passes(float(upper_bounds(error, n, unknown)), tolerance):
+            stretched = SUSPICIOUS * found.stretch > 1.0
+            harmless = self.examiner.is_harmless(factors, stretched, found.largest)
+        else:
+            harmless = False
+        return Tried(found, x, None, harmless, made - start, perf_counter() - start)
 
     @cached_property
     def _suits_one_call(self) -> bool:
         matrix = self.matrix
         plain = not matrix.is_sparse and matrix.place is None
         return plain and matrix.rows is None and matrix.columns is None
-
-    def _shows_no_signs(self, factors: Factors) -> bool:
-        """Whether pivots tell of no trouble; the answer is kept as long as the factors are."""
-        if self._harmless is not factors:
-            if self.matrix.n <= PROVED_UP_TO:
-                harmless = not self.examiner.shows_signs(factors)
-            elif factors.fmt == FP64:
-                harmless = not lost_pivots(factors, math.inf, SUSPICIOUS)
-            else:
-                harmless = not lost_pivots(factors, MAY_HIDE, SMALL_PIVOT)
-            self._harmless = factors if harmless else None
-        return self._harmless is factors
 
     def count(self, columns: int, steps: int) -> None:
         """Count corrections of a solve; once they cost what FP64 factors do, these come next.
@@ -261,11 +256,11 @@ class Factored:
                 self._factors = None
             return True
 
-    def matrix_of(self, stage: Stage) -> Matrix:
-        """A in the format of a stage."""
-        if stage.fmt not in self._matrices:
-            self._matrices[stage.fmt] = stage.matrix(self.matrix.A)
-        return self._matrices[stage.fmt]
+    def in_format(self, fmt: FloatFormat) -> Matrix:
+        """A, to multiply with in a format."""
+        if (known := self._matrices.get(fmt)) is None:
+            known = self._matrices[fmt] = self._backend.matrix(self.matrix.A, fmt)
+        return known
 
     @cached_property
     def examiner(self) -> Examiner:
@@ -284,28 +279,23 @@ class _Transposed(Factored):
     def __init__(self, given: Factored) -> None:
         super().__init__(given.matrix.transposed(given._backend), given.plan)
         self._given = given
+        self._kept: tuple[Factors, TransposedFactors] | None = None
 
     @property
     def level(self) -> int:
         return self._given.level
 
     def factors_of(self, level: int) -> Factors:
-        return TransposedFactors(self._given.factors_of(level))
-
-    def forgets_analysis(self, level: int) -> bool:
-        return self._given.forgets_analysis(level)
-
-    @property
-    def _factors_at_hand(self) -> Factors | None:
-        factors = self._given._factors_at_hand
-        return None if factors is None else TransposedFactors(factors)
-
-    def _shows_no_signs(self, factors: Factors) -> bool:
-        made = self._given._factors_at_hand
-        return made is not None and self._given._shows_no_signs(made)
+        given, kept = self._given.factors_of(level), self._kept
+        if kept is None or kept[0] is not given:  # what is known of factors is known by identity
+            kept = self._kept = given, TransposedFactors(given)
+        return kept[1]
 
     def count(self, columns: int, steps: int) -> None:
         self._given.count(columns, steps)
+
+    def forgets_analysis(self, level: int) -> bool:
+        return self._given.forgets_analysis(level)
 
 
 def with_pattern_of(first: System, matrix: System) -> System:

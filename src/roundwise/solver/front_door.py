@@ -31,18 +31,20 @@ from roundwise.solver.express_sparse import (
     sparse_factors,
     sparse_solution_of,
 )
-from roundwise.solver.factorization import (
-    Decided,
-    Factorization,
-    SmallFactors,
-    solved_once,
-    with_x,
-)
+from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
-from roundwise.solver.places import Place, place_of, returned
+from roundwise.solver.places import (
+    Place,
+    like_given,
+    on_host,
+    place_of,
+    returned,
+    sparse_gpu,
+    sparse_place,
+)
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
-from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
+from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
 from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
 from roundwise.solver.structures import Structure
 
@@ -75,7 +77,7 @@ def solve(
     ----------
     A : (n, n) array_like or sparse, or stacked (..., n, n)
         Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
-        arrays and torch tensors on a GPU are solved there.
+        arrays and torch tensors on a GPU are solved there, sparse ones, too.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
         One right-hand side, or k of them as columns. Stacks are broadcast as NumPy 2 does it: a
         one-dimensional b is one vector for all systems.
@@ -106,9 +108,10 @@ def solve(
         units in the last place; it is refined with residuals in twice the precision. Where the
         condition number is too large for that (about 1e15), a warning says so, and x has a small
         backward error only.
-    device : {None, "cpu", "cuda", "cuda:1", ...}
-        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
-        solved where it is.
+    device : {None, "cpu", "cuda", "cuda:1", ..., "auto"}
+        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back; a sparse A is factorized
+        there, by cuDSS, and x verified on the processor. ``"auto"``: a sparse A is factorized
+        wherever that is expected to be faster. By default a system is solved where it is.
     lower : bool
         Of a matrix that is said to be symmetric, Hermitian or positive definite, read the lower
         triangle, not the upper one.
@@ -193,6 +196,12 @@ def solve_system(
     """
     place = None
     if not (type(A) is type(b) is np.ndarray and device is None):
+        if (sparse_on := sparse_place(A, device)) != "cpu":
+            options = replace(options, sparse_on=sparse_on)
+            with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
+                there = on_host(A), on_host(b)
+                answer = solve_system(asker, *there, options, full_output, None, patterns)
+                return with_x(answer, lambda x: like_given(x, b))
         place = place_of(A, b, device)
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
@@ -230,7 +239,8 @@ def _solved(
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
         if is_sparse(A):
-            bound = 0 if isinstance(asker, Start) else bound  # its method is another one
+            if isinstance(asker, Start) or options.sparse_on != "cpu":
+                bound = 0  # its method is another one
             before = () if patterns is None else patterns.factors
             found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
             if patterns is not None:
@@ -250,7 +260,8 @@ def _solved(
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
-    system = prepare(A, _columns_of(b), place, round_too=round_too)
+    backend = backend_for(options.sparse_on)
+    system = prepare(A, _columns_of(b), place, round_too=round_too, backend=backend)
     known = nullcontext((system, None)) if patterns is None else patterns.borrowed(system)
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
@@ -361,6 +372,10 @@ def factor_system(
     """`factor` with checked options."""
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
+    if (sparse_on := sparse_place(A, device)) != "cpu":
+        options = replace(options, sparse_on=sparse_on)
+        with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
+            return factor_system(asker, on_host(A), options, columns)
     place = place_of(A, None, device)
     if place is not None:
         options.check_on_device()
@@ -383,7 +398,8 @@ def _factored(
 ) -> Factorization:
     def decided(matrix: Any) -> Decided:
         start = perf_counter()
-        system = prepare(matrix, columns, place, copy=True)
+        backend = backend_for(options.sparse_on)
+        system = prepare(matrix, columns, place, copy=True, backend=backend)
         return system, decide(system, asker, options), perf_counter() - start
 
     factor, array = express_format(asker), A
@@ -391,7 +407,8 @@ def _factored(
         array = dense_array("A", A, real=False)
 
     bound = _express_below(asker, options)
-    if place is None and is_sparse(A) and bound and not isinstance(asker, Start):
+    on_cpu = place is None and options.sparse_on == "cpu"
+    if on_cpu and is_sparse(A) and bound and not isinstance(asker, Start):
         sparse = sparse_factors(A, options.tol, columns)
         if sparse is not None:
             action = Action([FP64] * 4, sparse.method)

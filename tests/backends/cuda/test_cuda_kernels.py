@@ -9,7 +9,7 @@ from cuda_host import HostDevice
 
 import roundwise as rw
 from roundwise.backends import arrays
-from roundwise.backends.cuda import cholesky, cublas, elimination, lu, plan, residual
+from roundwise.backends.cuda import cholesky, elimination, lu, plan, residual
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.native import exact
@@ -26,8 +26,7 @@ def device(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
-    """Several outer panels even for small n; plans without a cuBLAS that graphs could record."""
-    monkeypatch.setattr(cublas, "library", lambda: None)
+    """Several outer panels even for small n."""
     monkeypatch.setattr(plan, "_PLANS", {})  # they know the width of panels that they were made for
     monkeypatch.setattr(elimination, "outer_width", lambda n, sections: 64)
     monkeypatch.setattr(cholesky, "WIDTH", 64)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property
+from roundwise.backends.cuda import cublas
 from roundwise.backends.cuda.plan import address
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FloatFormat
@@ -70,6 +71,11 @@ class Device:
     def processors(self) -> int:
         """How many streaming multiprocessors it has."""
         return int(self.xp.cuda.Device().attributes["MultiProcessorCount"])
+
+    @cached_property
+    def records_products(self) -> bool:
+        """Whether there is a cuBLAS whose products graphs can record."""
+        return cublas.library() is not None
 
     @cached_property
     def key(self) -> str:

@@ -144,7 +144,7 @@ class Plan:
             if graph is None:
                 if (distance := address(arena) - self._start) != 0:
                     self._move(distance)
-                if self._has_products and cublas.library() is None:
+                if self._has_products and not self._device.records_products:
                     self._run_at_once()
                     return
                 graph = self._graph()
