@@ -257,7 +257,7 @@ def express_solve(
     a: NDArray[Any],
     b: NDArray[Any],
     x: NDArray[Any],
-    low: bool,
+    factor: str,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -266,6 +266,7 @@ def express_solve(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
 def tall_solve(
@@ -293,7 +294,7 @@ def express_solve_stack(
     which_b: NDArray[Any],
     x: NDArray[Any],
     errors: _Doubles,
-    low: bool,
+    factor: str,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -302,6 +303,7 @@ def express_solve_stack(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     threads: int,
     /,
 ) -> None: ...
@@ -311,7 +313,7 @@ class ExpressFactors:
     def refused(self) -> list[int]: ...
 
 def express_factorize(
-    a: NDArray[Any], low: bool, scaled: bool, suspicious: float, threads: int, /
+    a: NDArray[Any], factor: str, scaled: bool, suspicious: float, forward: bool, threads: int, /
 ) -> ExpressFactors: ...
 def express_substitute(
     factors: ExpressFactors,
@@ -325,6 +327,7 @@ def express_substitute(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
 def express_substitute_stack(
@@ -342,6 +345,7 @@ def express_substitute_stack(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     threads: int,
     /,
 ) -> None: ...

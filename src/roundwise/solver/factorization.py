@@ -72,6 +72,11 @@ class _Present:
             self.made = self.make()  # by two threads, perhaps: the first one's is not used then
         return self.made
 
+    @property
+    def asked_first(self) -> ExpressFactors | None:
+        """The express factors, unless a solve has climbed to better ones."""
+        return None if self.made is not None and self.made.level else self.express
+
 
 class Factorization:
     """A factored matrix whose every answer passes the gate; `roundwise.factor` makes it.
@@ -177,7 +182,7 @@ class Factorization:
     def action(self) -> Action:
         """The action whose factors are in use, or will be made first."""
         present = self._present
-        if self._small is not None and present.express is not None:
+        if self._small is not None and present.asked_first is not None:
             return self._small.action
         return present.factored.ladder[present.factored.level]
 
@@ -303,7 +308,7 @@ class Factorization:
         array([-0.1,  0.7])
         """
         present = self._present  # `refactor` does not change it
-        if (express := present.express) is not None:
+        if (express := present.asked_first) is not None:
             start = perf_counter()
             found = express.solve(b, trans)
             if found is not None:
@@ -531,7 +536,11 @@ def _remade(
 ) -> Factorization:
     """What was pickled, starting from the rung that it had reached; A had express factors."""
     with ieee_arithmetic():
-        express = None if A is None or factor is None else DenseFactors(A, options.tol, factor)
+        express = (
+            None
+            if A is None or factor is None
+            else DenseFactors(A, options.tol, factor, options.forward)
+        )
         F = Factorization(system, plan, options, express=express)
         F._present.made = F._factored.renewed(system, level)
         return F

@@ -23,7 +23,14 @@ from roundwise.formats import FP64
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import ALWAYS_SMALL, AT_ONCE, ExpressAnswer, express, solution_of
+from roundwise.solver.express import (
+    ALWAYS_SMALL,
+    AT_ONCE,
+    ExpressAnswer,
+    express,
+    express_action,
+    solution_of,
+)
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -163,14 +170,14 @@ def solve(
         type(A) is type(b) is np.ndarray
         and type(policy) is str
         and policy == "default"
-        and accuracy == "backward"
+        and accuracy in ("backward", "forward")
         and assume_a is device is None
         and not transposed
         and A.ndim == 2
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol = perf_counter(), checked_tolerance(tol)
-        found = express(A, b, tol)
+        found = express(A, b, tol, forward=accuracy == "forward")
         if found is not None:
             x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
@@ -239,8 +246,8 @@ def _solved(
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
         if is_sparse(A):
-            if isinstance(asker, Start) or options.sparse_on != "cpu":
-                bound = 0  # its method is another one
+            if isinstance(asker, Start) or options.sparse_on != "cpu" or options.forward:
+                bound = 0  # the method is another one, or the residuals are
             before = () if patterns is None else patterns.factors
             found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
             if patterns is not None:
@@ -251,7 +258,7 @@ def _solved(
                     return found.x
                 return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
             orders = found
-        elif (dense := express(A, b, tol, bound, factor)) is not None:
+        elif (dense := express(A, b, tol, bound, factor, options.forward)) is not None:
             if not full_output:
                 return dense.x
             seconds, reason = perf_counter() - start, reason_of(asker)
@@ -303,11 +310,12 @@ def _solved_each(
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
-    if place is not None or options.accuracy != "backward":
+    if place is not None:
         bound = 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
-    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
+    factor, reason = express_format(asker), reason_of(asker)
+    return AtOnce(options.tol, bound, factor, options.forward, reason)
 
 
 def _express_below(asker: Asker, options: Options) -> int:
@@ -407,8 +415,8 @@ def _factored(
         array = dense_array("A", A, real=False)
 
     bound = _express_below(asker, options)
-    on_cpu = place is None and options.sparse_on == "cpu"
-    if on_cpu and is_sparse(A) and bound and not isinstance(asker, Start):
+    by_price = options.sparse_on == "cpu" and not (isinstance(asker, Start) or options.forward)
+    if place is None and is_sparse(A) and bound and by_price:
         sparse = sparse_factors(A, options.tol, columns)
         if sparse is not None:
             action = Action([FP64] * 4, sparse.method)
@@ -416,10 +424,10 @@ def _factored(
             return Factorization._of_small(sparse, parts, options)
 
     def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor)
+        return dense_factors(matrix, options.tol, bound, factor, options.forward)
 
     if place is None and (express := factorized(array)) is not None:
-        action = Action([factor, *[FP64] * 3], "lu")
+        action = express_action(factor, options.forward)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept

@@ -72,9 +72,12 @@ class Options:
 
     def express_below(self, bound: int) -> int:
         """Systems with fewer unknowns are solved by the express call; the policy has `bound`."""
-        if self.accuracy == "forward":
-            return 0
         return min(bound, cholesky_from()) if self.definite else bound
+
+    @property
+    def forward(self) -> bool:
+        """Whether x itself is to be right to a few units in the last place."""
+        return self.accuracy == "forward"
 
     @property
     def definite(self) -> bool | None:
