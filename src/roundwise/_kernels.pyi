@@ -306,7 +306,7 @@ def express_solve_stack(
     forward: bool,
     threads: int,
     /,
-) -> None: ...
+) -> int: ...
 
 class ExpressFactors:
     @property
@@ -348,7 +348,7 @@ def express_substitute_stack(
     forward: bool,
     threads: int,
     /,
-) -> None: ...
+) -> int: ...
 
 class SparsePattern:
     @property

@@ -21,6 +21,7 @@ from scipy import sparse
 
 import roundwise._kernels as _kernels
 from roundwise.algorithms.scaling import shifted
+from roundwise.backends import Factors
 from roundwise.backends.native.storage import gemv
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.problems import LinearSystem
@@ -152,6 +153,18 @@ def product(A: Any, x: Vector) -> Vector:
     the next factorization.
     """
     return np.asarray(A @ x if sparse.issparse(A) else gemv(A.T, x, transpose=True))
+
+
+def lost_pivots(factors: Factors, margin: float = 1.0, most: float = math.inf) -> int:
+    """Pivots below ``margin sqrt(n) u_f`` of the largest, and below `most`; 0 if none are at hand.
+
+    u_f is the unit roundoff of the factors' format.
+    """
+    pivots = factors.pivots
+    if pivots is None:
+        return 0
+    noise = min(margin * default_tolerance(len(pivots), factors.fmt), most) * pivots.max()
+    return int(np.count_nonzero(pivots < noise))
 
 
 def max_norm(x: NDArray[Any]) -> float:

@@ -29,6 +29,7 @@ from roundwise.algorithms.accuracy import (
     backward_errors,
     default_tolerance,
     holds_in_single,
+    lost_pivots,
     passes,
     rounded_errors,
     target_of,
@@ -37,7 +38,6 @@ from roundwise.algorithms.accuracy import (
 )
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.conditioning import lost_pivots
 from roundwise.algorithms.deflation import deflated_corrector, keeps_bits
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (

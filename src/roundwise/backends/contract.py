@@ -13,7 +13,9 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -248,15 +250,10 @@ class NoAnalysis(Analysis):
     """That of a method which learns nothing from the pattern: `factorize` does everything."""
 
     backend: Backend
-    method: str  # of `Matrix`
+    of: Callable[[Matrix], Factors]  # a method of `Matrix`
 
-    def factorize(self, A: Any, fmt: str | FloatFormat, rounded: Any = None) -> Factors:
-        """`rounded` is what `Backend.sizes_and_rounded` made of A; it may be overwritten."""
-        matrix = self.backend.matrix(A, fmt)
-        if rounded is not None:
-            matrix.offer(rounded)
-        factors: Factors = getattr(matrix, self.method)()
-        return factors
+    def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
+        return self.of(self.backend.matrix(A, fmt))
 
 
 class Backend(ABC):
@@ -322,11 +319,7 @@ class Backend(ABC):
         known = self.methods(is_sparse(A), is_real_form(A))
         if method not in known:
             raise UnknownNameError("factorization method", method, list(known))
-        return self._analysis(A, method)
-
-    def _analysis(self, A: Any, method: str) -> Analysis:
-        """What `analyse` returns for a known method; backends override this one."""
-        return NoAnalysis(self, method)
+        return NoAnalysis(self, methodcaller(method))
 
     def sizes(self, A: Any) -> tuple[float, float]:
         """``||A||_inf`` and ``max_ij |a_ij|`` of a dense or sparse matrix, in float64."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -28,7 +29,7 @@ from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.costs.prices import current_prices
 from roundwise.formats import FP32, FP64, FloatFormat
-from roundwise.machine.spinning import spinning_threads_aside
+from roundwise.machine.threads import spinning_threads_aside
 from roundwise.methods import METHODS
 from roundwise.methods.contract import Shape
 from roundwise.solver.decide import Plan
@@ -68,7 +69,11 @@ class Factored:
     """
 
     def __init__(
-        self, matrix: System, plan: Plan, analyses: dict[str, Analysis] | None = None
+        self,
+        matrix: System,
+        plan: Plan,
+        analyses: dict[str, Analysis] | None = None,
+        once: bool = False,
     ) -> None:
         self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
         self.plan = plan
@@ -78,9 +83,10 @@ class Factored:
         self._analyses: dict[str, Analysis] = {} if analyses is None else analyses
         self._inherited = set(self._analyses)  # methods whose analysis saw another matrix
         self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
-        self._climbing = fork_safe_lock()  # what it protects is consistent after every statement
+        # What it protects is consistent after every statement; one solve is one thread's.
+        self._climbing = nullcontext() if once else fork_safe_lock()
         dense = self._backend.on_host and not matrix.is_sparse
-        self._fixed = plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
+        self._fixed = once or plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
         self.history: list[str] = []
@@ -198,10 +204,6 @@ class Factored:
                         "have cost as much."
                     )
 
-    def keep_choice(self) -> None:
-        """Tells that there will be one solve: better factors would serve nobody."""
-        self._fixed = True
-
     def discard(self) -> None:
         """Tells that there will be no other solve."""
         if self._factors is not None:
@@ -222,10 +224,12 @@ class Factored:
             return analysis.factorize(A, action[0], self.plan.time_limit)
         on_cores = self._backend.on_host and not self.matrix.is_sparse
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
-            if isinstance(analysis, NoAnalysis):
-                rounded = self.matrix.rounded
-                return analysis.factorize(A, action[0], rounded.pop() if rounded else None)
-            return analysis.factorize(A, action[0])
+            if not isinstance(analysis, NoAnalysis):
+                return analysis.factorize(A, action[0])
+            matrix = self._backend.matrix(A, action[0])
+            if self.matrix.rounded:
+                matrix.offer(self.matrix.rounded.pop())
+            return analysis.of(matrix)
 
     def _analysed(self, method: str) -> Analysis:
         """The analysis by a method, which reuses the orders found when the method was chosen."""

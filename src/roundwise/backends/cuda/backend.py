@@ -114,7 +114,8 @@ class CudaBackend(Backend):
             return known and get_format(fmt) == FP64
         return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
 
-    def _analysis(self, A: Any, method: str) -> Analysis:
+    def analyse(self, A: Any, method: str) -> Analysis:
+        super().analyse(A, method)  # refuses what it does not know
         return CudaAnalysis(self._matrix, method)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:
