@@ -21,15 +21,9 @@ from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import (
-    ALWAYS_SMALL,
-    AT_ONCE,
-    ExpressAnswer,
-    express,
-    express_action,
-    solution_of,
-)
+from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,

@@ -22,8 +22,8 @@ from roundwise._forking import cached_property
 from roundwise.backends.arrays import array_module
 from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.express import (
-    ALWAYS_SMALL,
     AT_ONCE,
     EXPRESS_TYPES,
     ExpressAnswer,
