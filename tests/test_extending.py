@@ -394,7 +394,7 @@ def passed(call):
     return list(files), upward
 
 
-HANDED_DOWN = {"System", "Factored", "_tried", "_Watched"}
+HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival"}
 """What of upper layers lower ones are given; the document names their files."""
 
 

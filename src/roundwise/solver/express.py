@@ -32,6 +32,7 @@ from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
@@ -46,9 +47,6 @@ ONE_THREAD_UP_TO = 256
 
 A taste: on two cores beside other work both took the same time, within noise, from n = 128 to 500;
 more cores gain more, the larger n is."""
-
-ALWAYS_SMALL = 64
-"""Below this n no lower format is ever faster (`NeighbourPolicy.crossover` begins there)."""
 
 MODERATE = 1e-100, 1e100
 """Between these, squares of a complex system's numbers neither overflow nor vanish."""
