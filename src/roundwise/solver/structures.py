@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from roundwise.backends.symmetry import is_symmetric
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.solver.inputs import dense_array
 
 Structure = Literal[
