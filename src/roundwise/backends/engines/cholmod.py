@@ -29,7 +29,7 @@ from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
-from roundwise.backends.engines.symmetric import SymmetricPattern
+from roundwise.backends.engines.structure import SymmetricPattern
 from roundwise.formats import FP64, FloatFormat
 
 
