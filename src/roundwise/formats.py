@@ -201,10 +201,6 @@ def get_format(fmt: str | FloatFormat) -> FloatFormat:
     ----------
     fmt : str or FloatFormat
 
-    Returns
-    -------
-    FloatFormat
-
     Examples
     --------
     >>> rw.get_format("BF16").p

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends.arrays import column_norms, is_real_form, is_sparse
+from roundwise.backends.arrays import is_real_form, is_sparse
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -71,7 +71,7 @@ class Status(enum.Enum):
         "factorization"
     )
     UNSUITED = "the method is for symmetric or triangular matrices, and this is none; use an LU one"
-    STOPPED = "it would take, or has taken, more time than it was granted; use another method"
+    STOPPED = "it would take, or has taken, more time than its limit; use another method"
     SLOW_CONVERGENCE = (
         "an iteration inside the method converges too slowly to be of use; use a factorization"
     )
@@ -453,7 +453,3 @@ class Backend(ABC):
         for j in range(X.shape[1]):
             result[:, j] = self.axpy(1.0, Z[:, j], X[:, j], fmt)
         return result
-
-    def max_norms(self, X: Vector) -> NDArray[np.float64]:
-        """The max norm of each column of a block, as a NumPy array; NaN if the column has one."""
-        return column_norms(X)

@@ -63,10 +63,6 @@ def _asked_for() -> int | None:
 def get_num_threads() -> int:
     """Threads that one kernel call may use.
 
-    Returns
-    -------
-    int
-
     Examples
     --------
     >>> rw.get_num_threads() >= 1
@@ -234,10 +230,6 @@ def _others_wait() -> bool:
 def simd_levels() -> list[str]:
     """The instruction-set levels this machine can run, slowest first.
 
-    Returns
-    -------
-    list of str
-
     Examples
     --------
     >>> rw.machine.threads.get_simd_level() in rw.machine.threads.simd_levels()
@@ -248,10 +240,6 @@ def simd_levels() -> list[str]:
 
 def get_simd_level() -> str:
     """The level in use; by default the fastest.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

@@ -132,10 +132,6 @@ class Solution(VerifiedAnswer):
     def explain(self) -> str:
         """The story of this solve in plain words.
 
-        Returns
-        -------
-        str
-
         Examples
         --------
         >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)

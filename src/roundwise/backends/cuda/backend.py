@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from roundwise.backends.arrays import DEVICES, on_host
+from roundwise.backends.arrays import GPUS, on_host
 from roundwise.backends.contract import (
     Analysis,
     ArithmeticFailure,
@@ -67,7 +67,7 @@ class CudaBackend(Backend):
         self.device = get_device() if device is None else device
         self._process = os.getpid()
         if isinstance(self.device, Device):
-            DEVICES[self.device.number] = self.device
+            GPUS[self.device.number] = self.device
 
     @property
     def xp(self) -> Any:

@@ -53,10 +53,6 @@ OF_DENSE = {name: methodcaller(name) for name in ("lu", "cholesky", "qr", *STRUC
 def native_formats() -> tuple[FloatFormat, ...]:
     """The formats that this machine runs natively with dense matrices, lowest precision first.
 
-    Returns
-    -------
-    tuple of FloatFormat
-
     Examples
     --------
     >>> from roundwise.backends import native_formats
