@@ -325,17 +325,17 @@ class Factorization:
             answer = self.solve(on_host(b), trans, full_output=full_output)
             return with_x(answer, lambda x: like_given(x, b))
         with ieee_arithmetic(), system.entered(b):
-            tried = None
-            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N":
-                tried = factored.tried_at_once(b, self._tol, self._accuracy)
-            if tried is not None and tried.is_harmless and not full_output and not self._learn:
-                assert tried.found is not None
-                self._features_seconds = 0.0
-                factored.count(b.shape[1] if b.ndim == 2 else 1, len(tried.found.history) // 2)
-                return tried.found.X
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed
+            tried = None
+            if type(b) is np.ndarray and taken.share == 1.0:
+                tried = factored.tried_at_once(taken.columns, self._tol, self._accuracy)
+            if tried is not None and tried.is_harmless and not full_output and not self._learn:
+                assert tried.found is not None
+                self._features_seconds = 0.0
+                factored.count(len(tried.found.errors), len(tried.found.history) // 2)
+                return taken.back(tried.x)
             try:
                 solution = self._solve(factored, taken, full_output, tried)
             except SolveFailed as failure:

@@ -164,14 +164,15 @@ def solve(
         and type(policy) is str
         and policy == "default"
         and accuracy in ("backward", "forward")
-        and assume_a is device is None
-        and not transposed
+        and device is None
         and A.ndim > 1
+        and (assume_a is None or (assume_a in ("general", "gen") and len(A) < ALWAYS_SMALL))
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
+        given = A.swapaxes(-1, -2) if transposed else A
         if A.ndim > 2:
-            stacked = stack_at_once(A, b, tol, forward)
+            stacked = stack_at_once(given, b, tol, forward)
             if stacked is not None:
                 options = Options(tol, accuracy=accuracy)
                 x = stacked.answers(
@@ -180,9 +181,10 @@ def solve(
                     b.ndim == 1,
                 )
                 return _in_memory_of(b, x, A) if overwrite_b else x
-        found = express(A, b, tol, forward=forward)
+        found = express(given, b, tol, forward=forward)
         if found is not None:
-            x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
+            seconds = perf_counter() - start
+            x = solution_of(found, given, b, tol, seconds) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = True
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)

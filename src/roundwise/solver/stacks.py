@@ -260,13 +260,16 @@ def stack_at_once(A: Array, b: Array, tol: float | None, forward: bool) -> _Toge
 
     `small` systems only: what others take does not depend on their shape alone.
     """
-    shape, n = A.shape[:-2], A.shape[-1]
+    stack, n = A.shape[:-2], A.shape[-1]
     columns = b[:, None] if b.ndim == 1 else b
     if not (columns.ndim > 1 and columns.shape[-2] == n == A.shape[-2] < ALWAYS_SMALL):
         return None
-    stack = shape if columns.ndim == 2 or columns.shape[:-2] == shape else None
-    if stack is None or not (b.size and A.size > n * n):
+    if not (columns.ndim == 2 or columns.shape[:-2] == stack) or b.size == 0 or A.size == 0:
         return None
+    if A.dtype not in EXPRESS_TYPES or columns.dtype not in EXPRESS_TYPES:
+        if not all(np.can_cast(array.dtype, np.complex128) for array in (A, columns)):
+            return None
+        A, columns = as_known_type(A), as_known_type(columns)
     return together(A, columns, stack, AtOnce(tol, ALWAYS_SMALL, FP64.name, forward, AT_ONCE))
 
 
