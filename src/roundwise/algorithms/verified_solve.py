@@ -28,16 +28,19 @@ from roundwise.algorithms.accuracy import (
     ErrorMeasure,
     backward_errors,
     default_tolerance,
+    holds_in_single,
     lost_pivots,
     passes,
+    rounded_errors,
+    target_of,
     upper_bounds,
     within,
 )
-from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.deflation import deflated_corrector, keeps_bits
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (
+    Answer,
     Correction,
     Corrector,
     MatrixOf,
@@ -56,10 +59,9 @@ from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule, 
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.backends.contract import AtOnce
-from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.backends.native.structured import STRUCTURED, structured_method
-from roundwise.backends.symmetry import is_symmetric
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.methods import DEFAULT_METHOD, METHODS, safest_last
 from roundwise.problems import LinearSystem
@@ -191,13 +193,17 @@ class VerifiedSolve(Algorithm):
         `dtype` is the answer's type: float32 answers are judged by float32's tolerance.
         """
         tolerance = self.target(system[0].n, dtype)
-        # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
-        target = tolerance / (4 if dtype == np.float32 else 1)
+        target = target_of(tolerance, dtype, system[0].is_complex)
         answer = self._refined(system, factors, stages, matrix, target, refined)
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         unchanged = kept is answer.X or np.array_equal(kept, answer.X)
         errors = answer.errors if unchanged else None
+        backend = stages["residual"].backend
+        if errors is None and dtype == np.float32 and answer.residual_format == FP64:
+            unknown = backend.residual_error(FP64, system[0].n, *system[0].kind)
+            errors = _once_rounded(system, answer, x, unknown, tolerance)
+            answer.R = None  # it is that of x before
         if errors is None and dtype == np.float64:  # a number of x is too small for 53 bits
             answer.is_accurate = False
         judged = self._gate(system, kept, errors, answer, stages["residual"], matrix, tolerance)
@@ -259,7 +265,7 @@ class VerifiedSolve(Algorithm):
         if doubtful.any():
             columns = np.flatnonzero(doubtful)
             B = system[1].B[:, columns]
-            R = doubled_residual(residual.backend, system[0].A, X[:, columns], B)
+            R = exact.doubled_residual(residual.backend, system[0].A, X[:, columns], B)
             exactly = _errors((system[0], ScaledColumns(B)), X[:, columns], R)
             # 0 = A 0 without any error
             zero = (column_norms(X[:, columns]) == 0) & (column_norms(B) == 0)
@@ -307,7 +313,8 @@ class VerifiedSolve(Algorithm):
         rule = HalvingRule(target)
         if forward and low:  # they fell short of full accuracy: better factors come next
             rule = HalvingRule(target, max_steps=0)
-        if not forward and residual.fmt == update.fmt == FP64 and system[0].has_plain_norms:
+        unweighted = not (system[0].weighs_rows or system[0].weighs_columns)
+        if not forward and residual.fmt == update.fmt == FP64 and unweighted:
             A, B, others = matrix(residual), system[1].B, (residual, update)
             given = factors, A, system[0].norm, B, target, rule.max_steps, others
             at_once = factor.refined(*given) if before is None else before()
@@ -468,6 +475,20 @@ def _errors(system: System, X: Vector, R: Vector) -> Array:
     scaled, columns = system
     norms = scaled.solution_norms(X), scaled.residual_norms(columns.B)
     return np.asarray(backward_errors(scaled.residual_norms(R), scaled.norm, *norms))
+
+
+def _once_rounded(
+    system: System, answer: Answer, x: Vector, unknown: float, tolerance: float
+) -> Array | None:
+    """Bounds of the backward errors of x, the answer in single precision.
+
+    None if that is not known without another residual, or if the gate would not accept them.
+    """
+    scaled = system[0]
+    if scaled.weighs_rows or scaled.weighs_columns or not holds_in_single(column_norms(x)):
+        return None
+    errors = rounded_errors(answer.errors, scaled.is_complex)
+    return errors if passes(upper_bounds(errors, scaled.n, unknown), tolerance) else None
 
 
 def _unsuited(reason: str) -> Outcome:

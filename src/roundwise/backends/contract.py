@@ -156,10 +156,17 @@ class Factors(ABC):
         return None
 
     def refined(
-        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
     ) -> AtOnce | None:
         """The X for which every backward error is at most the target, if one kernel refines alone.
 
+        A is the matrix of the system, with `transpose` the transpose of what was factorized.
         Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
         the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
         corrected any more. None if there is no such kernel, or if X does not get there.

@@ -18,7 +18,7 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.symmetry import is_symmetric
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
@@ -163,7 +163,7 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     else:
         ranking = ranks.rank(seen, allowed)
     reason = ranking.reason
-    if system.is_complex and not system.is_sparse:
+    if system.is_complex and not system.is_sparse and system.place is None:
         reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
     limit = _time_limit(ranks, ranking) if system.is_sparse else None
     first = ranks.space[ranking.first]

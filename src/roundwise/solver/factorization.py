@@ -33,12 +33,14 @@ from roundwise.solver.inputs import (
     GivenColumns,
     checked_columns,
     dense_array,
+    given_array,
     is_complex,
     scaled_blocks,
 )
 from roundwise.solver.places import is_on_device, like_given, on_host
 from roundwise.solver.prepare import BACKEND, PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
+from roundwise.solver.stacks import StackedSolution
 from roundwise.solver.system import System, Taken
 
 RETRY_AFTER = 8
@@ -252,7 +254,7 @@ class Factorization:
         with ieee_arithmetic(), given.entered(A):
             there = A if place is None else place.array("A", A)
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
-                there = checked_sparse(there, "A") if is_sparse(there) else dense_array("A", there)
+                there = checked_sparse(there, "A") if is_sparse(there) else given_array("A", there)
                 there = there.astype(np.result_type(there.dtype, np.complex64))
             columns, backend = given.b.shape[1], BACKEND if place else given.backend
             prepared = prepare(there, columns, place, copy=True, backend=backend)
@@ -327,17 +329,17 @@ class Factorization:
             answer = self.solve(on_host(b), trans, full_output=full_output)
             return with_x(answer, lambda x: like_given(x, b))
         with ieee_arithmetic(), system.entered(b):
-            tried = None
-            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N":
-                tried = factored.tried_at_once(b, self._tol, self._accuracy)
-            if tried is not None and tried.is_harmless and not full_output and not self._learn:
-                assert tried.found is not None
-                self._features_seconds = 0.0
-                factored.count(b.shape[1] if b.ndim == 2 else 1, len(tried.found.history) // 2)
-                return tried.found.X
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed
+            tried = None
+            if type(b) is np.ndarray and taken.share == 1.0:
+                tried = factored.tried_at_once(taken.columns, self._tol, self._accuracy)
+            if tried is not None and tried.is_harmless and not full_output and not self._learn:
+                assert tried.found is not None
+                self._features_seconds = 0.0
+                factored.count(len(tried.found.errors), len(tried.found.history) // 2)
+                return taken.back(tried.x)
             try:
                 solution = self._solve(factored, taken, full_output, tried)
             except SolveFailed as failure:
@@ -428,9 +430,8 @@ class Factorization:
         >>> sign, round(logarithm, 6)
         (-1.0, 0.693147)
         """
-        self._require_host("slogdet")
         of = complex_slogdet if self._is_complex else slogdet
-        with ieee_arithmetic():
+        with ieee_arithmetic(), self._factored.matrix.entered():
             return of(self._factored)
 
     def det(self) -> Any:
@@ -470,11 +471,11 @@ class Factorization:
                 "the inverse of a sparse matrix is dense; solve for what is needed, or pass "
                 "solve(numpy.eye(n)) if all of it is"
             )
-        self._require_host("inv")
         express = self._present.express
         given = self._matrix.dtype if express is None else express.A.dtype
         single = given in (np.float32, np.complex64)
-        return self.solve(np.eye(self._order, dtype=np.float32 if single else np.float64))
+        xp: Any = np if self._is_on_host else self._matrix.place.backend.xp  # type: ignore[union-attr]
+        return self.solve(xp.eye(self._order, dtype=np.float32 if single else np.float64))
 
     def as_linear_operator(self) -> InverseOperator:
         """``A^-1`` as a `scipy.sparse.linalg.LinearOperator`: a preconditioner for systems like it.
@@ -530,7 +531,9 @@ def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
 
 
 def with_x(answer: Any, back: Callable[[Any], Any]) -> Any:
-    """An answer whose x went through `back`: an array, or a `Solution`."""
+    """An answer whose x went through `back`: an array, or what `full_output` returns."""
+    if isinstance(answer, StackedSolution):
+        return answer.returned(back)
     return replace(answer, x=back(answer.x)) if isinstance(answer, Solution) else back(answer)
 
 
