@@ -178,7 +178,8 @@ def express(
 def _structured(A: Array, b: Array, known: Known, structure: Found) -> ExpressAnswer | int:
     """The answer for a band or a triangle; a status if there is none."""
     x, threads, gate = np.empty(b.shape, known.dtype), factorization_threads(), known.gate
-    found = _kernels.structured_solve(A, b, x, *structure, threads, *gate)
+    kind, below, above = structure
+    found = _kernels.structured_solve(A, b, x, kind, below, above, threads, *gate)
     if found[0] == NO_STRUCTURE and found[4] == PERHAPS_PERMUTED:
         found = solve_permuted(A, b, x, gate, threads) or found
     status, error, ratio, steps, kind = found

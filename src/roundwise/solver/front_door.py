@@ -199,7 +199,7 @@ def solve(
         found = express(given, b, tol, forward=forward, structure=zeros)
         if found is not None:
             seconds = perf_counter() - start
-            x: Any = found.x
+            x = found.x
             if full_output:
                 said = Options(tol, assume_a, accuracy, lower, transposed)
                 x = solution_of(found, said.meant(A), b, tol, seconds)
