@@ -275,6 +275,25 @@ def express_solve(
     block: int,
     /,
 ) -> tuple[int, float, float, int]: ...
+def express_solve_sparse(
+    form: int,
+    n: int,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    values: NDArray[Any],
+    b: NDArray[Any],
+    x: NDArray[Any],
+    low: bool,
+    tolerance: float,
+    growth: float,
+    block_error: float,
+    exact_error: float,
+    suspicious: float,
+    least: float,
+    most: float,
+    block: int,
+    /,
+) -> tuple[int, float, float, int]: ...
 def tall_solve(
     a: NDArray[Any],
     b: NDArray[Any],
@@ -474,10 +493,17 @@ class LeftLookingLU:
         /,
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
-    def factorize(self) -> None: ...
+    def factorize(self, low: bool = False) -> None: ...
     def refactored(
-        self, form: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
+        self,
+        form: int,
+        first: NDArray[Any],
+        second: NDArray[Any],
+        values: NDArray[Any],
+        low: bool = False,
     ) -> LeftLookingLU | None: ...
+    @property
+    def is_low(self) -> bool: ...
     @property
     def n(self) -> int: ...
     @property
@@ -510,13 +536,14 @@ class LeftLookingLU:
         x: NDArray[Any],
         transposed: bool,
         conjugated: bool,
+        forward: bool,
         tolerance: float,
         growth: float,
         residual_error: float,
         least: float,
         most: float,
         /,
-    ) -> tuple[int, float]: ...
+    ) -> tuple[int, float, int]: ...
 
 class ComplexLeftLookingLU:
     def __init__(
@@ -529,10 +556,17 @@ class ComplexLeftLookingLU:
         /,
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
-    def factorize(self) -> None: ...
+    def factorize(self, low: bool = False) -> None: ...
     def refactored(
-        self, form: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
+        self,
+        form: int,
+        first: NDArray[Any],
+        second: NDArray[Any],
+        values: NDArray[Any],
+        low: bool = False,
     ) -> ComplexLeftLookingLU | None: ...
+    @property
+    def is_low(self) -> bool: ...
     @property
     def n(self) -> int: ...
     @property
@@ -565,13 +599,14 @@ class ComplexLeftLookingLU:
         x: NDArray[Any],
         transposed: bool,
         conjugated: bool,
+        forward: bool,
         tolerance: float,
         growth: float,
         residual_error: float,
         least: float,
         most: float,
         /,
-    ) -> tuple[int, float]: ...
+    ) -> tuple[int, float, int]: ...
 
 # Writes the numbers of a text into an array; returns how many it has, -1 if something is no number.
 def read_numbers(text: bytes, numbers: _Vector, /) -> int: ...

@@ -29,7 +29,7 @@ from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
-from roundwise.formats import FP32, FP64
+from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import STRUCTURED_FROM
@@ -105,6 +105,8 @@ class ExpressAnswer(NamedTuple):
     method: str = "lu"
     factor: str = FP64.name
     corrections: int = 0
+    is_forward: bool = False
+    """Whether x itself is right to a few units in the last place."""
 
 
 class ExpressFactors(Protocol):
@@ -132,7 +134,7 @@ on the machine or on threads; `memo.clear()` only frees memory."""
 
 
 def express(
-    A: Any, b: Any, tol: float | None, bound: int | None = None, factor: str = FP64.name
+    A: Any, b: Any, tol: float | None, bound: float | None = None, factor: str = FP64.name
 ) -> ExpressAnswer | None:
     """A system with n < bound by one call; None if it is refused, or is no such system.
 
@@ -186,7 +188,7 @@ def without_witness(x: Array, b: Array) -> Array:
 
 
 def _converted(
-    A: Array, b: Array, tol: float | None, bound: int | None, factor: str
+    A: Array, b: Array, tol: float | None, bound: float | None, factor: str
 ) -> ExpressAnswer | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
@@ -219,7 +221,8 @@ def solution_of(
     `seconds` are those of the whole call, which is not timed in parts: they count as ``factor``.
     `again` repeats it, to see whether A, b and x are what they were.
     """
-    action = str(Action([answer.factor, *[FP64] * 3], answer.method))
+    residual = FP64X2 if answer.is_forward else FP64
+    action = str(Action([answer.factor, FP64, FP64, residual], answer.method))
     outcome = Outcome(
         OutcomeStatus.CONVERGED,
         None,
@@ -248,6 +251,7 @@ def solution_of(
         (outcome,),
         {"features": 0.0, "factor": seconds, "refine": 0.0, "verify": 0.0},
         reason,
+        "forward" if answer.is_forward else "backward",
     )
 
 
