@@ -39,6 +39,7 @@ from roundwise.solver.express import (
     ALWAYS_SMALL,
     AT_ONCE,
     EXPRESS_TYPES,
+    ONE_THREAD_UP_TO,
     Array,
     ExpressAnswer,
     as_known_type,
@@ -66,7 +67,7 @@ class Wanted(NamedTuple):
     tol: float | None = None
     factor: str = FP64.name
     """The format of factors that were asked for; in FP32 they are made where FP64 was not said."""
-    is_forward: bool = False
+    forward: bool = False
     """Whether x itself is to be right, not only its residual small."""
     transposed: bool = False
 
@@ -126,7 +127,7 @@ class SparseFactors:
         asked = asked_of(lu.n, self.A.dtype, b.shape, b.dtype, wanted.tol)
         if asked is None:
             return None
-        x, forward = np.empty(b.shape, asked.dtype), wanted.is_forward
+        x, forward = np.empty(b.shape, asked.dtype), wanted.forward
         status, error, steps = lu.solve(b, x, *SIDES[trans], forward, *asked.gate)
         if status != 0:
             if not lu.is_low:
@@ -204,7 +205,7 @@ def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | None:
     """
     if type(b) is not np.ndarray or A.ndim != 2 or not 0 < A.shape[0] < ALWAYS_SMALL:
         return None
-    if A.format not in FORMS or wanted.is_forward:
+    if A.format not in FORMS:
         return None
     values = A.data
     if values.dtype not in EXPRESS_TYPES:
@@ -215,7 +216,8 @@ def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | None:
         if not np.can_cast(b.dtype, np.complex128):
             return None
         b = as_known_type(b)
-    known = known_of(A.shape, values.dtype, b.shape, b.dtype, wanted.tol, wanted.factor)
+    shapes = A.shape, values.dtype, b.shape, b.dtype
+    known = known_of(*shapes, wanted.tol, wanted.factor, wanted.forward)
     if known is None:
         return None
     form, first, second = places_of(A, wanted.transposed)
@@ -231,7 +233,8 @@ def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | None:
         return None
     x = x if given is b else without_witness(x, b)
     error, tolerance = known.unit * error, known.tolerance
-    return ExpressAnswer(x, error, tolerance, pivot_ratio, "lu", wanted.factor, steps)
+    asked = wanted.factor, steps, wanted.forward
+    return ExpressAnswer(x, error, tolerance, pivot_ratio, "lu", *asked)
 
 
 def express_sparse(
@@ -264,9 +267,10 @@ def express_sparse(
     columns = b.size // len(b)
 
     def as_dense() -> ExpressAnswer | None:
-        return express(dense_of(lu, A.dtype), b, wanted.tol, bound, wanted.factor)
+        dense = dense_of(lu, A.dtype)
+        return express(dense, b, wanted.tol, bound, wanted.factor, wanted.forward)
 
-    may_be_dense = not wanted.is_forward
+    may_be_dense = not wanted.forward or lu.n <= ONE_THREAD_UP_TO
     if may_be_dense and is_for_dense(lu, columns):
         return as_dense(), None
     found = factorized(lu, columns, panels, again=bool(known), low=wanted.is_low)
@@ -274,7 +278,7 @@ def express_sparse(
         return as_dense(), None
     if found == DENSE and lu.result == "analysed":
         lu.factorize(wanted.is_low)
-    if isinstance(found, Inverse) and not wanted.is_forward:
+    if isinstance(found, Inverse) and not wanted.forward:
         return _by_engine(lu, b, asked, found), None
     if lu.result != "factorized":
         return found if isinstance(found, Orders) else None, None

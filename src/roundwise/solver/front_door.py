@@ -16,15 +16,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import ALWAYS_SMALL, AT_ONCE, ExpressAnswer, express, solution_of
+from roundwise.solver.express import (
+    ALWAYS_SMALL,
+    AT_ONCE,
+    ExpressAnswer,
+    express,
+    express_action,
+    solution_of,
+)
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -34,18 +41,20 @@ from roundwise.solver.express_sparse import (
     sparse_solution_of,
     tiny_sparse,
 )
-from roundwise.solver.factorization import (
-    Decided,
-    Factorization,
-    SmallFactors,
-    solved_once,
-    with_x,
-)
+from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
-from roundwise.solver.places import Place, place_of, returned
+from roundwise.solver.places import (
+    Place,
+    like_given,
+    on_host,
+    place_of,
+    returned,
+    sparse_gpu,
+    sparse_place,
+)
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least, parse_policy
-from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
+from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
 from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
 from roundwise.solver.structures import Structure
 
@@ -78,7 +87,7 @@ def solve(
     ----------
     A : (n, n) array_like or sparse, or stacked (..., n, n)
         Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
-        arrays and torch tensors on a GPU are solved there.
+        arrays and torch tensors on a GPU are solved there, sparse ones, too.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
         One right-hand side, or k of them as columns. Stacks are broadcast as NumPy 2 does it: a
         one-dimensional b is one vector for all systems.
@@ -109,9 +118,10 @@ def solve(
         units in the last place; it is refined with residuals in twice the precision. Where the
         condition number is too large for that (about 1e15), a warning says so, and x has a small
         backward error only.
-    device : {None, "cpu", "cuda", "cuda:1", ...}
-        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
-        solved where it is.
+    device : {None, "cpu", "cuda", "cuda:1", ..., "auto"}
+        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back; a sparse A is factorized
+        there, by cuDSS, and x verified on the processor. ``"auto"``: a sparse A is factorized
+        wherever that is expected to be faster. By default a system is solved where it is.
     lower : bool
         Of a matrix that is said to be symmetric, Hermitian or positive definite, read the lower
         triangle, not the upper one.
@@ -163,14 +173,14 @@ def solve(
         type(A) is type(b) is np.ndarray
         and type(policy) is str
         and policy == "default"
-        and accuracy == "backward"
+        and accuracy in ("backward", "forward")
         and assume_a is device is None
         and not transposed
         and A.ndim == 2
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol = perf_counter(), checked_tolerance(tol)
-        found = express(A, b, tol)
+        found = express(A, b, tol, forward=accuracy == "forward")
         if found is not None:
             x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
@@ -179,11 +189,12 @@ def solve(
         type(b) is np.ndarray
         and type(policy) is str
         and policy == "default"
-        and accuracy == "backward"
+        and accuracy in ("backward", "forward")
         and assume_a is device is None
-        and is_sparse(A)
+        and sparse.issparse(A)
     ):
-        start, wanted = perf_counter(), Wanted(checked_tolerance(tol), transposed=bool(transposed))
+        start, tol = perf_counter(), checked_tolerance(tol)
+        wanted = Wanted(tol, FP64.name, accuracy == "forward", bool(transposed))
         found = tiny_sparse(A, b, wanted)
         if found is not None:
             x = found.x
@@ -213,6 +224,12 @@ def solve_system(
     """
     place = None
     if not (type(A) is type(b) is np.ndarray and device is None):
+        if (sparse_on := sparse_place(A, device)) != "cpu":
+            options = replace(options, sparse_on=sparse_on)
+            with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
+                there = on_host(A), on_host(b)
+                answer = solve_system(asker, *there, options, full_output, None, patterns)
+                return with_x(answer, lambda x: like_given(x, b))
         place = place_of(A, b, device)
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
@@ -268,7 +285,7 @@ def _solved(
             options, orders = options.rest, None
     elif place is None and not refused:
         tol, bound = options.tol, _express_below(asker, options)
-        dense = express(A, b, tol, bound, express_format(asker))
+        dense = express(A, b, tol, bound, express_format(asker), options.forward)
         if dense is not None:
             if not full_output:
                 return dense.x
@@ -278,7 +295,8 @@ def _solved(
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
-    system = prepare(A, _columns_of(b), place, round_too=round_too)
+    backend = backend_for(options.sparse_on)
+    system = prepare(A, _columns_of(b), place, round_too=round_too, backend=backend)
     known = nullcontext((system, None)) if patterns is None else patterns.borrowed(system)
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
@@ -320,11 +338,12 @@ def _solved_each(
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
-    if place is not None or options.accuracy != "backward":
+    if place is not None:
         bound = 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
-    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
+    factor, reason = express_format(asker), reason_of(asker)
+    return AtOnce(options.tol, bound, factor, options.forward, reason)
 
 
 def _express_below(asker: Asker, options: Options) -> int:
@@ -345,9 +364,11 @@ def wanted_of(asker: Asker, options: Options) -> Wanted | None:
     Formats that sparse factors do not have are raised.
     """
     factor = FP64
+    if options.sparse_on != "cpu":
+        return None
     if isinstance(asker, Start):
         first = asker.actions[0]
-        residual = FP64X2 if options.accuracy == "forward" else FP64
+        residual = FP64X2 if options.forward else FP64
         if first.method or first[1:3] != (FP64, FP64) or first[3] not in (FP64, residual):
             return None
         if options.definite:
@@ -355,8 +376,7 @@ def wanted_of(asker: Asker, options: Options) -> Wanted | None:
         factor = at_least(first[0], (FP32, FP64))
     elif not asker.express_below:
         return None
-    forward = options.accuracy == "forward"
-    return Wanted(options.tol, factor.name, forward, options.transposed)
+    return Wanted(options.tol, factor.name, options.forward, options.transposed)
 
 
 def reason_of(asker: Asker, factor: str = "") -> str:
@@ -414,6 +434,10 @@ def factor_system(
     """`factor` with checked options."""
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
+    if (sparse_on := sparse_place(A, device)) != "cpu":
+        options = replace(options, sparse_on=sparse_on)
+        with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
+            return factor_system(asker, on_host(A), options, columns)
     place = place_of(A, None, device)
     if place is not None:
         options.check_on_device()
@@ -436,7 +460,8 @@ def _factored(
 ) -> Factorization:
     def decided(matrix: Any) -> Decided:
         start = perf_counter()
-        system = prepare(matrix, columns, place, copy=True)
+        backend = backend_for(options.sparse_on)
+        system = prepare(matrix, columns, place, copy=True, backend=backend)
         return system, decide(system, asker, options), perf_counter() - start
 
     factor, array = express_format(asker), A
@@ -445,19 +470,18 @@ def _factored(
 
     bound, wanted = _express_below(asker, options), wanted_of(asker, options)
     if place is None and is_sparse(A) and wanted is not None:
-        sparse = sparse_factors(A, wanted, columns)
-        if sparse is not None:
-            residual = FP64X2 if wanted.is_forward else FP64
-            action = Action([sparse.factor, FP64, FP64, residual], sparse.method)
+        made = sparse_factors(A, wanted, columns)
+        if made is not None:
+            action = express_action(made.factor, wanted.forward, made.method)
             reason = reason_of(asker, wanted.factor)
-            parts = SmallFactors(SparseSequence(sparse).next, decided, action, reason)
-            return Factorization._of_small(sparse, parts, options)
+            parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
+            return Factorization._of_small(made, parts, options)
 
     def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor)
+        return dense_factors(matrix, options.tol, bound, factor, options.forward)
 
     if place is None and (express := factorized(array)) is not None:
-        action = Action([factor, *[FP64] * 3], "lu")
+        action = express_action(factor, options.forward)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept
