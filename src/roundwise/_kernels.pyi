@@ -6,7 +6,7 @@ Most kernels write results into the arrays they are given. An array of another t
 than a kernel takes raises TypeError, one whose shape or indices do not fit ValueError.
 """
 
-from typing import Any
+from typing import Any, Self
 
 from numpy import complex128, float32, float64, int32, int64
 from numpy.typing import NDArray
@@ -326,7 +326,7 @@ def express_solve_stack(
     forward: bool,
     threads: int,
     /,
-) -> None: ...
+) -> int: ...
 
 class ExpressFactors:
     @property
@@ -368,7 +368,7 @@ def express_substitute_stack(
     forward: bool,
     threads: int,
     /,
-) -> None: ...
+) -> int: ...
 
 class SparsePattern:
     @property
@@ -480,7 +480,7 @@ def sparse_scale(
     /,
 ) -> None: ...
 
-class LeftLookingLU:
+class _LeftLooking:
     def __init__(
         self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
@@ -493,7 +493,8 @@ class LeftLookingLU:
         second: NDArray[Any],
         values: NDArray[Any],
         low: bool = False,
-    ) -> LeftLookingLU | None: ...
+        /,
+    ) -> Self | None: ...
     @property
     def is_low(self) -> bool: ...
     @property
@@ -537,62 +538,8 @@ class LeftLookingLU:
         /,
     ) -> tuple[int, float, int]: ...
 
-class ComplexLeftLookingLU:
-    def __init__(
-        self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
-    ) -> None: ...
-    def analyse(self, most: float, most_if_weak: float, /) -> None: ...
-    def factorize(self, low: bool = False) -> None: ...
-    def refactored(
-        self,
-        form: int,
-        first: NDArray[Any],
-        second: NDArray[Any],
-        values: NDArray[Any],
-        low: bool = False,
-    ) -> ComplexLeftLookingLU | None: ...
-    @property
-    def is_low(self) -> bool: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def stored(self) -> int: ...
-    @property
-    def result(self) -> str: ...
-    @property
-    def counted(self) -> float: ...
-    @property
-    def filled(self) -> float: ...
-    @property
-    def work(self) -> float: ...
-    @property
-    def has_strong_diagonal(self) -> bool: ...
-    @property
-    def has_weak_diagonal(self) -> bool: ...
-    @property
-    def pattern(self) -> SparsePattern: ...
-    @property
-    def order(self) -> _Index: ...
-    @property
-    def entries(self) -> int: ...
-    @property
-    def rows(self) -> tuple[_Index, _Index, NDArray[Any]]: ...
-    def fill(self, dense: NDArray[Any], /) -> None: ...
-    def substitute(self, b: NDArray[Any], x: NDArray[Any], /) -> None: ...
-    def solve(
-        self,
-        b: NDArray[Any],
-        x: NDArray[Any],
-        transposed: bool,
-        conjugated: bool,
-        forward: bool,
-        tolerance: float,
-        growth: float,
-        residual_error: float,
-        least: float,
-        most: float,
-        /,
-    ) -> tuple[int, float, int]: ...
+class LeftLookingLU(_LeftLooking): ...
+class ComplexLeftLookingLU(_LeftLooking): ...
 
 # Writes the numbers of a text into an array; returns how many it has, -1 if something is no number.
 def read_numbers(text: bytes, numbers: _Vector, /) -> int: ...

@@ -35,6 +35,7 @@ from roundwise.backends.native.small_sparse import (
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import ieee_arithmetic
+from roundwise.methods import Shape
 from roundwise.solver.express import (
     ALWAYS_SMALL,
     AT_ONCE,
@@ -51,6 +52,7 @@ from roundwise.solver.express import (
     without_witness,
 )
 from roundwise.solver.inputs import answer_dtype
+from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
 
 METHOD = "lu/left-looking"
@@ -166,7 +168,8 @@ def sparse_factors(A: Any, wanted: Wanted, columns: int) -> SparseFactors | None
     if not np.can_cast(A.dtype, np.complex128):
         return None
     lu = read_sparse(A, "A")
-    found = factorized(lu, columns, panels=False, again=True, low=wanted.is_low)
+    rival = None if wanted.is_low else _rival
+    found = factorized(lu, columns, False, True, rival, wanted.is_low)
     if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
         lu.factorize(wanted.is_low)
     return SparseFactors(A.copy(), lu, wanted) if lu.result == "factorized" else None
@@ -273,7 +276,8 @@ def express_sparse(
     may_be_dense = not wanted.forward or lu.n <= ONE_THREAD_UP_TO
     if may_be_dense and is_for_dense(lu, columns):
         return as_dense(), None
-    found = factorized(lu, columns, panels, again=bool(known), low=wanted.is_low)
+    rival = None if wanted.is_low else _rival
+    found = factorized(lu, columns, panels, bool(known), rival, wanted.is_low)
     if found == DENSE and may_be_dense:
         return as_dense(), None
     if found == DENSE and lu.result == "analysed":
@@ -285,6 +289,11 @@ def express_sparse(
     factors = SparseFactors(A, lu, wanted)
     answer = factors.solve(b)
     return answer, None if answer is None else factors
+
+
+def _rival(shape: Shape) -> float:
+    """The seconds of the best method that the ways at hand do not include, decision included."""
+    return default_policy().rival_seconds("sparse", shape)
 
 
 def _by_engine(lu: SparseLU, b: Array, asked: Asked, inverse: Inverse) -> Any:

@@ -28,7 +28,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination, Pivots
 from roundwise.backends.cuda.residual import row_sums
-from roundwise.backends.cuda.substitution import Substitution, Triangles
+from roundwise.backends.cuda.substitution import DeviceSubstitution, Triangles
 from roundwise.formats import FP32, FloatFormat
 
 PIVOTS: dict[str, Pivots] = {
@@ -108,7 +108,7 @@ class Packed:
     def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
         """``A X = B`` by substitution, computed in `dtype`, for a vector or a block of columns."""
         transposed = transpose != self.flipped
-        substitute = Substitution(self.triangles, dtype, transposed)
+        substitute = DeviceSubstitution(self.triangles, dtype, transposed)
         X = self.device.xp.empty(B.shape, dtype=dtype, order="F")
         for j in np.ndindex(B.shape[1:]):
             column = B[(slice(None), *j)]

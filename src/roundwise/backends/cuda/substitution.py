@@ -145,7 +145,7 @@ def _combine(
     gemm((height, width, height), before, held, result, -1.0, 0.0, kind, batch=steps)
 
 
-class Substitution:
+class DeviceSubstitution:
     """``L U x = b``, or ``(L U)' x = b``, in a type of numbers, one right-hand side at a time."""
 
     def __init__(self, triangles: Triangles, dtype: Any, transposed: bool) -> None:
