@@ -18,7 +18,7 @@ from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.symmetry import is_symmetric
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
