@@ -170,7 +170,7 @@ double band_factorize(std::int64_t n, std::int64_t below, std::int64_t above, co
     __builtin_memset(factors, 0, static_cast<std::size_t>(parts * plane) * sizeof *factors);
     spread_band<parts>(n, below, above, band, factors);
     const Rows<parts, double> a = {factors, band_step(below, above), plane};
-    Pivots<double> pivots = {swaps, __builtin_huge_val(), 0, 0, 0};
+    Pivots<double> pivots = {swaps, __builtin_huge_val(), 0, 0, 0, 0};
     for (std::int64_t j = 0; j < n; j += line_of<double>) {
         const BandPanel panel(n, below, above, j);
         pivots.begin = j, pivots.end = panel.end;
@@ -180,7 +180,7 @@ double band_factorize(std::int64_t n, std::int64_t below, std::int64_t above, co
         substitute_forward(a, a, j, panel.width, right, panel.end);
         subtract_product(a, a, a, j + panel.width, panel.bottom, j, panel.width, right, panel.end);
     }
-    return pivots.smallest / pivots.largest;
+    return pivots.ratio();
 }
 
 template <int parts>
