@@ -152,14 +152,14 @@ _TYPES = {0: "float32", 1: "float64", 2: "float16", 14: "bfloat16"}
 _TF32 = 77  # cuBLAS's name of that arithmetic
 
 
-def _product(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: Any) -> None:
+def _product(handle: None, trans: int, turn: int, n: int, m: int, k: int, *rest: Any) -> None:
     """cuBLAS's gemmEx, whose matrices are by columns."""
     alpha, B, kind, ldb, A, _, lda, beta, C, result, ldc, compute, algorithm = rest
     operands = B, kind, ldb, 0, A, kind, lda, 0, beta, C, result, ldc, 0
-    _products(handle, trans, 0, n, m, k, alpha, *operands, 1, compute, algorithm)
+    _products(handle, trans, turn, n, m, k, alpha, *operands, 1, compute, algorithm)
 
 
-def _products(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: Any) -> None:
+def _products(handle: None, trans: int, turn: int, n: int, m: int, k: int, *rest: Any) -> None:
     """cuBLAS's gemmStridedBatchedEx."""
     alpha, B, number, ldb, step_B, A, _, lda, step_A, beta, C, result, ldc, step_C, *more = rest
     times, compute, _ = more
@@ -167,11 +167,11 @@ def _products(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: A
     kind = "tf32" if compute == _TF32 else kind
     a, b = (_view((place, 1), (1, 1), number_type)[0, 0] for place in (alpha, beta))
     for i in range(times):
-        left = _operand((A, lda), (m, k), kind, i * step_A)
+        left = _operand((A, lda), (k, m) if turn else (m, k), kind, i * step_A)
         right = _operand((B, ldb), (n, k) if trans else (k, n), kind, i * step_B)
         C_i = _view((C, ldc), (m, n), number_type, i * step_C)
         with np.errstate(all="ignore"):
-            product = a * (left @ (right.T if trans else right))
+            product = a * ((left.T if turn else left) @ (right.T if trans else right))
             C_i[...] = product + (b * C_i if b else 0)
 
 

@@ -143,12 +143,13 @@ class Device:
         beta: float,
         kind: str,
         transpose_B: bool = False,
+        transpose_A: bool = False,
         batch: tuple[int, int, int, int] | None = None,
     ) -> tuple[str, tuple[int, ...]]:
         """cuBLAS's function for ``C = alpha A B + beta C``, and its arguments after the handle.
 
-        The matrices are by rows, each given by address and row length. ``shape`` is (m, n, k); if
-        one of them is 0, the name is "". `kind` names the arithmetic: float64, float32, tf32,
+        The matrices are by rows, each given by address and row length; `transpose_A` says that A'
+        is what lies there. ``shape`` is (m, n, k); if one of them is 0, the name is "". `kind` names the arithmetic: float64, float32, tf32,
         float16 or bfloat16; the result of the last three is in float32. `batch` has a count, and
         the distances of A, B and C of one product to those of the next.
         """
@@ -161,7 +162,7 @@ class Device:
         one, other = (self._scalars[result, value].ctypes.data for value in (alpha, beta))
         ours, theirs = _TYPES[operand], _TYPES[result]
         # cuBLAS has matrices by columns: ours are their transposes, and C' = B' A'.
-        head = (int(transpose_B), 0, n, m, k, one)
+        head = (int(transpose_B), int(transpose_A), n, m, k, one)
         tail = (compute, _DEFAULT_ALGORITHM)
         if batch is None:
             operands = (B[0], ours, B[1], A[0], ours, A[1], other, C[0], theirs, C[1])

@@ -17,7 +17,7 @@ import numpy as np
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.cublas import SPACE
 from roundwise.backends.cuda.device import Device, address, storage_type
-from roundwise.backends.cuda.plan import Plan, kept_plan
+from roundwise.backends.cuda.plan import Plan, run_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
 from roundwise.backends.cuda.substitution import BLOCK, Triangles, invert_blocks
 from roundwise.formats import TF32, FloatFormat
@@ -67,12 +67,8 @@ class Elimination:
 
     def run(self, pivots: Pivots) -> None:
         """Factorize `a` in place."""
-        key = "LU", self.n, self.fmt.name, pivots
-        arena = self.triangles.arena
-        plan = kept_plan(
-            *(self.device, key, lambda plan: self._eliminate(plan, pivots), arena, self._spaces)
-        )
-        plan.run(arena)
+        key, arena = ("LU", self.n, self.fmt.name, pivots), self.triangles.arena
+        run_plan(self.device, key, lambda plan: self._eliminate(plan, pivots), arena, self._spaces)
         pivot, overflow = self._status.tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT

@@ -108,25 +108,22 @@ class Packed:
     def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
         """``A X = B`` by substitution, computed in `dtype`, for a vector or a block of columns."""
         transposed = transpose != self.flipped
-        substitute = Substitution(self.triangles, dtype, transposed)
-        X = self.device.xp.empty(B.shape, dtype=dtype, order="F")
-        for j in np.ndindex(B.shape[1:]):
-            column = B[(slice(None), *j)]
-            b = self.device.xp.multiply(column, self.scale).astype(dtype, copy=False)
-            self._mix(b, transposed, before=True)
-            x = substitute(b)
-            self._mix(x, transposed, before=False)
-            X[(slice(None), *j)] = x
-        return X
+        B = self.device.xp.multiply(B, self.scale).astype(dtype, copy=False)
+        B = self._mix(B, transposed, before=True)
+        X = Substitution(self.triangles, dtype, transposed)(B)
+        return self._mix(X, transposed, before=False)
 
-    def _mix(self, x: Any, transposed: bool, before: bool) -> None:
+    def _mix(self, X: Any, transposed: bool, before: bool) -> Any:
         """The butterflies: U' b before, V y after; the other way round for the transpose."""
         if self.butterflies is None:
-            return
-        diagonal = self.butterflies[0 if before != transposed else 1]
-        grid = max(1, -(-(self.n // 4) // 256)), 1
-        args = x, self.n, self.n, diagonal, int(before)
-        self.device.launch("butterfly", "butterfly", grid, 256, args, x.dtype.type)
+            return X
+        xp, diagonal = self.device.xp, self.butterflies[0 if before != transposed else 1]
+        X = xp.array(X, order="F")
+        columns = 1 if X.ndim == 1 else X.shape[1]
+        args = X, self.n, self.n, diagonal, int(before)
+        grid = max(1, -(-(self.n // 4) // 256)), columns
+        self.device.launch("butterfly", "butterfly", grid, 256, args, X.dtype.type)
+        return X
 
     def dense(self) -> tuple[Any, Any, Any]:
         """L, U and the order of the rows, in float64."""

@@ -7,7 +7,6 @@ stay as they are stored, whatever format they are applied in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,6 @@ class CudaFactors(Factors):
         self.flops = {"cholesky": 1 / 3, "qr": 4 / 3}.get(method, 2 / 3) * n**3
         self._packed = packed
         self._applied = (FP64 if fmt == FP64 else FP32) if applied is None else applied
-        self._solving = Lock()  # a solve uses vectors that belong to the factors
 
     @property
     def perm(self) -> Any:  # type: ignore[override]
@@ -159,8 +157,7 @@ class CudaFactors(Factors):
         """
         xp, fmt = self._packed.device.xp, self._applied
         operand = rounded(xp, xp.asarray(b), fmt)
-        with self._solving:
-            x = self._packed.solve(operand, computed_in(fmt), transpose=transpose)
+        x = self._packed.solve(operand, computed_in(fmt), transpose=transpose)
         if is_rounded(fmt):
             x = rounded(xp, x, fmt)
         if isinstance(b, np.ndarray) and not bool(xp.isfinite(x).all()):

@@ -11,30 +11,40 @@ from numpy.typing import NDArray
 
 from roundwise.backends.arrays import on_host
 from roundwise.backends.cuda.device import Device, address
+from roundwise.backends.native import exact
 
 _PARTS = 64  # of the columns, where a thread has a row
+_STEP = 8  # products that a thread block sums at a time: STEP in kernels/exact.cu
 
 
-def residual(device: Device, A: Any, X: Any, B: Any) -> Any:
-    """``B - A X`` for blocks of float64 columns, in twice the precision and then rounded."""
+def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -> Any:
+    """``B - A X`` for blocks of float64 columns, rounded at the end.
+
+    The error is at most what `exact.error_of` says of n and the block. Several columns are one
+    kernel, which sums blocks of products as docs/accuracy.md has it; one column is always computed
+    in twice the precision: its kernel waits for memory anyway.
+    """
     xp, n = device.xp, len(A)
+    columns = 1 if X.ndim == 1 else X.shape[1]
     R = xp.empty(B.shape, dtype=np.float64, order="F")
-    columns = (
-        [(X, B, R)] if X.ndim == 1 else [(X[:, j], B[:, j], R[:, j]) for j in range(X.shape[1])]
-    )
+    if columns > 1:
+        side = 64 if columns > 32 else 32
+        grid, threads = (-(-n // side), -(-columns // side)), side * side // 16
+        group = block // _STEP * _STEP
+        matrices = [(M, *(step // M.itemsize for step in M.strides)) for M in (A, X, B, R)]
+        args = *matrices[0], n, columns, group, *matrices[1], *matrices[2], *matrices[3]
+        _launch(device, f"residual_blocks_{side}", grid, threads, args, A)
+        return R
     by_rows, ld = _layout(A)
-    width = -(-n // _PARTS)
-    for x, b, r in columns:
-        x, b = xp.ascontiguousarray(x), xp.ascontiguousarray(b)
-        if by_rows:
-            args = A, ld, n, x, b, r
-            _launch(device, "residual_rows", -(-n // 8), 256, args, A)
-            continue
-        partial = xp.empty((_PARTS, n, 2))
-        grid = -(-n // 128)
+    x, b, r = (xp.ascontiguousarray(M.reshape(-1)) for M in (X, B, R))
+    if by_rows:
+        _launch(device, "residual_rows", -(-n // 8), 256, (A, ld, n, x, b, r), A)
+    else:
+        width = -(-n // _PARTS)
+        partial, grid = xp.empty((_PARTS, n, 2)), -(-n // 128)
         _launch(device, "residual_columns", (grid, _PARTS), 128, (A, ld, n, width, x, partial), A)
         _launch(device, "residual_finish", grid, 128, (n, _PARTS, partial, b, r), A)
-    return R
+    return r.reshape(B.shape)
 
 
 def row_sums(device: Device, A: Any) -> tuple[float, float]:

@@ -7,13 +7,16 @@ with an inverted block and one with what lies beside it. All of them are one pla
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from roundwise.backends.cuda.device import Device, address
-from roundwise.backends.cuda.plan import Plan, kept_plan
+from roundwise.backends.cuda.plan import Plan, run_plan
 from roundwise.backends.cuda.products import plain
 
 _TILE = 64  # W in kernels/lu.cu
@@ -36,6 +39,25 @@ class Triangles:
     inverse_U: Any
     room: Any
     vectors: dict[Any, tuple[Any, Any]]  # two of each type, to solve in
+
+    def __post_init__(self) -> None:
+        self._solving, self._solved = threading.Lock(), None  # type: Any, Any
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """The vectors, for one solve at a time: also on the device, whatever streams solves are on.
+
+        So threads may share factors.
+        """
+        cuda = self.device.xp.cuda
+        with self._solving:
+            stream = cuda.get_current_stream()
+            if self._solved is None:
+                self._solved = cuda.Event(disable_timing=True)
+            else:
+                stream.wait_event(self._solved)
+            yield
+            self._solved.record(stream)
 
     @property
     def ld(self) -> int:
@@ -146,12 +168,26 @@ def _combine(
 
 
 class Substitution:
-    """``L U x = b``, or ``(L U)' x = b``, in a type of numbers, one right-hand side at a time."""
+    """``L U X = B``, or ``(L U)' X = B``, in a type of numbers.
+
+    A vector is solved for by kernels that read each number of the factors once. For a block of
+    columns all steps are products.
+    """
 
     def __init__(self, triangles: Triangles, dtype: Any, transposed: bool) -> None:
         self._triangles, self._transposed, self._dtype = triangles, transposed, np.dtype(dtype)
 
-    def __call__(self, b: Any) -> Any:
+    def __call__(self, B: Any) -> Any:
+        """X; B is a vector, or a block of columns, which is overwritten."""
+        if B.ndim == 2 and B.shape[1] > 1:
+            return self._block(B)
+        return self._vector(B.reshape(-1)).reshape(B.shape)
+
+    def _vector(self, b: Any) -> Any:
+        with self._triangles.lent():
+            return self._in_vectors(b)
+
+    def _in_vectors(self, b: Any) -> Any:
         triangles = self._triangles
         right, _ = triangles.vectors[self._dtype]
         if self._transposed:
@@ -159,8 +195,7 @@ class Substitution:
         else:
             self._reordered("gather", triangles.device.xp.ascontiguousarray(b), right)
         key = "substitution", triangles.n, triangles.real, self._dtype, self._transposed
-        plan = kept_plan(triangles.device, key, self._steps, triangles.arena)
-        plan.run(triangles.arena)
+        run_plan(triangles.device, key, self._steps, triangles.arena)
         x = triangles.device.xp.empty_like(right)
         if self._transposed:
             self._reordered("scatter", right, x)
@@ -168,35 +203,70 @@ class Substitution:
             x[:] = right
         return x
 
+    def _block(self, B: Any) -> Any:
+        """In memory of its own, by products in the type of the factors; nothing is recorded."""
+        triangles, xp = self._triangles, self._triangles.device.xp
+        real, order, columns = triangles.real, triangles.order, B.shape[1]
+        right = xp.ascontiguousarray(B if self._transposed else B[order], dtype=real)
+        solved, kind = xp.empty_like(right), plain(real)
+
+        def step(start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
+            size, end, beside = self._beside(start, forward)
+            known = address(y, start), columns
+            block, matrix = (address(inverse, start), BLOCK), (size, columns, size)
+            right_of, turned = (address(r, start), columns), {"transpose_A": self._transposed}
+            gemm = triangles.device.gemm
+            gemm(matrix, block, right_of, known, 1.0, 0.0, kind, **turned)
+            place = (start, beside) if self._transposed else (beside, start)
+            below = address(triangles.lu, *place), triangles.ld
+            rest, shape = (address(r, beside), columns), (end - beside, columns, size)
+            gemm(shape, below, known, rest, -1.0, 1.0, kind, **turned)
+
+        self._both(step, right, solved)
+        X = right
+        if self._transposed:
+            X = xp.empty_like(right)
+            X[order] = right
+        return X.astype(self._dtype, copy=False)
+
     def _reordered(self, kernel: str, x: Any, out: Any) -> None:
         n, order = self._triangles.n, self._triangles.order
         self._launch(self._triangles.device, kernel, -(-n // 256), 256, x, order, out, n)
 
     def _steps(self, plan: Plan) -> None:
-        """Both triangular solves, from the first vector into the second one, and back."""
-        triangles = self._triangles
-        lower, upper = triangles.inverse_L, triangles.inverse_U
-        first, second = (upper, lower) if self._transposed else (lower, upper)
-        right, solved = triangles.vectors[self._dtype]
-        blocks = range(0, triangles.n, BLOCK)
-        for start in blocks:
-            self._step(plan, start, first, right, solved, forward=True)
-        for start in reversed(blocks):
-            self._step(plan, start, second, solved, right, forward=False)
+        """Both triangular solves of a vector, in the memory of the factors."""
 
-    def _step(self, plan: Plan, start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
-        """``y_s = inverse_s r_s``, then subtract its product with what is below, or above."""
-        n, lu, ld = self._triangles.n, self._triangles.lu, self._triangles.ld
+        def step(start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
+            size, end, beside = self._beside(start, forward)
+            block, solved = (address(inverse, start), BLOCK), address(y, start)
+            self._product(plan, block, (size, size), address(r, start), solved, 0)
+            if end > beside:
+                rest, place = end - beside, (beside, start)
+                shape = (size, rest) if self._transposed else (rest, size)
+                place = place[::-1] if self._transposed else place
+                matrix = address(self._triangles.lu, *place), self._triangles.ld
+                self._product(plan, matrix, shape, solved, address(r, beside), 1)
+
+        self._both(step, *self._triangles.vectors[self._dtype])
+
+    def _both(self, step: Callable[..., None], right: Any, solved: Any) -> None:
+        """All steps of both triangular solves, from the first array into the second, and back.
+
+        A step is ``y_s = inverse_s r_s``, then r minus its product with what is below, or above.
+        """
+        lower, upper = self._triangles.inverse_L, self._triangles.inverse_U
+        first, second = (upper, lower) if self._transposed else (lower, upper)
+        blocks = range(0, self._triangles.n, BLOCK)
+        for start in blocks:
+            step(start, first, right, solved, True)
+        for start in reversed(blocks):
+            step(start, second, solved, right, False)
+
+    def _beside(self, start: int, forward: bool) -> tuple[int, int, int]:
+        """The size of a block, and the end and the beginning of the unknowns after it, or before."""
+        n = self._triangles.n
         size = min(BLOCK, n - start)
-        solved = address(y, start)
-        self._product(
-            plan, (address(inverse, start), BLOCK), (size, size), address(r, start), solved, 0
-        )
-        begin, end = (start + size, n) if forward else (0, start)
-        if end > begin:
-            place = (start, begin) if self._transposed else (begin, start)
-            shape = (size, end - begin) if self._transposed else (end - begin, size)
-            self._product(plan, (address(lu, *place), ld), shape, solved, address(r, begin), 1)
+        return (size, n, start + size) if forward else (size, start, 0)
 
     def _product(
         self,

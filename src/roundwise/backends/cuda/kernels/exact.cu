@@ -154,3 +154,116 @@ column_norms(const STORED* __restrict__ x, long long down, long long across, int
     for (int i = 1; i < 16; ++i) most = found[i] > most || isnan(found[i]) ? found[i] : most;
     norms[blockIdx.x] = most;
 }
+
+// high + low += term, with the error of the sum in low.
+__device__ __forceinline__ void accumulate(double& high, double& low, double term) {
+    const Twofold sum = two_sum(high, term);
+    high = sum.high;
+    low = __dadd_rn(low, sum.low);
+}
+
+// r = b - a x for many columns: SIDE x SIDE entries of r to a thread block, 4 x 4 to a thread, and
+// `STEP` products of each at a time. Sums of `group` products (a multiple of STEP) in double are
+// added to high + low; 0 stands for products and sums in twice the precision. Rows and columns of
+// the arrays are any distances apart.
+constexpr int STEP = 8;
+
+template <int SIDE>
+__device__ __forceinline__ void residual_block(
+    const STORED* __restrict__ a, long long a_down, long long a_across, int n, int columns, int group,
+    const double* __restrict__ x, long long x_down, long long x_across,
+    const double* __restrict__ b, long long b_down, long long b_across,
+    double* __restrict__ r, long long r_down, long long r_across) {
+    constexpr int THREADS = SIDE * SIDE / 16, SHARE = SIDE * STEP / THREADS;
+    __shared__ double left[STEP][SIDE + 1], right[STEP][SIDE + 1];
+    const int t = threadIdx.x, i0 = t / (SIDE / 4), j0 = t % (SIDE / 4);
+    const int row0 = blockIdx.x * SIDE, column0 = blockIdx.y * SIDE;
+    double high[4][4], low[4][4], partial[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int row = row0 + i0 + i * (SIDE / 4), column = column0 + j0 + j * (SIDE / 4);
+            const bool inside = row < n && column < columns;
+            high[i][j] = inside ? b[row * b_down + column * b_across] : 0.0;
+            low[i][j] = partial[i][j] = 0.0;
+        }
+    int summed = 0;
+    for (int first = 0; first < n; first += STEP) {
+#pragma unroll
+        for (int s = 0; s < SHARE; ++s) {
+            // Neighbouring threads read what lies side by side.
+            const int e = t + s * THREADS;
+            const int k = a_across == 1 ? e % STEP : e / SIDE, i = a_across == 1 ? e / STEP : e % SIDE;
+            left[k][i] = row0 + i < n && first + k < n
+                             ? -static_cast<double>(a[(row0 + i) * a_down + (first + k) * a_across])
+                             : 0.0;
+            const int m = x_across == 1 ? e / SIDE : e % STEP, j = x_across == 1 ? e % SIDE : e / STEP;
+            right[m][j] = column0 + j < columns && first + m < n
+                              ? x[(first + m) * x_down + (column0 + j) * x_across]
+                              : 0.0;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < STEP; ++k) {
+            double u[4], v[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                u[i] = left[k][i0 + i * (SIDE / 4)];
+                v[i] = right[k][j0 + i * (SIDE / 4)];
+            }
+            if (group) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) partial[i][j] = __fma_rn(u[i], v[j], partial[i][j]);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const Twofold product = times(u[i], v[j]);
+                        accumulate(high[i][j], low[i][j], product.high);
+                        low[i][j] = __dadd_rn(low[i][j], product.low);
+                    }
+            }
+        }
+        __syncthreads();
+        summed += STEP;
+        if (!group || (summed < group && first + STEP < n)) continue;
+        summed = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                accumulate(high[i][j], low[i][j], partial[i][j]);
+                partial[i][j] = 0.0;
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int row = row0 + i0 + i * (SIDE / 4), column = column0 + j0 + j * (SIDE / 4);
+            if (row < n && column < columns)
+                r[row * r_down + column * r_across] = __dadd_rn(high[i][j], low[i][j]);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+residual_blocks_64(const STORED* __restrict__ a, long long a_down, long long a_across, int n, int columns,
+                   int group, const double* __restrict__ x, long long x_down, long long x_across,
+                   const double* __restrict__ b, long long b_down, long long b_across,
+                   double* __restrict__ r, long long r_down, long long r_across) {
+    residual_block<64>(a, a_down, a_across, n, columns, group, x, x_down, x_across, b, b_down, b_across,
+                       r, r_down, r_across);
+}
+
+extern "C" __global__ void __launch_bounds__(64)
+residual_blocks_32(const STORED* __restrict__ a, long long a_down, long long a_across, int n, int columns,
+                   int group, const double* __restrict__ x, long long x_down, long long x_across,
+                   const double* __restrict__ b, long long b_down, long long b_across,
+                   double* __restrict__ r, long long r_down, long long r_across) {
+    residual_block<32>(a, a_down, a_across, n, columns, group, x, x_down, x_across, b, b_down, b_across,
+                       r, r_down, r_across);
+}
