@@ -126,11 +126,18 @@ class HostDevice(Device):
                 self._kernels[source, kernel, *names] = found
         return found
 
-    def cholesky(self, A: Any) -> Any:
-        try:
-            return np.linalg.cholesky(A)
-        except np.linalg.LinAlgError:
-            return np.full_like(A, np.nan)
+    def cholesky(self, A: Any, n: int, real: Any, info: int, *, upper: bool) -> None:
+        a, said = _view(A, (n, n), real), _view((info, 1), (1, 1), np.int32)
+        triangle, said[0, 0] = scipy.linalg.lapack.get_lapack_funcs("potrf", [a])(
+            a, lower=not upper, clean=False
+        )
+        a[...] = triangle
+
+    def divide_by_triangle(self, L: Any, k: int, B: Any, rows: int, real: Any) -> None:
+        b = _view(B, (rows, k), real)
+        triangle = np.tril(_view(L, (k, k), real))
+        with np.errstate(all="ignore"):
+            b[...] = scipy.linalg.solve_triangular(triangle, b.T, lower=True, check_finite=False).T
 
     def lu_factor(self, A: Any) -> Any:
         with warnings.catch_warnings():
@@ -139,9 +146,6 @@ class HostDevice(Device):
 
     def lu_solve(self, factors: Any, B: Any, transpose: bool) -> Any:
         return scipy.linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
-
-    def solve_triangular(self, L: Any, B: Any) -> Any:
-        return scipy.linalg.solve_triangular(L, B, lower=True)
 
 
 _COMPILING = threading.Lock()

@@ -30,6 +30,10 @@ _ON_CUDA = (2, 13)
 """DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
 
 
+class CaptureError(RoundwiseError, RuntimeError):
+    """A solve was asked for on a stream that is being captured for a CUDA graph."""
+
+
 class DeviceMemoryError(MemoryError, RoundwiseError):
     """The memory of a device does not suffice; the message says what would fit."""
 
@@ -136,8 +140,15 @@ class Place:
             stack.enter_context(cuda.Device(self.number))
             if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
                 stream = torch.cuda.current_stream(self.number)
-                if stream.cuda_stream:  # not the default one, which is CuPy's, too
+                if stream.cuda_stream:
                     stack.enter_context(_as_cupy(cuda, stream))
+                elif cuda.get_current_stream().ptr:  # CuPy's is another one than torch's default
+                    stack.enter_context(cuda.Stream.null)
+            if cuda.get_current_stream().is_capturing():
+                raise CaptureError(
+                    "the current stream is being captured for a graph, and a solve reads numbers "
+                    "back, which no graph can; solve before the capture, or after it"
+                )
             try:
                 yield
             except MemoryError as error:

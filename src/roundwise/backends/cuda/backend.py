@@ -32,8 +32,8 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.cuda import residual
 from roundwise.backends.cuda.device import Device, DeviceUnavailable, get_device
-from roundwise.backends.cuda.matrix import PIVOTING, CudaAnalysis, CudaMatrix
-from roundwise.backends.cuda.products import computed_in, is_rounded, rounded
+from roundwise.backends.cuda.matrix import CHOLESKY, PIVOTING, CudaAnalysis, CudaMatrix
+from roundwise.backends.cuda.products import PRODUCTS, computed_in, is_rounded, rounded
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.native import exact
 from roundwise.backends.native.vectors import SAFE_SQUARES_FP32, SAFE_SQUARES_FP64
@@ -104,7 +104,7 @@ class CudaBackend(Backend):
         return () if sparse or is_complex else FORMATS
 
     def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
-        return () if sparse or is_complex else ("cholesky", *PIVOTING, "qr")
+        return () if sparse or is_complex else (*CHOLESKY, *PIVOTING, "qr")
 
     def runs(
         self, method: str, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
@@ -113,6 +113,8 @@ class CudaBackend(Backend):
         known = super().runs(method, fmt, sparse, is_complex)
         if method == "qr":
             return known and get_format(fmt) == FP64
+        if method == "cholesky/panels":
+            return known and (get_format(fmt) == FP64 or PRODUCTS[get_format(fmt).name].parts > 0)
         return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
 
     def _analysis(self, A: Any, method: str) -> Analysis:

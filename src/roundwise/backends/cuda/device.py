@@ -45,7 +45,7 @@ class Device:
         self.cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
         self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
-        self._cupyx = importlib.import_module("cupyx")
+        self._cusolver = importlib.import_module("cupy_backends.cuda.libs.cusolver")
         self._linalg = importlib.import_module("cupyx.scipy.linalg")
         self._scalars = scalars()
 
@@ -149,9 +149,10 @@ class Device:
         """cuBLAS's function for ``C = alpha A B + beta C``, and its arguments after the handle.
 
         The matrices are by rows, each given by address and row length; `transpose_A` says that A'
-        is what lies there. ``shape`` is (m, n, k); if one of them is 0, the name is "". `kind` names the arithmetic: float64, float32, tf32,
-        float16 or bfloat16; the result of the last three is in float32. `batch` has a count, and
-        the distances of A, B and C of one product to those of the next.
+        is what lies there. ``shape`` is (m, n, k); if one of them is 0, the name is "". `kind`
+        names the arithmetic: float64, float32, tf32, float16 or bfloat16; the result of the last
+        three is in float32. `batch` has a count, and the distances of A, B and C of one product to
+        those of the next.
         """
         m, n, k = shape
         if min(shape) == 0:
@@ -172,13 +173,30 @@ class Device:
         into = (other, C[0], theirs, C[1], step_C, count)
         return "gemmStridedBatchedEx", (*head, *right, *left, *into, *tail)
 
-    def cholesky(self, A: Any) -> Any:
-        """L of a symmetric positive definite matrix, by cuSOLVER; NaN if it is not definite."""
-        try:
-            with self._cupyx.errstate(linalg="raise"):
-                return self.xp.linalg.cholesky(A)
-        except np.linalg.LinAlgError:
-            return self.xp.full_like(A, np.nan)
+    def cholesky(self, A: tuple[int, int], n: int, real: Any, info: int, *, upper: bool) -> None:
+        """Factorize a matrix by rows in place, by cuSOLVER: ``U' U`` or ``L L'``.
+
+        A is given by address and row length; the other triangle is not read. What cuSOLVER says,
+        0 if A is positive definite, is written to the address `info`.
+        """
+        cusolver, letter = self._cusolver, "d" if real == np.float64 else "s"
+        handle = self.xp.cuda.device.get_cusolver_handle()
+        args = handle, int(not upper), n, *A  # by columns, the upper triangle is the lower one
+        size = getattr(cusolver, f"{letter}potrf_bufferSize")(*args)
+        space = self.xp.empty(size, dtype=real)
+        getattr(cusolver, f"{letter}potrf")(*args, address(space), size, info)
+
+    def divide_by_triangle(
+        self, L: tuple[int, int], k: int, B: tuple[int, int], rows: int, real: Any
+    ) -> None:
+        """``B = B L'^-1`` in place, by cuBLAS, for a lower triangle L of k columns."""
+        trsm = self.cublas.dtrsm if real == np.float64 else self.cublas.strsm
+        handle, one = (
+            self.xp.cuda.device.get_cublas_handle(),
+            self._scalars[np.dtype(real).name, 1.0],
+        )
+        # By columns: ``B' = L^-1 B'`` from the left, L being the transpose of an upper triangle.
+        trsm(handle, 0, 1, 1, 0, k, rows, one.ctypes.data, *L, *B)
 
     def lu_factor(self, A: Any) -> tuple[Any, Any]:
         """LU with partial pivoting, by cuSOLVER, as SciPy returns it."""
@@ -190,10 +208,6 @@ class Device:
     def lu_solve(self, factors: tuple[Any, Any], B: Any, transpose: bool) -> Any:
         """Substitution with what `lu_factor` returned."""
         return self._linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
-
-    def solve_triangular(self, L: Any, B: Any) -> Any:
-        """``L X = B`` for a lower triangle, by cuBLAS."""
-        return self._linalg.solve_triangular(L, B, lower=True, check_finite=False)
 
 
 def scalars() -> dict[tuple[str, float], Any]:

@@ -128,6 +128,8 @@ class Packed:
     def dense(self) -> tuple[Any, Any, Any]:
         """L, U and the order of the rows, in float64."""
         xp, lu = self.device.xp, self.triangles.lu[:, : self.n].astype(np.float64)
+        if self.triangles.is_symmetric:
+            return xp.triu(lu).T, xp.triu(lu), self.triangles.order
         return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), self.triangles.order
 
 

@@ -36,6 +36,9 @@ PIVOTING = {
 }
 """The ways to pivot, by the name of the method (see `lu`)."""
 
+CHOLESKY = "cholesky", "cholesky/panels"
+"""cuSOLVER's, and that by panels in the formats of 16-bit units (see `cholesky`)."""
+
 
 class CudaMatrix(Matrix):
     """A matrix on the device, converted to its format when it is first multiplied with.
@@ -82,7 +85,7 @@ class CudaMatrix(Matrix):
         return CudaFactors(self._made(method), self.fmt, method)
 
     def _made(self, method: str) -> Any:
-        if method == "cholesky":
+        if method in CHOLESKY:
             return cholesky.factorize(self._device, self._given, self.fmt)
         if method == "qr":
             return OrthogonalFactors(self._device, self._given)
@@ -126,8 +129,8 @@ class CudaFactors(Factors):
     ) -> None:
         n = packed.n
         self.fmt, self.method, self.shape = fmt, method, (n, n)
-        self.entries = n * (n + 1) // 2 if method == "cholesky" else n * n
-        self.flops = {"cholesky": 1 / 3, "qr": 4 / 3}.get(method, 2 / 3) * n**3
+        self.entries = n * (n + 1) // 2 if method in CHOLESKY else n * n
+        self.flops = (1 / 3 if method in CHOLESKY else 4 / 3 if method == "qr" else 2 / 3) * n**3
         self._packed = packed
         self._applied = (FP64 if fmt == FP64 else FP32) if applied is None else applied
 
@@ -145,7 +148,7 @@ class CudaFactors(Factors):
 
     @cached_property
     def pivots(self) -> Vector | None:
-        return None if self.method == "cholesky" else self._packed.pivots
+        return None if self.method in CHOLESKY else self._packed.pivots
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
         return CudaFactors(self._packed, fmt, self.method, applied=fmt)

@@ -29,11 +29,10 @@ def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -
     R = xp.empty(B.shape, dtype=np.float64, order="F")
     if columns > 1:
         side = 64 if columns > 32 else 32
-        grid, threads = (-(-n // side), -(-columns // side)), side * side // 16
+        grid = -(-n // side), -(-columns // side)
         group = block // _STEP * _STEP
-        matrices = [(M, *(step // M.itemsize for step in M.strides)) for M in (A, X, B, R)]
-        args = *matrices[0], n, columns, group, *matrices[1], *matrices[2], *matrices[3]
-        _launch(device, f"residual_blocks_{side}", grid, threads, args, A)
+        args = *_steps(A), n, columns, group, *_steps(X), *_steps(B), *_steps(R)
+        _launch(device, f"residual_blocks_{side}", grid, side * side // 16, args, A)
         return R
     by_rows, ld = _layout(A)
     x, b, r = (xp.ascontiguousarray(M.reshape(-1)) for M in (X, B, R))
@@ -41,9 +40,9 @@ def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -
         _launch(device, "residual_rows", -(-n // 8), 256, (A, ld, n, x, b, r), A)
     else:
         width = -(-n // _PARTS)
-        partial, grid = xp.empty((_PARTS, n, 2)), -(-n // 128)
-        _launch(device, "residual_columns", (grid, _PARTS), 128, (A, ld, n, width, x, partial), A)
-        _launch(device, "residual_finish", grid, 128, (n, _PARTS, partial, b, r), A)
+        partial, blocks = xp.empty((_PARTS, n, 2)), -(-n // 128)
+        _launch(device, "residual_columns", (blocks, _PARTS), 128, (A, ld, n, width, x, partial), A)
+        _launch(device, "residual_finish", blocks, 128, (n, _PARTS, partial, b, r), A)
     return r.reshape(B.shape)
 
 
@@ -68,9 +67,15 @@ def row_sums(device: Device, A: Any) -> tuple[float, float]:
     return norm, math.inf if math.isnan(most) else most
 
 
+def _steps(M: Any) -> tuple[Any, int, int]:
+    """A matrix, and the distances of its rows and columns."""
+    down, across = (step // M.itemsize for step in M.strides)
+    return M, down, across
+
+
 def _layout(A: Any) -> tuple[bool, int]:
     """Whether rows are contiguous (columns otherwise), and the distance of two."""
-    down, across = (step // A.itemsize for step in A.strides)
+    _, down, across = _steps(A)
     by_rows = across == 1 or A.shape[1] == 1
     return by_rows, down if by_rows else across
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,8 @@ BLOCK = 256  # unknowns that a step of substitution solves for
 
 @dataclass(eq=False)
 class Triangles:
-    """``L U`` in one array; everything in one piece of memory, so that plans fit all of a size."""
+    """``L U`` in one array, or ``U' U``; everything in one piece of memory, so that plans fit all
+    of a size."""
 
     device: Device
     n: int
@@ -39,6 +40,7 @@ class Triangles:
     inverse_U: Any
     room: Any
     vectors: dict[Any, tuple[Any, Any]]  # two of each type, to solve in
+    is_symmetric: bool = False  # U' U, rows in their order; what is below the diagonal is not read
 
     def __post_init__(self) -> None:
         self._solving, self._solved = threading.Lock(), None  # type: Any, Any
@@ -66,7 +68,12 @@ class Triangles:
 
     @classmethod
     def allocate(
-        cls, device: Device, n: int, real: Any, **more: tuple[tuple[int, ...], Any]
+        cls,
+        device: Device,
+        n: int,
+        real: Any,
+        is_symmetric: bool = False,
+        **more: tuple[tuple[int, ...], Any],
     ) -> tuple[Triangles, dict[str, Any]]:
         """Room for factors of n unknowns, and for more arrays, given by shape and type.
 
@@ -90,7 +97,8 @@ class Triangles:
         }
         names = ("lu", "order", "inverse_L", "inverse_U", "room")
         own = {name: arrays.pop(name) for name in names}
-        return cls(device, n, real, arena, vectors=of_type, **own), arrays
+        made = cls(device, n, real, arena, vectors=of_type, is_symmetric=is_symmetric, **own)
+        return made, arrays
 
     def prepare(self, on: Device | Plan, status: Any = None) -> None:
         """Put the rows in their order, and clear the inverses and the numbers of a status."""
@@ -167,6 +175,19 @@ def _combine(
     gemm((height, width, height), before, held, result, -1.0, 0.0, kind, batch=steps)
 
 
+class Half(NamedTuple):
+    """One of the two triangular solves of a substitution."""
+
+    upper: bool  # the triangle that is stored there
+    transposed: bool  # whether it is its transpose that is solved with
+    forward: bool  # from the first unknown to the last
+
+
+_PLAIN = Half(False, False, True), Half(True, False, False)
+_TRANSPOSED = Half(True, True, True), Half(False, True, False)
+_SYMMETRIC = Half(True, True, True), Half(True, False, False)
+
+
 class Substitution:
     """``L U X = B``, or ``(L U)' X = B``, in a type of numbers.
 
@@ -175,7 +196,14 @@ class Substitution:
     """
 
     def __init__(self, triangles: Triangles, dtype: Any, transposed: bool) -> None:
-        self._triangles, self._transposed, self._dtype = triangles, transposed, np.dtype(dtype)
+        self._triangles, self._dtype = triangles, np.dtype(dtype)
+        order = triangles.order
+        if triangles.is_symmetric:
+            self._halves, self._before, self._after = _SYMMETRIC, None, None
+        elif transposed:
+            self._halves, self._before, self._after = _TRANSPOSED, None, order
+        else:
+            self._halves, self._before, self._after = _PLAIN, order, None
 
     def __call__(self, B: Any) -> Any:
         """X; B is a vector, or a block of columns, which is overwritten."""
@@ -190,80 +218,79 @@ class Substitution:
     def _in_vectors(self, b: Any) -> Any:
         triangles = self._triangles
         right, _ = triangles.vectors[self._dtype]
-        if self._transposed:
-            right[:] = b
-        else:
-            self._reordered("gather", triangles.device.xp.ascontiguousarray(b), right)
-        key = "substitution", triangles.n, triangles.real, self._dtype, self._transposed
+        b = triangles.device.xp.ascontiguousarray(b)
+        self._reordered(None if self._before is None else "gather", b, right)
+        key = "substitution", triangles.n, triangles.real, self._dtype, self._halves
         run_plan(triangles.device, key, self._steps, triangles.arena)
         x = triangles.device.xp.empty_like(right)
-        if self._transposed:
-            self._reordered("scatter", right, x)
-        else:
-            x[:] = right
+        self._reordered(None if self._after is None else "scatter", right, x)
         return x
 
     def _block(self, B: Any) -> Any:
         """In memory of its own, by products in the type of the factors; nothing is recorded."""
         triangles, xp = self._triangles, self._triangles.device.xp
-        real, order, columns = triangles.real, triangles.order, B.shape[1]
-        right = xp.ascontiguousarray(B if self._transposed else B[order], dtype=real)
+        real, columns, gemm = triangles.real, B.shape[1], triangles.device.gemm
+        right = xp.ascontiguousarray(B if self._before is None else B[self._before], dtype=real)
         solved, kind = xp.empty_like(right), plain(real)
 
-        def step(start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
-            size, end, beside = self._beside(start, forward)
-            known = address(y, start), columns
-            block, matrix = (address(inverse, start), BLOCK), (size, columns, size)
-            right_of, turned = (address(r, start), columns), {"transpose_A": self._transposed}
-            gemm = triangles.device.gemm
-            gemm(matrix, block, right_of, known, 1.0, 0.0, kind, **turned)
-            place = (start, beside) if self._transposed else (beside, start)
-            below = address(triangles.lu, *place), triangles.ld
-            rest, shape = (address(r, beside), columns), (end - beside, columns, size)
-            gemm(shape, below, known, rest, -1.0, 1.0, kind, **turned)
+        def step(half: Half, start: int, r: Any, y: Any) -> None:
+            size, end, beside = self._beside(start, half.forward)
+            known, rest = (address(y, start), columns), (address(r, beside), columns)
+            turned = {"transpose_A": half.transposed}
+            inverse = address(self._inverse(half), start), BLOCK
+            right_of = address(r, start), columns
+            gemm((size, columns, size), inverse, right_of, known, 1.0, 0.0, kind, **turned)
+            place = (start, beside) if half.transposed else (beside, start)
+            matrix, shape = (address(triangles.lu, *place), triangles.ld), (end - beside, columns)
+            gemm((*shape, size), matrix, known, rest, -1.0, 1.0, kind, **turned)
 
         self._both(step, right, solved)
         X = right
-        if self._transposed:
+        if self._after is not None:
             X = xp.empty_like(right)
-            X[order] = right
+            X[self._after] = right
         return X.astype(self._dtype, copy=False)
 
-    def _reordered(self, kernel: str, x: Any, out: Any) -> None:
+    def _reordered(self, kernel: str | None, x: Any, out: Any) -> None:
+        """A copy, its numbers in another order if a kernel says in which."""
+        if kernel is None:
+            out[:] = x
+            return
         n, order = self._triangles.n, self._triangles.order
         self._launch(self._triangles.device, kernel, -(-n // 256), 256, x, order, out, n)
 
     def _steps(self, plan: Plan) -> None:
         """Both triangular solves of a vector, in the memory of the factors."""
 
-        def step(start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
-            size, end, beside = self._beside(start, forward)
-            block, solved = (address(inverse, start), BLOCK), address(y, start)
-            self._product(plan, block, (size, size), address(r, start), solved, 0)
+        def step(half: Half, start: int, r: Any, y: Any) -> None:
+            size, end, beside = self._beside(start, half.forward)
+            block, solved = (address(self._inverse(half), start), BLOCK), address(y, start)
+            self._product(plan, half, block, (size, size), address(r, start), solved, 0)
             if end > beside:
-                rest, place = end - beside, (beside, start)
-                shape = (size, rest) if self._transposed else (rest, size)
-                place = place[::-1] if self._transposed else place
+                place, shape = (beside, start), (end - beside, size)
+                if half.transposed:
+                    place, shape = place[::-1], shape[::-1]
                 matrix = address(self._triangles.lu, *place), self._triangles.ld
-                self._product(plan, matrix, shape, solved, address(r, beside), 1)
+                self._product(plan, half, matrix, shape, solved, address(r, beside), 1)
 
         self._both(step, *self._triangles.vectors[self._dtype])
 
-    def _both(self, step: Callable[..., None], right: Any, solved: Any) -> None:
+    def _both(self, step: Callable[[Half, int, Any, Any], None], right: Any, solved: Any) -> None:
         """All steps of both triangular solves, from the first array into the second, and back.
 
         A step is ``y_s = inverse_s r_s``, then r minus its product with what is below, or above.
         """
-        lower, upper = self._triangles.inverse_L, self._triangles.inverse_U
-        first, second = (upper, lower) if self._transposed else (lower, upper)
         blocks = range(0, self._triangles.n, BLOCK)
-        for start in blocks:
-            step(start, first, right, solved, True)
-        for start in reversed(blocks):
-            step(start, second, solved, right, False)
+        for half in self._halves:
+            for start in blocks if half.forward else reversed(blocks):
+                step(half, start, right, solved)
+            right, solved = solved, right
+
+    def _inverse(self, half: Half) -> Any:
+        return self._triangles.inverse_U if half.upper else self._triangles.inverse_L
 
     def _beside(self, start: int, forward: bool) -> tuple[int, int, int]:
-        """The size of a block, and the end and the beginning of the unknowns after it, or before."""
+        """The size of a block; the end and the beginning of the unknowns after it, or before it."""
         n = self._triangles.n
         size = min(BLOCK, n - start)
         return (size, n, start + size) if forward else (size, start, 0)
@@ -271,6 +298,7 @@ class Substitution:
     def _product(
         self,
         plan: Plan,
+        half: Half,
         matrix: tuple[int, int],
         shape: tuple[int, int],
         x: int,
@@ -278,7 +306,7 @@ class Substitution:
         subtracts: int,
     ) -> None:
         args = *matrix, *shape, x, y, subtracts
-        if self._transposed:
+        if half.transposed:
             self._launch(plan, "columns_times", -(-shape[1] // 32), 128, *args)
         else:
             self._launch(plan, "rows_times", min(-(-shape[0] // 8), 4096), 256, *args)
