@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.cublas import SPACE
 from roundwise.backends.cuda.device import Device, address, storage_type
@@ -46,7 +47,7 @@ class Elimination:
         halves, ld = len(self.products.left) * self.width, -(-n // 32) * 32
         self.triangles, arrays = Triangles.allocate(
             *(device, n, self.real),
-            status=((2,), np.int32),  # no pivot, and overflow, at column ...
+            facts=((n + 1,), np.float64),
             block=((PANEL, PANEL), self.real),
             ahead=((min(BLOCK, self.width), -(-self.width // 4) * 4), self.real),
             moves=((-(-n // PANEL), 4 * PANEL), np.int32),
@@ -58,21 +59,23 @@ class Elimination:
             spaces=((2, SPACE), np.uint8),
         )
         self.a, self.ld = self.triangles.lu, self.triangles.ld
-        self._status, self._block, self._ahead = (
-            arrays[name] for name in ("status", "block", "ahead")
-        )
+        # Two numbers of 32 bits, no pivot and overflow at column ...; the magnitudes of pivots.
+        self._facts, self._status = arrays["facts"], arrays["facts"][:1].view(np.int32)
+        self._block, self._ahead = arrays["block"], arrays["ahead"]
         self._moves, self._candidates = arrays["moves"], arrays["candidates"]
         self._halves_L, self._spaces = arrays["halves_L"], arrays["spaces"]
         self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
 
-    def run(self, pivots: Pivots) -> None:
-        """Factorize `a` in place."""
+    def run(self, pivots: Pivots) -> Any:
+        """Factorize `a` in place, and return the magnitudes of the pivots, on the host."""
         key, arena = ("LU", self.n, self.fmt.name, pivots), self.triangles.arena
         run_plan(self.device, key, lambda plan: self._eliminate(plan, pivots), arena, self._spaces)
-        pivot, overflow = self._status.tolist()
+        facts = on_host(self._facts)
+        pivot, overflow = facts[:1].view(np.int32).tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
             raise ArithmeticFailure(status, "LU factorization", self.fmt, min(pivot, overflow))
+        return facts[1:]
 
     def _eliminate(self, plan: Plan, pivots: Pivots) -> None:
         """Record all steps."""
@@ -108,6 +111,8 @@ class Elimination:
         inverted = 0 if width % BLOCK else (n - 1) // width * width
         invert_blocks(plan, self.triangles, False, inverted, n)
         invert_blocks(plan, self.triangles, True, 0, n)
+        args = self.a, self.ld, n, address(self._facts, 1)
+        self._launch("sizes_of_diagonal", -(-n // 256), 256, *args)
 
     def _outer_panel(self, first: int, end: int, pivots: Pivots) -> None:
         """Factorize the columns from first to end."""

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination, Pivots
@@ -54,8 +55,8 @@ def factorize(
         butterflies = _mixed(device, A, scale, work, seed)
     else:
         device.xp.multiply(A, scale, out=a, casting="unsafe")
-    work.run(PIVOTS[pivoting])
-    return Packed(work.triangles, fmt, flipped, scale, butterflies)
+    pivots = work.run(PIVOTS[pivoting])
+    return Packed(work.triangles, fmt, flipped, scale, butterflies, pivots)
 
 
 def moderating_scale(device: Device, A: Any, fmt: FloatFormat) -> float:
@@ -90,6 +91,8 @@ class Packed:
     flipped: bool = False
     scale: float = 1.0  # the factors are those of scale A
     butterflies: tuple[Any, Any] | None = None
+    pivots: Any = None
+    """The magnitudes of U's diagonal, on the host; None of a Cholesky factorization."""
 
     @property
     def device(self) -> Device:
@@ -98,12 +101,6 @@ class Packed:
     @property
     def n(self) -> int:
         return self.triangles.n
-
-    @property
-    def pivots(self) -> Any:
-        """The magnitudes of U's diagonal."""
-        xp = self.device.xp
-        return xp.abs(xp.diagonal(self.triangles.lu[:, : self.n])).astype(np.float64)
 
     def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
         """``A X = B`` by substitution, computed in `dtype`, for a vector or a block of columns."""
@@ -139,7 +136,7 @@ class PartialFactors:
     def __init__(self, device: Device, A: Any, fmt: FloatFormat) -> None:
         self.device, self.fmt, self.n = device, fmt, len(A)
         self.lu, self.swaps = device.lu_factor(A.astype(storage_type(fmt), copy=False))
-        self.pivots = device.xp.abs(device.xp.diagonal(self.lu)).astype(np.float64)
+        self.pivots = on_host(device.xp.abs(device.xp.diagonal(self.lu)).astype(np.float64))
         column, smallest = (int(self.pivots.argmin()), float(self.pivots.min()))
         if smallest == 0:
             raise ArithmeticFailure(Status.ZERO_PIVOT, "LU factorization", fmt, column)

@@ -13,18 +13,21 @@ import numpy as np
 
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
+from roundwise.backends.arrays import norms_of_blocks
 from roundwise.backends.contract import (
     Analysis,
     ArithmeticFailure,
+    AtOnce,
     Factors,
     Matrix,
     Status,
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.cuda import cholesky, lu
+from roundwise.backends.cuda import cholesky, lu, residual
 from roundwise.backends.cuda.device import Device
 from roundwise.backends.cuda.products import computed_in, is_rounded, rounded, rounded_matrix
+from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 
 PIVOTING = {
@@ -35,6 +38,8 @@ PIVOTING = {
     "lu/diagonal": "diagonal",
 }
 """The ways to pivot, by the name of the method (see `lu`)."""
+
+_MODERATE = 500  # powers of two: scaled by them, numbers stay in the range of doubles
 
 CHOLESKY = "cholesky", "cholesky/panels"
 """cuSOLVER's, and that by panels in the formats of 16-bit units (see `cholesky`)."""
@@ -166,6 +171,50 @@ class CudaFactors(Factors):
         if isinstance(b, np.ndarray) and not bool(xp.isfinite(x).all()):
             raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", fmt)
         return x.astype(np.float64, copy=False)
+
+    def refined(
+        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+    ) -> AtOnce | None:
+        """As the contract says, with one read-back for each correction.
+
+        All columns are corrected as long as one is not good enough. None also where the numbers
+        of columns are so small or large that they must be scaled with care.
+        """
+        if not isinstance(A, CudaMatrix) or A.fmt != FP64 or 0 in B.shape or B.ndim != 2:
+            return None
+        xp, n = A._device.xp, len(B)
+        block = exact.block_for(n)
+        X, before, largest, stretch = self.solve(B), np.ones(B.shape[1]), 0.0, 0.0
+        corrected, history = B, list[float]()
+        for step in range(most_steps + 1):
+            R = residual.residual(A._device, A.array, X, B, block)
+            z_norms, x_norms, r_norms = norms_of_blocks([corrected, X, R])
+            if step == 0:
+                b_norms = z_norms
+            if not (np.isfinite(x_norms).all() and (x_norms > 0).all() and (b_norms > 0).all()):
+                return None
+            errors = r_norms / (norm * x_norms + b_norms)
+            if step > 0:
+                sizes = z_norms / x_norms
+                history.append(float(sizes.max()))
+                largest = max(largest, history[-1])
+                if not (errors <= target).all() and not (2 * sizes <= before).all():
+                    return None
+                before = sizes
+            if (errors <= target).all():
+                stretch = float((norm * x_norms / b_norms).max())
+                return AtOnce(X, R, errors, float(errors.max()), largest, stretch, history)
+            powers = np.frexp(r_norms)[1]
+            if not (np.isfinite(r_norms).all() and abs(powers).max() < _MODERATE):
+                return None
+            history.append(float(errors.max()))
+            scale = np.ldexp(1.0, -powers)
+            up, down = (
+                float(s[0]) if len(s) == 1 else xp.asarray(s)[None, :] for s in (scale, 1 / scale)
+            )
+            corrected = self.solve(R * up) * down
+            X = X + corrected
+        return None
 
 
 class OrthogonalFactors:

@@ -518,6 +518,13 @@ prepare(int n, int* __restrict__ order, long long count, REAL* __restrict__ inve
     }
 }
 
+// The magnitudes of the diagonal.
+extern "C" __global__ void __launch_bounds__(256)
+sizes_of_diagonal(const REAL* __restrict__ a, long long ld, int n, double* __restrict__ sizes) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) sizes[i] = fabs(static_cast<double>(a[i * (ld + 1)]));
+}
+
 // Copies rows, one a thread block, 16 bytes at a time: a few numbers behind the last may be copied.
 extern "C" __global__ void __launch_bounds__(SPREAD)
 copy_rows(const REAL* __restrict__ from, long long ld, int rows, int columns, REAL* __restrict__ to,
