@@ -33,7 +33,6 @@ bench: $(VENV)/bench-installed  ## ratios against NumPy, LAPACK and pychop
 	$(RUN)/python benchmarks/bench_native_lu.py
 	$(RUN)/python benchmarks/bench_engines.py 'Laplacian 2-D 300^2' 'Laplacian 3-D 30^3'
 	$(RUN)/python benchmarks/bench_gmres_ir.py
-	$(RUN)/python benchmarks/bench_training.py
 
 fuzz: $(VENV)/installed  ## 100 000 systems, answers and bounds judged in rational arithmetic (an hour on two cores)
 	OPENBLAS_NUM_THREADS=1 ROUNDWISE_NUM_THREADS=1 $(RUN)/python tests/long_fuzz.py
@@ -93,7 +92,7 @@ scaling: $(VENV)/installed  ## native low precision against the size, dense and 
 	$(RUN)/python benchmarks/bench_scaling.py
 
 native-docs: scaling  ## numbers and figures of docs/native.md; leave the machine alone meanwhile
-	$(RUN)/python benchmarks/bench_native_lu.py --lu-only
+	$(RUN)/python benchmarks/bench_native_lu.py
 	$(RUN)/python benchmarks/factorization_rates.py --sizes 4000 8000
 	rm -f out/native.sqlite  # times of a busy day would be taken for today's
 	$(RUN)/roundwise reproduce native --variant deployed --order stages

@@ -80,8 +80,7 @@ def measure(A: sp.csr_array, method: str, fmt: rw.FloatFormat, repeats: int) -> 
     backend, b = NativeBackend(), A @ np.ones(A.shape[0])
     try:
         first, (analysis, factors) = least(
-            repeats,
-            lambda: (analysis := backend.analyse(A, method), analysis.factorize(A, fmt)),
+            repeats, lambda: (analysis := backend.analyse(A, method), analysis.factorize(A, fmt))
         )
         del factors
         later, factors = least(repeats, lambda: analysis.factorize(A, fmt))

@@ -1,6 +1,7 @@
-"""The price of knowing: all outcomes of GMRES-IR for one system, and for the paper's dense set.
+"""The price of knowing: policies that learn by replay, and all outcomes of GMRES-IR for one system
+and for the paper's dense set.
 
-Run with ``make bench`` on an idle machine; the second part takes minutes.
+Run with ``make bench`` on an idle machine; the last part takes minutes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from threadpoolctl import threadpool_limits
 from timing import median_seconds
 
 import roundwise as rw
+from roundwise.actions import monotone_space, top_k
 from roundwise.algorithms.base import PAPER_FORMATS
+from roundwise.policies import LinearUCB, Policy, TabularQ, ThompsonSampling
 from roundwise.problems import LinearSystem, randsvd
+from roundwise.tuning import train
 from roundwise_studies.datasets import dense_set
 
 ACTIONS = list(itertools.combinations_with_replacement(PAPER_FORMATS, 4))  # the 35 monotone ones
@@ -28,7 +32,28 @@ def all_outcomes(problem: LinearSystem) -> int:
         return len(ALGORITHM.run_all(problem, ACTIONS))
 
 
+def learning() -> None:
+    """Updates per second when policies learn by replay."""
+    rng = np.random.default_rng(0)
+    space = top_k(monotone_space(rw.GmresIR.stages, PAPER_FORMATS), 25)
+    contexts = np.column_stack([rng.uniform(1, 8, 100), rng.uniform(0, 2, 100)])
+    bits = np.array([sum(fmt.p for fmt in action) for action in space])
+    rewards = -np.abs(bits - 20 * contexts[:, :1]) / 50
+    policies: list[tuple[Policy, str]] = [
+        (TabularQ(), ">= 100000"),
+        (LinearUCB(), ""),
+        (ThompsonSampling(), ""),
+    ]
+    print("Learning by replay: 100 episodes of 100 problems, 25 actions")
+    for policy, wanted in policies:
+        start = time.perf_counter()
+        train(policy, contexts, rewards, space, 100, np.random.default_rng(1))
+        rate = 100 * 100 / (time.perf_counter() - start)
+        print(f"  {policy.name:<18} {rate:>10.0f} updates per second   {wanted}")
+
+
 def main() -> None:
+    learning()
     problem = randsvd(300, 1e4, mode=2, rng=0)
     rw.set_num_threads(1)
     with threadpool_limits(1):

@@ -1,4 +1,4 @@
-"""Our LU against LAPACK's, and kernels on stored matrices against BLAS.
+"""Our LU against LAPACK's, real or complex.
 
 Ours and the peers use the same number of threads (``rw.get_num_threads()``). All medians come
 from one run, contenders in turn. BLAS libraries leave their threads spinning for a while after a
@@ -13,11 +13,12 @@ import argparse
 import platform
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import scipy
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 from timing import medians, timed
 
@@ -33,7 +34,6 @@ HEADER = (
     "dgetrf/bf16", "sgetrf/bf16", "dpotrf/fp64", "spotrf/fp32", "fp64 GF/s", "fp32 GF/s",
     "bf16 GF/s", "of gemm",
 )  # fmt: skip
-DTYPES = {"bf16": np.uint16, "fp16": np.uint16, "fp32": np.float32, "fp64": np.float64}
 
 
 def factorization(A: np.ndarray, call: Callable[[np.ndarray], object]) -> Callable[[], float]:
@@ -112,124 +112,43 @@ def compare_factorizations(sizes: list[int], threads: int) -> Table:
     )
 
 
-def stored(A: np.ndarray, fmt: str, threads: int) -> np.ndarray:
-    out = np.empty(A.shape, DTYPES[fmt], order="F")
-    if fmt == "fp64":
-        return A
-    _kernels.native_convert(A, out, fmt, threads)
-    return out
-
-
-def compare_stored(n: int, threads: int) -> None:
-    """Products and solves; BLAS stores and computes in the type of the arithmetic."""
-    rng = np.random.default_rng(0)
-    F = np.asfortranarray(rng.uniform(-1, 1, (n, n)) / n + 2 * np.eye(n))
-    print(f"\nStored matrices, n = {n}: BLAS with the same arithmetic / ours, GB/s of the matrix")
-    print(f"{'operation':<34} {'ours/ms':>8} {'BLAS/ms':>8} {'ratio':>7} {'GB/s':>6}")
-    for arithmetic in ("fp32", "fp64"):
-        dtype = DTYPES[arithmetic]
-        D, x = F.astype(dtype, order="F"), rng.standard_normal(n).astype(dtype)
-        letter = "s" if arithmetic == "fp32" else "d"
-        gemv, trsv = getattr(blas, letter + "gemv"), getattr(blas, letter + "trsv")
-
-        def blas_solve(D: np.ndarray = D, x: np.ndarray = x, trsv: Callable = trsv) -> None:
-            trsv(D, trsv(D, x, lower=1, diag=1))
-
-        def blas_solve_t(D: np.ndarray = D, x: np.ndarray = x, trsv: Callable = trsv) -> None:
-            trsv(D, trsv(D, x, trans=1), lower=1, diag=1, trans=1)
-
-        peers = {
-            "matvec": lambda D=D, x=x, gemv=gemv: gemv(1, D, x),
-            "matvec'": lambda D=D, x=x, gemv=gemv: gemv(1, D, x, trans=1),
-            "LU solve": blas_solve,
-            "LU solve'": blas_solve_t,
+def compare_complex(sizes: list[int], threads: int) -> Table:
+    """LU in complex64 and complex128, both from the complex128 matrix on."""
+    rng, rows = np.random.default_rng(18), []
+    types = (lapack.cgetrf, np.complex64), (lapack.zgetrf, np.complex128)
+    for n, (getrf, dtype) in product(sizes, types):
+        A = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))
+        packed = np.empty((2 * n, n), dtype(0).real.dtype, order="F")
+        swaps = np.empty(n, np.int32)
+        taken = lu_threads(n, packed.itemsize, threads)
+        calls = {
+            "LAPACK": lambda A=A, f=getrf, t=dtype: f(A.T.astype(t, order="K"), overwrite_a=True),
+            "ours": partial(_kernels.native_complex_lu, A.T, packed, swaps, taken),
         }
-        for fmt in ("bf16", "fp16", "fp32", "fp64"):
-            if (fmt, arithmetic) == ("fp64", "fp32"):
-                continue
-            A, y, b = stored(F, fmt, threads), np.empty_like(x), x.reshape(n, 1).copy(order="F")
-            for name, peer in peers.items():
-                transpose = name.endswith("'")
-
-                def ours(A=A, fmt=fmt, y=y, b=b, x=x, name=name, transpose=transpose) -> None:
-                    if name.startswith("matvec"):
-                        _kernels.native_matvec(A, fmt, x, y, transpose, threads)
-                    else:
-                        b[:, 0] = x
-                        _kernels.native_getrs(A, fmt, b, transpose, threads)
-
-                calls = {"ours": ours, "peer": peer}
-                seconds = medians(5, {who: partial(timed, calls[who], calls=5) for who in calls})
-                print(
-                    f"{f'{name}, {fmt} in {arithmetic}':<34} {1e3 * seconds['ours']:>8.2f} "
-                    f"{1e3 * seconds['peer']:>8.2f} {seconds['peer'] / seconds['ours']:>6.2f}x "
-                    f"{A.nbytes / seconds['ours'] / 1e9:>6.1f}",
-                    flush=True,
-                )
-
-
-def compare_passes(n: int, threads: int) -> None:
-    """Conversions against astype, norms against temporaries."""
-    A = np.asfortranarray(np.random.default_rng(0).standard_normal((n, n)))
-    A32, out = A.astype(np.float32), np.empty((n, n), np.float32, order="F")
-    half, wide = np.empty((n, n), np.uint16, order="F"), np.empty((n, n), order="F")
-
-    def norms() -> tuple[float, float, float]:
-        absolute = np.abs(A)
-        return absolute.sum(axis=0).max(), absolute.sum(axis=1).max(), absolute.max()
-
-    def copy_to(target: np.ndarray, source: np.ndarray) -> Callable[[], None]:
-        return lambda: np.copyto(target, source, casting="same_kind")
-
-    rows = {
-        "fp64 to fp32 / numpy": (
-            lambda: _kernels.native_convert(A, out, "fp32", threads),
-            copy_to(out, A),
-        ),
-        "fp64 to bf16 / numpy to fp32": (
-            lambda: _kernels.native_convert(A, half, "bf16", threads),
-            copy_to(out, A),
-        ),
-        "fp32 to bf16 / numpy fp32 copy": (
-            lambda: _kernels.native_convert(A32, half, "bf16", threads),
-            copy_to(out, A32),
-        ),
-        "bf16 to fp64 / numpy fp32 to fp64": (
-            lambda: _kernels.native_convert(half, wide, "bf16", threads),
-            copy_to(wide, A32),
-        ),
-        "norms of fp64 / numpy": (lambda: _kernels.native_norms(A, threads), norms),
-    }
-    print(f"\nPasses over an n x n matrix, n = {n}")
-    print(f"{'ours / peer':<34} {'ours/ms':>8} {'peer/ms':>8} {'ratio':>7}")
-    for name, (ours, peer) in rows.items():
-        seconds = medians(5, {"ours": partial(timed, ours), "peer": partial(timed, peer)})
-        print(
-            f"{name:<34} {1e3 * seconds['ours']:>8.2f} {1e3 * seconds['peer']:>8.2f} "
-            f"{seconds['peer'] / seconds['ours']:>6.2f}x",
-            flush=True,
-        )
+        theirs, own = medians(5, {who: partial(timed, calls[who]) for who in calls}).values()
+        rate = 8 / 3 * n**3 / own / 1e9
+        rows.append([n, dtype.__name__, 1e3 * theirs, 1e3 * own, rate, theirs / own])
+    columns = ("n", "type", "LAPACK, ms", "ours, ms", "ours, Gflop/s", "times as fast")
+    return Table("Complex LU", columns, rows, formats=dict.fromkeys(columns[2:], ".2f"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also n = 8000")
-    parser.add_argument("--lu-only", action="store_true", help="nothing but LU")
+    parser.add_argument("--complex", action="store_true", help="complex LU alone")
     asked = parser.parse_args()
     threads = rw.get_num_threads()
     versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}"
     print(f"{platform.machine()}, {versions}, {threads} threads")
     with threadpool_limits(threads):
-        table = compare_factorizations(
-            [100, 250, 500, 1000, 1500, 2000, 4000] + [8000] * asked.large, threads
-        )
+        sizes = [100, 250, 500, 1000, 1500, 2000, 4000] + [8000] * asked.large
+        if asked.complex:
+            print(format_text(compare_complex(sizes[2:], threads)))
+            return
+        table = compare_factorizations(sizes, threads)
         print(f"\n{format_text(table)}")
         OUT.mkdir(exist_ok=True)
         write_csv(table, OUT / "lu.csv")
-        if asked.lu_only:
-            return
-        compare_stored(4000, threads)
-        compare_passes(4000, threads)
 
 
 if __name__ == "__main__":

@@ -59,9 +59,7 @@ def main() -> None:
     for count, n in STACKS:
         A, b = rng.standard_normal((count, n, n)), rng.standard_normal((count, n, 1))
         numpy, ours = median_seconds(
-            repeats,
-            lambda A=A, b=b: np.linalg.solve(A, b),
-            lambda A=A, b=b: rw.solve(A, b),
+            repeats, lambda A=A, b=b: np.linalg.solve(A, b), lambda A=A, b=b: rw.solve(A, b)
         )
         times = f"{1e3 * numpy:.2f}", f"{1e3 * ours:.2f}", f"{numpy / ours:.2f}"
         rows.append((f"{count} of {n} x {n}", *times))

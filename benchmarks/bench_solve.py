@@ -24,7 +24,6 @@ import json
 import math
 import subprocess
 import sys
-import timeit
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -321,21 +320,7 @@ def write_dense(rows: list[Row]) -> None:
     print(path)
 
 
-def overheads() -> None:
-    rng = np.random.default_rng(0)
-    for n in (10, 50, 100, 200):
-        A, b = rng.standard_normal((n, n)), rng.standard_normal(n)
-        ours, numpy = (
-            min(timeit.repeat("solve(A, b)", globals=names, number=300, repeat=7)) / 300
-            for names in (
-                {"solve": rw.solve, "A": A, "b": b},
-                {"solve": np.linalg.solve, "A": A, "b": b},
-            )
-        )
-        print(
-            f"n = {n:<4} numpy.linalg.solve {1e6 * numpy:7.1f} us, ours {1e6 * ours:7.1f} us, "
-            f"difference {1e6 * (ours - numpy):6.1f} us"
-        )
+def import_seconds() -> None:
     base = "import numpy, scipy.linalg, scipy.sparse.linalg"
     programs = [[sys.executable, "-c", text] for text in (base, base + "; import roundwise")]
     calls = [partial(subprocess.run, program, check=True) for program in programs]
@@ -417,7 +402,7 @@ def main() -> None:
             rows += dense_rows(plan, seed, asked.share)
             write_dense(rows)  # after each size: what is there is kept if time runs out
         return
-    overheads()
+    import_seconds()
     plan = (
         [(10, (300, 400), 3)]
         if quick

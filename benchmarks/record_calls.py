@@ -2,9 +2,9 @@
 
 ``python benchmarks/record_calls.py --out before.jsonl``, then, with the changed code,
 ``python benchmarks/record_calls.py --compare before.jsonl``. Every call runs twice, plain and with
-`full_output`; ``--twins`` lists where these two differ in bits. Prices that come with the package
-decide, on one thread, so that only the machine's kind and the installed engines matter. What
-differs is run once more: calls whose answer depends on measured seconds are listed apart.
+`full_output`. Prices that come with the package decide, on one thread, so that only the machine's
+kind and the installed engines matter. What differs is run once more: calls whose answer depends on
+measured seconds are listed apart.
 """
 
 from __future__ import annotations
@@ -98,14 +98,6 @@ def told(old: Fields, new: Fields) -> str:
     return "; ".join(found) or "same"
 
 
-def show(groups: dict[str, list[str]], most: int) -> None:
-    for name, lines in sorted(groups.items()):
-        print(f"\n{name}: {len(lines)}")
-        print(*lines[:most], sep="\n")
-        if len(lines) > most:
-            print(f"  ... and {len(lines) - most} more (--most)")
-
-
 def compare(old: dict[str, Fields], new: dict[str, Fields], most: int) -> None:
     groups: dict[str, list[str]] = defaultdict(list)
     for line, now in new.items():
@@ -121,27 +113,12 @@ def compare(old: dict[str, Fields], new: dict[str, Fields], most: int) -> None:
             name = "not repeatable (measured seconds decide)"
         text = [f"{way}: {told(before[way], now[way])}" for way in ("plain", "full")]
         groups[name].append(f"  {line} {now['call']}\n      " + "\n      ".join(text))
-    show(groups, most)
+    for name, lines in sorted(groups.items()):
+        print(f"\n{name}: {len(lines)}")
+        print(*lines[:most], sep="\n")
+        if len(lines) > most:
+            print(f"  ... and {len(lines) - most} more (--most)")
     print(f"\n{len(new)} calls, {sum(map(len, groups.values()))} differ")
-
-
-def twins(records: dict[str, Fields], most: int) -> None:
-    """Where plain calls and those with full_output differ."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for line, one in records.items():
-        plain, full = one["plain"], one["full"]
-        failed = bool(plain["bits"]) != bool(full["bits"])
-        name = "one of them fails" if failed else "bits" if plain["bits"] != full["bits"] else ""
-        if not name and plain["warnings"] != full["warnings"]:
-            name = "warnings"
-        if name:
-            kind = one["call"].split()[0]
-            text = f"{full['action'] or full['status']}; errors {plain['error']}, {full['error']}"
-            groups[f"plain and full_output differ: {name}, {kind}"].append(
-                f"  {line} {one['call']}: {text}"
-            )
-    show(groups, most)
-    print(f"\n{sum(map(len, groups.values()))} of {len(records)} twins differ")
 
 
 def main() -> None:
@@ -151,10 +128,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("out/calls.jsonl"))
     parser.add_argument("--compare", type=Path, metavar="OLD.jsonl", help="print what differs")
-    parser.add_argument(
-        "--with", dest="new", type=Path, help="compare with this record, run nothing"
-    )
-    parser.add_argument("--twins", action="store_true", help="plain against full_output")
     parser.add_argument("--most", type=int, default=20, help="lines to print of each group")
     parser.add_argument("--line", help="observe one call only, for example 'draw(0, 17, 300)'")
     options = parser.parse_args()
@@ -164,11 +137,9 @@ def main() -> None:
         if options.line:
             print(json.dumps(record(eval(options.line, {"draw": draw})), indent=1))
             return
-        records = read(options.new) if options.new else recorded(options)
+        records = recorded(options)
         if options.compare:
             compare(read(options.compare), records, options.most)
-    if options.twins:
-        twins(records, options.most)
 
 
 def recorded(options: argparse.Namespace) -> dict[str, Fields]:

@@ -32,13 +32,7 @@ from roundwise_studies.protocol import reproduce
 from roundwise_studies.released import figures as departure_figures
 from roundwise_studies.released.study import DepartureStudy
 from roundwise_studies.released.tables import all_tables
-from roundwise_studies.report import (
-    Figure,
-    Table,
-    format_markdown,
-    replace_block,
-    write_figure,
-)
+from roundwise_studies.report import Figure, Table, format_markdown, replace_block, write_figure
 from roundwise_studies.simulated import SimulatedStudy
 from roundwise_studies.simulated.figures import usage
 from roundwise_studies.simulated.running import Result, range_metric

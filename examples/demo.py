@@ -15,17 +15,19 @@ import numpy as np
 import roundwise as rw
 from roundwise.actions import monotone_space
 from roundwise.commands.outputs import format_table
-from roundwise.costs import GENERIC_AVX512_CPU, cost_matrix
+from roundwise.costs import GENERIC_AVX512_CPU
 from roundwise.machine.identity import Machine
 from roundwise.outcomes import OutcomeTable, fill, progress_bar
 from roundwise.policies import FixedAction, TabularQ, TheoryRule, ThompsonSampling
 from roundwise.problems import LinearSystem, randsvd
-from roundwise.rewards import CostReward, ProblemFacts, StrictTarget, met_matrix
+from roundwise.rewards import CostReward, ProblemFacts, StrictTarget
 from roundwise.tuning import PAPER_CONTEXT, Tuner, view_contexts, view_rewards
 from roundwise_studies.datasets import dense_set
 from roundwise_studies.evaluation import (
     accuracy_table,
     best_fixed_action,
+    cost_matrix,
+    met_matrix,
     modelled_speedup,
     regrets,
 )

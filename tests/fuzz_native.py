@@ -411,13 +411,16 @@ def stack(a: Arrays) -> None:
     matrices = a.numbers(given, a.length(n), a.length(n), order="C")
     b = a.numbers(given, a.length(n), a.length(columns), order="C")
     tolerance = float(a.rng.choice((1e-10, np.nan)))
-    gate = tolerance, 1.0, 1e-13, 1e-30, 1e-12, 1e-290, 1e290, a.block()
+    gate = tolerance, 1.0, 1e-13, 1e-30, 1e-12, 1e-290, 1e290, a.block(), a.flag()
+    formats = ["fp64", "fp32", "fp16", "bf16"]
     if a.flag():
         x = a.numbers(a.length(n), a.length(columns), order="C")
         if a.flag():
-            kernels.express_solve(matrices[0], b[0], x, a.flag(), *gate)
+            kernels.express_solve(matrices[0], b[0], x, str(a.rng.choice(formats)), *gate)
         else:
-            factors = kernels.express_factorize(matrices[0], a.flag(), a.flag(), 1e-12, 1)
+            factors = kernels.express_factorize(
+                matrices[0], str(a.rng.choice(formats)), a.flag(), 1e-12, a.flag(), 1
+            )
             kernels.express_substitute(factors, b[0], x, *gate)
         return
     if a.flag():
@@ -429,9 +432,13 @@ def stack(a: Arrays) -> None:
     x = a.numbers(a.length(count), n, columns, order="C")
     errors = a.numbers(a.length(count))
     if a.flag():
-        kernels.express_solve_stack(matrices, b, *which, x, errors, a.flag(), *gate, a.threads())
+        kernels.express_solve_stack(
+            matrices, b, *which, x, errors, str(a.rng.choice(formats)), *gate, a.threads()
+        )
     else:
-        factors = kernels.express_factorize(matrices, a.flag(), a.flag(), 1e-12, a.threads())
+        factors = kernels.express_factorize(
+            matrices, str(a.rng.choice(formats)), a.flag(), 1e-12, a.flag(), a.threads()
+        )
         kernels.express_substitute_stack(factors, b, *which, x, errors, *gate, a.threads())
 
 

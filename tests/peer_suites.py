@@ -116,10 +116,7 @@ DIFFERENCES = (
         r"|TestSolve::test_transposed_notimplemented",
         "they want the transpose of a complex matrix to be refused; it is solved with",
     ),
-    (
-        r"TestLinsolve::test_singular",
-        "they want NaN for a singular matrix; it is a `SolveFailed`",
-    ),
+    (r"TestLinsolve::test_singular", "they want NaN for a singular matrix; it is a `SolveFailed`"),
 )
 """Patterns of tests that Roundwise is not meant to pass, and why: these do not apply."""
 

@@ -1,5 +1,6 @@
 """Float64 numbers are rational: the gate, solutions and errors without any rounding."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -24,16 +25,61 @@ def residual(A, x, b):
 
 
 def passes_gate(A, x, b, tolerance):
-    """Whether ``||b - A x|| <= tolerance (||A|| ||x|| + ||b||)`` in the max norm, exactly."""
-    dense = np.asarray(A.toarray() if sparse.issparse(A) else A, dtype=np.float64)
+    """Whether ``||b - A x|| <= tolerance (||A|| ||x|| + ||b||)`` in the max norm, exactly.
+
+    Of complex numbers moduli count; square roots are rounded against x, by less than 2**-100.
+    """
+    dense = np.asarray(A.toarray() if sparse.issparse(A) else A)
+    X, B = (np.asarray(v).reshape(len(dense), -1) for v in (x, b))
+    if "c" in (dense.dtype.kind, X.dtype.kind, B.dtype.kind):
+        return all(
+            _passes_with_moduli(dense, *pair, tolerance) for pair in zip(X.T, B.T, strict=True)
+        )
     norm = max(sum(map(abs, fractions(row))) for row in dense)
-    X, B = (np.asarray(v, dtype=np.float64).reshape(len(dense), -1) for v in (x, b))
     return all(
         max(map(abs, residual(dense, x, b)))
         <= Fraction(tolerance)
         * (norm * Fraction(float(abs(x).max())) + Fraction(float(abs(b).max())))
         for x, b in zip(X.T, B.T, strict=True)
     )
+
+
+def _passes_with_moduli(A, x, b, tolerance):
+    residuals = complex_residual(A, x, b)
+    norm = max(sum(map(_modulus, row)) for row in A)
+    size = norm * max(map(_modulus, x)) + max(map(_modulus, b))
+    return max(re * re + im * im for re, im in residuals) <= (Fraction(tolerance) * size) ** 2
+
+
+def complex_residual(A, x, b):
+    """``b - A x`` exactly: real and imaginary part of each entry."""
+    x, found = [_parts(z) for z in x], []
+    for row, value in zip(A, b, strict=True):
+        re, im = _parts(value)
+        for a, (s, t) in zip(row, x, strict=True):
+            if a:
+                p, q = _parts(a)
+                re, im = re - p * s + q * t, im - p * t - q * s
+        found.append((re, im))
+    return found
+
+
+def _parts(z):
+    return Fraction(float(z.real)), Fraction(float(z.imag))
+
+
+def _modulus(z):
+    """Off by less than 2**-100 of itself."""
+    square = sum(part * part for part in _parts(z))
+    if not square:
+        return Fraction(0)
+    shift = 1 << 2 * max(0, 110 - _exponent(square) // 2)
+    return Fraction(math.isqrt(int(square * shift)) + 1, math.isqrt(shift))
+
+
+def _exponent(value):
+    """About the binary logarithm of a positive number."""
+    return value.numerator.bit_length() - value.denominator.bit_length()
 
 
 def solved(A, B):

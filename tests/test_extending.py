@@ -20,13 +20,7 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.algorithms.accuracy import ErrorMeasure
-from roundwise.backends import (
-    BACKENDS,
-    ENGINES,
-    Analysis,
-    NativeBackend,
-    OperationBackend,
-)
+from roundwise.backends import BACKENDS, ENGINES, Analysis, NativeBackend, OperationBackend
 from roundwise.backends.engines import Engine, Symbolic
 from roundwise.costs import Shape, Work, current_prices
 from roundwise.features import FEATURES, Feature
@@ -405,8 +399,8 @@ HANDED_DOWN = {"System", "Factored", "_tried", "_Watched"}
 
 
 CEILINGS = {
-    "A dense system": (48, 29),
-    "A sparse system": (54, 33),
+    "A dense system": (32, 21),
+    "A sparse system": (48, 30),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),
     "Tuner(VerifiedSolve()).fit": (57, 35),

@@ -271,8 +271,7 @@ ADDRESSES = ["-fsanitize=address"]
 
 
 @pytest.mark.parametrize(
-    ("level", "options"),
-    [("portable", ADDRESSES), ("avx2", APART), ("avx512_bf16", APART)],
+    ("level", "options"), [("portable", ADDRESSES), ("avx2", APART), ("avx512_bf16", APART)]
 )
 def test_teams_compute_the_bits_of_one_thread(level, options, tmp_path):
     require("g++")

@@ -274,11 +274,7 @@ SAID = (
         "a copy of A",
         "the factors (FP32: half of A); one copy more if A is scaled, converted or not contiguous",
     ),
-    (
-        "bits of x",
-        "depend on BLAS and threads",
-        "depend on these and on the formats chosen",
-    ),
+    ("bits of x", "depend on BLAS and threads", "depend on these and on the formats chosen"),
 )
 
 

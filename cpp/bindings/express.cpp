@@ -53,22 +53,33 @@ class Numbers {
     }
 };
 
+// The format of factors, as Python names it.
+Storage storage_of(const char* format) {
+    const std::string_view name(format);
+    if (name == "fp64") return Storage::fp64;
+    if (name == "fp32") return Storage::fp32;
+    if (name == "fp16") return Storage::fp16;
+    require(name == "bf16", "factors are of another format; pass fp64, fp32, fp16 or bf16");
+    return Storage::bf16;
+}
+
 // Calls body(matrix, columns) with what solves for these numbers: of a real A and a complex b, both parts are
-// columns. `low` factors are in float.
+// columns.
 template <int parts, class T, class Body>
-void with_solver_of(bool twice, bool single, std::int64_t n, std::int64_t columns, const ExpressGate& gate,
-                    const Body& body) {
-    body(ExpressMatrix<parts, T>(n), ExpressColumns<parts, T>(n, twice ? 2 * columns : columns, single, gate));
+void with_solver_of(Storage storage, bool twice, bool single, std::int64_t n, std::int64_t columns,
+                    const ExpressGate& gate, const Body& body) {
+    body(ExpressMatrix<parts, T>(n, storage),
+         ExpressColumns<parts, T>(n, twice ? 2 * columns : columns, single, gate));
 }
 
 template <class Body>
-void with_solver(bool is_complex, bool low, const Numbers& b, bool single, std::int64_t n, std::int64_t columns,
-                 const ExpressGate& gate, const Body& body) {
-    const bool twice = !is_complex && b.is_complex;
-    if (is_complex && low) with_solver_of<2, float>(twice, single, n, columns, gate, body);
-    else if (is_complex) with_solver_of<2, double>(twice, single, n, columns, gate, body);
-    else if (low) with_solver_of<1, float>(twice, single, n, columns, gate, body);
-    else with_solver_of<1, double>(twice, single, n, columns, gate, body);
+void with_solver(bool is_complex, Storage storage, const Numbers& b, bool single, std::int64_t n,
+                 std::int64_t columns, const ExpressGate& gate, const Body& body) {
+    const bool twice = !is_complex && b.is_complex, low = storage != Storage::fp64;
+    if (is_complex && low) with_solver_of<2, float>(storage, twice, single, n, columns, gate, body);
+    else if (is_complex) with_solver_of<2, double>(storage, twice, single, n, columns, gate, body);
+    else if (low) with_solver_of<1, float>(storage, twice, single, n, columns, gate, body);
+    else with_solver_of<1, double>(storage, twice, single, n, columns, gate, body);
 }
 
 // About the operations that take ten microseconds: other threads of Python may run meanwhile.
@@ -105,9 +116,9 @@ void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t
 }
 
 ExpressGate gate_of(double tolerance, double growth, double block_error, double exact_error, double suspicious,
-                    double least, double most, std::int64_t block) {
+                    double least, double most, std::int64_t block, bool forward) {
     require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
-    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block};
+    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward};
 }
 
 // Whether b and x belong to `first` dimensions of systems of n, and x is of the answer's type.
@@ -157,7 +168,8 @@ nb::tuple told(const ExpressResult& found) {
 // One matrix, or a stack of them, with factors that are kept.
 struct KeptFactors {
     std::int64_t n, count;
-    bool is_single, is_complex, is_low;
+    bool is_single, is_complex;
+    Storage storage;
     std::vector<std::int64_t> refused;  // places of matrices with zero or suspiciously small pivots
 
     virtual ~KeptFactors() = default;
@@ -169,22 +181,29 @@ template <int parts, class T> struct KeptFactorsOf : KeptFactors {
     std::vector<ExpressMatrix<parts, T>> matrices;
     std::unique_ptr<Workspace> memory;
 
-    KeptFactorsOf(const Numbers& a, int first, bool scaled, double suspicious, int threads) {
+    KeptFactorsOf(const Numbers& a, int first, Storage format, bool scaled, double suspicious, bool forward,
+                  int threads) {
         n = a.shape(first), count = first == 1 ? a.shape(0) : 1;
-        is_single = a.is_single, is_complex = parts == 2, is_low = sizeof(T) == 4;
-        matrices.assign(static_cast<std::size_t>(count), ExpressMatrix<parts, T>(n));
-        const std::int64_t bytes = ExpressMatrix<parts, T>(n).place(nullptr);
+        is_single = a.is_single, is_complex = parts == 2, storage = format;
+        const ExpressMatrix<parts, T> unplaced(n, storage);
+        matrices.assign(static_cast<std::size_t>(count), unplaced);
+        const std::int64_t bytes = ExpressMatrix<parts, T>(n, storage).place(nullptr);
         memory = std::make_unique<Workspace>(bytes * count);
         std::vector<std::uint8_t> good(static_cast<std::size_t>(count));
-        const auto factorize = [&](std::int64_t i) {
-            ExpressMatrix<parts, T>& one = matrices[static_cast<std::size_t>(i)];
-            one.place(static_cast<char*>(memory->get()) + i * bytes);
-            one.read(a.given(first, i), true);
-            good[static_cast<std::size_t>(i)] = (!scaled && one.factorize(suspicious)) ||
-                                                (one.scale() && one.factorize(suspicious));
+        const auto start = [&](char* scratch) {
+            return [&, scratch](std::int64_t i) {
+                ExpressMatrix<parts, T>& one = matrices[static_cast<std::size_t>(i)];
+                one.place(static_cast<char*>(memory->get()) + i * bytes);
+                one.read(a.given(first, i), true);
+                const auto is_good = [&] {
+                    return one.factorize(suspicious) && !(forward && one.has_weak_direction(scratch));
+                };
+                good[static_cast<std::size_t>(i)] = (!scaled && is_good()) || (one.scale() && is_good());
+            };
         };
-        without_lock_if(count * n * n * n > many_operations,
-                        [&] { share_systems(count, n, threads, 0, [&](char*) { return factorize; }); });
+        without_lock_if(count * n * n * n > many_operations, [&] {
+            share_systems(count, n, threads, forward ? unplaced.weakness_bytes(n) : 0, start);
+        });
         for (std::int64_t i = 0; i < count; ++i)
             if (!good[static_cast<std::size_t>(i)]) refused.push_back(i);
     }
@@ -195,7 +214,7 @@ template <int parts, class T> struct KeptFactorsOf : KeptFactors {
 template <class Body>
 void with_factors(const KeptFactors& kept, const Numbers& b, const Numbers& x, std::int64_t columns,
                   const ExpressGate& gate, const Body& body) {
-    with_solver(kept.is_complex, kept.is_low, b, x.is_single, kept.n, columns, gate,
+    with_solver(kept.is_complex, kept.storage, b, x.is_single, kept.n, columns, gate,
                 [&](const auto& matrix, const auto& solver) {
         using Matrix = std::decay_t<decltype(matrix)>;
         body([&](std::int64_t place) -> const Matrix& { return *static_cast<const Matrix*>(kept.matrix(place)); },
@@ -206,22 +225,22 @@ void with_factors(const KeptFactors& kept, const Numbers& b, const Numbers& x, s
 }  // namespace
 
 void bind_express(nb::module_& m) {
-    // x = A^-1 b, verified, on the calling thread, with factors in float if `low`. Returns the status (0:
+    // x = A^-1 b, verified, on the calling thread, with factors in a format. Returns the status (0:
     // accepted; 1: a pivot is zero or suspiciously small; 2: above the tolerance), the upper bound of the
     // backward error, the ratio of the smallest pivot to the largest, and the corrections that were made. x is
     // of use only if it is accepted.
     define(m, "express_solve",
-           [](nb::handle A, nb::handle B, nb::handle X, bool low, double tolerance, double growth,
+           [](nb::handle A, nb::handle B, nb::handle X, const char* format, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
-              std::int64_t block) {
+              std::int64_t block, bool forward) {
         const Numbers a(A, false, 2, 2), b(B, false, 1, 2), x(X, true, 1, 2);
         const std::int64_t n = a.shape(0), columns = columns_of(b, 0);
         require(n >= 1 && a.shape(1) == n, "A is not square; pass n x n numbers");
         require_columns(n, a.is_complex, a.is_single, b, x, 0);
         const ExpressGate gate =
-            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
         ExpressResult found{};
-        with_solver(a.is_complex, low, b, x.is_single, n, columns, gate, [&](auto matrix, auto solver) {
+        with_solver(a.is_complex, storage_of(format), b, x.is_single, n, columns, gate, [&](auto matrix, auto solver) {
             const std::int64_t bytes = matrix.place(nullptr);
             const Workspace workspace(bytes + solver.scratch_bytes());
             char* scratch = static_cast<char*>(workspace.get());
@@ -238,9 +257,9 @@ void bind_express(nb::module_& m) {
     // and infinite if it was not accepted.
     define(m, "express_solve_stack",
            [](nb::handle A, nb::handle B, VectorIn<std::int64_t> which_a, VectorIn<std::int64_t> which_b,
-              nb::handle X, VectorOut<double> errors, bool low, double tolerance, double growth,
+              nb::handle X, VectorOut<double> errors, const char* format, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
-              std::int64_t block, int threads) {
+              std::int64_t block, bool forward, int threads) {
         const Numbers a(A, false, 3, 3), b(B, false, 3, 3), x(X, true, 3, 3);
         const std::int64_t n = a.shape(1), columns = columns_of(b, 1);
         require(n >= 1 && a.shape(2) == n, "A is not square; pass stacks of n x n");
@@ -248,9 +267,9 @@ void bind_express(nb::module_& m) {
         const Places places(which_a, which_b, a.shape(0), b, x, errors);
         require(threads >= 1, "threads < 1; pass at least 1");
         const ExpressGate gate =
-            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
         double* found = errors.data();
-        with_solver(a.is_complex, low, b, x.is_single, n, columns, gate, [&](auto given, const auto& solver) {
+        with_solver(a.is_complex, storage_of(format), b, x.is_single, n, columns, gate, [&](auto given, const auto& solver) {
             const std::int64_t bytes = given.place(nullptr);
             const auto start = [&](char* scratch) {
                 auto own_matrix = given;
@@ -270,16 +289,23 @@ void bind_express(nb::module_& m) {
     // Factors of A, or of each of a stack, with a copy of A; `scaled` by powers of two, where they are not
     // scaled anyhow. `refused` has the places of those whose pivots are zero or suspiciously small.
     define(m, "express_factorize",
-           [](nb::handle A, bool low, bool scaled, double suspicious, int threads) -> std::unique_ptr<KeptFactors> {
+           [](nb::handle A, const char* format, bool scaled, double suspicious, bool forward,
+              int threads) -> std::unique_ptr<KeptFactors> {
         const Numbers a(A, false, 2, 3);
         const int first = a.dimensions() - 2;
         const std::int64_t n = a.shape(first);
         require(n >= 1 && a.shape(first + 1) == n && a.shape(0) >= 1, "A is not square; pass n x n numbers");
         require(threads >= 1, "threads < 1; pass at least 1");
-        if (a.is_complex && low) return std::make_unique<KeptFactorsOf<2, float>>(a, first, scaled, suspicious, threads);
-        if (a.is_complex) return std::make_unique<KeptFactorsOf<2, double>>(a, first, scaled, suspicious, threads);
-        if (low) return std::make_unique<KeptFactorsOf<1, float>>(a, first, scaled, suspicious, threads);
-        return std::make_unique<KeptFactorsOf<1, double>>(a, first, scaled, suspicious, threads);
+        const Storage storage = storage_of(format);
+        const bool low = storage != Storage::fp64;
+        const auto made = [&](auto like) -> std::unique_ptr<KeptFactors> {
+            return std::make_unique<KeptFactorsOf<decltype(like)::parts, typename decltype(like)::Factor>>(
+                a, first, storage, scaled, suspicious, forward, threads);
+        };
+        if (a.is_complex && low) return made(ExpressMatrix<2, float>(n, storage));
+        if (a.is_complex) return made(ExpressMatrix<2, double>(n, storage));
+        if (low) return made(ExpressMatrix<1, float>(n, storage));
+        return made(ExpressMatrix<1, double>(n, storage));
     });
 
     nb::class_<KeptFactors>(m, "ExpressFactors").def_ro("refused", &KeptFactors::refused);
@@ -288,12 +314,12 @@ void bind_express(nb::module_& m) {
     define(m, "express_substitute",
            [](const KeptFactors& kept, nb::handle B, nb::handle X, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
-              std::int64_t block) {
+              std::int64_t block, bool forward) {
         const Numbers b(B, false, 1, 2), x(X, true, 1, 2);
         require(kept.refused.empty() && kept.count == 1, "pass factors of one matrix, not refused");
         require_columns(kept.n, kept.is_complex, kept.is_single, b, x, 0);
         const ExpressGate gate =
-            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
         ExpressResult found{};
         const std::int64_t columns = columns_of(b, 0);
         with_factors(kept, b, x, columns, gate, [&](const auto& at, auto solver) {
@@ -310,13 +336,13 @@ void bind_express(nb::module_& m) {
            [](const KeptFactors& kept, nb::handle B, VectorIn<std::int64_t> which_a,
               VectorIn<std::int64_t> which_b, nb::handle X, VectorOut<double> errors, double tolerance,
               double growth, double block_error, double exact_error, double suspicious, double least,
-              double most, std::int64_t block, int threads) {
+              double most, std::int64_t block, bool forward, int threads) {
         const Numbers b(B, false, 3, 3), x(X, true, 3, 3);
         require_columns(kept.n, kept.is_complex, kept.is_single, b, x, 1);
         const Places places(which_a, which_b, kept.count, b, x, errors);
         require(threads >= 1, "threads < 1; pass at least 1");
         const ExpressGate gate =
-            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block);
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
         const std::int64_t columns = columns_of(b, 1);
         double* found = errors.data();
         with_factors(kept, b, x, columns, gate, [&](const auto& at, const auto& solver) {

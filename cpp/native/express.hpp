@@ -284,6 +284,46 @@ void express_substitute(std::int64_t n, T* factors, const std::int32_t* swaps, s
     }
 }
 
+// Rows of U and of L are contiguous: each number that is found is subtracted, times its row, from those that
+// are left. Numbers of other rows, and of the padding, stay.
+template <int parts, class T>
+void express_transposed(std::int64_t n, T* factors, const std::int32_t* swaps, T* b) {
+    const std::int64_t step = row_step<T>(n);
+    const Rows<parts, T> lu = {factors, step, n * step}, y = {b, 0, step};
+    const auto set = [&](std::int64_t i, const Number<parts, T>& value) {
+        for (int p = 0; p < parts; ++p) b[i + p * step] = value.part[p];
+    };
+    const auto subtract_row = [&](std::int64_t i, const Number<parts, T>& factor, std::int64_t begin,
+                                  std::int64_t end) {
+        std::int64_t j = begin;
+        const auto one = [&] {
+            Number<parts, T> left = y.at(0, j);
+            subtract(left, factor, lu.at(i, j));
+            set(j++, left);
+        };
+        while (j < end && j % line_of<T> != 0) one();
+        for (; j + line_of<T> <= end; j += line_of<T>) {
+            Numbers<parts, T> left = y.load(0, j);
+            subtract(left, factor, lu.load(i, j));
+            y.store(0, j, left);
+        }
+        while (j < end) one();
+    };
+    for (std::int64_t i = 0; i < n; ++i) {
+        Number<parts, T> value = y.at(0, i);
+        divide(value, lu.at(i, i));
+        set(i, value);
+        subtract_row(i, value, i + 1, n);
+    }
+    for (std::int64_t i = n - 1; i > 0; --i) subtract_row(i, y.at(0, i), 0, i);
+    for (std::int64_t i = n - 1; i >= 0; --i)
+        if (swaps[i] != i) {
+            const Number<parts, T> kept = y.at(0, i);
+            set(i, y.at(0, swaps[i]));
+            set(swaps[i], kept);
+        }
+}
+
 // The largest modulus of each column, squared if there are two parts; NaN if there is one.
 template <int parts>
 void express_largest(std::int64_t n, std::int64_t columns, const double* numbers, double* largest) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "native/dispatch.hpp"
 
@@ -69,6 +70,7 @@ struct ExpressGate {
     double suspicious;   // the ratio of pivots from which x is likely to have right digits
     double least, most;  // products of a system whose divisor is between them are in range
     std::int64_t block;  // products of a block (exact.hpp)
+    bool forward;        // whether x itself is to be right to a few units in the last place
 };
 
 enum class ExpressStatus : int { accepted = 0, suspicious = 1, above_tolerance = 2 };
@@ -101,10 +103,14 @@ inline double power_of_two(int power) {
     return result;
 }
 
-// A matrix with `parts` parts, and its factors in T, double or float.
-template <int parts, class T> class ExpressMatrix {
+// A matrix with `parts` parts, and its factors in T, double or float. Factors in float may be stored in fewer
+// bits: they are rounded once they are made.
+template <int part_count, class T> class ExpressMatrix {
   public:
+    static constexpr int parts = part_count;
+    using Factor = T;
     std::int64_t n;
+    Storage storage;  // of the factors
     const double* rows = nullptr;  // what is verified: n rows of n numbers, parts side by side
     bool is_scaled = false;
     double norm = 0;  // of A as it was given; of a scaled A, over the largest scale of rows and columns
@@ -112,7 +118,7 @@ template <int parts, class T> class ExpressMatrix {
     std::int32_t *row_exponents, *column_exponents;
     double *row_weights, *column_weights;  // what undoes the scaling, of a scaled A
 
-    explicit ExpressMatrix(std::int64_t order) : n(order) {}
+    ExpressMatrix(std::int64_t order, Storage factors) : n(order), storage(factors) {}
 
     // Takes its memory from there, and returns how many bytes that is.
     std::int64_t place(char* memory) {
@@ -124,6 +130,7 @@ template <int parts, class T> class ExpressMatrix {
         portions.take(row_weights, n);
         portions.take(column_weights, n);
         portions.take(copy_, parts * n * n);
+        portions.take(halves_, storage == Storage::bf16 || storage == Storage::fp16 ? parts * n * row_step<T>(n) : 0);
         return portions.used();
     }
 
@@ -153,9 +160,68 @@ template <int parts, class T> class ExpressMatrix {
             }
         pivot_ratio = lu().factorize(n, factors_, swaps_);
         if (!(pivot_ratio > suspicious)) return false;
+        if constexpr (sizeof(T) == 4) round_factors();
         norm = largest_row_sum();
         return true;
     }
+
+    // Whether no direction is weak, that is, nearly lost in the factors' rounding errors (algorithms/deflation.py):
+    // errors of x along such ones neither shrink nor show in corrections. A'^-1 stretches a random vector most in
+    // these directions: then the image A' u of what comes of it is tiny, or A'^-1 A' u is not u. Also whether no
+    // number of A is so small that products with it lose bits, which pivots tell of rows. `memory` has room for
+    // weakness_bytes().
+    bool has_weak_direction(char* memory) const {
+        const Vectors taken = vectors(n, memory).first;
+        double *u = taken.u, *image = taken.image, *zeros = taken.zeros;
+        T* work = taken.work;
+        if (is_scaled) {
+            const auto [least, most] = std::minmax_element(column_exponents, column_exponents + n);
+            if (*most - *least > widest || sizeof(T) < 8) return true;
+        }
+        const std::int64_t step = row_step<T>(n);
+        std::uint32_t state = 1;
+        std::fill_n(work, parts * step, T(0));
+        for (std::int64_t i = 0; i < parts * n; ++i) {
+            state = 1664525u * state + 1013904223u;  // a congruential generator
+            work[i / n * step + i % n] = static_cast<T>(static_cast<std::int32_t>(state)) * T(0x1p-31);
+        }
+        lu().substitute_transposed(n, factors_, swaps_, work);
+        double most = 0, length = 0, image_length = 0, rest = 0;
+        for (std::int64_t i = 0; i < parts * n; ++i) {
+            u[i] = work[i / n * step + i % n];
+            most = std::max(most, std::fabs(u[i]));
+        }
+        if (!(most > 0 && most < HUGE_VAL)) return true;
+        for (std::int64_t i = 0; i < parts * n; ++i) u[i] /= most, length += u[i] * u[i];
+        // Rows of A times the parts of u.
+        std::fill_n(zeros, parts * parts * n, 0.0);
+        exact_kernels().residual(parts * n, n, rows, false, parts, u, zeros, image, least_block, 1);
+        const double* other = image + 2 * n;
+        for (std::int64_t j = 0; parts == 2 && j < n; ++j) {
+            const double re = image[2 * j] - other[2 * j + 1], im = image[2 * j + 1] + other[2 * j];
+            image[2 * j] = re, image[2 * j + 1] = im;
+        }
+        most = 0;
+        for (std::int64_t i = 0; i < parts * n; ++i)
+            image_length += image[i] * image[i], most = std::max(most, std::fabs(image[i]));
+        const double size = is_scaled ? exact_kernels().largest_row_sum(parts * n, n, rows, true) : norm;
+        const double unit = storage == Storage::fp64   ? 0x1p-53
+                            : storage == Storage::fp32 ? 0x1p-24
+                            : storage == Storage::fp16 ? 0x1p-11
+                                                       : 0x1p-8;
+        const double noise = 2 * lost * std::sqrt(static_cast<double>(n)) * unit * size;
+        if (!(std::sqrt(image_length) > noise * std::sqrt(length))) return true;
+        const int power = std::ilogb(most);
+        for (std::int64_t i = 0; i < parts * n; ++i)
+            work[i % parts * step + i / parts] = static_cast<T>(std::ldexp(-image[i], -power));
+        lu().substitute_transposed(n, factors_, swaps_, work);
+        for (std::int64_t i = 0; i < parts * n; ++i) {
+            const double left = std::ldexp(static_cast<double>(work[i / n * step + i % n]), power) - u[i];
+            rest += left * left;
+        }
+        return !(rest <= enough * enough * length);
+    }
+    static std::int64_t weakness_bytes(std::int64_t n) { return vectors(n, nullptr).second; }
 
     // B (n x columns, as kernels take it) becomes about A^-1 B.
     void substitute(std::int64_t columns, T* b) const { lu().substitute(n, factors_, swaps_, columns, b); }
@@ -212,9 +278,36 @@ template <int parts, class T> class ExpressMatrix {
     }
 
   private:
+    // As in algorithms/deflation.py: LOST (here twice that, where in doubt), ENOUGH, SPAN.
+    static constexpr double lost = 16, enough = 1.0 / 16;
+    static constexpr int widest = 400;
+
     T* factors_;
     std::int32_t* swaps_;
     double* copy_;
+    std::uint16_t* halves_;
+
+    struct Vectors {
+        double *u, *image, *zeros;
+        T* work;
+    };
+    static std::pair<Vectors, std::int64_t> vectors(std::int64_t n, char* memory) {
+        Portions portions(memory);
+        Vectors taken;
+        portions.take(taken.u, parts * n);
+        portions.take(taken.image, parts * parts * n);
+        portions.take(taken.zeros, parts * parts * n);
+        portions.take(taken.work, parts * row_step<T>(n));
+        return {taken, portions.used()};
+    }
+
+    // Factors as they are stored in fewer bits. What overflows, or pivots that vanish, leave no finite answer.
+    void round_factors() {
+        if (storage != Storage::bf16 && storage != Storage::fp16) return;
+        const std::int64_t count = parts * n * row_step<T>(n);
+        native_kernels<float>().narrow(storage, count, factors_, halves_, 1);
+        native_kernels<float>().widen(storage, count, halves_, factors_, 1);
+    }
 
     static const SmallLu<T>& lu() {
         if constexpr (sizeof(T) == 8) return express_kernels<parts>().double_lu;
@@ -246,19 +339,20 @@ template <int parts, class T> class ExpressColumns {
 
     std::int64_t scratch_bytes() const {
         ExpressColumns measured = *this;
-        return measured.place(nullptr, std::min(columns_, at_a_time));
+        const std::int64_t bytes = measured.place(nullptr, std::min(columns_, at_a_time));
+        return gate_.forward ? std::max(bytes, ExpressMatrix<parts, T>::weakness_bytes(n_)) : bytes;
     }
 
     // A factorized here and now; if need be, it is scaled: pivots of very different sizes, and products out
     // of range, may be a matter of units alone.
     ExpressResult solve_anew(ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
         if (a.factorize(gate_.suspicious)) {
-            const ExpressResult result = solve(a, b, x, scratch);
+            const ExpressResult result = solved_and_sure(a, b, x, scratch);
             if (result.status == ExpressStatus::accepted) return result;
         }
         if (!(a.scale() && a.factorize(gate_.suspicious)))
             return {ExpressStatus::suspicious, HUGE_VAL, a.pivot_ratio, 0};
-        return solve(a, b, x, scratch);
+        return solved_and_sure(a, b, x, scratch);
     }
 
     // x has room for n x columns numbers, row by row, in the answer's type. Unless the result is `accepted`,
@@ -269,7 +363,7 @@ template <int parts, class T> class ExpressColumns {
             count_ = std::min(columns_ - first_, at_a_time), width_ = padded<double>(count_);
             place(scratch, count_);
             read(b);
-            const double error = a.is_scaled && !scale(a) ? HUGE_VAL : refined(a);
+            const double error = a.is_scaled && !scale(a) ? HUGE_VAL : gate_.forward ? refined_fully(a) : refined(a);
             if (!(error <= gate_.tolerance)) return {ExpressStatus::above_tolerance, error, a.pivot_ratio, steps_};
             worst.backward_error = std::max(worst.backward_error, error);
             worst.corrections = std::max(worst.corrections, steps_);
@@ -279,19 +373,30 @@ template <int parts, class T> class ExpressColumns {
     }
 
   private:
+    // Where x itself is to be right, it is so only if the factors have lost no direction.
+    ExpressResult solved_and_sure(const ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
+        ExpressResult result = solve(a, b, x, scratch);
+        if (gate_.forward && result.status == ExpressStatus::accepted && a.has_weak_direction(scratch))
+            result.status = ExpressStatus::suspicious;
+        return result;
+    }
+
     // Columns that are solved for together: a few lines. (A taste: their rows stay in the first caches, and A
     // and its factors are read seldom enough.)
     static constexpr std::int64_t at_a_time = 32;
-    // FP64 factors leave little to correct. Others go on as long as each correction halves the error.
-    static constexpr int corrections = sizeof(T) == 8 ? 2 : 12;
+    // FP64 factors leave little to correct. Others go on as long as each correction halves the error, but for no
+    // more steps than elsewhere (HalvingRule of algorithms/stopping.py).
+    static constexpr int corrections = sizeof(T) == 8 ? 2 : 30;
 
     std::int64_t n_, columns_, first_ = 0, count_ = 0, width_ = 0;
     int steps_ = 0;  // corrections of these columns
-    bool single_;
+    bool single_;  // answers are rounded before they are verified
     ExpressGate gate_;
+    double *rates_, *changes_;  // where x itself is to be right: the slowest rate of a column, its last correction
     double *rights_, *y_, *x_, *residual_, *bounds_, *sizes_, *alone_;
     T* work_;
-    std::int32_t *right_exponents_, *powers_;
+    double* scales_;  // what numbers of each column are multiplied with before and after a solve in float
+    std::int32_t* right_exponents_;
 
     std::int64_t place(char* scratch, std::int64_t columns) {
         const std::int64_t width = padded<double>(columns);
@@ -302,10 +407,12 @@ template <int parts, class T> class ExpressColumns {
         portions.take(residual_, parts * n_ * width);
         portions.take(work_, parts * n_ * padded<T>(columns));
         portions.take(bounds_, width);
-        portions.take(alone_, columns == 1 ? (parts * parts + 2 * parts) * n_ : 0);
+        portions.take(alone_, are_few(columns) ? columns * (parts * parts + 2 * parts) * n_ : 0);
         portions.take(sizes_, 3 * width);
+        portions.take(rates_, width);
+        portions.take(changes_, width);
         portions.take(right_exponents_, width);
-        portions.take(powers_, width);
+        portions.take(scales_, 2 * width);
         return portions.used();
     }
 
@@ -371,6 +478,72 @@ template <int parts, class T> class ExpressColumns {
         }
     }
 
+    // Refines until all corrections to come would change x by less than its last place, as far as the rates tell at
+    // which they shrink: ForwardRule of algorithms/stopping.py, for each column. x, which is not rounded before,
+    // is verified then. The largest bound of a backward error, infinite if a column falls short.
+    double refined_fully(const ExpressMatrix<parts, T>& a) {
+        constexpr double unit = 0x1p-53, least_rate = 0x1p-9, slowest = 0.25;
+        constexpr int most_steps = 30;
+        std::fill_n(y_, parts * n_ * width_, 0.0);
+        std::fill_n(bounds_, width_, HUGE_VAL);
+        std::fill_n(rates_, width_, 0.0);
+        std::fill_n(changes_, width_, 1.0);
+        std::fill_n(bounds_ + count_, width_ - count_, 0.0);
+        const bool single = single_;
+        single_ = false;
+        const double* right = rights_;
+        bool is_full = false, is_slow = false;
+        for (steps_ = 0; !is_full && !is_slow && steps_ <= most_steps; ++steps_) {
+            correct(a, right);
+            is_full = steps_ > 0;
+            for (std::int64_t c = 0; steps_ > 0 && c < count_; ++c) {
+                if (!is_above(c)) continue;
+                const auto [correction, size] = sizes_of(a, c);
+                const double change = correction == 0 ? 0 : correction / size;
+                const double rate = change / changes_[c];
+                rates_[c] = std::max(rates_[c], rate);
+                if (!(rate <= (steps_ == 1 ? 2 * slowest : slowest))) is_slow = true;
+                changes_[c] = std::max(change, 0x1p-1000);
+                const double coming = std::max(rates_[c], least_rate);
+                if (2 * change * coming <= unit * (1 - coming)) bounds_[c] = 0;  // done
+                else is_full = false;
+            }
+            if (is_slow) break;
+            right = residual_;
+            if (!is_full) residual_of(a, y_, 0, width_, 0);
+        }
+        single_ = single;
+        if (!is_full) return HUGE_VAL;
+        --steps_;
+        if (!single_ && a.is_scaled && !is_held(a)) return HUGE_VAL;
+        verify(a, 0, width_, 0);
+        return largest_bound(0, width_);
+    }
+
+    // The largest parts of a column's last correction, and of its x, in the given scale.
+    std::pair<double, double> sizes_of(const ExpressMatrix<parts, T>& a, std::int64_t c) const {
+        const std::int64_t width = padded<T>(count_);
+        double correction = 0, size = 0;
+        for (std::int64_t i = 0; i < parts * n_; ++i) {
+            const double weight = a.is_scaled ? a.column_weights[i % n_] : 1;
+            const double z = std::fabs(static_cast<double>(work_[i * width + c])) * weight;
+            if (!(z <= correction)) correction = z;
+            size = std::max(size, std::fabs(y_[i * width_ + c]) * weight);
+        }
+        return {sizeof(T) == 8 ? correction : correction * scales_[width_ + c], size};
+    }
+
+    // Whether the answer has all bits of y, of which scaling may have taken some.
+    bool is_held(const ExpressMatrix<parts, T>& a) const {
+        for (int part = 0; part < parts; ++part)
+            for (std::int64_t i = 0; i < n_; ++i)
+                for (std::int64_t c = 0; c < count_; ++c)
+                    if (std::ldexp(answer(a, i, c, part), a.column_exponents[i] - right_exponents_[c]) !=
+                        entry(y_, i, c, part))
+                        return false;
+        return true;
+    }
+
     // y += A^-1 r for columns above the tolerance: others stay as they are, whoever is beside them.
     void correct(const ExpressMatrix<parts, T>& a, const double* r) {
         if constexpr (sizeof(T) == 8) {
@@ -381,20 +554,26 @@ template <int parts, class T> class ExpressColumns {
                     if (is_above(c)) y_[i * width_ + c] += work_[i * width_ + c];
         } else {  // scaled by powers of two, so that float can hold the numbers
             const std::int64_t width = padded<T>(count_);
-            for (std::int64_t c = 0; c < width; ++c) {
-                double most = 0;
-                for (std::int64_t i = 0; c < count_ && i < parts * n_; ++i)
-                    most = std::max(most, std::fabs(r[i * width_ + c]));
-                const int power = most > 0 && most < HUGE_VAL ? std::ilogb(most) : 0;
-                if (c < count_) powers_[c] = power;
-                for (std::int64_t i = 0; i < parts * n_; ++i)
-                    work_[i * width + c] =
-                        c < count_ ? static_cast<T>(std::ldexp(r[i * width_ + c], -power)) : 0;
+            double *down = scales_, *up = scales_ + width_;
+            std::fill_n(up, width_, 0.0);
+            for (std::int64_t i = 0; i < parts * n_; ++i)
+                for (std::int64_t c = 0; c < width_; ++c)
+                    up[c] = std::max(up[c], std::fabs(r[i * width_ + c]));
+            for (std::int64_t c = 0; c < width_; ++c) {
+                const int power = up[c] > 0 && up[c] < HUGE_VAL ? std::clamp(std::ilogb(up[c]), -1022, 1022) : 0;
+                down[c] = power_of_two(-power), up[c] = power_of_two(power);
+            }
+            for (std::int64_t i = 0; i < parts * n_; ++i) {
+                for (std::int64_t c = 0; c < width_; ++c)
+                    work_[i * width + c] = static_cast<T>(r[i * width_ + c] * down[c]);
+                std::fill_n(work_ + i * width + width_, width - width_, T(0));
             }
             a.substitute(count_, work_);
-            for (std::int64_t c = 0; c < count_; ++c)
-                for (std::int64_t i = 0; is_above(c) && i < parts * n_; ++i)
-                    y_[i * width_ + c] += std::ldexp(static_cast<double>(work_[i * width + c]), powers_[c]);
+            for (std::int64_t c = 0; c < width_; ++c)
+                if (!is_above(c)) up[c] = 0;
+            for (std::int64_t i = 0; i < parts * n_; ++i)
+                for (std::int64_t c = 0; c < width_; ++c)
+                    y_[i * width_ + c] += static_cast<double>(work_[i * width + c]) * up[c];
         }
     }
 
@@ -441,12 +620,7 @@ template <int parts, class T> class ExpressColumns {
                     }
             x = x_;
         }
-        // A sum over a line of lanes takes as long as about seven products: for one column and more unknowns
-        // than a line has, lanes are better used for products.
-        if (count_ == 1 && n_ > line_of<double>) residual_of_one(a, x, block);
-        else
-            exact_kernels().residual_of_rows[parts - 1](n_, a.rows, width_, begin, end, x, rights_, residual_,
-                                                        block);
+        residual_of(a, x, begin, end, block);
         const double* arrays[3] = {x, rights_, residual_};
         for (int k = 0; !a.is_scaled && k < 3; ++k)
             express_kernels<parts>().largest(n_, count_, arrays[k], sizes_ + k * width_);
@@ -455,21 +629,41 @@ template <int parts, class T> class ExpressColumns {
             bounds_[c] = (a.is_scaled ? scaled_error(a, c) : plain_error(a.norm, c)) * gate_.growth + added;
     }
 
-    // The residual of a single column, which is copied together. Re r and Im r are real residuals of rows of
+    void residual_of(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t begin, std::int64_t end,
+                     std::int64_t block) {
+        if (are_few(count_)) residual_of_few(a, x, block);
+        else
+            exact_kernels().residual_of_rows[parts - 1](n_, a.rows, width_, begin, end, x, rights_, residual_,
+                                                        block);
+    }
+
+    // A sum over a line of lanes takes as long as about seven products: for so few columns and so many unknowns,
+    // lanes are better used for products than for columns.
+    bool are_few(std::int64_t columns) const {
+        constexpr std::int64_t line = line_of<double>;
+        return columns < line && columns * (n_ + 7 * line) <= line * n_;
+    }
+
+    // The residual of a few columns, each of which is copied together. Re r and Im r are real residuals of rows of
     // pairs.
-    void residual_of_one(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t block) {
-        double *turned = alone_, *right = alone_ + parts * parts * n_, *r = right + parts * n_;
-        for (std::int64_t i = 0; i < n_; ++i) {
-            const double re = x[i * width_], im = parts == 1 ? 0 : x[(n_ + i) * width_];
-            turned[parts * i] = re;
-            if constexpr (parts == 2) {
-                turned[2 * i + 1] = -im;
-                turned[2 * (n_ + i)] = im, turned[2 * (n_ + i) + 1] = re;
+    void residual_of_few(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t block) {
+        const std::int64_t size = parts * n_;
+        double *turned = alone_, *right = alone_ + count_ * parts * size, *r = right + count_ * size;
+        for (std::int64_t c = 0; c < count_; ++c) {
+            double* to = turned + c * parts * size;
+            for (std::int64_t i = 0; i < n_; ++i) {
+                const double re = x[i * width_ + c], im = parts == 1 ? 0 : x[(n_ + i) * width_ + c];
+                to[parts * i] = re;
+                if constexpr (parts == 2) {
+                    to[2 * i + 1] = -im;
+                    to[2 * (n_ + i)] = im, to[2 * (n_ + i) + 1] = re;
+                }
             }
+            for (std::int64_t i = 0; i < size; ++i) right[c * size + i] = rights_[i * width_ + c];
         }
-        for (std::int64_t i = 0; i < parts * n_; ++i) right[i] = rights_[i * width_];
-        exact_kernels().residual(parts * n_, n_, a.rows, true, parts, turned, right, r, block, 1);
-        for (std::int64_t i = 0; i < parts * n_; ++i) residual_[i * width_] = r[i];
+        exact_kernels().residual(size, n_, a.rows, true, parts * count_, turned, right, r, block, 1);
+        for (std::int64_t c = 0; c < count_; ++c)
+            for (std::int64_t i = 0; i < size; ++i) residual_[i * width_ + c] = r[c * size + i];
     }
 
     // Squares of numbers beyond 1e150 overflow, and of those below 1e-160 vanish: that makes the gate

@@ -201,6 +201,9 @@ template <class T> struct SmallLu {
 
     // B (n x columns, rows of padded(columns) numbers) becomes A^-1 B.
     void (*substitute)(std::int64_t n, T* factors, const std::int32_t* swaps, std::int64_t columns, T* b);
+
+    // A vector b (for each part row_step(n) numbers) becomes A'^-1 b, A' the plain transpose.
+    void (*substitute_transposed)(std::int64_t n, T* factors, const std::int32_t* swaps, T* b);
 };
 
 // One small dense system, real or complex, on one thread. One table per level, as above.

@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     )
     from roundwise.backends.cuda.device import DeviceUnavailable
     from roundwise.exceptions import IllConditionedWarning, RoundwiseError, UnknownNameError
-    from roundwise.formats import (
-        BF16,
-        FP16,
-        FP32,
-        FP64,
-        FloatFormat,
-        get_format,
-        register_format,
-    )
+    from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format, register_format
     from roundwise.machine.threads import get_num_threads, set_num_threads
     from roundwise.outcomes import OutcomeTable, fill
     from roundwise.policies.base import Policy
@@ -66,15 +58,7 @@ _HOMES = {
     ),
     "backends.cuda.device": ("DeviceUnavailable",),
     "exceptions": ("IllConditionedWarning", "RoundwiseError", "UnknownNameError"),
-    "formats": (
-        "BF16",
-        "FP16",
-        "FP32",
-        "FP64",
-        "FloatFormat",
-        "get_format",
-        "register_format",
-    ),
+    "formats": ("BF16", "FP16", "FP32", "FP64", "FloatFormat", "get_format", "register_format"),
     "machine.threads": ("get_num_threads", "set_num_threads"),
     "outcomes": ("OutcomeTable", "fill"),
     "policies.base": ("Policy",),

@@ -216,14 +216,7 @@ def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool: .
 _Doubles = NDArray[float64]
 
 def native_exact_residual(
-    a: _Doubles,
-    transpose: bool,
-    x: _Doubles,
-    b: _Doubles,
-    r: _Doubles,
-    block: int,
-    threads: int,
-    /,
+    a: _Doubles, transpose: bool, x: _Doubles, b: _Doubles, r: _Doubles, block: int, threads: int, /
 ) -> None: ...
 def native_exact_sparse_residual(
     indptr: NDArray[Any],
@@ -264,7 +257,7 @@ def express_solve(
     a: NDArray[Any],
     b: NDArray[Any],
     x: NDArray[Any],
-    low: bool,
+    factor: str,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -273,6 +266,7 @@ def express_solve(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
 def tall_solve(
@@ -300,7 +294,7 @@ def express_solve_stack(
     which_b: NDArray[Any],
     x: NDArray[Any],
     errors: _Doubles,
-    low: bool,
+    factor: str,
     tolerance: float,
     growth: float,
     block_error: float,
@@ -309,6 +303,7 @@ def express_solve_stack(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     threads: int,
     /,
 ) -> None: ...
@@ -318,7 +313,7 @@ class ExpressFactors:
     def refused(self) -> list[int]: ...
 
 def express_factorize(
-    a: NDArray[Any], low: bool, scaled: bool, suspicious: float, threads: int, /
+    a: NDArray[Any], factor: str, scaled: bool, suspicious: float, forward: bool, threads: int, /
 ) -> ExpressFactors: ...
 def express_substitute(
     factors: ExpressFactors,
@@ -332,6 +327,7 @@ def express_substitute(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
 def express_substitute_stack(
@@ -349,6 +345,7 @@ def express_substitute_stack(
     least: float,
     most: float,
     block: int,
+    forward: bool,
     threads: int,
     /,
 ) -> None: ...
@@ -465,13 +462,7 @@ def sparse_scale(
 
 class LeftLookingLU:
     def __init__(
-        self,
-        form: int,
-        n: int,
-        first: NDArray[Any],
-        second: NDArray[Any],
-        values: NDArray[Any],
-        /,
+        self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
     def factorize(self) -> None: ...
@@ -520,13 +511,7 @@ class LeftLookingLU:
 
 class ComplexLeftLookingLU:
     def __init__(
-        self,
-        form: int,
-        n: int,
-        first: NDArray[Any],
-        second: NDArray[Any],
-        values: NDArray[Any],
-        /,
+        self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
     def factorize(self) -> None: ...

@@ -96,7 +96,7 @@ def test_problems_are_checked_frozen_and_told_apart():
     assert LeastSquares(sparse.csr_array(np.eye(5, 3)), np.ones(5)).density == pytest.approx(0.2)
     with pytest.raises(ValueError, match="as many rows"):
         LeastSquares(np.ones((2, 3)), np.ones(2))
-    with pytest.raises(ValueError, match="vector of 60"):
+    with pytest.raises(ValueError, match="pass b with 60 rows"):
         LeastSquares(one.A, np.ones(3))
     with pytest.raises(ValueError, match="NaN"):
         LeastSquares([[np.nan], [1.0]], [1.0, 1.0])

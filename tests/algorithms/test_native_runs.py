@@ -11,11 +11,7 @@ import roundwise as rw
 from roundwise import _kernels
 from roundwise.algorithms import Shared, base, refinement, stage
 from roundwise.algorithms.accuracy import ErrorMeasure
-from roundwise.backends import (
-    Backend,
-    NativeBackend,
-    OperationBackend,
-)
+from roundwise.backends import Backend, NativeBackend, OperationBackend
 from roundwise.backends.emulated import dense as operation_dense
 from roundwise.backends.native import dense as native_dense
 from roundwise.problems import (

@@ -1,16 +1,14 @@
 """Scaling by powers of two changes no digit; backward errors and the gate at their edges."""
 
+import itertools
+import math
+
 import exact
 import numpy as np
 import pytest
 from scipy import sparse
 
-from roundwise.algorithms.accuracy import (
-    ErrorMeasure,
-    backward_errors,
-    default_tolerance,
-    passes,
-)
+from roundwise.algorithms.accuracy import ErrorMeasure, backward_errors, default_tolerance, passes
 from roundwise.algorithms.scaling import (
     equilibrated,
     moderate,
@@ -247,3 +245,13 @@ def test_sparse_lines_are_scaled_as_dense_ones(density):
     found, expected = equilibrated(sparse.csr_array(dense)), equilibrated(dense)
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.columns, expected.columns)
+
+
+def test_one_backward_error_for_numbers_and_for_columns():
+    values = (0.0, 5e-324, 1e-300, 1.0, 1e300, math.inf, math.nan)
+    for residual, norm, x, b in itertools.product(values, repeat=4):
+        with np.errstate(all="ignore"):
+            columns = backward_errors(np.array([residual]), norm, np.array([x]), np.array([b]))
+            number = backward_errors(residual, norm, x, b)
+        assert passes(number, 0.5) == passes(columns, 0.5)
+        assert number == columns[0] or (math.isnan(columns[0]) and not math.isfinite(number))

@@ -1,6 +1,7 @@
 """The probe of a system: its features by their definition, its bins, its place among others."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,16 +125,13 @@ def test_entries_columns_and_structure(monkeypatch):
     almost = spd.copy()
     almost[40, 30] = np.nextafter(almost[40, 30], np.inf)
     assert looked(almost)["looks_positive_definite"] == 0
-
-    class TwoColumns:
-        b = np.ones((n, 2))
-
-    assert FEATURES["columns"].compute(TwoColumns()) == 2
+    two = SimpleNamespace(n=n, A=A, b=np.ones((n, 2)), is_sparse=False)
+    assert probe.probe(two, ["columns"]) == {"n": n, "entries": n * n, "columns": 2, "sparse": 0}
 
 
 def test_a_group_is_computed_once(monkeypatch):
     """The first feature of a group that is asked for has the seconds, the others next to none."""
-    group = [name for name, feature in FEATURES.items() if feature.group == "rows"]
+    group = [name for name, feature in FEATURES.items() if feature.group == "row_features"]
     assert group == ["diagonal_share", "coherence", "remainder"]
     problem, calls = LinearSystem(np.eye(5), np.ones(5)), []
 

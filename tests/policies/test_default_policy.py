@@ -40,8 +40,7 @@ SPARSE = SparsePrices(
     conversion=1e-8,
 )
 PROFILE = MachineProfile(
-    "by hand",
-    {"bf16": Rate(400e9, 10e9), "fp32": Rate(200e9, 10e9), "fp64": Rate(100e9, 10e9)},
+    "by hand", {"bf16": Rate(400e9, 10e9), "fp32": Rate(200e9, 10e9), "fp64": Rate(100e9, 10e9)}
 )
 CHOLESKY = {"fp32": 0.5, "fp64": 0.5}
 PRICES = Prices(PROFILE, {"bf16": 1e-9, "fp32": 1e-9}, CHOLESKY, SPARSE)

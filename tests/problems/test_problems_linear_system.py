@@ -92,7 +92,7 @@ def test_from_solution_multiplies_with_the_stored_matrix(store):
         (np.eye(4), 1.0, None, ValueError, "one vector with 4 entries"),
         (np.eye(4), sp.csr_array(np.ones((4, 1))), None, TypeError, r"toarray\(\)\.ravel"),
         (np.ones((3, 4)), np.ones(3), None, ValueError, "pass a square matrix"),
-        (np.ones(3), np.ones(3), None, ValueError, "pass a square matrix"),
+        (np.ones(3), np.ones(3), None, ValueError, "pass a matrix"),
         (sp.csr_array((3, 4)), np.ones(3), None, ValueError, "pass a square matrix"),
         (np.ones((0, 0)), np.ones(0), None, ValueError, "at least one unknown"),
         (np.eye(2) * 1j, np.ones(2), None, TypeError, "A is complex"),

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from roundwise.problems import (
-    anisotropic_2d,
-    convection_diffusion_2d,
-    high_contrast_2d,
-    poisson_2d,
-)
+from roundwise.problems import anisotropic_2d, convection_diffusion_2d, high_contrast_2d, poisson_2d
 from roundwise.problems.pde import diffusion_matrix
 
 FLOWS = [(0.0, 0.0), (3.0, 0.0), (-3.0, 0.0), (0.0, 2.0), (0.0, -2.0), (10.0, -7.0)]

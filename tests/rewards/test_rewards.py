@@ -19,7 +19,6 @@ from roundwise.costs import (
     MachineProfile,
     MeasuredTime,
     Rate,
-    cost_matrix,
 )
 from roundwise.rewards import (
     PAPER_W1,
@@ -30,10 +29,9 @@ from roundwise.rewards import (
     ProblemFacts,
     Reward,
     StrictTarget,
-    met_matrix,
     reward_from_dict,
 )
-from roundwise.rewards.base import reward_matrix, target_from_dict
+from roundwise.rewards.base import reward_matrix, target_from_dict, with_baseline
 
 STAGES = rw.GmresIR.stages
 FP64 = as_action("fp64-fp64-fp64-fp64")
@@ -284,8 +282,6 @@ def test_rates_by_size():
     assert SIZED.cost(run("", operations, inner=0), 100) == pytest.approx(13.0)
     assert SIZED.cost(run("", operations, inner=0)) == pytest.approx(5.5)  # its size is not known
     assert SIZED.cost(run("", {}, inner=0)) == 0.0  # a run that could not start
-    costs = cost_matrix(SIZED, [[run("", operations, inner=0), None]] * 2, [100, 400])
-    np.testing.assert_allclose(costs, [[13.0, math.nan], [5.5, math.nan]])
     assert MachineProfile.from_dict(json.loads(json.dumps(SIZED.to_dict()))) == SIZED
 
 
@@ -418,13 +414,6 @@ def test_rows_find_the_baseline_and_matrices_are_rows():
     ]
     matrix = reward_matrix(REWARD, rows, [facts()] * 3, SPACE)
     np.testing.assert_array_equal(matrix, [[2.0, 0.0], [-1.0, 0.0], [math.nan, 0.0]])
-    np.testing.assert_array_equal(
-        cost_matrix(REWARD.cost, rows), [[2.0, 8.0], [4.0, 4.0], [math.nan, 4.0]]
-    )
-    np.testing.assert_array_equal(
-        met_matrix(REWARD.target, rows, [facts()] * 3, SPACE),
-        [[True, True], [False, True], [False, True]],
-    )
     # A baseline in the facts goes before the row's.
     row = REWARD.row(rows[0], facts(baseline=priced("fp64", 32.0)), SPACE)
     np.testing.assert_array_equal(row, [4.0, 0.0])
@@ -503,8 +492,9 @@ def test_rewards_of_real_runs():
         row = reward.row(outcomes, known, space)
         assert np.isfinite(row).all()
         assert row[space.safe] == 0.0
-        good = met_matrix(reward.target, [outcomes], [known], space)[0]
-        costs = cost_matrix(profile, [outcomes])[0]
+        completed = with_baseline(known, outcomes, space)
+        good = np.array([reward.target.met(outcome, completed) for outcome in outcomes])
+        costs = np.array([profile.cost(outcome) for outcome in outcomes])
         assert good[space.safe]
         # By definition, over the ratio of costs.
         expected = np.where(good, np.log2(costs[space.safe] / costs), 0.0)

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import sparse
@@ -11,6 +12,7 @@ import roundwise as rw
 from roundwise.backends import native_formats
 from roundwise.backends.native import exact
 from roundwise.problems import poisson_2d, randsvd
+from roundwise.solver.express import express
 from roundwise.solver.solution import joined
 
 U = 2.0**-53
@@ -164,11 +166,13 @@ def test_a_solver_refines_to_full_accuracy_and_learns_nothing_from_it():
 
 def test_nothing_is_claimed_of_numbers_too_small_for_53_bits():
     assert solved([[3.0]], [2.0**-1030], tol=1e-6).accuracy == "backward"  # x is subnormal
-    A, _, b = exact_system(20, 1e3, 0)
+    A, x, b = exact_system(20, 1e3, 0)
     far = np.ones(20)
     far[3] = 2.0**-1000
-    assert solved(far[:, None] * A, far * b).accuracy == "backward"  # products of that row vanish
-    sparse_rows = sparse.csr_array(far[:, None] * (A + 3 * np.eye(20)))
+    scaled = solved(far[:, None] * A, far * b)  # the compiled call scales the row
+    assert scaled.accuracy == "forward"
+    assert error(scaled.x, x) <= 4 * U
+    sparse_rows = sparse.csr_array(far[:, None] * (A + 3 * np.eye(20)))  # products vanish
     assert solved(sparse_rows, far * b).accuracy == "backward"
 
 
@@ -198,3 +202,67 @@ def test_well_conditioned_systems_are_not_warned_of():
         with warnings.catch_warnings():
             warnings.simplefilter("error", rw.IllConditionedWarning)
             rw.solve(A, b, policy="fp32")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.complex64])
+@pytest.mark.parametrize("n", [1, 2, 9, 40])
+def test_small_systems_take_one_call_whoever_asks(n, dtype):
+    rng = np.random.default_rng(n)
+    A, B = rng.standard_normal((2, 3, n, n)).astype(dtype)
+    if A.dtype.kind == "c":
+        A, B = A + 1j * B, B - 1j * A
+    b, options = B[0, :, 0], {"accuracy": "forward"}
+    u = np.finfo(dtype).eps / 2
+    for one in A:
+        exact_x = mpmath_solution(one, b)
+        x = rw.solve(one, b, **options)
+        assert abs(x - exact_x).max() <= 2 * u * abs(exact_x).max()
+        solution = rw.solve(one, b, full_output=True, **options)
+        assert solution.action == "lu:fp64-fp64-fp64-fp64x2"
+        assert solution.accuracy == "forward"
+        F = rw.factor(one, **options)
+        found = F.solve(b, full_output=True)
+        assert found.action == str(F.action) == solution.action
+        assert found.accuracy == "forward"
+        for other in (solution.x, found.x, F.solve(b), rw.Solver().solve(one, b, **options)):
+            np.testing.assert_array_equal(other, x)
+        across = F.solve(b, "T")
+        assert abs(across - mpmath_solution(one.T, b)).max() <= 2 * u * abs(across).max()
+    X = rw.solve(A, b, **options)
+    for x, one in zip(X, A, strict=True):
+        np.testing.assert_array_equal(x, rw.solve(one, b, **options))
+    np.testing.assert_array_equal(rw.factor(A, **options).solve(b), X)
+    stack = rw.solve(A, b, full_output=True, **options)
+    assert {part.accuracy for part in stack} == {"forward"}
+    np.testing.assert_array_equal(stack.x, X)
+
+
+def mpmath_solution(A, b):
+    """The solution of a system, to the last bit of float64."""
+    with mpmath.workdps(60):
+        return np.array([complex(x) for x in mpmath.lu_solve(mpmath.matrix(A), mpmath.matrix(b))])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("n", [2, 6, 30])
+def test_one_call_claims_nothing_where_factors_have_lost_a_direction(n, dtype):
+    """Singular to working precision: corrections hardly show the error along the lost direction."""
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        A = rng.standard_normal((n, n)).astype(dtype)
+        A[:, 0] = A[:, 1:].sum(axis=1) * (1 + 2.0**-52)
+        b = A @ np.ones(n)
+        assert express(A, b, None, forward=True) is None
+
+
+def test_one_call_scales_and_claims_full_accuracy():
+    rng = np.random.default_rng(0)
+    for n in (2, 7, 30):
+        A, x, b = exact_system(n, 1e3, n)
+        rows, columns = (2.0 ** rng.integers(-150, 150, n) for _ in range(2))
+        scaled, right = A * rows[:, None] * columns, b * rows
+        found = express(scaled, right, None, forward=True)
+        assert found is not None
+        worst = abs(x / columns).max()
+        assert abs(found.x - x / columns).max() <= 4 * U * worst
+        assert found.forward

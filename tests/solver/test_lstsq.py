@@ -252,10 +252,7 @@ def test_escalation_is_told():
     A, b = graded(60, 10, 1e11, 1.0)
     solution = rw.lstsq(A, b, policy="fp32", full_output=True)
     assert solution.status == "escalated"
-    assert [a.action.partition("-")[0] for a in solution.attempts] == [
-        "qr:fp32",
-        "qr:fp64",
-    ]
+    assert [a.action.partition("-")[0] for a in solution.attempts] == ["qr:fp32", "qr:fp64"]
     assert "failed" in solution.explain()
 
 

@@ -124,10 +124,7 @@ def test_overlapping_operands():
 
 
 def test_masked_arrays_are_refused():
-    for name, operands in (
-        ("A", (np.ma.masked_array(A), B)),
-        ("b", (A, np.ma.masked_array(B))),
-    ):
+    for name, operands in (("A", (np.ma.masked_array(A), B)), ("b", (A, np.ma.masked_array(B)))):
         with pytest.raises(TypeError, match=rf"{name}.filled"):
             rw.solve(*operands)
 

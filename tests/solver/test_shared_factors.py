@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -56,3 +57,30 @@ def test_many_solves_pay_for_better_factors():
     assert np.allclose(X[:, 0], first)
     assert F.solve(B, full_output=True).x.tobytes() == X.tobytes()
     assert F.refactor(A + 1.0).format == "lu fp32"
+
+
+def test_threads_may_ask_for_error_bounds_while_others_climb():
+    # Well-scaled columns are solved with FP32's factors; the last right-hand side makes each
+    # thread climb, which replaces the factors that the others are bounding errors with.
+    rng = np.random.default_rng(3)
+    U, _ = np.linalg.qr(rng.standard_normal((60, 60)))
+    V, _ = np.linalg.qr(rng.standard_normal((60, 60)))
+    A = (U * np.logspace(0, -9, 60)) @ V
+    errors: list[BaseException] = []
+    for _ in range(5):
+        factors = rw.factor(A, policy="fp32")
+
+        def work(factors: rw.Factorization = factors) -> None:
+            try:
+                for _ in range(5):
+                    solution = factors.solve(rng.standard_normal(60), full_output=True)
+                    assert solution.backward_error <= solution.tolerance
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not errors

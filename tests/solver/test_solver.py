@@ -66,11 +66,6 @@ def test_memory_layouts(layout, policy):
     assert np.array(given).tobytes() == before
 
 
-def test_memmap(tmp_path):
-    np.save(tmp_path / "A.npy", A)
-    np.testing.assert_allclose(rw.solve(np.load(tmp_path / "A.npy", mmap_mode="r"), b), x)
-
-
 @pytest.mark.parametrize("array", [True, False])
 @pytest.mark.parametrize("fmt", SPARSE_FORMATS)
 def test_sparse_formats(fmt, array):
@@ -133,18 +128,6 @@ def test_a_float64_answer_passes_the_gate_of_float64():
     assert passes(A.astype("f4"), solution.x, b)
 
 
-def test_float32_answers_pass_the_gate_of_float32():
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(1, 40))
-        M = rng.standard_normal((n, n)).astype(np.float32)
-        rhs = rng.standard_normal(n).astype(np.float32)
-        solution = rw.solve(M, rhs, full_output=True)
-        assert solution.x.dtype == np.float32
-        assert solution.tolerance == np.sqrt(n) * 2.0**-24
-        assert backward_error(M, solution.x, rhs) <= solution.tolerance
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("k", [None, 0, 1, 3, 200])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csc_array])
@@ -162,21 +145,6 @@ def test_columns_are_judged_one_by_one():
     for column, rhs in zip(X.T, B.T, strict=True):
         assert passes(A, column, rhs)
     np.testing.assert_array_equal(X[:, 3], 0)
-
-
-@pytest.mark.parametrize("shapes", [((4, 3, 3), (4, 3, 2)), ((2, 1, 3, 3), (5, 3, 1))])
-def test_stacked_systems_as_in_numpy(shapes):
-    rng = np.random.default_rng(3)
-    stack, blocks = (rng.standard_normal(shape) for shape in shapes)
-    np.testing.assert_allclose(rw.solve(stack, blocks), np.linalg.solve(stack, blocks), rtol=1e-8)
-    np.testing.assert_allclose(
-        rw.solve(stack, blocks[0, :, 0]), np.linalg.solve(stack, blocks[0, :, 0]), rtol=1e-8
-    )
-    np.testing.assert_allclose(
-        rw.solve(stack[0, ..., :3, :3].reshape(3, 3), blocks),
-        np.linalg.solve(stack[0, ..., :3, :3].reshape(3, 3), blocks),
-        rtol=1e-8,
-    )
 
 
 def test_one_unknown():
@@ -442,17 +410,12 @@ def test_failure_has_the_best_answer():
 def test_an_answer_that_its_type_cannot_hold():
     with pytest.raises(rw.SolveFailed, match=r"float32 cannot hold x.*float64"):
         rw.solve(np.full((1, 1), 1e-30, np.float32), np.full(1, 1e30, np.float32))
-    with pytest.raises(rw.SolveFailed, match="float64 cannot hold x"):
-        rw.solve([[1e-200]], [1e200])
+    for policy in ("default", "fp32"):
+        with pytest.raises(rw.SolveFailed, match="float64 cannot hold x") as caught:
+            rw.solve([[1e-200]], [1e200], policy=policy)
+    assert len(caught.value.attempts) == 1  # no factors help
     with pytest.raises(rw.SolveFailed, match="float32 cannot hold x"):
         rw.solve(A.astype("f4"), b.astype("f4"), tol=1e-12)
-
-
-def test_no_factors_help_if_x_cannot_be_held():
-    """The solve ends with the first that tell, and says so."""
-    with pytest.raises(rw.SolveFailed, match="float64 cannot hold x") as caught:
-        rw.solve([[1e-200]], [1e200], policy="fp32")
-    assert len(caught.value.attempts) == 1
 
 
 @pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")

@@ -205,7 +205,7 @@ def test_factored_stacks():
 def test_the_kernel_refuses_what_would_leave_its_arrays():
     A, b, x = np.ones((2, 3, 3)), np.ones((2, 3, 1)), np.empty((2, 3, 1))
     which, passed = np.arange(2), np.empty(2)
-    rest = (False, 1e-16, 1.0, 0.0, 0.0, 1e-10, 1e-264, 1e300, 0, 1)
+    rest = ("fp64", 1e-16, 1.0, 0.0, 0.0, 1e-10, 1e-264, 1e300, 0, False, 1)
     call = _kernels.express_solve_stack
     for bad in (
         (A, b[:, :2], which, which, x, passed),

@@ -4,14 +4,7 @@ import math
 
 import numpy as np
 
-from roundwise_studies.report import (
-    Figure,
-    Finding,
-    Report,
-    Section,
-    Table,
-    figures,
-)
+from roundwise_studies.report import Figure, Finding, Report, Section, Table, figures
 
 CASES = ("W1, tau = 1e-6", "W2, tau = 1e-6")
 FORMATS = ("bf16", "tf32", "fp32", "fp64")

@@ -1,18 +1,24 @@
 """Evaluation against counts by hand, brute force on tiny tables, and known coverage."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import roundwise as rw
 from roundwise.actions import list_space, top_k
+from roundwise.algorithms import Tally
 from roundwise.commands.outputs import format_table
+from roundwise.costs import MachineProfile, Rate
+from roundwise.rewards import BackwardErrorTarget, ProblemFacts
 from roundwise.rewards.base import strict_success
 from roundwise_studies.evaluation import (
     PAPER_RANGES,
     accuracy_table,
     best_fixed_action,
+    cost_matrix,
+    met_matrix,
     modelled_speedup,
     regret_table,
     regrets,
@@ -43,6 +49,17 @@ def outcome(ferr=1e-12, nbe=1e-16, outer=2, inner=3, status="CONVERGED"):
 
 
 FAILED = rw.Outcome(rw.OutcomeStatus.ZERO_PIVOT, None)
+
+
+def test_costs_and_successes_of_a_table_by_hand():
+    counted = {("gmres", "fp64"): Tally(1000.0, 1.0)}
+    machine = MachineProfile("toy", {"fp64": Rate(400.0, 4.0)})
+    rows = [[outcome(), None], [outcome(nbe=1.0), replace(outcome(), operations=counted)]]
+    costs = cost_matrix(machine, rows)
+    np.testing.assert_array_equal(costs, [[0.0, math.nan], [0.0, machine.cost(rows[1][1])]])
+    space, known = list_space(["factor"], ["fp32", "fp64"]), ProblemFacts(9, 9.0, 1.0, 1.0, 1.0)
+    met = met_matrix(BackwardErrorTarget(), rows, [known] * 2, space)
+    np.testing.assert_array_equal(met, [[True, False], [False, True]])
 
 
 # --- ranges and success ---------------------------------------------------------------------
@@ -451,11 +468,6 @@ def test_climbs_refuse_wrong_ladders(ladders):
 def test_format_table():
     rows = [{"name": "a", "n": 5, "x": 0.123456}, {"name": "long", "n": 10, "x": math.nan, "y": 1}]
     assert format_table(rows) == "\n".join(
-        [
-            "name   n      x  y",
-            "----  --  -----  -",
-            "a      5  0.123",
-            "long  10      -  1",
-        ]
+        ["name   n      x  y", "----  --  -----  -", "a      5  0.123", "long  10      -  1"]
     )
     assert format_table([]) == ""

@@ -6,18 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from report_sample import (
-    CASES,
-    DRAWINGS,
-    FORMATS,
-    draw_landscape,
-    draw_usage,
-    errors,
-)
+from report_sample import CASES, DRAWINGS, FORMATS, draw_landscape, draw_usage, errors
 
-from roundwise_studies.report import (
-    figures,
-)
+from roundwise_studies.report import figures
 from roundwise_studies.report.drawing import STYLE, ink_on
 
 

@@ -414,6 +414,11 @@ def plain_columns(b: Array) -> ScaledColumns:
     return ScaledColumns(array_module(b).asfortranarray(b[:, None] if b.ndim == 1 else b))
 
 
+def are_moderate(norms: Array) -> bool:
+    """Whether columns with these finite norms need not be scaled, where A was not."""
+    return bool(abs(np.frexp(norms)[1]).max(initial=0) <= MODERATE)
+
+
 def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
     """Right-hand sides of a scaled matrix, each column scaled to a max norm in [1/2, 1).
 
@@ -425,9 +430,9 @@ def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
     if not np.isfinite(norms).all():
         raise ValueError(f"b {NOT_FINITE}")
     if matrix.rows is None and matrix.columns is None:  # one number for each column tells all
-        powers = np.frexp(norms)[1]
-        if abs(powers).max(initial=0) <= MODERATE:
+        if are_moderate(norms):
             return ScaledColumns(array_module(B).asfortranarray(B), None, norms)
+        powers = np.frexp(norms)[1]
         norms, powers = np.ldexp(norms, -powers), powers[None, :]
         return ScaledColumns(array_module(B).asfortranarray(shifted(B, -powers)), powers, norms)
     fractions, powers = np.frexp(B)

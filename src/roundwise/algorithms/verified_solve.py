@@ -55,6 +55,7 @@ from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule, StoppingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
 from roundwise.backends.arrays import column_norms, on_host
+from roundwise.backends.contract import AtOnce
 from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
 from roundwise.backends.native.structured import STRUCTURED, structured_method
@@ -64,6 +65,7 @@ from roundwise.methods import DEFAULT_METHOD, METHODS, safest_last
 from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
+AtOnceOf = Callable[[], AtOnce | None]
 INNER_TOLERANCE = 1e-6
 LEAST_INNER, MOST_INNER, INNER_MARGIN = 1e-10, 1e-3, 0.1
 """The first GMRES cycle is to reduce the residual as far as the gate asks for, with that margin."""
@@ -157,16 +159,18 @@ class VerifiedSolve(Algorithm):
         stages: Stages,
         matrix: MatrixOf,
         dtype: Any = np.float64,
+        refined: AtOnceOf | None = None,
     ) -> Rung:
         """Factorize, refine and judge: one rung of a ladder. Failures of arithmetic are outcomes.
 
-        It is the step that `roundwise.solve` climbs by, and that training runs.
+        It is the step that `roundwise.solve` climbs by, and that training runs. `refined` returns
+        what `Factors.refined` gave for these columns, if somebody has called that already.
         """
         start, answer, factors = perf_counter(), None, None
         try:
             factors = factors_of()
             made = perf_counter()
-            outcome, answer = self.attempt(system, factors, stages, matrix, dtype)
+            outcome, answer = self.attempt(system, factors, stages, matrix, dtype, refined)
         except ArithmeticFailure as failure:
             made = perf_counter()
             outcome = Outcome.from_failure(failure)
@@ -180,6 +184,7 @@ class VerifiedSolve(Algorithm):
         stages: Stages,
         matrix: MatrixOf,
         dtype: Any = np.float64,
+        refined: AtOnceOf | None = None,
     ) -> tuple[Outcome, Answer]:
         """Refine with these factors until every column has passed the gate, or one will not.
 
@@ -188,7 +193,7 @@ class VerifiedSolve(Algorithm):
         tolerance = self.target(system[0].n, dtype)
         # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
         target = tolerance / (4 if dtype == np.float32 else 1)
-        answer = self._refined(system, factors, stages, matrix, target)
+        answer = self._refined(system, factors, stages, matrix, target, refined)
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         unchanged = kept is answer.X or np.array_equal(kept, answer.X)
@@ -270,7 +275,13 @@ class VerifiedSolve(Algorithm):
         return default_tolerance(n, FP32 if dtype == np.float32 else FP64)
 
     def _refined(
-        self, system: System, factors: Factors, stages: Stages, matrix: MatrixOf, target: float
+        self,
+        system: System,
+        factors: Factors,
+        stages: Stages,
+        matrix: MatrixOf,
+        target: float,
+        before: AtOnceOf | None = None,
     ) -> Answer:
         """Refine by the factors alone; where that does not pass the gate, by GMRES."""
         factor, update, inner, residual = (stages[name] for name in self.stages)
@@ -298,7 +309,8 @@ class VerifiedSolve(Algorithm):
             rule = HalvingRule(target, max_steps=0)
         if not forward and residual.fmt == update.fmt == FP64 and system[0].has_plain_norms:
             A, B, others = matrix(residual), system[1].B, (residual, update)
-            at_once = factor.refined(factors, A, system[0].norm, B, target, rule.max_steps, others)
+            given = factors, A, system[0].norm, B, target, rule.max_steps, others
+            at_once = factor.refined(*given) if before is None else before()
             if at_once is not None:
                 return Answer.at_once(at_once)
         plain = refined(substitute, rule)

@@ -267,6 +267,8 @@ class Backend(ABC):
     """Whether its times mean something and are stored with outcomes."""
     on_host: ClassVar[bool] = True
     """Whether its arrays are NumPy's, in the memory of the processor."""
+    sparse_on: str = "cpu"
+    """Where sparse matrices are factorized: on the "cpu", on "cuda", or wherever ("auto")."""
 
     @property
     def xp(self) -> Any:

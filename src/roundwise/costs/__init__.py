@@ -15,7 +15,6 @@ from roundwise.costs.machines import (
     MeasuredTime,
     OutcomeRow,
     Rate,
-    cost_matrix,
 )
 from roundwise.costs.prices import current_prices
 from roundwise.costs.rates import (

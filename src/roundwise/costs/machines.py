@@ -11,7 +11,6 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roundwise.algorithms.base import Outcome
 from roundwise.exceptions import RoundwiseError
@@ -265,35 +264,3 @@ H200_LIKE = MachineProfile(
 PROFILES: dict[str, MachineProfile] = {
     profile.name: profile for profile in (BITS_PROPORTIONAL, GENERIC_AVX512_CPU, H200_LIKE)
 }
-
-
-def cost_matrix(
-    cost: MachineProfile | MeasuredTime,
-    outcome_rows: Sequence[OutcomeRow],
-    sizes: Sequence[int] | None = None,
-) -> NDArray[np.float64]:
-    """Costs of all runs, an array of shape (N, A); NaN where an outcome is None.
-
-    Parameters
-    ----------
-    cost : MachineProfile or MeasuredTime
-    outcome_rows : sequence of sequences of Outcome or None
-        A row for each problem.
-    sizes : sequence of int, optional
-        The problems' n, for profiles whose rates depend on it.
-
-    Returns
-    -------
-    array, (N, A)
-
-    Examples
-    --------
-    >>> from roundwise.costs import MachineProfile, Rate, cost_matrix
-    >>> machine = MachineProfile("toy", {"fp32": Rate(2e9), "fp64": Rate(1e9)})
-    >>> outcome = rw.GmresIR().run(rw.problems.randsvd(20, 10.0, rng=0), "fp64-fp64-fp64-fp64")
-    >>> np.isnan(cost_matrix(machine, [[outcome, None]]))
-    array([[False,  True]])
-    """
-    known = [None] * len(outcome_rows) if sizes is None else sizes
-    rows = zip(outcome_rows, known, strict=True)
-    return np.array([[math.nan if o is None else cost.cost(o, n) for o in row] for row, n in rows])

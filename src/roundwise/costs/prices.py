@@ -33,6 +33,7 @@ from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.machine import Machine
 from roundwise.machine.rates import shipped_rates
+from roundwise.machine.threads import thread_setting
 from roundwise.methods import METHODS, Seconds, Shape, Work
 from roundwise.methods.contract import Method
 from roundwise.methods.gpu import correction
@@ -160,11 +161,13 @@ def current_prices() -> Prices:
     >>> from roundwise.costs import current_prices
     >>> prices = current_prices()
     """
-    return _prices_of(Machine.this())
+    return _prices_of(thread_setting())
 
 
 @lru_cache(maxsize=16)
-def _prices_of(machine: Machine) -> Prices:
+def _prices_of(setting: tuple[Any, ...]) -> Prices:
+    """Those of this machine with its present threads, `setting`."""
+    machine = Machine.this()
     threads, generic = dense_threads(machine), generic_prices(dense_threads(machine))
     source, before = "measured on this machine", threads
     try:

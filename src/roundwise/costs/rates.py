@@ -295,9 +295,7 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     return load_measured(path)[0]
 
 
-def load_measured(
-    path: str | PathLike[str] | None = None,
-) -> tuple[MachineProfile, SparsePrices]:
+def load_measured(path: str | PathLike[str] | None = None) -> tuple[MachineProfile, SparsePrices]:
     """The same, and the prices of sparse work that were measured with it."""
     return load_part(Machine.this(), _processor_part, path)
 
@@ -310,9 +308,7 @@ def _processor_part(saved: Mapping[str, Any]) -> tuple[MachineProfile, SparsePri
 
 
 def load_part(
-    here: Machine,
-    part: Callable[[Mapping[str, Any]], T],
-    path: str | PathLike[str] | None = None,
+    here: Machine, part: Callable[[Mapping[str, Any]], T], path: str | PathLike[str] | None = None
 ) -> T:
     """What `part` reads from the file of a machine; a `ProfileError` if that cannot be used."""
     source = profile_path(here) if path is None else Path(path)
@@ -341,9 +337,7 @@ def load_part(
     return found
 
 
-def load_with_other_threads(
-    here: Machine,
-) -> tuple[Machine, MachineProfile, SparsePrices] | None:
+def load_with_other_threads(here: Machine) -> tuple[Machine, MachineProfile, SparsePrices] | None:
     """A profile of this machine with another number of threads, the nearest; None if there is none.
 
     One that is damaged or of another version is not looked at.

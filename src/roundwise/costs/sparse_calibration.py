@@ -25,7 +25,7 @@ from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.costs.rates import SparsePrices
 from roundwise.features import compute_features
 from roundwise.formats import FP64, FloatFormat
-from roundwise.methods import FLOPS, METHODS, SAME_PRICE, Shape, amounts
+from roundwise.methods import FLOPS, METHODS, SAME_PRICE, Method, Shape, amounts
 from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 
@@ -88,8 +88,10 @@ class SparseTimes:
     """By method and format, the seconds of analysis with factorization, and of a solve."""
 
 
-def timed_methods(A: Any, backend: Backend, timer: Timer) -> SparseTimes:
-    """Time each method that fits A and runs here.
+def timed_methods(
+    A: Any, backend: Backend, timer: Timer, known: Mapping[str, Method] = METHODS
+) -> SparseTimes:
+    """Time each of the known methods that fits A and runs here.
 
     As in a solve, the order that was found to count the fill serves our own engines.
     """
@@ -98,7 +100,7 @@ def timed_methods(A: Any, backend: Backend, timer: Timer) -> SparseTimes:
     orders = Orders(problem.A, not found["symmetric"], bool(found["strong_diagonal"]))
     found |= orders.counts
     methods: dict[str, dict[str, tuple[float, float]]] = {}
-    for method in METHODS.values():
+    for method in known.values():
         if not (method.sparse and method.fits(found)) or method.name in SAME_PRICE:
             continue
         for fmt in method.formats:
@@ -143,14 +145,14 @@ def scaled(generic: SparsePrices, measured: Mapping[str, SparseTimes]) -> Sparse
     """The generic prices for the machine where these times were measured.
 
     Methods that were not measured here, as they are not installed, are scaled by the medians of
-    the others. Methods that have no generic price are priced by their own times (`_own_prices`).
+    the others. Methods that have no generic price are priced by their own times (`fitted_prices`).
     """
     found: dict[tuple[str, str], tuple[float, float, float]] = {}
     for method, formats in generic.factor.items():
         for fmt in formats:
             if ratios := _against_reference(generic, measured, method, fmt):
                 found[method, fmt] = ratios
-    own = _own_prices(generic, measured)
+    own = fitted_prices(measured, lambda method: method not in generic.factor)
     if not found:
         return generic
     usual = tuple(map(statistics.median, zip(*found.values(), strict=True)))
@@ -177,10 +179,10 @@ def scaled(generic: SparsePrices, measured: Mapping[str, SparseTimes]) -> Sparse
     )
 
 
-def _own_prices(
-    generic: SparsePrices, measured: Mapping[str, SparseTimes]
+def fitted_prices(
+    measured: Mapping[str, SparseTimes], wanted: Callable[[str], bool]
 ) -> dict[str, dict[str, tuple[list[float], float]]]:
-    """Prices of methods that have no generic ones: of a factorization, and of a solve.
+    """Prices of the methods that are wanted by their own times: factorization, and a solve.
 
     By method and format: the nonnegative combination of `AMOUNTS` with the least relative errors,
     if at least `FEWEST` systems were timed; and the median seconds of a solve per entry of L.
@@ -189,7 +191,7 @@ def _own_prices(
     for system in measured.values():
         for method, formats in system.methods.items():
             for fmt, (factor, solve) in formats.items():
-                if method not in generic.factor:
+                if wanted(method):
                     times.setdefault((method, fmt), []).append((system.shape, factor, solve))
     found: dict[str, dict[str, tuple[list[float], float]]] = {}
     for (method, fmt), cases in times.items():

@@ -310,6 +310,12 @@ def _row_maxima(A: Any) -> Vector:
     return np.asarray(maxima.toarray() if sparse.issparse(maxima) else maxima).ravel()
 
 
+def _probed(name: str, doc: str) -> Feature:
+    """A feature of the probe, with those that are computed together with it."""
+    compute = probe.GROUPS[name]
+    return Feature(name, compute, doc, group=compute.__name__)
+
+
 FEATURES: dict[str, Feature] = {
     feature.name: feature
     for feature in (
@@ -321,27 +327,27 @@ FEATURES: dict[str, Feature] = {
         Feature("symmetry", symmetry, "1 - ||A - A'||_F / (2 ||A||_F)"),
         Feature("diagonal_dominance", diagonal_dominance, "min_i |a_ii| / sum_j |a_ij|"),
         Feature("row_scale_spread", row_scale_spread, "max_i m_i / min_i m_i, m_i = max_j |a_ij|"),
-        Feature("entries", lambda problem: problem.A.size, "stored entries; n^2 for a dense A"),
-        Feature("columns", lambda problem: problem.b[0].size, "right-hand sides"),
-        Feature("sparse", lambda problem: problem.is_sparse, "1 for a sparse A, 0 for a dense one"),
-        Feature("symmetric_pattern", probe.symmetric_pattern, "1 for a nearly symmetric pattern"),
-        Feature("symmetric", probe.structure, "1 if A = A'", group="structure"),
-        Feature("looks_positive_definite", probe.structure, "A = A', a_ii > 0", group="structure"),
-        Feature("strong_diagonal", probe.structure, "1 if |a_ii| is large", group="structure"),
-        Feature("banded", probe.zeros, "1 if A is a narrow band", group="zeros"),
-        Feature("triangular", probe.zeros, "1 if A is a triangle", group="zeros"),
-        Feature("diagonals", probe.zeros, "diagonals of a narrow band, else 0", group="zeros"),
-        Feature("row_squares", probe.row_squares, "sum of the rows' entries squared"),
-        Feature("static_pivots", probe.counts, "1 if LU's pivots may stay", group="counts"),
-        Feature("factor_entries", probe.counts, "entries of L in AMD's order", group="counts"),
-        Feature("factor_flops", probe.counts, "Cholesky's flops in AMD's order", group="counts"),
-        Feature("nd_flops", probe.counts, "the same by nested dissection, or 0", group="counts"),
+        _probed("entries", "stored entries; n^2 for a dense A"),
+        _probed("columns", "right-hand sides"),
+        _probed("sparse", "1 for a sparse A, 0 for a dense one"),
+        _probed("symmetric_pattern", "1 for a nearly symmetric pattern"),
+        _probed("symmetric", "1 if A = A'"),
+        _probed("looks_positive_definite", "A = A', a_ii > 0"),
+        _probed("strong_diagonal", "1 if |a_ii| is large"),
+        _probed("banded", "1 if A is a narrow band"),
+        _probed("triangular", "1 if A is a triangle"),
+        _probed("diagonals", "diagonals of a narrow band, else 0"),
+        _probed("row_squares", "sum of the rows' entries squared"),
+        _probed("static_pivots", "1 if LU's pivots may stay"),
+        _probed("factor_entries", "entries of L in AMD's order"),
+        _probed("factor_flops", "Cholesky's flops in AMD's order"),
+        _probed("nd_flops", "the same by nested dissection, or 0"),
         Feature(
             "largest_block", probe.largest_block, "share of n in one block of the triangular form"
         ),
-        Feature("diagonal_share", probe.row_features, "median |a_ii| / ||a_i||_2", group="rows"),
-        Feature("coherence", probe.row_features, "n mean cos^2 between rows", group="rows"),
-        Feature("remainder", probe.row_features, "rows' distance from half of them", group="rows"),
+        _probed("diagonal_share", "median |a_ii| / ||a_i||_2"),
+        _probed("coherence", "n mean cos^2 between rows"),
+        _probed("remainder", "rows' distance from half of them"),
         Feature("kappa_exact", kappa_exact, "||A||_2 ||A^-1||_2 by an SVD"),
         Feature("kappa_est", kappa_est, "||A||_1 est(||A^-1||_1)", needs_factors=True),
         Feature("pivot_growth", pivot_growth, "max |u_ij| / max |a_ij|", needs_factors=True),

@@ -8,6 +8,7 @@ a GPU nothing is read back but the inner products of 64 rows, their diagonal ent
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,11 @@ PROBE = (
 )
 """The features that the front door decides by."""
 
+FLOORS = {"n": 1.0, "entries": 1.0, "coherence": 0.01, "remainder": 1e-8}
+FLOORS |= {"factor_entries": 1.0, "factor_flops": 1.0, "nd_flops": 1.0, "row_squares": 1.0}
+FLOORS |= {"diagonals": 1.0}
+"""Those that a policy's context has as logarithms, of which none is smaller than that."""
+
 CHOLESKY_FROM = 700
 """Below this n, what Cholesky gains over LU is no more than what comparing A with its transpose
 takes. A price, in unknowns: ``python benchmarks/factorization_rates.py`` times Cholesky and LU."""
@@ -76,6 +82,15 @@ SAFE_EXPONENT = 200
 """A fact: squares of numbers between 2**-200 and 2**200, and sums of such squares, are in range."""
 
 
+def probe(problem: Any, names: Collection[str]) -> dict[str, float]:
+    """The features of `PROBE` with these names, and those that are computed together with them."""
+    found: dict[str, float] = {}
+    for name in names:
+        if name not in found:
+            found |= GROUPS[name](problem)
+    return found
+
+
 def cholesky_from(is_complex: bool = False) -> int:
     """The smallest n for which a symmetric A is looked for, as Cholesky would gain time."""
     own = COMPLEX_CHOLESKY_FROM if is_complex else CHOLESKY_FROM
@@ -96,9 +111,16 @@ def looks_positive_definite(A: Any) -> bool:
     return positive and is_symmetric(A)
 
 
-def symmetric_pattern(problem: Any) -> float:
+def sizes(problem: Any) -> dict[str, float]:
+    """Unknowns, stored entries (n^2 for a dense A), right-hand sides, and whether A is sparse."""
+    found = problem.n, problem.A.size, problem.b[0].size, problem.is_sparse
+    return dict(zip(("n", "entries", "columns", "sparse"), map(float, found), strict=True))
+
+
+def symmetric_pattern(problem: Any) -> dict[str, float]:
     """1 if a sparse matrix has a nearly symmetric pattern and few zeros on the diagonal, else 0."""
-    return float(problem.is_sparse and suits_symmetric_mode(problem.A))
+    found = problem.is_sparse and suits_symmetric_mode(problem.A)
+    return {"symmetric_pattern": float(found)}
 
 
 def structure(problem: Any) -> dict[str, float]:
@@ -165,12 +187,13 @@ def zeros(problem: Any) -> dict[str, float]:
     }
 
 
-def row_squares(problem: Any) -> float:
+def row_squares(problem: Any) -> dict[str, float]:
     """The sum of the squares of the rows' entries: a bound of those of ``A'A``, hence of the fill
     of partial pivoting. Few dense rows make it large."""
+    total = float(problem.n) ** 3
     if problem.is_sparse:
-        return float((np.diff(problem.A.indptr).astype(np.float64) ** 2).sum())
-    return float(problem.n) ** 3
+        total = float((np.diff(problem.A.indptr).astype(np.float64) ** 2).sum())
+    return {"row_squares": total}
 
 
 def counts(problem: Any) -> dict[str, float]:
@@ -265,6 +288,22 @@ def row_features(problem: Any) -> dict[str, float]:
     shares = np.divide(np.abs(diagonal), norms, out=np.zeros(count), where=norms > 0)
     share = float(np.sort(shares)[count // 2])
     return {"diagonal_share": share, "coherence": coherence, "remainder": remainder}
+
+
+GROUPS: dict[str, Callable[[Any], dict[str, float]]] = {
+    name: group
+    for group, names in {
+        sizes: ("n", "entries", "columns", "sparse"),
+        symmetric_pattern: ("symmetric_pattern",),
+        structure: ("symmetric", "looks_positive_definite", "strong_diagonal"),
+        zeros: ("banded", "triangular", "diagonals"),
+        row_squares: ("row_squares",),
+        counts: ("static_pivots", "factor_entries", "factor_flops", "nd_flops"),
+        row_features: ("diagonal_share", "coherence", "remainder"),
+    }.items()
+    for name in names
+}
+"""What computes each feature of `PROBE`, together with others."""
 
 
 def angles_from(gram: NDArray[Any], n: int) -> tuple[float, float]:

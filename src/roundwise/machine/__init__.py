@@ -12,8 +12,5 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = lazy_names(
     "roundwise.machine",
-    {
-        "identity": ("Machine",),
-        "threads": ("get_simd_level", "set_simd_level", "simd_levels"),
-    },
+    {"identity": ("Machine",), "threads": ("get_simd_level", "set_simd_level", "simd_levels")},
 )

@@ -32,7 +32,8 @@ class BundledOpenBlas:
         return function
 
     @cached_property
-    def _get_threads(self) -> Any:  # looked up once: every solve asks
+    def asks_threads(self) -> Any:
+        """The function that tells how many threads a call may use now; every solve asks."""
         return self._function("openblas_get_num_threads", ctypes.c_int)
 
     def fortran(self, name: str) -> Any:
@@ -48,7 +49,7 @@ class BundledOpenBlas:
     @property
     def threads(self) -> int:
         """How many threads a call may use now."""
-        return int(self._get_threads())
+        return int(self.asks_threads())
 
     @threads.setter
     def threads(self, count: int) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -78,8 +79,29 @@ def factorization_threads() -> int:
 
     Whatever limits BLAS (``OPENBLAS_NUM_THREADS``, threadpoolctl) limits it too.
     """
-    library, threads = blas.bundled("scipy"), get_num_threads()
-    return threads if library is None else min(threads, library.threads)
+    of_blas, threads = _blas_threads(), get_num_threads()
+    return threads if of_blas is None else min(threads, of_blas())
+
+
+@cache
+def _blas_threads() -> Callable[[], int] | None:
+    """What tells the threads that SciPy's BLAS may use now; None where it cannot be asked."""
+    library = blas.bundled("scipy")
+    return None if library is None else library.asks_threads
+
+
+def thread_setting() -> tuple[int, int, int | None, str]:
+    """What may change within a process and changes prices: cores, threads, BLAS's, instructions.
+
+    Takes about two microseconds: what is remembered by it is looked up in every solve.
+    """
+    of_blas = _blas_threads()
+    return (
+        usable_cores(),
+        get_num_threads(),
+        None if of_blas is None else of_blas(),
+        _kernels.active_level(),
+    )
 
 
 ONE_THREAD = 1

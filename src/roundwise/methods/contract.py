@@ -132,6 +132,10 @@ class Method:
     device_price: DevicePrice | None = None
     prepare: Preparation | None = None  # None: `Backend.analyse` knows the method by its name
 
+    def suits(self, known: Mapping[str, float]) -> bool:
+        """Whether a matrix is known to have the features that it must have."""
+        return all(known.get(name) for name in self.needs)
+
     def fits(self, features: Mapping[str, float]) -> bool:
         """Whether a matrix with these features can be factorized this way."""
         return all(features[name] for name in self.needs)

@@ -84,6 +84,9 @@ SPARSE = (
     engine("umfpack/amd", (SAFE,), low=None),
     engine("pardiso/metis", (SAFE,)),
     engine("pardiso/mmd", (SAFE,)),
+    # NVIDIA's cuDSS, for systems that are to be solved on a GPU (`device="cuda"`).
+    engine("cudss-cholesky/nd", ("cudss/nd", SAFE), DEFINITE),
+    engine("cudss/nd", (SAFE,)),
     # SuperLU comes with SciPy. From a weak diagonal pivots leave, and fill in where nobody counted.
     engine("superlu/mmd", (SAFE,), ("symmetric_pattern", "strong_diagonal")),
     engine(SAFE, ()),

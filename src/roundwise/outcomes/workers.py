@@ -282,10 +282,7 @@ def measured_runs(
 
 
 def measured_features(
-    problem: Problem,
-    names: Sequence[str],
-    backend: Backend,
-    feature_format: FloatFormat,
+    problem: Problem, names: Sequence[str], backend: Backend, feature_format: FloatFormat
 ) -> dict[str, FeatureValue]:
     """Features with the median of their seconds; their values are those of the first repeat."""
     runs = [

@@ -141,6 +141,21 @@ class Policy(ABC):
         """
         return None
 
+    def seen(self, features: Mapping[str, float]) -> Any:
+        """The state of a system with these features, where they tell it without a context.
+
+        None if they do not; then `state` does. A policy that overrides this does not learn from
+        its solves, and has `plans`.
+        """
+        return None
+
+    def plans(self, state: Any) -> dict[Any, Any]:
+        """Where plans are kept for systems of a state that was `seen`, and for all like them.
+
+        They hold as long as the policy and its prices do.
+        """
+        return {}
+
     def probes(self, free: Mapping[str, float]) -> bool:
         """Whether features that read A are worth their time, from those that are free (n, ...)."""
         return True

@@ -107,12 +107,7 @@ class DeviceLearner:
         return (1.0 + total) / (1 + count)
 
     def learn(
-        self,
-        key: Key,
-        action: Action,
-        price: float,
-        attempts: Sequence[Outcome],
-        seconds: float,
+        self, key: Key, action: Action, price: float, attempts: Sequence[Outcome], seconds: float
     ) -> None:
         """A solve that began with this action took so many seconds, all attempts together."""
         count, total = self._seen.get((key, str(action)), (0, 0.0))

@@ -336,9 +336,7 @@ def _go_on_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(
-        before=_close_before_fork,
-        after_in_parent=_using.release,
-        after_in_child=_go_on_in_child,
+        before=_close_before_fork, after_in_parent=_using.release, after_in_child=_go_on_in_child
     )
 
 

@@ -141,6 +141,15 @@ class NeighbourPolicy(Baseline):
         rows = contexts.tolist()
         return [Profile.of(row) if _is_finite(row) else None for row in rows]
 
+    def seen(self, features: Mapping[str, float]) -> Profile | None:
+        profile = Profile.seen(features)
+        return profile if math.isfinite(sum(profile.place)) else None
+
+    def plans(self, state: Profile) -> dict[Any, Any]:
+        key = "plans", state.sizes, self.facts.near(state)
+        found: dict[Any, Any] = self._known().setdefault(key, {})
+        return found
+
     def expected(self, state: Profile) -> NDArray[np.float64] | None:
         """Minus the expected seconds of each start."""
         seconds = {action: e.seconds for action, e in self.expectations(state).items()}

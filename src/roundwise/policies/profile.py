@@ -12,7 +12,7 @@ from typing import Any
 
 from roundwise.actions import ActionSpace
 from roundwise.costs import Shape
-from roundwise.features import PROBE
+from roundwise.features.probe import FLOORS, PROBE
 from roundwise.methods import DEFAULT_METHOD, METHODS, Method
 
 KINDS = {
@@ -105,22 +105,28 @@ class Profile:
                 f"the profile of a system has {len(PROBE)} features, not {len(context)}: "
                 f"{', '.join(PROBE)}; train the policy with context=PROBE_CONTEXT"
             )
-        n, entries, sparse, pattern, positive, share, coherence, remainder, columns = context[:9]
-        *others, banded, triangular, filled, flops, nd_flops, squares, diagonals = context[9:]
+        pairs = zip(PROBE, context, strict=True)
+        return cls.seen({name: 10.0**x if name in FLOORS else x for name, x in pairs})
+
+    @classmethod
+    def seen(cls, features: Mapping[str, float]) -> Profile:
+        """From the features of `PROBE` by name."""
+        structure = tuple([features[name] for name in STRUCTURE])
+        pattern, positive = structure[:2]
         return cls(
-            kind_of(bool(sparse), bool(pattern), bool(positive)),
-            n=round(10.0**n),
-            entries=round(10.0**entries),
-            diagonal_share=share,
-            coherence=10.0**coherence,
-            remainder=10.0**remainder,
-            columns=round(columns),
-            structure=(pattern, positive, *others, banded, triangular),
-            filled=_counted(filled),
-            flops=_counted(flops),
-            nd_flops=_counted(nd_flops),
-            row_squares=_counted(squares),
-            diagonals=round(10.0**diagonals) if banded else 0,
+            kind_of(bool(features["sparse"]), bool(pattern), bool(positive)),
+            n=round(features["n"]),
+            entries=round(features["entries"]),
+            diagonal_share=features["diagonal_share"],
+            coherence=max(features["coherence"], FLOORS["coherence"]),
+            remainder=max(features["remainder"], FLOORS["remainder"]),
+            columns=round(features["columns"]),
+            structure=structure,
+            filled=_counted(features["factor_entries"]),
+            flops=_counted(features["factor_flops"]),
+            nd_flops=_counted(features["nd_flops"]),
+            row_squares=_counted(features["row_squares"]),
+            diagonals=round(features["diagonals"]) if features["banded"] else 0,
         )
 
     @property
@@ -259,8 +265,8 @@ def position_of(kind: str, place: Sequence[float]) -> tuple[float, ...]:
     return decay, 0.8 * _log(remainder) / math.log(10), *common
 
 
-def _counted(logarithm: float) -> float:
-    return 10.0**logarithm if logarithm > 0 else 0.0
+def _counted(number: float) -> float:
+    return number if number > FLOORS["factor_entries"] else 0.0
 
 
 def _log(x: float) -> float:

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from roundwise._csr import canonical_csr
 from roundwise.problems.generators import RandomSource, as_generator
-from roundwise.problems.linear_system import Matrix, Problem, Vector, check_finite, frozen_copy
+from roundwise.problems.linear_system import (
+    Matrix,
+    Problem,
+    Vector,
+    canonical_matrix,
+    canonical_vector,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +48,13 @@ class LeastSquares(Problem):
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        sparse = sp.issparse(self.A)
-        A: Any = canonical_csr(self.A, copy=True) if sparse else frozen_copy("A", self.A)
-        if A.ndim != 2 or not 0 < A.shape[1] <= A.shape[0]:
+        A = canonical_matrix(self.A)
+        if not 0 < A.shape[1] <= A.shape[0]:
             raise ValueError(f"A has shape {A.shape}; pass at least as many rows as columns")
-        if sparse:
-            check_finite("A", A.data)
         object.__setattr__(self, "A", A)
         for name, rows in (("b", A.shape[0]), ("x_true", A.shape[1])):
             if getattr(self, name) is not None:
-                vector = frozen_copy(name, getattr(self, name))
-                if vector.shape != (rows,):
-                    raise ValueError(f"{name} has shape {vector.shape}; pass a vector of {rows}")
-                object.__setattr__(self, name, vector)
+                object.__setattr__(self, name, canonical_vector(name, getattr(self, name), rows))
         object.__setattr__(self, "meta", dict(self.meta))
 
     def __reduce__(self) -> tuple[Any, ...]:

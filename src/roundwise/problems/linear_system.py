@@ -152,10 +152,10 @@ class LinearSystem(Problem):
 
     def __post_init__(self) -> None:
         # The class is frozen: object.__setattr__ is the documented way to normalise fields.
-        object.__setattr__(self, "A", _canonical_matrix(self.A))
-        object.__setattr__(self, "b", _canonical_vector("b", self.b, self.n))
+        object.__setattr__(self, "A", square_matrix(self.A))
+        object.__setattr__(self, "b", canonical_vector("b", self.b, self.n))
         if self.x_true is not None:
-            object.__setattr__(self, "x_true", _canonical_vector("x_true", self.x_true, self.n))
+            object.__setattr__(self, "x_true", canonical_vector("x_true", self.x_true, self.n))
         object.__setattr__(self, "meta", dict(self.meta))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -189,8 +189,8 @@ class LinearSystem(Problem):
         >>> rw.LinearSystem.from_solution([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0]).b
         array([6., 7.])
         """
-        A = _canonical_matrix(A)
-        x_true = _canonical_vector("x_true", x_true, A.shape[0])
+        A = square_matrix(A)
+        x_true = canonical_vector("x_true", x_true, A.shape[0])
         return cls(A, A @ x_true, x_true, name=name, meta=meta or {})
 
     @cached_property
@@ -221,12 +221,21 @@ class LinearSystem(Problem):
         return f"LinearSystem({label}{kind} {self.n} x {self.n}{density}{solution})"
 
 
-def _canonical_matrix(A: Any) -> Matrix:
+def square_matrix(A: Any) -> Matrix:
+    """A as a `LinearSystem` has it."""
+    A = canonical_matrix(A)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"A has shape {A.shape}; pass a square matrix")
+    return A
+
+
+def canonical_matrix(A: Any) -> Matrix:
+    """A read-only float64 copy: a C-ordered array, or a `csr_array` in canonical form."""
     if not sp.issparse(A):
         A = np.asarray(A)
     _check_dtype("A", A.dtype)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"A has shape {A.shape}; pass a square matrix")
+    if A.ndim != 2:
+        raise ValueError(f"A has shape {A.shape}; pass a matrix")
     if A.shape[0] == 0:
         raise ValueError("A is empty; pass a system with at least one unknown")
     if not sp.issparse(A):
@@ -242,7 +251,7 @@ def _canonical_matrix(A: Any) -> Matrix:
     return csr
 
 
-def _canonical_vector(name: str, values: Any, n: int) -> Vector:
+def canonical_vector(name: str, values: Any, n: int) -> Vector:
     if sp.issparse(values):
         raise TypeError(f"{name} is sparse; pass {name}.toarray().ravel()")
     vector = np.asarray(values)

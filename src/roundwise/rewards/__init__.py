@@ -15,7 +15,6 @@ from roundwise.rewards.base import (
     ProblemFacts,
     Reward,
     StrictTarget,
-    met_matrix,
 )
 from roundwise.rewards.base import from_saved as _from_saved
 from roundwise.rewards.cost import ClimbReward, CostReward

@@ -279,46 +279,6 @@ class StrictTarget(AccuracyTarget):
         return bool(strict_success(outcome.ferr, outcome.nbe, reference, self.tau))
 
 
-def met_matrix(
-    target: AccuracyTarget,
-    outcome_rows: Sequence[OutcomeRow],
-    facts: Sequence[ProblemFacts],
-    space: ActionSpace,
-) -> NDArray[np.bool_]:
-    """Whether each outcome met the target, shape (N, A); False where an outcome is None.
-
-    Parameters
-    ----------
-    target : AccuracyTarget
-    outcome_rows : sequence of sequences of Outcome or None
-        A row for each problem.
-    facts : sequence of ProblemFacts
-        One for each problem.
-    space : ActionSpace
-
-    Returns
-    -------
-    array of bool, (N, A)
-
-    Examples
-    --------
-    >>> from roundwise.actions import list_space
-    >>> from roundwise.rewards import BackwardErrorTarget, ProblemFacts, met_matrix
-    >>> algorithm = rw.GmresIR(stop=rw.algorithms.DeploymentRule())
-    >>> system = rw.problems.randsvd(20, 10.0, rng=0)
-    >>> space = list_space(algorithm.stages, ["bf16-bf16-bf16-bf16", "fp64-fp64-fp64-fp64"])
-    >>> outcomes = [algorithm.run(system, action) for action in space]
-    >>> facts = ProblemFacts(20, 10.0, 1.0, 1.0, 1.0)
-    >>> met_matrix(BackwardErrorTarget(), [outcomes], [facts], space)
-    array([[False,  True]])
-    """
-    rows = []
-    for outcomes, fact in zip(outcome_rows, facts, strict=True):
-        completed = with_baseline(fact, outcomes, space)
-        rows.append([o is not None and target.met(o, completed) for o in outcomes])
-    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(space))
-
-
 def target_from_dict(saved: Any) -> AccuracyTarget:
     """The target that `AccuracyTarget.to_dict` wrote."""
     return from_saved(saved, "target", (BackwardErrorTarget, StrictTarget))

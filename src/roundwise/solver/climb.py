@@ -14,20 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action
-from roundwise.algorithms import Outcome, OutcomeStatus, Stages, VerifiedSolve
+from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
 from roundwise.algorithms.verified_solve import Rung
+from roundwise.backends import Factors, Matrix
 from roundwise.formats import FP64
-from roundwise.solver.factored import Factored
+from roundwise.solver.factored import Factored, Tried
 from roundwise.solver.inputs import GivenColumns
 from roundwise.solver.solution import Solution, SolveFailed
 from roundwise.solver.trust.error_bound import PROVED_UP_TO
-from roundwise.solver.trust.examining import (
-    FEW_DIGITS,
-    UNEXAMINED,
-    Examined,
-    Singularity,
-    warn_of,
-)
+from roundwise.solver.trust.examining import FEW_DIGITS, UNEXAMINED, Examined, Singularity, warn_of
 from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)
@@ -78,17 +73,20 @@ def climb(
     factored: Factored,
     columns: GivenColumns,
     timings: dict[str, float],
+    tried: Tried | None = None,
 ) -> Climbed:
     """Climb from the rung that `factored` has reached until an answer passes the gate.
 
     The seconds of the climb are added to `timings`. An `IllConditionedWarning` tells of few digits.
+    `tried` is what a compiled call has already made of that rung.
     """
     timings = timings | {"factor": 0.0, "refine": 0.0, "verify": 0.0}
     tolerance = algorithm.target(factored.matrix.n, columns.dtype)
     level, ladder = factored.level, factored.ladder
     rungs: list[Rung] = []
     while True:
-        last = _tried(algorithm, factored, level, columns, timings)
+        last = _tried(algorithm, factored, level, columns, timings, tried)
+        tried = None
         rungs.append(last)
         action = ladder[level]
         passed = last.answer is not None and last.answer.passed
@@ -124,27 +122,44 @@ def _tried(
     level: int,
     columns: GivenColumns,
     timings: dict[str, float],
+    before: Tried | None,
 ) -> Rung:
-    """One rung, its outcome with action and seconds."""
+    """One rung, its outcome with action and seconds, those `before` included."""
     action, backend = factored.ladder[level], factored.matrix.backend
     stages = Stages(algorithm.stages, action, backend)
-    system = factored.matrix, columns
-    tried = algorithm.rung(
-        system, lambda: factored.factors_of(level), stages, factored.matrix_of, columns.dtype
+
+    def factors() -> Factors:
+        if before is not None and before.failure is not None:
+            raise before.failure.with_traceback(None)
+        return factored.factors_of(level)
+
+    def matrix(stage: Stage) -> Matrix:
+        return factored.in_format(stage.fmt)
+
+    rung = algorithm.rung(
+        (factored.matrix, columns),
+        factors,
+        stages,
+        matrix,
+        columns.dtype,
+        None if before is None else lambda: before.columns,
     )
+    factor_seconds, seconds = rung.factor_seconds, rung.seconds
+    if before is not None:
+        factor_seconds, seconds = before.factor_seconds, seconds + before.seconds
     verified = stages["residual"].seconds
-    timings["factor"] += tried.factor_seconds
+    timings["factor"] += factor_seconds
     timings["verify"] += verified
-    timings["refine"] += tried.seconds - tried.factor_seconds - verified
+    timings["refine"] += seconds - factor_seconds - verified
     by_stage = {stage.name: stage.seconds for stage in stages.values()}
-    by_stage["factor"] += tried.factor_seconds
+    by_stage["factor"] += factor_seconds if before is None else before.seconds
     facts = {
         "action": str(action),
         "arithmetic": backend.arithmetic,
-        "seconds": tried.seconds,
+        "seconds": seconds,
         "timings": by_stage,
     }
-    return replace(tried, outcome=Outcome(**vars(tried.outcome) | facts))
+    return replace(rung, outcome=Outcome(**vars(rung.outcome) | facts))
 
 
 def _recorded(outcome: Outcome) -> Outcome:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
@@ -39,6 +40,10 @@ STRUCTURED_FROM = 300
 
 SYMMETRIC_ON_DEVICE_FROM = 1500
 """The smallest n for which a matrix on a GPU is compared with its transpose."""
+
+BY_CUDSS = "FP64 by cuDSS: most of its time goes into the order, so that FP32 gains none."
+"""Why nothing is counted for a sparse system that is to be solved on a GPU. A fact of the times
+that `benchmarks/bench_cudss.py` takes (H200): counting takes four times as long as cuDSS."""
 
 PATIENCE, LEAST_LIMIT = 3.0, 0.1
 """A sparse factorization is stopped, and the next method tried, after PATIENCE times the seconds
@@ -124,27 +129,47 @@ def _runnable(action: Action, backend: Backend) -> Action:
 def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
-    reason = ranks.small(_suited_kind(system, known), size)
+    if system.is_sparse and system.backend.sparse_on == "cuda":
+        known |= probe.structure(system.profiled)
+        reason: str | None = BY_CUDSS
+    else:
+        reason = ranks.small(_suited_kind(system, known), size)
     if reason is not None:
         return Plan(ladder_from(_safe_action(system, known), system), reason)
     orders = _counted(system, known)
+    methods = system.backend.methods(*system.kind)
+    free = known | {"n": float(system.profiled.n)}
+    known |= system.features(policy.context.features, known, ranks.probes(free))
+    seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
+    if seen is None:
+        return replace(_priced(policy, system, known, None), orders=orders)
+    plans, key = ranks.plans(seen), (system.backend, methods, system.kind)
+    if (plan := plans.get(key)) is None:
+        plan = plans[key] = _priced(policy, system, known, seen)
+    return plan if orders is None else replace(plan, orders=orders)
+
+
+def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], seen: Any) -> Plan:
+    """The plan for a system with all features, by the ranking of the actions that fit."""
+    ranks = policy.policy
     allowed = allowed_actions(ranks.space, system, known)
     if not allowed:
         if system.place is not None:
             raise _too_large(ranks.space, system)
         reason = "The policy has no action for such a matrix: FP64 at once."
         return Plan(ladder_from(_safe_action(system, known), system), reason)
-    features = policy.context.features
-    free = known | {"n": float(system.profiled.n)}
-    known |= system.features(features, known, ranks.probes(free))
-    ranking, learn = policy.ranked(known, allowed)
+    learn = None
+    if seen is None:
+        ranking, learn = policy.ranked(known, allowed)
+    else:
+        ranking = ranks.rank(seen, allowed)
     reason = ranking.reason
     if system.is_complex and not system.is_sparse:
         reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
     limit = _time_limit(ranks, ranking) if system.is_sparse else None
     first = ranks.space[ranking.first]
     budget = ranks.gmres_budget(system.n)
-    return Plan(ladder_from(first, system), reason, learn, orders, limit, budget)
+    return Plan(ladder_from(first, system), reason, learn, None, limit, budget)
 
 
 def _time_limit(policy: Policy, ranking: Ranking) -> float | None:
@@ -165,7 +190,7 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
     known = dict.fromkeys((*STRUCTURE, "diagonals"), 0.0)
     positive, profiled = "looks_positive_definite", system.profiled
     if system.is_sparse:
-        known["symmetric_pattern"] = probe.symmetric_pattern(profiled)
+        known |= probe.symmetric_pattern(profiled)
         if positive_definite is not None and not system.is_complex:
             known[positive] = float(positive_definite)
         return known
@@ -218,6 +243,10 @@ def _suited_kind(system: System, known: dict[str, float]) -> str:
 
 def _suited_method(system: System, known: dict[str, float]) -> str:
     """The method for a matrix of this structure."""
+    if system.is_sparse and system.backend.sparse_on == "cuda":
+        there = system.backend.methods(*system.kind)
+        sparse = (one for one in METHODS.values() if one.sparse and one.name in there)
+        return next(one.name for one in sparse if one.suits(known))
     for zeros in ("banded", "triangular"):
         if known[zeros]:
             return zeros

@@ -23,13 +23,14 @@ from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
 from roundwise.algorithms.conditioning import LOST
+from roundwise.algorithms.deflation import SPAN
 from roundwise.backends.native import exact
 from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
-from roundwise.formats import FP32, FP64
+from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import STRUCTURED_FROM
@@ -90,7 +91,9 @@ class Known(NamedTuple):
     unit: float  # the backward error of the answer over that of the columns that are solved for
     is_compiled: bool
     factor: str  # the format of the factors
-    arguments: tuple[Any, ...]  # of the compiled call after the arrays
+    forward: bool  # whether x itself is to be right to the last place
+    rest: tuple[Any, ...]  # the arguments of a compiled call that has factors, after the arrays
+    arguments: tuple[Any, ...]  # and of one that makes them
 
 
 class ExpressAnswer(NamedTuple):
@@ -105,6 +108,8 @@ class ExpressAnswer(NamedTuple):
     method: str = "lu"
     factor: str = FP64.name
     corrections: int = 0
+    forward: bool = False
+    """Whether x is right to a few units in the last place."""
 
 
 class ExpressFactors(Protocol):
@@ -132,19 +137,25 @@ on the machine or on threads; `memo.clear()` only frees memory."""
 
 
 def express(
-    A: Any, b: Any, tol: float | None, bound: int | None = None, factor: str = FP64.name
+    A: Any,
+    b: Any,
+    tol: float | None,
+    bound: int | None = None,
+    factor: str = FP64.name,
+    forward: bool = False,
 ) -> ExpressAnswer | None:
     """A system with n < bound by one call; None if it is refused, or is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
     `express_below` of a policy, None for that of the default one. `factor` is the format of the
-    factors, FP64 or FP32. Sparse systems: `express_sparse.py`.
+    factors, FP64 or one below; with `forward`, x itself is right to a few units in the last place.
+    Sparse systems: `express_sparse.py`.
     """
     if not type(A) is type(b) is np.ndarray:
         return None
-    known = known_of(A.shape, A.dtype, b.shape, b.dtype, tol, factor)
+    known = known_of(A.shape, A.dtype, b.shape, b.dtype, tol, factor, forward)
     if known is None:
-        return _converted(A, b, tol, bound, factor)
+        return _converted(A, b, tol, bound, factor, forward)
     if known.size >= ALWAYS_SMALL or bound is not None:
         if not known.size < (default_policy().express_below if bound is None else bound):
             return None
@@ -155,21 +166,21 @@ def express(
 
 def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     if not known.is_compiled:
-        return _by_threads(A, b, known)
+        return None if known.forward else _by_threads(A, b, known)
     given = with_witness(b, known.factor)
     x = np.empty(given.shape, known.dtype)
     status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, *known.arguments)
     if status != 0:
         return None
     x = x if given is b else without_witness(x, b)
-    unit, tolerance, factor = known.unit, known.tolerance, known.factor
-    return ExpressAnswer(x, unit * error, tolerance, pivot_ratio, "lu", factor, steps)
+    error, tolerance = known.unit * error, known.tolerance
+    return ExpressAnswer(x, error, tolerance, pivot_ratio, "lu", known.factor, steps, known.forward)
 
 
 def with_witness(b: Array, factor: str) -> Array:
-    """Right-hand sides for factors of a format: b itself, or for FP32 with one more random column.
+    """Right-hand sides for factors of a format: b itself, or below FP64 with a random column more.
 
-    Pivots of FP32 factors do not show that A is singular where rounding errors have replaced the
+    Pivots of low factors do not show that A is singular where rounding errors have replaced the
     last one, and A x = b may be solvable all the same. A random right-hand side is not, so that its
     column does not pass the gate. b is a vector, or columns, or a stack of such.
     """
@@ -186,14 +197,14 @@ def without_witness(x: Array, b: Array) -> Array:
 
 
 def _converted(
-    A: Array, b: Array, tol: float | None, bound: int | None, factor: str
+    A: Array, b: Array, tol: float | None, bound: int | None, factor: str, forward: bool
 ) -> ExpressAnswer | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(as_known_type(A), as_known_type(b), tol, bound, factor)
+    return express(as_known_type(A), as_known_type(b), tol, bound, factor, forward)
 
 
 def as_known_type(A: Array) -> Array:
@@ -219,7 +230,8 @@ def solution_of(
     `seconds` are those of the whole call, which is not timed in parts: they count as ``factor``.
     `again` repeats it, to see whether A, b and x are what they were.
     """
-    action = str(Action([answer.factor, *[FP64] * 3], answer.method))
+    accuracy = "forward" if answer.forward else "backward"
+    action = str(express_action(answer.factor, answer.forward, answer.method))
     outcome = Outcome(
         OutcomeStatus.CONVERGED,
         None,
@@ -248,21 +260,29 @@ def solution_of(
         (outcome,),
         {"features": 0.0, "factor": seconds, "refine": 0.0, "verify": 0.0},
         reason,
+        accuracy=accuracy,
     )
+
+
+def express_action(factor: Any, forward: bool, method: str = "lu") -> Action:
+    """What an express call runs: factors in a format, and FP64, or residuals in twice that."""
+    return Action([factor, FP64, FP64, FP64X2 if forward else FP64], method)
 
 
 def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> float:
     """The backward error of an answer, computed again; NaN if A, b or x has changed."""
     dense = as_known_type(A)
     b = as_known_type(b)
-    known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor)
+    known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor, answer.forward)
     found = None if known is None else _run(dense, b, known)
     if found is None or not np.array_equal(found.x, answer.x):
         return math.nan
     return found.backward_error
 
 
-def gate_of(n: int, is_complex: bool, tolerance: float, factor: str = FP64.name) -> Gate:
+def gate_of(
+    n: int, is_complex: bool, tolerance: float, factor: str = FP64.name, forward: bool = False
+) -> Gate:
     """The gate for n equations, and how its residuals are summed (docs/accuracy.md).
 
     The error of a block of q products is ``(q + 1) u``, times the square root of 2 if A is complex.
@@ -275,16 +295,22 @@ def gate_of(n: int, is_complex: bool, tolerance: float, factor: str = FP64.name)
     block_error = exact.error_of(terms, block, is_complex)
     least, most = MODERATE if is_complex else (exact.LEAST, exact.MOST)
     growth = upper_bounds(1.0, terms, 0.0)
-    suspicious = suspicious_ratio(n, factor)
+    suspicious = suspicious_ratio(n, factor, forward)
     return Gate(tolerance, growth, block_error, exact_error, suspicious, least, most, block)
 
 
-def suspicious_ratio(n: int, factor: str) -> float:
+def suspicious_ratio(n: int, factor: str, forward: bool = False) -> float:
     """Pivots of FP64 factors at most so much smaller than others are suspicious.
 
-    So are those of FP32 factors that may be lost in rounding errors.
+    So are those of FP32 factors that may be lost in rounding errors. In 16 bits they hardly tell:
+    that a random column converges does (`with_witness`). Where x itself is to be right, the
+    compiled call finds lost directions, and pivots only tell whether products keep their bits.
     """
-    return SUSPICIOUS if factor == FP64.name else LOST * default_tolerance(n, FP32)
+    if forward:
+        return 2.0**-SPAN
+    if factor == FP64.name:
+        return SUSPICIOUS
+    return LOST * default_tolerance(n, FP32) if factor == FP32.name else 0.0
 
 
 def known_of(*key: Any) -> Known | None:
@@ -307,6 +333,7 @@ def _known(
     b_dtype: Any,
     tol: float | None,
     factor: str = FP64.name,
+    forward: bool = False,
 ) -> Known | None:
     if dtype not in EXPRESS_TYPES or b_dtype not in EXPRESS_TYPES or len(b_shape) not in (1, 2):
         return None
@@ -318,11 +345,12 @@ def _known(
     tolerance = default_tolerance(n, FP32 if is_single else FP64) if tol is None else tol
     # The parts of a complex b are columns of a real system (`Factorization.solve` has the proof).
     share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
-    gate = gate_of(n, is_complex, tolerance * share, factor)
+    gate = gate_of(n, is_complex, tolerance * share, factor, forward)
     size, low = AS_LARGE * n if is_complex else float(n), factor != FP64.name
     compiled = n <= ONE_THREAD_UP_TO or low or not (dtype == b_dtype == np.float64)
-    arguments = (low, *gate)
-    return Known(size, n, answer, tolerance, gate, unit, compiled, factor, arguments)
+    rest = (*gate, forward)
+    given = (size, n, answer, tolerance, gate, unit, compiled, factor, forward)
+    return Known(*given, rest, (factor, *rest))
 
 
 def has_structure(A: Array) -> bool:
@@ -370,6 +398,7 @@ def express_stack(
     tol: float | None,
     threads: int,
     factor: str = FP64.name,
+    forward: bool = False,
     kept: _kernels.ExpressFactors | None = None,
 ) -> tuple[Array, NDArray[np.float64], float]:
     """X of a stack, not empty, by one call, which shares the systems among threads.
@@ -378,13 +407,13 @@ def express_stack(
     the tolerance. `kept` are factors of A.
     """
     A, B = as_known_type(stack.A), as_known_type(stack.B)
-    known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor)
+    known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor, forward)
     assert known is not None
     given_B = with_witness(B, factor)
     X = np.empty((len(stack.places[0]), *given_B.shape[1:]), known.dtype)
     errors = np.empty(len(X))
     given = given_B, stack.places[0], stack.places[1], X, errors
-    rest: tuple[Any, ...] = (*(known.arguments if kept is None else known.gate), threads)
+    rest: tuple[Any, ...] = (*(known.arguments if kept is None else known.rest), threads)
     if kept is None:
         _kernels.express_solve_stack(A, *given, *rest)
     else:

@@ -24,22 +24,25 @@ from roundwise.solver.system import AS_LARGE
 
 
 class DenseFactors:
-    """LU of one small dense matrix in a format, FP64 or FP32: `ExpressFactors`.
+    """LU of one small dense matrix in a format: `ExpressFactors`.
 
-    The factors of the transpose are made when they are first asked for.
+    With `forward`, answers are right to a few units in the last place. The factors of the transpose
+    are made when they are first asked for.
     """
 
-    def __init__(self, A: Array, tol: float | None, factor: str, own: bool = False) -> None:
+    def __init__(
+        self, A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
+    ) -> None:
         self.A = A if own else A.copy()
-        self._tol, self.factor = tol, factor
+        self._tol, self.factor, self._forward = tol, factor, forward
         self._form = as_known_type(self.A)
-        self._kept = self._made(suspicious_ratio(len(A), factor), scaled=False)
+        self._kept = self._made(suspicious_ratio(len(A), factor, forward), scaled=False)
         self._scaled: Any = None
         self._across: DenseFactors | None = None
 
     def _made(self, suspicious: float, scaled: bool) -> Any:
-        low = self.factor != FP64.name
-        return _kernels.express_factorize(self._form, low, scaled, suspicious, 1)
+        form, factor = self._form, self.factor
+        return _kernels.express_factorize(form, factor, scaled, suspicious, self._forward, 1)
 
     @property
     def accepted(self) -> bool:
@@ -52,7 +55,8 @@ class DenseFactors:
         if type(b) is not np.ndarray:
             return None
         form = self._form
-        known = known_of(form.shape, form.dtype, b.shape, b.dtype, self._tol, self.factor)
+        asked = self._tol, self.factor, self._forward
+        known = known_of(form.shape, form.dtype, b.shape, b.dtype, *asked)
         if known is None:
             if not np.can_cast(b.dtype, np.complex128):
                 return None
@@ -60,21 +64,21 @@ class DenseFactors:
             return None if converted is b else self.solve(converted, trans)
         given = with_witness(b, self.factor)
         x = np.empty(given.shape, known.dtype)
-        gate = known.gate
-        status, error, ratio, steps = _kernels.express_substitute(self._kept, given, x, *gate)
+        rest = known.rest
+        status, error, ratio, steps = _kernels.express_substitute(self._kept, given, x, *rest)
         if status != 0:  # products out of range may be a matter of units alone
             if self._scaled is None:
-                self._scaled = self._made(gate.suspicious, scaled=True)
+                self._scaled = self._made(known.gate.suspicious, scaled=True)
             if self._scaled.refused:
                 return None
-            status, error, ratio, steps = _kernels.express_substitute(
-                self._scaled, given, x, *known.gate
-            )
+            status, error, ratio, steps = _kernels.express_substitute(self._scaled, given, x, *rest)
             if status != 0:
                 return None
         x = x if given is b else without_witness(x, b)
         error *= known.unit
-        return ExpressAnswer(x, error, known.tolerance, ratio, "lu", self.factor, steps)
+        return ExpressAnswer(
+            x, error, known.tolerance, ratio, "lu", self.factor, steps, self._forward
+        )
 
     def _solve_across(self, b: Any, trans: Any) -> ExpressAnswer | None:
         """With the transpose; the conjugate transpose solves for conjugate columns."""
@@ -84,7 +88,9 @@ class DenseFactors:
             return self.solve(b, "N")
         if self._across is None:
             with ieee_arithmetic():
-                self._across = DenseFactors(self.A.T, self._tol, self.factor, own=True)
+                self._across = DenseFactors(
+                    self.A.T, self._tol, self.factor, self._forward, own=True
+                )
         if not self._across.accepted or type(b) is not np.ndarray:
             return None
         conjugate = trans in ("H", 2) and self._form.dtype.kind == "c"
@@ -93,7 +99,7 @@ class DenseFactors:
 
 
 def dense_factors(
-    A: Any, tol: float | None, bound: int, factor: str = FP64.name
+    A: Any, tol: float | None, bound: int, factor: str = FP64.name, forward: bool = False
 ) -> DenseFactors | None:
     """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such."""
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
@@ -105,5 +111,5 @@ def dense_factors(
         return None
     if n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
         return None
-    made = DenseFactors(A, tol, factor)
+    made = DenseFactors(A, tol, factor, forward)
     return made if made.accepted else None

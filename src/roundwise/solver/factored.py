@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
-from roundwise.algorithms import Stage
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
-from roundwise.algorithms.conditioning import lost_pivots
-from roundwise.backends import Analysis, Factors, Matrix
-from roundwise.backends.contract import NoAnalysis
+from roundwise.algorithms.scaling import are_moderate
+from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
+from roundwise.backends.arrays import column_norms
+from roundwise.backends.contract import AtOnce, NoAnalysis
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
@@ -25,18 +26,29 @@ from roundwise.methods.contract import Shape
 from roundwise.solver.decide import Plan
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
-from roundwise.solver.trust.error_bound import PROVED_UP_TO
-from roundwise.solver.trust.examining import (
-    FEW_DIGITS,
-    MAY_HIDE,
-    SMALL_PIVOT,
-    SUSPICIOUS,
-    UNKNOWN_AT_FIRST,
-    Examiner,
-)
+from roundwise.solver.trust.examining import SUSPICIOUS, Examiner
 
 MOST_STEPS = 30
 """Corrections at most: those of `HalvingRule`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """What one compiled call made of a rung, with factors that it found or made."""
+
+    found: AtOnce | None  # what has passed the gate; None if refinement does not get there
+    failure: ArithmeticFailure | None  # why there are no factors
+    is_harmless: bool  # nothing is to be examined: X is the answer
+    factor_seconds: float
+    seconds: float  # of all
+
+    @property
+    def columns(self) -> AtOnce | None:
+        """What was found, as columns, also where b is a vector."""
+        found = self.found
+        if found is None or found.X.ndim == 2:
+            return found
+        return found._replace(X=found.X[:, None], R=found.R[:, None])
 
 
 class Factored:
@@ -47,10 +59,7 @@ class Factored:
     """
 
     def __init__(
-        self,
-        matrix: System,
-        plan: Plan,
-        analyses: dict[str, Analysis] | None = None,
+        self, matrix: System, plan: Plan, analyses: dict[str, Analysis] | None = None
     ) -> None:
         self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
         self.plan = plan
@@ -65,7 +74,6 @@ class Factored:
         self._fixed = plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
-        self._harmless: Factors | None = None
         self.history: list[str] = []
         """What was decided after solves, in words."""
 
@@ -96,34 +104,41 @@ class Factored:
                 self._factors = self._made(level)
             return self._factors
 
-    def solved_at_once(self, b: Any, tol: float | None, accuracy: str) -> Any:
-        """x by the factors that exist, refined and judged by one compiled call; None if that fails.
+    def tried_at_once(self, b: Any, tol: float | None, accuracy: str) -> Tried | None:
+        """The present rung for these columns by one compiled call; None if it is not for that.
 
-        For a plain float64 system whose factors show no signs of trouble. Whoever gets None solves
-        as if nobody had tried.
+        It is for plain float64 systems. What it gives is what `VerifiedSolve.rung` would: the same
+        call refines there, and `climb` goes on from it wherever it is not the answer.
         """
-        factors, matrix, A = self._factors, self.matrix, self._matrices.get(FP64)
-        if factors is None or A is None or accuracy != "backward" or not self._suits_one_call:
+        if accuracy != "backward" or not self._suits_one_call:
             return None
-        n = matrix.n
+        n, action = self.matrix.n, self.ladder[self._level]
         if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
-            return None
-        action = self.ladder[self._level]
-        if not action[1] == action[3] == FP64 or not self._shows_no_signs(factors):
             return None
         tolerance = default_tolerance(n) if tol is None else tol
         unknown = self._backend.residual_error(FP64, n)
-        if not unknown < tolerance / 2:
+        if not (action[1] is action[3] is FP64 and unknown < tolerance / 2):
             return None
         B = b if b.flags.f_contiguous else np.asfortranarray(b)
-        found = factors.refined(A, matrix.norm, B, within(tolerance, n, unknown), MOST_STEPS)
-        if found is None or not passes(float(upper_bounds(found.error, n, unknown)), tolerance):
+        norms = column_norms(B if b.ndim == 2 else B[:, None])
+        if not (math.isfinite(norms.sum()) and are_moderate(norms)):
             return None
-        most = FEW_DIGITS if factors.fmt == FP64 else UNKNOWN_AT_FIRST
-        if SUSPICIOUS * found.stretch > 1.0 or not found.largest < most:
-            return None
-        self.count(b.shape[1] if b.ndim == 2 else 1, len(found.history) // 2)
-        return found.X
+        start = perf_counter()
+        try:
+            factors = self.factors_of(self._level)
+        except ArithmeticFailure as failure:
+            made = perf_counter() - start
+            return Tried(None, failure, False, made, made)
+        made, A = perf_counter(), self.in_format(FP64)
+        target = within(tolerance, n, unknown)
+        found = factors.refined(A, self.matrix.norm, B, target, MOST_STEPS)
+        harmless = found is not None and passes(
+            float(upper_bounds(found.error, n, unknown)), tolerance
+        )
+        if harmless and found is not None:
+            stretched = SUSPICIOUS * found.stretch > 1.0
+            harmless = self.examiner.is_harmless(factors, stretched, found.largest)
+        return Tried(found, None, harmless, made - start, perf_counter() - start)
 
     @cached_property
     def _suits_one_call(self) -> bool:
@@ -131,18 +146,6 @@ class Factored:
         plain = not (matrix.is_sparse or matrix.is_complex) and matrix.place is None
         plain = plain and matrix.rows is None and matrix.columns is None
         return plain and matrix.dtype == np.float64
-
-    def _shows_no_signs(self, factors: Factors) -> bool:
-        """Whether pivots tell of no trouble; the answer is kept as long as the factors are."""
-        if self._harmless is not factors:
-            if self.matrix.n <= PROVED_UP_TO:
-                harmless = not self.examiner.shows_signs(factors)
-            elif factors.fmt == FP64:
-                harmless = not lost_pivots(factors, math.inf, SUSPICIOUS)
-            else:
-                harmless = not lost_pivots(factors, MAY_HIDE, SMALL_PIVOT)
-            self._harmless = factors if harmless else None
-        return self._harmless is factors
 
     def count(self, columns: int, steps: int) -> None:
         """Count corrections of a solve; once they cost what FP64 factors do, these come next.
@@ -234,11 +237,11 @@ class Factored:
                 self._factors = None
             return True
 
-    def matrix_of(self, stage: Stage) -> Matrix:
-        """A in the format of a stage."""
-        if stage.fmt not in self._matrices:
-            self._matrices[stage.fmt] = stage.matrix(self.matrix.A)
-        return self._matrices[stage.fmt]
+    def in_format(self, fmt: FloatFormat) -> Matrix:
+        """A, to multiply with in a format."""
+        if (known := self._matrices.get(fmt)) is None:
+            known = self._matrices[fmt] = self._backend.matrix(self.matrix.A, fmt)
+        return known
 
     @cached_property
     def examiner(self) -> Examiner:

@@ -24,7 +24,7 @@ from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
 from roundwise.solver.express_factors import DenseFactors
-from roundwise.solver.factored import Factored, with_pattern_of
+from roundwise.solver.factored import Factored, Tried, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
     checked_columns,
@@ -32,7 +32,8 @@ from roundwise.solver.inputs import (
     is_complex,
     scaled_blocks,
 )
-from roundwise.solver.prepare import PLAIN, Options, prepare
+from roundwise.solver.places import is_on_device, like_given, on_host
+from roundwise.solver.prepare import BACKEND, PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
 from roundwise.solver.system import System, Taken
 
@@ -70,6 +71,11 @@ class _Present:
         if self.made is None:
             self.made = self.make()  # by two threads, perhaps: the first one's is not used then
         return self.made
+
+    @property
+    def asked_first(self) -> ExpressFactors | None:
+        """The express factors, unless a solve has climbed to better ones."""
+        return None if self.made is not None and self.made.level else self.express
 
 
 class Factorization:
@@ -176,7 +182,7 @@ class Factorization:
     def action(self) -> Action:
         """The action whose factors are in use, or will be made first."""
         present = self._present
-        if self._small is not None and present.express is not None:
+        if self._small is not None and present.asked_first is not None:
             return self._small.action
         return present.factored.ladder[present.factored.level]
 
@@ -241,7 +247,8 @@ class Factorization:
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
                 there = checked_sparse(there, "A") if is_sparse(there) else dense_array("A", there)
                 there = there.astype(np.result_type(there.dtype, np.complex64))
-            prepared = prepare(there, given.b.shape[1], place, copy=True)
+            columns, backend = given.b.shape[1], BACKEND if place else given.backend
+            prepared = prepare(there, columns, place, copy=True, backend=backend)
             matrix = with_pattern_of(given, prepared)
         level = before.level
         with self._counting:
@@ -301,7 +308,7 @@ class Factorization:
         array([-0.1,  0.7])
         """
         present = self._present  # `refactor` does not change it
-        if (express := present.express) is not None:
+        if (express := present.asked_first) is not None:
             start = perf_counter()
             found = express.solve(b, trans)
             if found is not None:
@@ -309,16 +316,23 @@ class Factorization:
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
         factored = present.factored
         system = factored.matrix
+        if system.backend.sparse_on != "cpu" and is_on_device(b):
+            answer = self.solve(on_host(b), trans, full_output=full_output)
+            return with_x(answer, lambda x: like_given(x, b))
         with ieee_arithmetic(), system.entered(b):
-            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N" and not full_output:
-                x = factored.solved_at_once(b, self._tol, self._accuracy)
-                if x is not None:
-                    return x
+            tried = None
+            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N":
+                tried = factored.tried_at_once(b, self._tol, self._accuracy)
+            if tried is not None and tried.is_harmless and not full_output and not self._learn:
+                assert tried.found is not None
+                self._features_seconds = 0.0
+                factored.count(b.shape[1] if b.ndim == 2 else 1, len(tried.found.history) // 2)
+                return tried.found.X
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed
             try:
-                solution = self._solve(factored, taken, full_output)
+                solution = self._solve(factored, taken, full_output, tried)
             except SolveFailed as failure:
                 if failure.x is not None:
                     failure.x = taken.back(failure.x)
@@ -335,8 +349,10 @@ class Factorization:
         reason = AT_ONCE if self._small is None else self._small.reason
         return solution_of(found, A, b, self._tol, seconds, lambda: express.solve(b, trans), reason)
 
-    def _solve(self, factored: Factored, taken: Taken, full_output: bool) -> Solution:
-        """Climb for some columns at a time."""
+    def _solve(
+        self, factored: Factored, taken: Taken, full_output: bool, tried: Tried | None
+    ) -> Solution:
+        """Climb for some columns at a time; what was `tried` was so for all of them."""
 
         def tolerance(dtype: Any) -> float | None:
             given = factored.matrix.tolerance(self._tol, dtype)
@@ -347,7 +363,9 @@ class Factorization:
 
         b = checked_columns(taken.columns, factored.matrix)
         blocks = scaled_blocks(b, factored.matrix)
-        solutions = (self._climbed(factored, columns, full_output, tolerance) for columns in blocks)
+        solutions = (
+            self._climbed(factored, columns, full_output, tolerance, tried) for columns in blocks
+        )
         solution = joined(solutions, b.shape)
         if taken.share == 1.0 or not full_output:
             return solution
@@ -364,6 +382,7 @@ class Factorization:
         columns: GivenColumns,
         full_output: bool,
         tolerance: Callable[[Any], float | None],
+        tried: Tried | None,
     ) -> Solution:
         """The answer for some columns, from the present rung on."""
         with self._counting:  # only the first solve pays for the decision, and is learned from
@@ -372,7 +391,7 @@ class Factorization:
         plan = factored.plan
         algorithm = VerifiedSolve(tolerance(columns.dtype), plan.budget, self._accuracy)
         try:
-            answer = climb(algorithm, factored, columns, {"features": features})
+            answer = climb(algorithm, factored, columns, {"features": features}, tried)
         except SolveFailed:
             self._learn = learn
             raise
@@ -517,7 +536,11 @@ def _remade(
 ) -> Factorization:
     """What was pickled, starting from the rung that it had reached; A had express factors."""
     with ieee_arithmetic():
-        express = None if A is None or factor is None else DenseFactors(A, options.tol, factor)
+        express = (
+            None
+            if A is None or factor is None
+            else DenseFactors(A, options.tol, factor, options.forward)
+        )
         F = Factorization(system, plan, options, express=express)
         F._present.made = F._factored.renewed(system, level)
         return F

@@ -23,7 +23,14 @@ from roundwise.formats import FP64
 from roundwise.machine.spinning import spinning_threads_aside
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import ALWAYS_SMALL, AT_ONCE, ExpressAnswer, express, solution_of
+from roundwise.solver.express import (
+    ALWAYS_SMALL,
+    AT_ONCE,
+    ExpressAnswer,
+    express,
+    express_action,
+    solution_of,
+)
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -31,18 +38,20 @@ from roundwise.solver.express_sparse import (
     sparse_factors,
     sparse_solution_of,
 )
-from roundwise.solver.factorization import (
-    Decided,
-    Factorization,
-    SmallFactors,
-    solved_once,
-    with_x,
-)
+from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
-from roundwise.solver.places import Place, place_of, returned
+from roundwise.solver.places import (
+    Place,
+    like_given,
+    on_host,
+    place_of,
+    returned,
+    sparse_gpu,
+    sparse_place,
+)
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
-from roundwise.solver.prepare import Accuracy, Options, checked_tolerance, prepare
+from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
 from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
 from roundwise.solver.structures import Structure
 
@@ -75,7 +84,7 @@ def solve(
     ----------
     A : (n, n) array_like or sparse, or stacked (..., n, n)
         Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
-        arrays and torch tensors on a GPU are solved there.
+        arrays and torch tensors on a GPU are solved there, sparse ones, too.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
         One right-hand side, or k of them as columns. Stacks are broadcast as NumPy 2 does it: a
         one-dimensional b is one vector for all systems.
@@ -106,9 +115,10 @@ def solve(
         units in the last place; it is refined with residuals in twice the precision. Where the
         condition number is too large for that (about 1e15), a warning says so, and x has a small
         backward error only.
-    device : {None, "cpu", "cuda", "cuda:1", ...}
-        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back. By default a system is
-        solved where it is.
+    device : {None, "cpu", "cuda", "cuda:1", ..., "auto"}
+        ``"cuda"``: copy A and b to that GPU, solve there, and copy x back; a sparse A is factorized
+        there, by cuDSS, and x verified on the processor. ``"auto"``: a sparse A is factorized
+        wherever that is expected to be faster. By default a system is solved where it is.
     lower : bool
         Of a matrix that is said to be symmetric, Hermitian or positive definite, read the lower
         triangle, not the upper one.
@@ -160,14 +170,14 @@ def solve(
         type(A) is type(b) is np.ndarray
         and type(policy) is str
         and policy == "default"
-        and accuracy == "backward"
+        and accuracy in ("backward", "forward")
         and assume_a is device is None
         and not transposed
         and A.ndim == 2
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol = perf_counter(), checked_tolerance(tol)
-        found = express(A, b, tol)
+        found = express(A, b, tol, forward=accuracy == "forward")
         if found is not None:
             x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
@@ -193,6 +203,12 @@ def solve_system(
     """
     place = None
     if not (type(A) is type(b) is np.ndarray and device is None):
+        if (sparse_on := sparse_place(A, device)) != "cpu":
+            options = replace(options, sparse_on=sparse_on)
+            with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
+                there = on_host(A), on_host(b)
+                answer = solve_system(asker, *there, options, full_output, None, patterns)
+                return with_x(answer, lambda x: like_given(x, b))
         place = place_of(A, b, device)
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
@@ -230,7 +246,8 @@ def _solved(
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
         if is_sparse(A):
-            bound = 0 if isinstance(asker, Start) else bound  # its method is another one
+            if isinstance(asker, Start) or options.sparse_on != "cpu" or options.forward:
+                bound = 0  # the method is another one, or the residuals are
             before = () if patterns is None else patterns.factors
             found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
             if patterns is not None:
@@ -241,7 +258,7 @@ def _solved(
                     return found.x
                 return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
             orders = found
-        elif (dense := express(A, b, tol, bound, factor)) is not None:
+        elif (dense := express(A, b, tol, bound, factor, options.forward)) is not None:
             if not full_output:
                 return dense.x
             seconds, reason = perf_counter() - start, reason_of(asker)
@@ -250,7 +267,8 @@ def _solved(
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
-    system = prepare(A, _columns_of(b), place, round_too=round_too)
+    backend = backend_for(options.sparse_on)
+    system = prepare(A, _columns_of(b), place, round_too=round_too, backend=backend)
     known = nullcontext((system, None)) if patterns is None else patterns.borrowed(system)
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
@@ -292,11 +310,12 @@ def _solved_each(
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
-    if place is not None or options.accuracy != "backward":
+    if place is not None:
         bound = 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
-    return AtOnce(options.tol, bound, express_format(asker), reason_of(asker))
+    factor, reason = express_format(asker), reason_of(asker)
+    return AtOnce(options.tol, bound, factor, options.forward, reason)
 
 
 def _express_below(asker: Asker, options: Options) -> int:
@@ -361,6 +380,10 @@ def factor_system(
     """`factor` with checked options."""
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
+    if (sparse_on := sparse_place(A, device)) != "cpu":
+        options = replace(options, sparse_on=sparse_on)
+        with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
+            return factor_system(asker, on_host(A), options, columns)
     place = place_of(A, None, device)
     if place is not None:
         options.check_on_device()
@@ -383,7 +406,8 @@ def _factored(
 ) -> Factorization:
     def decided(matrix: Any) -> Decided:
         start = perf_counter()
-        system = prepare(matrix, columns, place, copy=True)
+        backend = backend_for(options.sparse_on)
+        system = prepare(matrix, columns, place, copy=True, backend=backend)
         return system, decide(system, asker, options), perf_counter() - start
 
     factor, array = express_format(asker), A
@@ -391,7 +415,8 @@ def _factored(
         array = dense_array("A", A, real=False)
 
     bound = _express_below(asker, options)
-    if place is None and is_sparse(A) and bound and not isinstance(asker, Start):
+    by_price = options.sparse_on == "cpu" and not (isinstance(asker, Start) or options.forward)
+    if place is None and is_sparse(A) and bound and by_price:
         sparse = sparse_factors(A, options.tol, columns)
         if sparse is not None:
             action = Action([FP64] * 4, sparse.method)
@@ -399,10 +424,10 @@ def _factored(
             return Factorization._of_small(sparse, parts, options)
 
     def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor)
+        return dense_factors(matrix, options.tol, bound, factor, options.forward)
 
     if place is None and (express := factorized(array)) is not None:
-        action = Action([factor, *[FP64] * 3], "lu")
+        action = express_action(factor, options.forward)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept

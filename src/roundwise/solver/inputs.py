@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._csr import dense_from_sparse
-from roundwise.algorithms.scaling import (
-    NOT_FINITE,
-    ScaledColumns,
-    ScaledMatrix,
-    scaled_columns,
-)
+from roundwise.algorithms.scaling import NOT_FINITE, ScaledColumns, ScaledMatrix, scaled_columns
 from roundwise.backends.arrays import array_module, is_sparse
 from roundwise.backends.native.storage import converted
 from roundwise.formats import FP32

@@ -20,8 +20,9 @@ import numpy as np
 from scipy import sparse
 
 from roundwise.actions import Action
-from roundwise.backends import Backend, get_backend
+from roundwise.backends import ENGINES, Backend, get_backend
 from roundwise.backends.cuda.cublas import SPACE
+from roundwise.backends.cuda.device import DeviceUnavailable, get_device
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
 from roundwise.solver.inputs import dense_array
@@ -52,13 +53,83 @@ def is_on_device(x: Any) -> bool:
     """Whether x is an array in the memory of a GPU."""
     if isinstance(x, np.ndarray) or sparse.issparse(x):
         return False
-    if type(x).__module__.startswith("cupyx"):
-        raise TypeError(
-            "sparse matrices on a GPU are not solved there; pass A.get() and b.get() to solve on "
-            "the CPU"
-        )
     where = getattr(x, "__dlpack_device__", None)
     return where is not None and where()[0] in _ON_CUDA
+
+
+def is_sparse_on_device(A: Any) -> bool:
+    """Whether A is a sparse matrix in the memory of a GPU: CuPy's, or a tensor of torch."""
+    if type(A).__module__.startswith("cupyx"):
+        return True
+    layout = str(getattr(A, "layout", ""))
+    return layout.startswith("torch.sparse") and A.device.type == "cuda"
+
+
+def sparse_place(A: Any, device: Any) -> str:
+    """Which engines factorize a sparse A: those on the "cpu", on "cuda", or all ("auto")."""
+    if is_sparse_on_device(A):
+        if device == "cpu":
+            raise TypeError("A is on a GPU, device = 'cpu'; pass A.get() to solve on the CPU")
+        return "cuda"
+    if device == "auto" or not sparse.issparse(A):
+        return "auto" if sparse.issparse(A) else "cpu"
+    return "cpu" if _checked_device(device) is None else "cuda"
+
+
+def on_host(x: Any) -> Any:
+    """An array or a sparse matrix as NumPy and SciPy have it; a copy if it is on a GPU."""
+    if hasattr(x, "get") and type(x).__module__.startswith("cupy"):
+        return x.get()
+    layout = str(getattr(x, "layout", ""))
+    if not layout.startswith("torch."):
+        return x
+    if x.requires_grad:
+        raise TypeError("A or b requires a gradient; pass A.detach() and b.detach()")
+    x = x.cpu()
+    if layout in ("torch.sparse_csr", "torch.sparse_csc"):
+        is_rows = layout == "torch.sparse_csr"
+        pointers = x.crow_indices() if is_rows else x.ccol_indices()
+        indices = x.col_indices() if is_rows else x.row_indices()
+        make = sparse.csr_array if is_rows else sparse.csc_array
+        parts = (part.numpy() for part in (x.values(), indices, pointers))
+        return make(tuple(parts), shape=tuple(x.shape))
+    if layout == "torch.sparse_coo":
+        x = x.coalesce()
+        places = tuple(x.indices().numpy())
+        return sparse.coo_array((x.values().numpy(), places), shape=tuple(x.shape))
+    if layout != "torch.strided":
+        raise TypeError(f"A is of {layout}; pass A.to_sparse_csr()")
+    return x.numpy()
+
+
+@contextmanager
+def sparse_gpu(A: Any, device: Any) -> Iterator[None]:
+    """Compute on the GPU that a sparse A is on, or that `device` names."""
+    if not any(engine.runs_on == "cuda" for engine in ENGINES.values()):
+        raise DeviceUnavailable(
+            "sparse systems on a GPU need cuDSS: pip install 'roundwise[cudss13]' (or cudss12); "
+            "leave out device= to solve on the CPU"
+        )
+    cuda = get_device().xp.cuda
+    there = is_sparse_on_device(A) and getattr(A, "data", A).device
+    number = (there.id if hasattr(there, "id") else there.index) if there else None
+    wanted = _checked_device(device)
+    if None not in (number, wanted) and number != wanted:
+        raise ValueError(f"A is on GPU {number}, device = {device!r}; move A there")
+    with cuda.Device(wanted if number is None else number):
+        yield
+
+
+def like_given(x: Any, b: Any) -> Any:
+    """An answer of the processor where b is, and of its kind."""
+    if not is_on_device(b):
+        return x
+    with sys.modules["cupy"].cuda.Device(int(b.__dlpack_device__()[1])):
+        there = sys.modules["cupy"].asarray(x)
+    if hasattr(b, "get"):
+        return there
+    module = sys.modules[type(b).__module__.partition(".")[0]]
+    return module.from_dlpack(there)
 
 
 def place_of(A: Any, b: Any, device: Any) -> Place | None:
@@ -93,11 +164,13 @@ def place_of(A: Any, b: Any, device: Any) -> Place | None:
 
 def _checked_device(device: Any) -> int | None:
     """The number of the GPU that `device` asks for; None for the processor, or no wish."""
-    if device is None or device == "cpu":
+    if device in (None, "cpu", "auto"):
         return None
     found = re.fullmatch(r"cuda(?::(\d+))?", device) if isinstance(device, str) else None
     if found is None:
-        raise ValueError(f"device = {device!r}; choose 'cpu', 'cuda', 'cuda:1', ..., or None")
+        raise ValueError(
+            f"device = {device!r}; choose 'cpu', 'cuda', 'cuda:1', ..., 'auto', or None"
+        )
     return int(found[1] or 0)
 
 

@@ -20,7 +20,7 @@ from roundwise.algorithms import LsIR, VerifiedSolve
 from roundwise.backends import Backend, get_backend
 from roundwise.costs.prices import device_prices
 from roundwise.exceptions import UnknownNameError
-from roundwise.formats import FP32, FP64, FP64X2, FloatFormat
+from roundwise.formats import FP64, FP64X2, FloatFormat
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, Policy, shipped_facts
 from roundwise.policies.device import DEVICE_FEATURES, DeviceLearner, DevicePolicy
@@ -30,8 +30,8 @@ ALGORITHM = VerifiedSolve()
 DEVICE_CONTEXT = Context(DEVICE_FEATURES, (None,) * len(DEVICE_FEATURES))
 
 
-FP32_AT_ONCE_BELOW = 257
-"""Systems with fewer unknowns, of which FP32 factors are asked for, are solved by one compiled call
+LOW_AT_ONCE_BELOW = 257
+"""Systems with fewer unknowns, of which low factors are asked for, are solved by one compiled call
 on one thread. (A taste, as `express.ONE_THREAD_UP_TO`.)"""
 
 
@@ -55,13 +55,13 @@ class Start:
 
     @property
     def express_below(self) -> int:
-        """The express call runs LU with factors in FP64 or FP32, and FP64 for all else."""
+        """The express call runs LU with factors in a native format, and FP64 for all else."""
         first = self.actions[0]
         if first.method or tuple(first[1:]) != (FP64,) * 3:
             return 0
         if first[0] == FP64:
             return default_policy().express_below
-        return FP32_AT_ONCE_BELOW if first[0] == FP32 else 0
+        return LOW_AT_ONCE_BELOW if first[0] in get_backend("native").formats() else 0
 
     @property
     def express_format(self) -> str:

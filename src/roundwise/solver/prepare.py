@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from numbers import Real
 from typing import Any, Literal
 
@@ -44,6 +45,12 @@ Accuracy = Literal["backward", "forward"]
 BACKEND = NativeBackend()
 
 
+@cache
+def backend_for(sparse_on: str) -> NativeBackend:
+    """The processor's backend, with the engines for sparse matrices that are asked for."""
+    return BACKEND if sparse_on == "cpu" else NativeBackend(sparse_on=sparse_on)
+
+
 @dataclass(frozen=True)
 class Options:
     """What a caller asks for, checked; `roundwise.solve` says what each means."""
@@ -53,6 +60,7 @@ class Options:
     accuracy: Accuracy = "backward"
     lower: bool = False
     transposed: bool = False
+    sparse_on: str = "cpu"  # which engines factorize a sparse A: `NativeBackend.sparse_on`
 
     @classmethod
     def checked(
@@ -64,9 +72,12 @@ class Options:
 
     def express_below(self, bound: int) -> int:
         """Systems with fewer unknowns are solved by the express call; the policy has `bound`."""
-        if self.accuracy == "forward":
-            return 0
         return min(bound, cholesky_from()) if self.definite else bound
+
+    @property
+    def forward(self) -> bool:
+        """Whether x itself is to be right to a few units in the last place."""
+        return self.accuracy == "forward"
 
     @property
     def definite(self) -> bool | None:
@@ -77,7 +88,7 @@ class Options:
     def rest(self) -> Options:
         """What is left to say of the matrix that `meant` has returned."""
         said = self.structure if self.definite is not None else None
-        return Options(self.tol, said, self.accuracy)
+        return Options(self.tol, said, self.accuracy, sparse_on=self.sparse_on)
 
     def meant(self, A: Any) -> Any:
         """The matrix to solve with: the part of A that is meant, transposed if so asked."""
@@ -122,18 +133,20 @@ def prepare(
     *,
     copy: bool = False,
     round_too: bool = False,
+    backend: Backend = BACKEND,
 ) -> System:
     """A, ready to be solved with for so many columns, or an error that names the fix.
 
     The system refers to A's own memory, unless `copy` is set or the numbers must be converted,
     scaled or made contiguous. Then a dense A is copied once: a converted copy is scaled in place.
-    With `round_too`, the pass that finds A's size also writes a copy in FP32, if it can.
+    A sparse A is factorized by the engines of `backend`. With `round_too`, the pass that finds A's
+    size also writes a copy in FP32, if it can.
     """
     if place is not None:
         return _on_device(A, columns, place, copy)
     sparse_A = is_sparse(A)
     if is_complex(array := A if sparse_A else dense_array("A", A, real=False)):
-        return _complex_system(array, columns, copy)
+        return _complex_system(array, columns, copy, backend)
     check_shape(array.shape)
     given, form = float64_matrix(array, copy=copy)
     rounded: list[Any] = []
@@ -146,7 +159,7 @@ def prepare(
     made = _moderate(form, sizes, own=is_ours)
     if copy and made.A is form and not (sparse_A or is_ours):
         made = replace(made, A=form.copy(order="K"))
-    return _system(made, given.dtype, columns, BACKEND, rounded=rounded if made.A is form else [])
+    return _system(made, given.dtype, columns, backend, rounded=rounded if made.A is form else [])
 
 
 def float64_matrix(A: Any, *, copy: bool = False) -> tuple[Any, Any]:
@@ -203,7 +216,7 @@ def _on_device(A: Any, columns: int, place: Place, copy: bool) -> System:
     return _system(made, A.dtype, columns, backend, place=place)
 
 
-def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
+def _complex_system(A: Any, columns: int, copy: bool, backend: Backend) -> ComplexSystem:
     """A in its real form; it refers to A's numbers where these are a C-ordered complex128 array."""
     if sparse.issparse(A):
         check_complex("A", A.dtype)
@@ -220,7 +233,7 @@ def _complex_system(A: Any, columns: int, copy: bool) -> ComplexSystem:
     scaled = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
     single = given.dtype in (np.complex64, np.float32)
     dtype, b = np.float32 if single else np.float64, zeros_of_shape(made.n, columns)
-    return ComplexSystem(*scaled, dtype=dtype, b=b, backend=BACKEND)
+    return ComplexSystem(*scaled, dtype=dtype, b=b, backend=backend)
 
 
 def _real_form(form: Any) -> ScaledMatrix:

@@ -296,11 +296,7 @@ class LeastSquaresSolution(VerifiedAnswer):
         return [f"A has rank {self.rank}: {which}. Condition number: {self.condition:.1e}."]
 
 
-_TALL_METHODS = {
-    "cholesky": "Cholesky of A'A",
-    "qr": "Householder QR",
-    "svd": "SVD",
-}
+_TALL_METHODS = {"cholesky": "Cholesky of A'A", "qr": "Householder QR", "svd": "SVD"}
 
 
 def _least_squares_in_words(attempt: Outcome) -> str:

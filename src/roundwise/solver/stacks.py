@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.arrays import array_module
-from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
 from roundwise.solver.express import (
     EXPRESS_TYPES,
@@ -45,6 +44,7 @@ class AtOnce(NamedTuple):
     tol: float | None
     bound: int  # those with n < bound
     factor: str  # the format of their factors
+    forward: bool  # whether x itself is to be right to the last place
     reason: str
 
 
@@ -197,7 +197,7 @@ class _Together:
         given = Stack(self._A, self._columns, self._places)
         threads = factorization_threads()
         self._X, self._errors, self._tolerance = express_stack(
-            given, at_once.tol, threads, at_once.factor, kept
+            given, at_once.tol, threads, at_once.factor, at_once.forward, kept
         )
         self._seconds = (perf_counter() - start) / len(self._X)
 
@@ -223,8 +223,9 @@ class _Together:
             if i in others:
                 parts[i] = others[i]
                 continue
-            error, tolerance, factor = float(self._errors[i]), self._tolerance, self._at_once.factor
-            answer = ExpressAnswer(x, error, tolerance, math.nan, "lu", factor)
+            error, at_once = float(self._errors[i]), self._at_once
+            known = error, self._tolerance, math.nan, "lu", at_once.factor
+            answer = ExpressAnswer(x, *known, forward=at_once.forward)
             system, reason = self._system(i), self._at_once.reason
             parts[i] = solution_of(answer, *system, tol, self._seconds, None, reason)
         return parts.reshape(self._stack)
@@ -302,10 +303,13 @@ class StackedFactorization:
             matrices = as_known_type(self._A).reshape(-1, *self.shape[-2:])
             if transposed:
                 matrices = matrices.swapaxes(-1, -2)
-            factor, threads = self._at_once.factor, factorization_threads()
-            low, ratio = factor != FP64.name, suspicious_ratio(self.shape[-1], factor)
+            factor, forward = self._at_once.factor, self._at_once.forward
+            ratio, threads = (
+                suspicious_ratio(self.shape[-1], factor, forward),
+                factorization_threads(),
+            )
             self._kept[transposed] = _kernels.express_factorize(
-                matrices, low, False, ratio, threads
+                matrices, factor, False, ratio, forward, threads
             )
         return self._kept[transposed]
 

@@ -28,12 +28,7 @@ Structure = Literal[
 ]
 """What `assume_a` takes, as `scipy.linalg.solve` does."""
 
-LONG = {
-    "gen": "general",
-    "sym": "symmetric",
-    "her": "hermitian",
-    "pos": "positive definite",
-}
+LONG = {"gen": "general", "sym": "symmetric", "her": "hermitian", "pos": "positive definite"}
 NAMES = (
     *LONG,
     *LONG.values(),

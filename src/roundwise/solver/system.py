@@ -34,7 +34,8 @@ from roundwise.backends.real_form import (
 )
 from roundwise.features import PROBE
 from roundwise.features.definitions import feature_numbers
-from roundwise.features.probe import device_row_features
+from roundwise.features.probe import GROUPS, device_row_features
+from roundwise.features.probe import probe as probe_of
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import dense_array, is_complex, is_transposed
 from roundwise.solver.places import Place, memory_needed, returned
@@ -102,6 +103,8 @@ class System(ScaledMatrix):
         if self.place is None:
             unread = {} if probe else {name: rows[name] for name in names if name in rows}
             missing = [name for name in names if name not in known and name not in unread]
+            if all(name in GROUPS for name in missing):
+                return probe_of(self.profiled, missing) | unread
             return feature_numbers(self.profiled, missing, "native") | unread
         found = {
             "n": float(self.n),

@@ -14,6 +14,7 @@ from roundwise.algorithms import Algorithm
 from roundwise.exceptions import UnknownNameError
 from roundwise.features import FEATURES, KAPPA_FLOOR, NORM_FLOOR, PROBE
 from roundwise.features.definitions import feature_numbers, log10_floored
+from roundwise.features.probe import FLOORS
 from roundwise.policies import Policy, Ranking
 from roundwise.policies.base import Learn
 from roundwise.rewards import Reward
@@ -82,10 +83,7 @@ def kappa_for(reward: Reward, features: Mapping[str, SupportsFloat]) -> float:
 PAPER_CONTEXT = Context(("kappa_exact", "norm_inf"), (KAPPA_FLOOR, NORM_FLOOR))
 """Carson & Chen's: ``[log10 max(kappa, d_c), log10 max(||A||_inf, d_n)]``."""
 
-_FLOORS = {"n": 1.0, "entries": 1.0, "coherence": 0.01, "remainder": 1e-8}
-_FLOORS |= {"factor_entries": 1.0, "factor_flops": 1.0, "nd_flops": 1.0, "row_squares": 1.0}
-_FLOORS |= {"diagonals": 1.0}
-PROBE_CONTEXT = Context(PROBE, tuple(_FLOORS.get(name) for name in PROBE))
+PROBE_CONTEXT = Context(PROBE, tuple(FLOORS.get(name) for name in PROBE))
 """The cheap features that the front door decides by: no condition number is among them."""
 
 

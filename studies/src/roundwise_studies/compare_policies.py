@@ -25,7 +25,7 @@ import roundwise as rw
 from roundwise.actions import ActionSpace, monotone_space, top_k
 from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.commands.outputs import format_table
-from roundwise.costs import GENERIC_AVX512_CPU, H200_LIKE, cost_matrix
+from roundwise.costs import GENERIC_AVX512_CPU, H200_LIKE
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
 from roundwise.policies import (
@@ -38,18 +38,10 @@ from roundwise.policies import (
     TheoryRule,
     ThompsonSampling,
 )
-from roundwise.rewards import (
-    PAPER_W1,
-    PAPER_W2,
-    CostReward,
-    ProblemFacts,
-    Reward,
-    StrictTarget,
-    met_matrix,
-)
+from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, ProblemFacts, Reward, StrictTarget
 from roundwise.tuning import PAPER_CONTEXT, train, view_contexts, view_rewards
 from roundwise_studies.datasets import DATA_SETS
-from roundwise_studies.evaluation import best_fixed_action, regret_table
+from roundwise_studies.evaluation import best_fixed_action, cost_matrix, met_matrix, regret_table
 from roundwise_studies.simulated import EXPERIMENTS
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from roundwise.backends.emulated import ordering as superlu_calls
 from roundwise.backends.engines import Engine, Symbolic
 from roundwise.problems import convection_diffusion_2d, laplace_3d, poisson_2d
 
-native = NativeBackend()
+native = NativeBackend(sparse_on="auto")
 FACTORIZING = [m for m in native.methods(sparse=True) if not m.startswith("amg/")]
 each_method = pytest.mark.parametrize("method", FACTORIZING)
 each_ordering = pytest.mark.parametrize(("engine", "ordering"), engine_methods())

@@ -14,17 +14,16 @@ from scipy.sparse import csgraph
 from roundwise import _kernels
 from roundwise.backends.engines.orderings import (
     ORDERINGS,
-    amd,
     analyse,
     metis,
     natural,
-    nd,
     predicted,
     symmetric_pattern,
 )
 from roundwise.problems import poisson_2d
 from roundwise.problems.pde import laplace_3d
 
+amd, nd = ORDERINGS["amd"], ORDERINGS["nd"]
 HAS_METIS = importlib.util.find_spec("pymetis") is not None
 needs_metis = pytest.mark.skipif(not HAS_METIS, reason="pymetis is not installed")
 each_ordering = pytest.mark.parametrize(

@@ -113,10 +113,7 @@ def test_native_kernels(count, simd_level):
 
 # Whole solves: NumPy and LAPACK compute between the kernels
 
-SMALL = {
-    "subnormal": 1e-310,
-    "partly subnormal": 1e-306,
-}
+SMALL = {"subnormal": 1e-310, "partly subnormal": 1e-306}
 SOLVES = {
     "solve": lambda A, b: rw.solve(A, b),
     "full_output": lambda A, b: rw.solve(A, b, full_output=True).x,

@@ -21,10 +21,7 @@ _OPERAND, _BATCHED = (c_void_p, c_int, c_int), (c_void_p, c_int, c_int, c_longlo
 _HEAD = (c_void_p, *5 * (c_int,), c_void_p)
 _SIGNATURES = {
     "gemmEx": (*_HEAD, *2 * _OPERAND, c_void_p, *_OPERAND, c_int, c_int),
-    "gemmStridedBatchedEx": (
-        *(*_HEAD, *2 * _BATCHED, c_void_p, *_BATCHED),
-        *(c_int, c_int, c_int),
-    ),
+    "gemmStridedBatchedEx": (*(*_HEAD, *2 * _BATCHED, c_void_p, *_BATCHED), *(c_int, c_int, c_int)),
 }
 """The parameters of products, by CuPy's names for them."""
 

@@ -204,13 +204,7 @@ class Elimination:
         self._subtract(shape, self._at(stop, start), self._at(start, left), self._at(stop, left))
 
     def _update(
-        self,
-        first: int,
-        end: int,
-        columns: tuple[int, int],
-        halves: Any,
-        half: int,
-        at_once: float,
+        self, first: int, end: int, columns: tuple[int, int], halves: Any, half: int, at_once: float
     ) -> None:
         """The update below an outer panel with its rows of U, in some columns.
 

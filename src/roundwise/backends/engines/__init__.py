@@ -3,6 +3,7 @@
 from roundwise.backends.engines.amg import AMGEngine
 from roundwise.backends.engines.cholmod import CholmodEngine
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
+from roundwise.backends.engines.cudss import ComplexCudssLU, CudssCholesky, CudssLU
 from roundwise.backends.engines.klu import KLUEngine
 from roundwise.backends.engines.pardiso import (
     ComplexPardisoLU,
@@ -26,12 +27,16 @@ KNOWN_ENGINES: tuple[Engine, ...] = (
     CholmodEngine(),
     UmfpackEngine(),
     AMGEngine(),
+    CudssLU(),
+    CudssCholesky(),
 )
 
 ENGINES = {engine.name: engine for engine in KNOWN_ENGINES if engine.installed}
 """The engines whose packages are installed, by name."""
 
 COMPLEX_ENGINES = {
-    engine.name: engine for engine in (SuperLUEngine(), ComplexPardisoLU()) if engine.installed
+    engine.name: engine
+    for engine in (SuperLUEngine(), ComplexPardisoLU(), ComplexCudssLU())
+    if engine.installed
 }
 """Those for complex matrices: the others, called by us, are for real ones."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -49,12 +48,8 @@ class AMGEngine(Engine):
     orderings = ("rs",)
     formats = (FP64,)
     suits, stops_at = "positive definite", TOLERANCE
-    package = "pyamg"
+    package = module = "pyamg"
     remedy = "pip install 'roundwise[amg]'"
-
-    @property
-    def installed(self) -> bool:
-        return find_spec("pyamg") is not None
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> AMGSymbolic:
         return AMGSymbolic(pattern)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -46,12 +45,8 @@ class CholmodEngine(Engine):
     orderings = ("metis", "amd")
     formats = (FP64,)
     suits = "positive definite"
-    package = "scikit-sparse"
+    package, module = "scikit-sparse", "sksparse"
     remedy = "pip install scikit-sparse (it needs a compiler and SuiteSparse)"
-
-    @property
-    def installed(self) -> bool:
-        return find_spec("sksparse") is not None
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> CholmodSymbolic:
         return CholmodSymbolic(pattern, ordering)

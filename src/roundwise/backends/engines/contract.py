@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -51,15 +52,19 @@ class Engine(ABC):
     """The relative residual at which its solves stop, if they iterate; 0 if they substitute."""
     package: ClassVar[str] = "roundwise"
     """The distribution that it calls; ``roundwise info`` tells its version."""
+    module: ClassVar[str] = "roundwise"
+    """The package that must be there to be imported."""
     remedy: ClassVar[str] = ""
     """What to do where the package is not installed."""
+    runs_on: ClassVar[str] = "cpu"
+    """``"cuda"`` if it factorizes on a GPU, to which it copies matrices and right-hand sides."""
     results_depend_on_threads: ClassVar[bool] = False
     """Whether the last bits of its results change with the number of threads."""
 
     @property
     def installed(self) -> bool:
         """Whether its package can be imported, which is found out without doing so."""
-        return True
+        return find_spec(self.module) is not None
 
     @abstractmethod
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> Symbolic:

@@ -21,7 +21,6 @@ import ctypes
 import weakref
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -130,12 +129,8 @@ class KLUEngine(Engine):
     name = "klu"
     orderings = tuple(ORDERINGS)
     formats = (FP64,)
-    package = "PyKLU"
+    package = module = "PyKLU"
     remedy = "pip install 'roundwise[klu]'"
-
-    @property
-    def installed(self) -> bool:
-        return find_spec("PyKLU") is not None
 
     def analyse(self, pattern: sparse.csr_array, ordering: str) -> KLUSymbolic:
         return KLUSymbolic(pattern, ordering)

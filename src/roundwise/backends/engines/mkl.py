@@ -225,23 +225,12 @@ def _call(
     library = _library()
     before = library.MKL_Set_Num_Threads_Local(int(integers[4]))
     try:
+        numbers = nothing if values is None else values
+        pattern = (array.ctypes.data for array in (numbers, indptr, indices, order))
+        # One matrix with this pattern, the first; nothing is printed.
         library.pardiso_64(
-            handle.ctypes.data,
-            one,  # matrices with this pattern
-            one,  # which of them
-            matrix_type,
-            phase_at,
-            n,
-            (nothing if values is None else values).ctypes.data,
-            indptr.ctypes.data,
-            indices.ctypes.data,
-            order.ctypes.data,
-            count,
-            iparm.ctypes.data,
-            zero,  # print nothing
-            b.ctypes.data,
-            x.ctypes.data,
-            error,
+            *(handle.ctypes.data, one, one, matrix_type, phase_at, n, *pattern),
+            *(count, iparm.ctypes.data, zero, b.ctypes.data, x.ctypes.data, error),
         )
     finally:
         library.MKL_Set_Num_Threads_Local(before)

@@ -29,11 +29,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise._kernels import SparsePattern, SparseSymbolic
 from roundwise.backends.checks import require_square
-from roundwise.backends.engines.static_pivoting import (
-    Lines,
-    has_strong_diagonal,
-    matched_rows,
-)
+from roundwise.backends.engines.static_pivoting import Lines, has_strong_diagonal, matched_rows
 
 Order = NDArray[np.int32]
 """Row and column k of the factors are row and column ``order[k]`` of A."""
@@ -43,16 +39,6 @@ def symmetric_pattern(A: sparse.csr_array | sparse.csc_array) -> SparsePattern:
     """The pattern of A + A' without its diagonal; stored zeros belong to it."""
     require_square(A.shape)
     return _kernels.sparse_pattern(A.indptr, A.indices)
-
-
-def amd(pattern: SparsePattern) -> Order:
-    """Approximate minimum degree."""
-    return _kernels.sparse_amd(pattern)
-
-
-def nd(pattern: SparsePattern) -> Order:
-    """Nested dissection."""
-    return _kernels.sparse_dissect(pattern)
 
 
 def metis(pattern: SparsePattern) -> Order:
@@ -76,8 +62,8 @@ def natural(pattern: SparsePattern) -> Order:
 
 
 ORDERINGS: dict[str, Callable[[SparsePattern], Order]] = {
-    "amd": amd,
-    "nd": nd,
+    "amd": _kernels.sparse_amd,
+    "nd": _kernels.sparse_dissect,
     "metis": metis,
     "natural": natural,
 }
@@ -178,16 +164,13 @@ class Orders:
         return {}
 
     def symbolic(self, ordering: str) -> SparseSymbolic:
-        """Supernodes and counts in this order: who counts has also begun to factorize."""
+        """The cached analysis in this order: counts, which the factorization uses again."""
         if ordering not in self._analysed:
             self._analysed[ordering] = analyse(self.pattern, self.order(ordering))
         return self._analysed[ordering]
 
     def only(self, ordering: str) -> Orders:
-        """These without what finding them took: an engine that got this order keeps the rest, too.
-
-        If it fails, the next engine begins where this one did, and memory does not wait for it.
-        """
+        """These with one order alone, so that what finding the others took is not kept."""
         kept = replace(self)
         kept.__dict__["rows"] = self.rows
         kept._analysed[ordering] = self.symbolic(ordering)

@@ -113,12 +113,17 @@ def has_strong_diagonal(A: sparse.csr_array, symmetric: bool) -> bool:
     return bool((diagonal >= STRONG * means).all())
 
 
-def is_structurally_singular(pattern: sparse.csr_array, values: NDArray[Any]) -> bool:
-    """Whether the matrix with these entries is singular because of where its zeros are."""
+def is_structurally_singular(
+    pattern: sparse.csr_array, values: NDArray[Any], is_triangle: bool = False
+) -> bool:
+    """Whether the matrix with these entries is singular because of where its zeros are.
+
+    They may be one triangle of a symmetric matrix.
+    """
     # eliminate_zeros works in place, so on a copy.
     A = sparse.csr_array((values, pattern.indices, pattern.indptr), pattern.shape, copy=True)
     A.eliminate_zeros()
-    return not has_regular_pattern(A)
+    return not has_regular_pattern(sparse.csr_array(A + A.T) if is_triangle else A)
 
 
 def balancing(

@@ -87,11 +87,7 @@ class SupernodalSymbolic(Symbolic):
     """A pattern with its order, its supernodes, and the place of each entry in them."""
 
     def __init__(
-        self,
-        pattern: sparse.csr_array,
-        kind: str,
-        ordering: str,
-        orders: Orders | None = None,
+        self, pattern: sparse.csr_array, kind: str, ordering: str, orders: Orders | None = None
     ) -> None:
         require_square(pattern.shape)
         self.kind, self.method, n = kind, f"{kind}/{ordering}", pattern.shape[0]

@@ -25,7 +25,12 @@ from roundwise.backends.native.complex_matrix import ComplexMatrix
 from roundwise.backends.native.dense import DenseMatrix
 from roundwise.backends.native.exact import ExactMatrix
 from roundwise.backends.native.orthogonal import gram, has_products, thin_qr
-from roundwise.backends.native.sparse import EngineAnalysis, SparseMatrix, engine_methods
+from roundwise.backends.native.sparse import (
+    EngineAnalysis,
+    SparseMatrix,
+    engine_methods,
+    placed_methods,
+)
 from roundwise.backends.native.storage import (
     COMPUTED_IN,
     SPARSE_FORMATS,
@@ -69,6 +74,9 @@ class NativeBackend(NativeVectors):
     symmetric_mode : bool
         Whether `lu` of a sparse matrix takes the method ``superlu/mmd`` where
         `suits_symmetric_mode` says yes; it takes ``superlu/colamd`` otherwise.
+    sparse_on : {"cpu", "cuda", "auto"}
+        Which engines factorize sparse matrices: those that run on the processor, those on a GPU
+        (with ``superlu/colamd`` as the last resort), or all.
 
     Examples
     --------
@@ -80,7 +88,12 @@ class NativeBackend(NativeVectors):
     arithmetic = "native"
     timed = True
 
-    def __init__(self, bf16_instructions: str | None = None, symmetric_mode: bool = True) -> None:
+    def __init__(
+        self,
+        bf16_instructions: str | None = None,
+        symmetric_mode: bool = True,
+        sparse_on: str = "cpu",
+    ) -> None:
         levels = _kernels.native_bf16_levels()
         if bf16_instructions is not None and bf16_instructions not in levels:
             raise ValueError(
@@ -88,7 +101,7 @@ class NativeBackend(NativeVectors):
             )
         best = None if levels[0] == "portable" else levels[0]
         self.bf16_instructions = bf16_instructions or best
-        self.symmetric_mode = symmetric_mode
+        self.symmetric_mode, self.sparse_on = symmetric_mode, sparse_on
 
     @property
     def description(self) -> str:
@@ -98,6 +111,8 @@ class NativeBackend(NativeVectors):
             settings.append("bf16_instructions='portable'")
         if not self.symmetric_mode:
             settings.append("symmetric_mode=False")
+        if self.sparse_on != "cpu":
+            settings.append(f"sparse_on={self.sparse_on!r}")
         return ", ".join(settings)
 
     @property
@@ -111,9 +126,11 @@ class NativeBackend(NativeVectors):
         return (*(() if self.bf16_instructions is None else (BF16,)), FP16, FP32, FP64)
 
     def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
+        own = placed_methods(is_complex, self.sparse_on) if sparse else ("qr", *STRUCTURED)
+        if sparse and self.sparse_on == "cuda":
+            return own
         if is_complex:
-            return ("cholesky", "lu", *(engine_methods(is_complex) if sparse else ("qr",)))
-        own = engine_methods() if sparse else ("qr", *STRUCTURED)
+            return ("cholesky", "lu", *(own if sparse else ("qr",)))
         added = (m.name for m in METHODS.values() if m.prepare is not None and m.sparse == sparse)
         return ("cholesky", "lu", *own, *added)
 
@@ -123,7 +140,8 @@ class NativeBackend(NativeVectors):
         if is_complex:
             return super().runs(method, fmt, sparse, is_complex)
         if sparse and method in (engines := engine_methods()):
-            return get_format(fmt) in engines[method][0].formats
+            is_here = method in placed_methods(False, self.sparse_on)
+            return is_here and get_format(fmt) in engines[method][0].formats
         if method in STRUCTURED and get_format(fmt) != FP64:
             return False
         if (known := METHODS.get(method)) and known.prepare is not None:

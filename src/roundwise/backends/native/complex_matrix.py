@@ -2,10 +2,10 @@
 
 They come as `RealForm`, and vectors are real, of twice the length. LU is our own where that of real
 matrices is: three real products for a complex one (cpp/native/complex_lu.hpp), half of LAPACK's
-time or less (``python benchmarks/bench_complex.py --lu``). Other factorizations are LAPACK's, as
-SciPy has them. Columns must be contiguous for both, as those of the transpose of a C-ordered
-matrix are: LU and Cholesky factorize A' (not conjugated), of which ``A x = b`` is the transposed
-system.
+time or less (``python benchmarks/bench_native_lu.py --complex``). Other factorizations are
+LAPACK's, as SciPy has them. Columns must be contiguous for both, as those of the transpose of a
+C-ordered matrix are: LU and Cholesky factorize A' (not conjugated), of which ``A x = b`` is the
+transposed system.
 """
 
 from __future__ import annotations

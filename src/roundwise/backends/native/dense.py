@@ -23,14 +23,7 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    AtOnce,
-    Corrected,
-    Matrix,
-    Status,
-    Vector,
-)
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Corrected, Matrix, Status, Vector
 from roundwise.backends.native import buffer_pool
 from roundwise.backends.native.exact import EXACT, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
@@ -254,8 +247,7 @@ class DenseMatrix(Matrix):
             triangle, status = np.triu if upper else np.tril, Status.NOT_POSITIVE_DEFINITE
             failure = self._failure(info, work, kernel, status, triangle)
             raise proved_indefinite(
-                failure,
-                lambda column: proves_indefinite(self._columns, work, lower, column),
+                failure, lambda column: proves_indefinite(self._columns, work, lower, column)
             )
         packed = self._narrowed(work, kernel)
         return DenseFactors(self.fmt, packed, self.fmt, None, not lower)

@@ -27,24 +27,15 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.engines import COMPLEX_ENGINES, ENGINES, Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.engines.pardiso import PardisoFactors
+from roundwise.backends.engines.pooled import PooledFactors
 from roundwise.backends.engines.static_pivoting import without_values
-from roundwise.backends.engines.superlu import (
-    SuperLUFactors,
-    SuperLUSymbolic,
-    suits_symmetric_mode,
-)
+from roundwise.backends.engines.superlu import SuperLUFactors, SuperLUSymbolic, suits_symmetric_mode
 from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
 from roundwise.backends.native.complex_matrix import ComplexFactors
-from roundwise.backends.native.storage import (
-    COMPLEX_DTYPES,
-    DTYPES,
-    finished,
-    loaded,
-    nonfinite,
-)
+from roundwise.backends.native.storage import COMPLEX_DTYPES, DTYPES, finished, loaded, nonfinite
 from roundwise.backends.real_form import compressed
 from roundwise.formats import FloatFormat, get_format
+from roundwise.methods.sparse import SAFE
 
 
 class SparseMatrix(Matrix):
@@ -110,6 +101,13 @@ def _methods_of(engines: tuple[Engine, ...]) -> Mapping[str, tuple[Engine, str]]
     }
 
 
+def placed_methods(is_complex: bool, place: str) -> tuple[str, ...]:
+    """Those of the engines on the "cpu", on "cuda", or of all ("auto"); always the safe one."""
+    found = engine_methods(is_complex).items()
+    places = ("cpu", "cuda") if place == "auto" else (place,)
+    return tuple(name for name, (engine, _) in found if name == SAFE or engine.runs_on in places)
+
+
 class EngineAnalysis(Analysis):
     """An engine's symbolic analysis, which later factorizations use again."""
 
@@ -159,7 +157,7 @@ class ComplexEngineFactors(ComplexFactors):
         super().__init__(found.fmt, found.shape[0], found.method)
         self.entries, self.flops = 2 * found.entries, 4 * found.flops
         self.replaced_pivots = found.replaced_pivots
-        self._found: SuperLUFactors | PardisoFactors = found
+        self._found: SuperLUFactors | PooledFactors = found
 
     def _solve_complex(self, Z: NDArray[Any], adjoint: bool) -> NDArray[Any]:
         return self._found.solve_complex(Z, adjoint)

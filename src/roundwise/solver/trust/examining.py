@@ -109,7 +109,9 @@ class Examiner:
 
     def __init__(self, matrix: System) -> None:
         self._matrix, self._backend = matrix, matrix.backend
-        self._signs: tuple[Factors, bool] | None = None  # of trouble, in the factors last seen
+        # What was found in the factors last seen.
+        self._signs: tuple[Factors, bool] | None = None
+        self._lost: tuple[Factors, bool] | None = None
 
     @cached_property
     def _conditioning(self) -> Conditioning:
@@ -169,9 +171,29 @@ class Examiner:
         """
         matrix = self._matrix
         sizes = matrix.norm * matrix.solution_norms(X)
-        if (SUSPICIOUS * sizes > matrix.residual_norms(columns.B)).any():
-            return True
-        return self.shows_signs(factors)
+        stretched = bool((SUSPICIOUS * sizes > matrix.residual_norms(columns.B)).any())
+        return not self.is_harmless(factors, stretched)
+
+    def is_harmless(self, factors: Factors, stretched: bool, largest: float = 0.0) -> bool:
+        """Whether nothing that a solve sees at next to no cost tells of trouble.
+
+        `stretched`: x is far larger than b over A; `largest` is the largest relative correction,
+        which tells something if n is large.
+        """
+        if stretched:
+            return False
+        if self._matrix.n <= PROVED_UP_TO:
+            return not self.shows_signs(factors)
+        most = FEW_DIGITS if factors.fmt == FP64 else UNKNOWN_AT_FIRST
+        return largest < most and not self._shows_lost_pivots(factors)
+
+    def _shows_lost_pivots(self, factors: Factors) -> bool:
+        """Whether pivots of factors of a large A may hide a lost direction; looked for once."""
+        if self._lost is None or self._lost[0] is not factors:
+            low = MAY_HIDE, SMALL_PIVOT
+            limits = (math.inf, SUSPICIOUS) if factors.fmt == FP64 else low
+            self._lost = factors, bool(lost_pivots(factors, *limits))
+        return self._lost[1]
 
     @np.errstate(all="ignore")
     def glanced(self, answer: Examined, largest: float, backward_error: float) -> ErrorEstimate:
@@ -187,10 +209,9 @@ class Examiner:
         x_norms, columns = matrix.solution_norms(answer.X), answer.columns
         b_norms = columns.norms if matrix.has_plain_norms else matrix.residual_norms(columns.B)
         stretched = bool((SUSPICIOUS * matrix.norm * x_norms > b_norms).any())
+        if self.is_harmless(factors, stretched, largest):
+            return UNEXAMINED
         if factors.fmt != FP64:
-            lost = lost_pivots(factors, MAY_HIDE, SMALL_PIVOT)
-            if not (stretched or lost) and largest < UNKNOWN_AT_FIRST:
-                return UNEXAMINED
             is_scaled = matrix.rows is not None
             norm = self._conditioning.norm_inf if is_scaled else matrix.norm
             condition = self._conditioning.hidden_by(factors, norm)
@@ -200,9 +221,6 @@ class Examiner:
             if condition > NEARLY_SINGULAR:
                 error = math.inf
             return ErrorEstimate(error, False, _FROM_CONDITION, condition)
-        lost = lost_pivots(factors, math.inf, SUSPICIOUS)
-        if not (stretched or lost or largest > FEW_DIGITS):
-            return UNEXAMINED
         error = self._correction(answer)
         if error < CERTAIN:
             return UNEXAMINED

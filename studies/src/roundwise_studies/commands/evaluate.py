@@ -13,10 +13,9 @@ import numpy as np
 from roundwise.backends import get_backend
 from roundwise.commands.outputs import data_errors, echo, format_table, keep
 from roundwise.commands.solve import check_kappa
-from roundwise.costs import cost_matrix
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill, progress_bar
 from roundwise.policies.profile import STRUCTURE
-from roundwise.rewards import CostReward, ProblemFacts, met_matrix
+from roundwise.rewards import CostReward, ProblemFacts
 from roundwise.tuning import Tuner, view_contexts, view_rewards
 from roundwise_studies.commands import options
 from roundwise_studies.commands.outputs import interruptible
@@ -31,6 +30,8 @@ from roundwise_studies.commands.systems import (
 from roundwise_studies.evaluation import (
     accuracy_table,
     best_fixed_action,
+    cost_matrix,
+    met_matrix,
     modelled_speedup,
     regret_table,
 )

@@ -76,10 +76,7 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
 @options.sizes("Smallest and largest n.  [default: 100 500; native: 1000 1500]", least=2)
 @options.count("--seeds", "Trainings, to tell luck from substance.  [default: 10]", metavar="S")
 @options.choice(
-    "--actions",
-    ["25", "35"],
-    "The paper's highest 25 actions, or all monotone ones.",
-    default="25",
+    "--actions", ["25", "35"], "The paper's highest 25 actions, or all monotone ones.", default="25"
 )
 @options.choice(
     "--order",

@@ -70,8 +70,7 @@ def load_systems(
             )
         if not Path(name).is_file():
             raise click.BadParameter(
-                f"{name!r} is no file and no data set ({', '.join(DATA_SETS)})",
-                param_hint="FILE",
+                f"{name!r} is no file and no data set ({', '.join(DATA_SETS)})", param_hint="FILE"
             )
     if count is not None:
         raise click.UsageError(f"--{half} counts generated systems; of files all are taken")

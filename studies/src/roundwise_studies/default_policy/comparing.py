@@ -32,9 +32,7 @@ from roundwise.policies import (
 from roundwise.rewards import ClimbReward
 from roundwise.tuning import PROBE_CONTEXT, Context, train, view_contexts, view_rewards
 from roundwise_studies.default_policy.gathering import KAPPA
-from roundwise_studies.evaluation import (
-    best_fixed_action,
-)
+from roundwise_studies.evaluation import best_fixed_action
 from roundwise_studies.evaluation.times import (
     Floats,
     Measured,

@@ -7,6 +7,8 @@
 from roundwise_studies.evaluation.accuracy import PAPER_RANGES, accuracy_table
 from roundwise_studies.evaluation.choices import (
     best_fixed_action,
+    cost_matrix,
+    met_matrix,
     modelled_speedup,
     regret_table,
     regrets,

@@ -57,10 +57,7 @@ def assign_ranges(
 
 
 def paper_success(
-    ferr: ArrayLike,
-    nbe: ArrayLike,
-    kappas: ArrayLike,
-    tau: float,
+    ferr: ArrayLike, nbe: ArrayLike, kappas: ArrayLike, tau: float
 ) -> NDArray[np.bool_]:
     """``max(ferr, nbe) < tau median(kappa of the range)`` for each problem; NaN is no success.
 
@@ -124,10 +121,7 @@ class AccuracyTable:
 
 
 def accuracy_table(
-    outcomes: Sequence[Outcome],
-    baselines: Sequence[Outcome],
-    kappas: ArrayLike,
-    tau: float,
+    outcomes: Sequence[Outcome], baselines: Sequence[Outcome], kappas: ArrayLike, tau: float
 ) -> AccuracyTable:
     """Judge the chosen run of each problem, with the all-FP64 runs as baselines.
 
@@ -216,11 +210,7 @@ class UsageTable:
         return [{"range": r.name, "count": r.count, **r.formats} for r in self.ranges]
 
 
-def usage_table(
-    chosen: ArrayLike,
-    space: ActionSpace,
-    kappas: ArrayLike,
-) -> UsageTable:
+def usage_table(chosen: ArrayLike, space: ActionSpace, kappas: ArrayLike) -> UsageTable:
     """How often each format is used, from the index of the chosen action of each problem."""
     indices = np.asarray(chosen)
     if indices.shape != np.shape(kappas) or indices.ndim != 1 or not indices.size:

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from roundwise.actions import ActionSpace
+from roundwise.costs import MachineProfile, MeasuredTime, OutcomeRow
 from roundwise.policies.base import last_argmax
+from roundwise.rewards import AccuracyTarget, ProblemFacts
+from roundwise.rewards.base import with_baseline
 from roundwise.rewards.cost import climb_totals
 from roundwise_studies.evaluation.tables import (
     Interval,
@@ -54,6 +58,34 @@ def picked(what: str, M: Vector, chosen: ArrayLike) -> Vector:
     if np.isnan(found).any():
         raise ValueError(f"{what}: a chosen action has no value; fill the outcome table")
     return found
+
+
+def cost_matrix(
+    cost: MachineProfile | MeasuredTime,
+    outcome_rows: Sequence[OutcomeRow],
+    sizes: Sequence[int] | None = None,
+) -> Vector:
+    """Costs of N problems and A actions, NaN where an outcome is None.
+
+    `sizes` are the problems' n, for profiles whose rates depend on it.
+    """
+    known = [None] * len(outcome_rows) if sizes is None else sizes
+    rows = zip(outcome_rows, known, strict=True)
+    return np.array([[math.nan if o is None else cost.cost(o, n) for o in row] for row, n in rows])
+
+
+def met_matrix(
+    target: AccuracyTarget,
+    outcome_rows: Sequence[OutcomeRow],
+    facts: Sequence[ProblemFacts],
+    space: ActionSpace,
+) -> NDArray[np.bool_]:
+    """Whether each outcome met the target, (N, A); False where an outcome is None."""
+    rows = []
+    for outcomes, fact in zip(outcome_rows, facts, strict=True):
+        completed = with_baseline(fact, outcomes, space)
+        rows.append([o is not None and target.met(o, completed) for o in outcomes])
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), len(space))
 
 
 def best_fixed_action(rewards: ArrayLike) -> int:
@@ -284,7 +316,7 @@ def modelled_speedup(
     """Total cost of all-FP64 over the total cost of a policy.
 
     `costs` and `met`, (N, A), tell what each run costs, and whether it met the accuracy target:
-    `cost_matrix` and `met_matrix` of `roundwise.rewards`. `chosen` is (N,) or (S, N). The safe
+    `cost_matrix` and `met_matrix`. `chosen` is (N,) or (S, N). The safe
     action has no fallback. `feature_costs`, what the policy's features cost, is one number, or one
     for each problem; all-FP64 needs none.
 

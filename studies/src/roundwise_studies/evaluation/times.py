@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import ActionSpace
-from roundwise.costs import MeasuredTime, cost_matrix
+from roundwise.costs import MeasuredTime
 from roundwise.outcomes import OutcomeView
 from roundwise.policies import NeighbourPolicy, Policy
 from roundwise.policies.profile import Profile, fitting_actions
 from roundwise.rewards.cost import climbed
 from roundwise.tuning import Context, view_contexts
-from roundwise_studies.evaluation.choices import climb_costs
+from roundwise_studies.evaluation.choices import climb_costs, cost_matrix
 from roundwise_studies.evaluation.tables import Interval, mean_interval, ratio_interval
 
 Floats = NDArray[np.float64]

@@ -32,13 +32,7 @@ from roundwise.rewards import PAPER_W1, PAPER_W2, PaperReward, ProblemFacts
 from roundwise.tuning import train
 from roundwise_studies.datasets import one_blas_thread
 from roundwise_studies.native.device import FORMAT_SETS, RULE, space_of
-from roundwise_studies.native.published_systems import (
-    GENERATORS,
-    SPLITS,
-    Recipe,
-    recipes,
-    system,
-)
+from roundwise_studies.native.published_systems import GENERATORS, SPLITS, Recipe, recipes, system
 from roundwise_studies.native.trajectories import Measured, Step, Trajectory, measured
 from roundwise_studies.protocol import Bar, no_bar
 

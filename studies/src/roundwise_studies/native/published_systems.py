@@ -61,10 +61,7 @@ def randsvd_matrix(
     return with_singular_values(singular_values, rng=rng, xp=xp)
 
 
-GENERATORS: dict[str, Callable[..., Any]] = {
-    "released": released_matrix,
-    "randsvd": randsvd_matrix,
-}
+GENERATORS: dict[str, Callable[..., Any]] = {"released": released_matrix, "randsvd": randsvd_matrix}
 
 
 def system(

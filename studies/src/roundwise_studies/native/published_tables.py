@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms import modelled_bytes
 from roundwise.machine.identity import Machine
 from roundwise_studies import departures, paper
 from roundwise_studies.evaluation.tables import Interval, mean_interval
 from roundwise_studies.native.device import RESTART
+from roundwise_studies.native.memory_model import modelled_bytes
 from roundwise_studies.native.published import (
     CHOICES,
     SWITCHES,

@@ -10,7 +10,6 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms import modelled_bytes
 from roundwise.outcomes.records import StoredProblem
 from roundwise_studies import paper
 from roundwise_studies.evaluation.tables import mean_interval, ratio_interval
@@ -24,6 +23,7 @@ from roundwise_studies.native.judging import (
     JudgedSet,
     NativeResult,
 )
+from roundwise_studies.native.memory_model import modelled_bytes
 from roundwise_studies.native.processor import PEAKS
 from roundwise_studies.report import Table
 from roundwise_studies.tabulating import FlatRow, finite_mean, row_table
@@ -208,11 +208,7 @@ def _gave_up(result: NativeResult) -> str:
 
 # By size
 
-RANGES = {
-    1e3: "kappa 1e1 to 1e3",
-    1e6: "kappa 1e4 to 1e6",
-    math.inf: "kappa 1e7 to 1e9",
-}
+RANGES = {1e3: "kappa 1e1 to 1e3", 1e6: "kappa 1e4 to 1e6", math.inf: "kappa 1e7 to 1e9"}
 GROUPS = (*RANGES.values(), "gaussian", "heavy diagonal")
 
 

@@ -18,12 +18,7 @@ from roundwise_studies.simulated import numbers
 from roundwise_studies.simulated.experiment import ABOUT, EXPERIMENTS, Settings
 from roundwise_studies.simulated.figures import figures
 from roundwise_studies.simulated.findings import check
-from roundwise_studies.simulated.gather import (
-    Runs,
-    SimulatedGathered,
-    fp64_ferr_draws,
-    gather,
-)
+from roundwise_studies.simulated.gather import Runs, SimulatedGathered, fp64_ferr_draws, gather
 from roundwise_studies.simulated.running import Result, run
 from roundwise_studies.simulated.tables import all_tables
 from roundwise_studies.tabulating import flat_tables, plain_rows

@@ -1,6 +1,6 @@
 """The modelled storage of GMRES-IR, by hand."""
 
-from roundwise.algorithms import modelled_bytes
+from roundwise_studies.native.memory_model import modelled_bytes
 
 
 def test_dense_by_hand():
