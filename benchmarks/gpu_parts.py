@@ -5,6 +5,7 @@
     python benchmarks/gpu_parts.py definite      # told and untold, against cuSOLVER's Cholesky
     python benchmarks/gpu_parts.py columns       # 16 and 256 right-hand sides
     python benchmarks/gpu_parts.py plans         # first run, direct run, graph; recording; memory
+    python benchmarks/gpu_parts.py parts         # norms, factors, substitution, ... alone
     python benchmarks/gpu_parts.py python        # where Python spends its time (cProfile)
 
 Both sides are called with A and b on the device, in turns; times end when the device is done.
@@ -24,6 +25,7 @@ import cupy
 import numpy as np
 
 import roundwise as rw
+from roundwise.backends.arrays import column_norms
 from roundwise.backends.cuda import plan
 from roundwise.backends.cuda.substitution import Substitution
 
@@ -57,7 +59,8 @@ def medians(calls: dict[str, Callable[[], Any]], runs: int = 11) -> dict[str, fl
 
 
 def told(label: str, times: dict[str, float], ours: str = "ours") -> None:
-    best = min(value for name, value in times.items() if name != ours)
+    peers = [name for name in times if name in ("CuPy", "torch", "posv", "lu_solve")]
+    best = min(times[name] for name in peers)
     text = ", ".join(f"{name} {value:.3f}" for name, value in times.items())
     print(f"{label}: {best / times[ours]:.2f} times the best peer's speed ({text} ms)", flush=True)
 
@@ -82,7 +85,8 @@ def new_sizes() -> None:
     sizes = [int(n) for n in np.random.default_rng(0).integers(1000, 4000, 24)]
     for n in (800, 3500):
         A, b = drawn(n)
-        rw.solve(A, b), cupy.linalg.solve(A, b)
+        for solve in (rw.solve, cupy.linalg.solve):
+            solve(A, b)
     for part in (sizes[:12], sizes[12:]):
         systems = [drawn(n, seed=n) for n in part]
         theirs = [once(lambda A=A, b=b: cupy.linalg.solve(A, b)) for A, b in systems]
@@ -110,6 +114,9 @@ def definite() -> None:
             "ours": lambda A=A, b=b: rw.solve(A, b, assume_a="positive definite"),
             "posv": lambda A=A, b=b: posv(A, b),
         }
+        for method in ("cholesky:fp64", "cholesky/panels:fp16x2", "lu/diagonal:fp16x2"):
+            policy = f"{method}-fp64-fp64-fp64"
+            calls[method] = lambda A=A, b=b, policy=policy: rw.solve(A, b, policy=policy)
         told(f"positive definite {n}", medians(calls, 11 if n < 16384 else 3))
         x = rw.solve(A, b, assume_a="positive definite", full_output=True)
         print("   ", [(a.action, a.outer_iterations) for a in x.attempts])
@@ -153,9 +160,8 @@ def plans() -> None:
 
             parts.append(f"{1e3 * once(factorize):.2f}")
             factors = made.pop()
-        steps = []
-        for _ in range(plan.DIRECT_RUNS + 3):
-            steps.append(f"{1e3 * once(lambda f=factors, b=b: f.solve(b)):.2f}")
+        runs = range(plan.DIRECT_RUNS + 3)
+        steps = [f"{1e3 * once(lambda f=factors, b=b: f.solve(b)):.2f}" for _ in runs]
         print(f"n = {n}: LU by runs {' '.join(parts)}; substitution {' '.join(steps)} ms", end="")
         print(f"; {plan.held()}")
     free, _ = cupy.cuda.runtime.memGetInfo()
@@ -172,8 +178,8 @@ def plans() -> None:
 def python() -> None:
     for n in (500, 1024, 2048):
         A, b = drawn(n)
-        for kind, options in (("general", {}), ("told", {"assume_a": "positive definite"})):
-            M = A if kind == "general" else A @ A.T / n + cupy.eye(n)
+        definite_A = A @ A.T / n + cupy.eye(n)
+        for M, options in ((A, {}), (definite_A, {"assume_a": "positive definite"})):
             for _ in range(5):
                 rw.solve(M, b, **options)
             profile = cProfile.Profile()
@@ -181,42 +187,44 @@ def python() -> None:
             for _ in range(50):
                 rw.solve(M, b, **options)
             profile.disable()
-            print(f"--- n = {n}, {kind}: 50 solves")
+            print(f"--- n = {n} {options}: 50 solves")
             pstats.Stats(profile).sort_stats("tottime").print_stats(28)
 
 
 def parts() -> None:
-    """Single parts, in microseconds of the host and until the device is done."""
-    backend = rw.backends.get_backend("cuda")
+    """Single parts, in microseconds: until the device is done, and of the host in a row."""
     for n in (500, 1024, 2048, 4096):
-        A, b = drawn(n)
-        M = A @ A.T / n + cupy.eye(n)
-        B, Matrix = b[:, None].copy(), backend.matrix(A, "fp64")
-        F = backend.analyse(A, "lu/local").factorize(A, "fp64")
-        C = backend.analyse(M, "cholesky").factorize(M, "fp64")
-        calls = {
-            "sizes": lambda: backend.sizes(A),
-            "LU": lambda: backend.analyse(A, "lu/local").factorize(A, "fp64"),
-            "LU fp16x2": lambda: backend.analyse(A, "lu/local").factorize(A, "fp16x2"),
-            "Cholesky": lambda: backend.analyse(M, "cholesky").factorize(M, "fp64"),
-            "potrf": lambda: cupy.linalg.cholesky(M),
-            "substitution": lambda: F.solve(b),
-            "of Cholesky": lambda: C.solve(b),
-            "plan alone": lambda: Substitution(F._packed.triangles, np.float64, False)(b),
-            "residual": lambda: backend.residual(Matrix, B, B),
-            "norm": lambda: rw.backends.arrays.column_norms(B),
-            "copy": lambda: A.copy(),
-        }
-        for name, call in calls.items():
+        for name, call in _parts_of(n).items():
             median = medians({name: call})[name]
             start = time.perf_counter()
             for _ in range(20):
                 call()
             host = (time.perf_counter() - start) / 20
             cupy.cuda.runtime.deviceSynchronize()
-            print(
-                f"n = {n:5d} {name:14s} {1e3 * median:8.0f} us until done, {1e6 * host:8.0f} us in a row"
-            )
+            print(f"n = {n:5d} {name:14s} {1e3 * median:8.0f} {1e6 * host:8.0f}")
+
+
+def _parts_of(n: int) -> dict[str, Callable[[], Any]]:
+    backend = rw.backends.get_backend("cuda")
+    A, b = drawn(n)
+    M = A @ A.T / n + cupy.eye(n)
+    B, matrix = b[:, None].copy(), backend.matrix(A, "fp64")
+    F = backend.analyse(A, "lu/local").factorize(A, "fp64")
+    C = backend.analyse(M, "cholesky").factorize(M, "fp64")
+    return {
+        "sizes": lambda: backend.sizes(A),
+        "LU": lambda: backend.analyse(A, "lu/local").factorize(A, "fp64"),
+        "LU fp16x2": lambda: backend.analyse(A, "lu/local").factorize(A, "fp16x2"),
+        "Cholesky": lambda: backend.analyse(M, "cholesky").factorize(M, "fp64"),
+        "by panels": lambda: backend.analyse(M, "cholesky/panels").factorize(M, "fp16x2"),
+        "potrf": lambda: cupy.linalg.cholesky(M),
+        "substitution": lambda: F.solve(b),
+        "of Cholesky": lambda: C.solve(b),
+        "plan alone": lambda: Substitution(F._packed.triangles, np.float64, False)(b),
+        "residual": lambda: backend.residual(matrix, B, B),
+        "norm": lambda: column_norms(B),
+        "copy": lambda: A.copy(),
+    }
 
 
 COMMANDS = {

@@ -8,7 +8,6 @@ import subprocess
 import threading
 import warnings
 from functools import cache
-from importlib import resources
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg
 
-from roundwise.backends.cuda.device import Device, scalars
+from roundwise.backends.cuda.device import Device, scalars, source_of
 
 _HERE = Path(__file__).parent
 _SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\)\s*(\w+)\(([^)]*)\)')
@@ -213,9 +212,7 @@ def _ctype(parameter: str) -> Any:
 @cache
 def compiled(folder: Path, source: str, real: str, stored: str) -> tuple[Any, dict[str, list[str]]]:
     """The library of a source file, and the parameters of its kernels."""
-    text = (
-        resources.files("roundwise.backends.cuda").joinpath("kernels", f"{source}.cu").read_text()
-    )
+    text = source_of(source)
     found = {
         name: [" ".join(p.split()) for p in inside.split(",")]
         for name, inside in _SIGNATURE.findall(text)

@@ -38,7 +38,7 @@ def drawn(cupy, n, seed, columns=None, definite=False):
     return A, cupy.random.default_rng(seed + 1).standard_normal(shape)
 
 
-@pytest.mark.parametrize("threads, solves, most", [(4, 200, 300), (3, 6, 2500)])
+@pytest.mark.parametrize(("threads", "solves", "most"), [(4, 200, 300), (3, 6, 2500)])
 def test_threads_solve_systems_of_new_sizes_on_streams_of_their_own(cupy, threads, solves, most):
     """Every answer is judged by a residual that none of our kernels has computed."""
     errors = []
@@ -82,7 +82,7 @@ def test_first_run_later_runs_and_graphs_give_the_same_bits(cupy, monkeypatch):
     monkeypatch.setattr(plan, "_PLANS", {})
     for n in (70, 1111):
         A, b = drawn(cupy, n, n)
-        answers = [rw.solve(A, b).get() for _ in range(plan.DIRECT_RUNS + 3)]
+        answers = [rw.solve(A, b).get() for _ in range(plan.DIRECT_RUNS + 8)]
         assert plan.held()[1] > 0
         assert all(np.array_equal(x, answers[0]) for x in answers)
 

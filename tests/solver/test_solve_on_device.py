@@ -43,7 +43,7 @@ from roundwise.rewards import Reward
 from roundwise.solver import places
 from roundwise.solver import system as systems
 from roundwise.solver.decide import decide
-from roundwise.solver.places import DeviceMemoryError, Place, place_of
+from roundwise.solver.places import CaptureError, DeviceMemoryError, Place, place_of
 from roundwise.solver.policy_argument import DEVICE_CONTEXT
 from roundwise.solver.prepare import prepare
 from roundwise.tuning import Context, DeployedPolicy, Tuner
@@ -588,3 +588,11 @@ def test_the_command_calibrates_the_device(backend, monkeypatch, tmp_path):
     assert "lu/local fp16x2" in text
     saved = json.loads((tmp_path / "prices.json").read_text())
     assert "measured by" in DevicePrices.from_dict(saved["device_prices"]).source
+
+
+def test_a_solve_while_the_stream_is_captured_is_refused(backend, monkeypatch):
+    captured = SimpleNamespace(ptr=0, is_capturing=lambda: True)
+    monkeypatch.setattr(type(cupy.cuda), "get_current_stream", lambda self: captured)
+    A, b = cupy.asarray(np.eye(3)), cupy.asarray(np.ones(3))
+    with pytest.raises(CaptureError, match="before the capture"):
+        rw.solve(A, b)

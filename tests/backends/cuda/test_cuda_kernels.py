@@ -9,7 +9,8 @@ from cuda_host import HostDevice
 
 import roundwise as rw
 from roundwise.backends import arrays
-from roundwise.backends.cuda import cholesky, elimination, lu, plan, residual
+from roundwise.backends.cuda import cholesky, elimination, lu, matrix, plan, residual
+from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.native import exact
@@ -104,6 +105,45 @@ def test_cholesky_factors_solve(device, fmt, n):
     assert np.abs(b - A @ x).max() < 50 * n * u * np.abs(A).max() * np.abs(x).max()
     with pytest.raises(rw.backends.ArithmeticFailure, match="not_positive_definite"):
         cholesky.factorize(device, -A, get_format(fmt))
+
+
+def drawn(n, kappa, seed=0):
+    """A system whose singular values fall geometrically."""
+    U, V = (np.linalg.qr(rng(seed + s).standard_normal((n, n)))[0] for s in (1, 2))
+    return (U * np.geomspace(1, 1 / kappa, n)) @ V
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize(("method", "fmt"), [("lu/local", "fp64"), ("lu/tournament", "fp16x2")])
+def test_refinement_reads_back_once_for_each_correction(device, monkeypatch, method, fmt, columns):
+    n, backend = 90, CudaBackend(device)
+    A, B = drawn(n, 1e3), np.asfortranarray(rng(5).standard_normal((n, columns)))
+    B[:, 0] *= 2.0**-30
+    read = []
+    norms = matrix.norms_of_blocks
+    monkeypatch.setattr(matrix, "norms_of_blocks", lambda blocks: read.append(1) or norms(blocks))
+    factors = backend.analyse(A, method).factorize(A, fmt)
+    norm, target = np.abs(A).sum(axis=1).max(), 1e-15
+    found = factors.refined(backend.matrix(A, "fp64"), norm, B, target, 30)
+    assert len(read) == 1 + len(found.history) // 2
+    assert len(found.history) // 2 in ((1, 2) if fmt == "fp16x2" else (0, 1))
+    exactly = exact.residual(A, found.X, B)
+    sizes = norm * np.abs(found.X).max(axis=0) + np.abs(B).max(axis=0)
+    errors = np.abs(exactly).max(axis=0) / sizes
+    assert (errors <= target + exact.error_of(n, exact.block_for(n))).all()
+    assert found.error == found.errors.max() <= target
+    assert np.allclose(found.R, exactly, rtol=1e-6, atol=1e-17 * sizes)
+
+
+def test_refinement_that_does_not_get_there_is_left_to_others(device):
+    n, backend = 60, CudaBackend(device)
+    A, b = drawn(n, 1e12), rng(5).standard_normal((n, 1))
+    factors = backend.analyse(A, "lu/tournament").factorize(A, "fp16")
+    in_fp64 = backend.matrix(A, "fp64")
+    norm = np.abs(A).sum(axis=1).max()
+    assert factors.refined(in_fp64, norm, b, 1e-15, 30) is None  # stagnates
+    assert factors.refined(in_fp64, norm, np.zeros((n, 1)), 1e-15, 30) is None
+    assert factors.refined(backend.matrix(A, "fp64x2"), norm, b, 1e-15, 30) is None
 
 
 @pytest.mark.parametrize("pivoting", ["tournament", "local"])

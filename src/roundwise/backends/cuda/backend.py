@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from roundwise._forking import cached_property
 from roundwise.backends.arrays import DEVICES, on_host
 from roundwise.backends.contract import (
     Analysis,
@@ -87,7 +88,7 @@ class CudaBackend(Backend):
         """The arithmetic with its machine, so that results of two devices are stored apart."""
         return f"{self.arithmetic} on {self.machine.key}"
 
-    @property
+    @cached_property
     def machine(self) -> GpuMachine:
         return GpuMachine.of(self.device.name, self.device.key)
 

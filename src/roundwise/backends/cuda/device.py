@@ -7,9 +7,12 @@ first used, and CuPy keeps the result in its cache. Products are cuBLAS's.
 from __future__ import annotations
 
 import importlib
+import logging
+import re
 import warnings
 from functools import cache
 from importlib import resources
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,9 @@ _REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_FP32, _COMPUTE_FP64, _COMPUTE_TF32 = 68, 70, 77
 _DEFAULT_ALGORITHM = -1
+
+_INCLUDE = re.compile(r'#include "(.*)"')
+_log = logging.getLogger(__name__)
 
 __all__ = ["Device", "DeviceUnavailable", "address", "get_device", "is_available", "why_not"]
 
@@ -123,9 +129,14 @@ class Device:
 
     @cache  # noqa: B019  (there is one device object)
     def _module(self, source: str, real: Any, stored: Any) -> Any:
-        text = resources.files(__package__).joinpath("kernels", f"{source}.cu").read_text("utf-8")
         options = ("--std=c++17", f"-DREAL={_REAL[real]}", f"-DSTORED={_REAL[stored]}")
-        return self.xp.RawModule(code=text, options=options)
+        module, start = self.xp.RawModule(code=source_of(source), options=options), perf_counter()
+        module.compile()
+        _log.info(
+            "kernels %s for %s and %s: %.1f s (compiled once on a machine, then in CuPy's cache)",
+            *(source, real, stored, perf_counter() - start),
+        )
+        return module
 
     def gemm(self, *args: Any, **kwargs: Any) -> None:
         """A product by cuBLAS on the current stream; see `product` for the arguments."""
@@ -208,6 +219,15 @@ class Device:
     def lu_solve(self, factors: tuple[Any, Any], B: Any, transpose: bool) -> Any:
         """Substitution with what `lu_factor` returned."""
         return self._linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
+
+
+def source_of(source: str) -> str:
+    """The text of a file of kernels, with what it includes."""
+
+    def read(name: str) -> str:
+        return resources.files(__package__).joinpath("kernels", name).read_text("utf-8")
+
+    return _INCLUDE.sub(lambda found: read(found[1]), read(f"{source}.cu"))
 
 
 def scalars() -> dict[tuple[str, float], Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Status
-from roundwise.backends.cuda.cublas import SPACE
+from roundwise.backends.cuda.cublas import space_for
 from roundwise.backends.cuda.device import Device, address, storage_type
 from roundwise.backends.cuda.plan import Plan, run_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
@@ -56,7 +56,7 @@ class Elimination:
             halves_L=((2, n * halves), np.uint16),
             halves_next=((halves, self.width), np.uint16),
             halves_rest=((halves, ld), np.uint16),
-            spaces=((2, SPACE), np.uint8),
+            spaces=((2, space_for(n)), np.uint8),
         )
         self.a, self.ld = self.triangles.lu, self.triangles.ld
         # Two numbers of 32 bits, no pivot and overflow at column ...; the magnitudes of pivots.

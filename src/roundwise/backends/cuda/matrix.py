@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property
-from roundwise.backends.checks import require_square
 from roundwise.backends.arrays import norms_of_blocks
+from roundwise.backends.checks import require_square
 from roundwise.backends.contract import (
     Analysis,
     ArithmeticFailure,
@@ -39,7 +39,7 @@ PIVOTING = {
 }
 """The ways to pivot, by the name of the method (see `lu`)."""
 
-_MODERATE = 500  # powers of two: scaled by them, numbers stay in the range of doubles
+_GIVEN, _MODERATE = 40, 500  # powers of two: of right-hand sides as solves scale them, of residuals
 
 CHOLESKY = "cholesky", "cholesky/panels"
 """cuSOLVER's, and that by panels in the formats of 16-bit units (see `cholesky`)."""
@@ -182,18 +182,24 @@ class CudaFactors(Factors):
         """
         if not isinstance(A, CudaMatrix) or A.fmt != FP64 or 0 in B.shape or B.ndim != 2:
             return None
-        xp, n = A._device.xp, len(B)
-        block = exact.block_for(n)
-        X, before, largest, stretch = self.solve(B), np.ones(B.shape[1]), 0.0, 0.0
+        xp, several = A._device.xp, B.shape[1] > 1
+        X, before, largest = self.solve(B), np.ones(B.shape[1]), 0.0
         corrected, history = B, list[float]()
         for step in range(most_steps + 1):
-            R = residual.residual(A._device, A.array, X, B, block)
+            # A product is faster than a residual with known error, and good enough to correct by.
+            R = B - A.array @ X if several else self._residual(A, X, B)
             z_norms, x_norms, r_norms = norms_of_blocks([corrected, X, R])
             if step == 0:
                 b_norms = z_norms
-            if not (np.isfinite(x_norms).all() and (x_norms > 0).all() and (b_norms > 0).all()):
+                if not (are_moderate(b_norms, _GIVEN) and (b_norms > 0).all()):
+                    return None
+            if not (np.isfinite(x_norms).all() and (x_norms > 0).all()):
                 return None
-            errors = r_norms / (norm * x_norms + b_norms)
+            divisor = norm * x_norms + b_norms
+            if several and (r_norms <= target * divisor).all():
+                R = self._residual(A, X, B)
+                (r_norms,) = norms_of_blocks([R])
+            errors = r_norms / divisor
             if step > 0:
                 sizes = z_norms / x_norms
                 history.append(float(sizes.max()))
@@ -204,17 +210,26 @@ class CudaFactors(Factors):
             if (errors <= target).all():
                 stretch = float((norm * x_norms / b_norms).max())
                 return AtOnce(X, R, errors, float(errors.max()), largest, stretch, history)
-            powers = np.frexp(r_norms)[1]
-            if not (np.isfinite(r_norms).all() and abs(powers).max() < _MODERATE):
+            if not are_moderate(r_norms, _MODERATE):
                 return None
             history.append(float(errors.max()))
-            scale = np.ldexp(1.0, -powers)
+            scale = np.ldexp(1.0, -np.frexp(r_norms)[1])
             up, down = (
-                float(s[0]) if len(s) == 1 else xp.asarray(s)[None, :] for s in (scale, 1 / scale)
+                xp.asarray(s)[None, :] if several else float(s[0]) for s in (scale, 1 / scale)
             )
             corrected = self.solve(R * up) * down
             X = X + corrected
         return None
+
+    @staticmethod
+    def _residual(A: CudaMatrix, X: Vector, B: Vector) -> Vector:
+        """``B - A X`` with the error that `CudaBackend.residual_error` says."""
+        return residual.residual(A._device, A.array, X, B, exact.block_for(len(B)))
+
+
+def are_moderate(norms: Any, most: int) -> bool:
+    """Whether they are finite, and powers of two up to that."""
+    return bool(np.isfinite(norms).all() and (abs(np.frexp(norms)[1]) <= most).all())
 
 
 class OrthogonalFactors:

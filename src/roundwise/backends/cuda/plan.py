@@ -87,6 +87,7 @@ class Plan:
     def __init__(self, device: Device, arena: Any, spaces: Any = None) -> None:
         self._device, self._start, self._size = device, address(arena), arena.nbytes
         self._space = 0 if spaces is None else address(spaces) - self._start
+        self._space_size = 0 if spaces is None else spaces.nbytes // 2
         self._items: list[tuple[str, int, Any]] = []  # kind, stream, what
         self._values: list[Any] = []  # arrays of the arguments of kernels
         self._places: list[Any] = []  # arrays of their addresses
@@ -239,8 +240,8 @@ class Plan:
 
         def bind(i: int, processors: int) -> None:
             if own:
-                space = self._start + self._space + i * cublas.SPACE
-                own[i].bind(pointers[i], space, processors)
+                space = self._start + self._space + i * self._space_size
+                own[i].bind(pointers[i], space, self._space_size, processors)
 
         def enqueue(kind: str, stream: int, what: Any) -> None:
             if kind == "launch":

@@ -14,7 +14,8 @@ from roundwise.backends.cuda.device import Device, address
 from roundwise.backends.native import exact
 
 _PARTS = 64  # of the columns, where a thread has a row
-_STEP = 8  # products that a thread block sums at a time: STEP in kernels/exact.cu
+_STEP = 4  # products that a unit of tensors sums at a time
+_EXACT = "residual_exact", 64  # the kernel in twice the precision for several columns
 
 
 def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -> Any:
@@ -28,11 +29,13 @@ def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -
     columns = 1 if X.ndim == 1 else X.shape[1]
     R = xp.empty(B.shape, dtype=np.float64, order="F")
     if columns > 1:
-        side = 64 if columns > 32 else 32
-        grid = -(-n // side), -(-columns // side)
         group = block // _STEP * _STEP
-        args = *_steps(A), n, columns, group, *_steps(X), *_steps(B), *_steps(R)
-        _launch(device, f"residual_blocks_{side}", grid, side * side // 16, args, A)
+        side = 64 if group and columns > 32 else 32
+        sizes = (n, columns, group) if group else (n, columns)
+        kernel, threads = (f"residual_groups_{side}", side**2 // 32) if group else _EXACT
+        args = *_steps(A), *sizes, *_steps(X), *_steps(B), *_steps(R)
+        grid = -(-n // side), -(-columns // side)
+        device.launch("columns", kernel, grid, threads, args, np.float64, A.dtype.type)
         return R
     by_rows, ld = _layout(A)
     x, b, r = (xp.ascontiguousarray(M.reshape(-1)) for M in (X, B, R))

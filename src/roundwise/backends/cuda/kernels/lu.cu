@@ -142,7 +142,8 @@ __device__ __forceinline__ bool select_phase(REAL (&r)[W], int phase, RowState& 
         if constexpr (!ON_DIAGONAL) {
             // The last 8 bits tell the thread, so that no two keys are equal.
             key = row.is_active ? (size_key(r[i]) & ~255u) + 256u - t : 0u;
-            is_proposed = key == __reduce_max_sync(ALL, key);
+            const unsigned most = __reduce_max_sync(ALL, key);
+            is_proposed = most ? key == most : t % 32 == 0;  // one thread of each warp
         }
         if (is_proposed) {
             candidates.key[side][slot] = key;
